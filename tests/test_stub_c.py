@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stub.tools import GENERATIONS, mirror
 from tests.support.cache import entry, key_of
 from tests.support.machine import FULL, require
 from tests.support.stub import SOURCES, run_make, sources_key, stub_folder
@@ -54,6 +55,16 @@ def test_a_profiler_that_samples_for_long(tmp_path: Path) -> None:
     run_make(tmp_path, "SIZED=", "SIZES=", "SINGLE=ompt/sampling", targets=["check"])
     done = subprocess.run([tmp_path / "tests/ompt/sampling", "250000"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not FULL, reason="takes half a minute: make test-full")
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_its_own_tests_with_a_tool(generation: int) -> None:
+    # Those that have no tool in them: with one of each generation they see what they see without.
+    tool = f"UNDER=env LD_PRELOAD={mirror(generation)['LD_PRELOAD']}"
+    single = "routines initial_threads states picture points locations threadprivate figure_8 figure_8_key faults"
+    arguments = [tool, "SIZED=constructs loops tasks locks", "SIZES=1 2 3 16", f"SINGLE={single}"]
+    assert ran(checked("check", arguments=arguments)) >= 40
 
 
 @pytest.mark.timeout(300)

@@ -20,12 +20,11 @@ import ompd
 from ompd.questions import variables
 from ompd.runtimes.guarded import original
 from ompd.session import Session
-from tests.stub.tools import compiled
+from tests.stub.tools import GENERATIONS, mirror
 from tests.support import FULL, running
 from tests.support.lldb import VERSIONS, target_create
 from tests.support.lldb_replies import replies
 from tests.support.programs import ALL_PROGRAMS
-from tests.support.spaces import without_spaces
 from tests.support.stub_cores import SPECIAL, on_stub
 
 # Their threads never meet OpenMP, or meet it when the tool's library is no longer asked.
@@ -36,7 +35,6 @@ PROGRAMS = [
     for compiler in known.compilers
     if not compiler.startswith("clang") and name not in UNTOLD
 ]
-GENERATIONS = (1, 2, 5)
 _DEGENERATE = 5
 _MUTEXES = range(0x60, 0x65)
 _BARRIERS = range(0x40, 0x43)
@@ -111,11 +109,6 @@ def read_5(thread: Thread) -> Told:
     own = task.tool_data()
     waits = {name: own if getattr(told_of, name) else 0 for name in ("barrier", "taskwait", "taskgroup")}
     return told_of._replace(thread=word, region=task.team.view.unsigned("tool_data"), task=own, **waits)
-
-
-def mirror(generation: int) -> dict[str, str]:
-    library = compiled("mirror.c", f"-DGENERATION={generation}", name="mirror.so", links=())
-    return {"LD_PRELOAD": str(without_spaces(library))}
 
 
 def check(session: Session, generation: int) -> dict[int, Told]:

@@ -24,7 +24,10 @@ void ompd_bp_thread_begin(void)
 
 void ompd_bp_thread_end(void)
 {
-    IS(int, self()->team->level, 0);
+    if (self()->type == STUB_THREAD_WORKER)
+        CHECK(!self()->team); /* of a worker that ends, as all do before a tool ends */
+    else
+        IS(int, self()->team->level, 0);
     COUNT_UP(&thread_ends, 0);
 }
 

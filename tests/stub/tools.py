@@ -9,10 +9,13 @@ from pathlib import Path
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment
+from tests.support.spaces import without_spaces
 from tests.support.stub import INCLUDE, sources_key, stub_folder
 
 SOURCES = Path(__file__).parent / "ompt"
 RUNTIME = "-l:libomp_stub.so"
+GENERATIONS = (1, 2, 5)
+"""Of tools, as the runtime numbers them: the draft, the report of 2015, OpenMP 5."""
 
 
 def compiled(source: str, *flags: str, name: str = "program", links: Sequence[str | Path] = (RUNTIME,)) -> Path:
@@ -34,6 +37,12 @@ def compiled(source: str, *flags: str, name: str = "program", links: Sequence[st
         made([str(gcc.path), *shared, str(code), "-o", str(folder / name), *linking])
 
     return entry("stub-ompt", key, make) / name
+
+
+def mirror(generation: int) -> dict[str, str]:
+    """Return the environment in which a program has the tool ``mirror.c`` of a generation."""
+    library = compiled("mirror.c", f"-DGENERATION={generation}", name="mirror.so", links=())
+    return {"LD_PRELOAD": str(without_spaces(library))}
 
 
 def made(command: Sequence[str]) -> None:
