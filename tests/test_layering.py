@@ -57,14 +57,17 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.questions.layouts"),
     ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
-    *(("ompd.commands.triage", f"ompd.triage.{name}") for name in ("baseline", "engine", "run", "targets", "work")),
-    ("ompd.commands.triage", "ompd.triage.clusters"),
+    *(
+        ("ompd.commands.shell.triage", f"ompd.triage.{name}")
+        for name in ("baseline", "engine", "run", "targets", "work")
+    ),
+    ("ompd.commands.shell.triage", "ompd.triage.clusters"),
     ("ompd.triage.clusters", "distributed"),
     ("ompd.triage.clusters", "mpi4py.futures"),
     ("ompd.triage.clusters", "distributed.Client"),
     ("ompd.triage.clusters", "mpi4py.futures.MPIPoolExecutor"),
-    ("ompd.commands.triage", "ompd.render.answers.triage"),
-    ("ompd.commands.triage", "ompd.render.json"),
+    ("ompd.commands.shell.triage", "ompd.render.answers.triage"),
+    ("ompd.commands.shell.triage", "ompd.render.json"),
     ("ompd.commands.asking", "ompd.questions.regions"),
     ("ompd.commands.asking", "ompd.questions.tasks"),
     ("ompd.commands.asking", "ompd.questions.stacks"),
@@ -178,9 +181,9 @@ ONLY_IN = {
     "click": {
         *(
             f"ompd.commands.{name}"
-            for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words", "triage")
+            for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words")
         ),
-        *(f"ompd.commands.shell.{name}" for name in ("diff", "report", "request")),
+        *(f"ompd.commands.shell.{name}" for name in ("diff", "hook", "report", "request", "triage")),
     },
     "rich": {"ompd.render.terminal"},
     "jinja2": {"ompd.report.page"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from tests.support.machine import FULL, clean_environment, wheel_folder
 from tests.support.mpi import build, environment_of_open_mpi
 from tests.support.outside import LONG, waiting
 from tests.support.triage import cores, damaged, spread
+from tests.support.why import GNU, WHYS, hanging
 
 RANKS = 8 if FULL else 3
 LATE = 1
@@ -111,18 +113,70 @@ def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 @contextmanager
-def job(folder: Path) -> Iterator[list[int]]:
-    """Run the ranks of a job until all but one are in their call; yields their processes."""
+def job(folder: Path) -> Iterator[tuple[int, list[int]]]:
+    """Run the ranks of a job until all but one are in their call; yields the launcher, and their processes."""
     launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
     program = build("openmpi", "-O0", "laggard")
     words = ["--oversubscribe", "--bind-to", "none", "-n", str(RANKS), str(program), str(LATE)]
     names = [f"rank{number}" for number in range(RANKS)]
-    with waiting(launcher, folder, *words, environment=environment_of_open_mpi(), names=names) as (_, said):
+    with waiting(launcher, folder, *words, environment=environment_of_open_mpi(), names=names) as (started, said):
         processes = [said.thread(name) for name in names]
         for number, process in enumerate(processes):
             while number != LATE and not _is_in_mpi(process):
                 pass  # each look stops the process for a moment
-        yield processes
+        yield started.pid, processes
+
+
+def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str, Any]:
+    """Run the script of ``ompd hook`` in a folder of its own, and return what it has found at the later moment."""
+    script = folder / "hook"
+    script.write_bytes(run("hook", kind))
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, text in (
+        ("ompd", f'exec {sys.executable} -m ompd "$@"'),
+        ("srun", 'shift 3; exec bash "$@"'),  # on this host, without its options
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o700)
+    path = f"{programs}:{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", str(script), *words],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env={**clean_environment(), **environment, "PATH": path, "OMPD_HOOK_DIR": str(folder)},
+    )
+    (made,) = folder.glob("ompd-hook.*")
+    page = (made / "page.txt").read_text()
+    assert "SAME" in page and "NEW" not in page
+    found: dict[str, Any] = json.loads(run("triage", "--json", made / "2"))
+    assert len(found["triage"]) == page.count("SAME")
+    return found
+
+
+def test_the_hook_for_slurm_takes_the_ranks_of_its_job_alone(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two", "other", "hook")]
+    for folder in folders:
+        folder.mkdir()
+    ranks = [("4711", "0"), ("4711", "1"), ("4712", "0")]
+    with ExitStack() as stack:
+        live = [
+            stack.enter_context(
+                hanging(
+                    WHYS["lock_cycle-two"],
+                    "gcc",
+                    GNU,
+                    folder=folder,
+                    environment={"SLURM_JOB_ID": number, "SLURM_PROCID": rank},
+                )
+            )
+            for folder, (number, rank) in zip(folders[:3], ranks, strict=True)
+        ]
+        found = hooked("slurm", folders[3], SLURM_JOB_ID="4711")
+        states = [Path(f"/proc/{each.pid}/stat").read_text().rpartition(")")[2].split()[0] for each in live]
+    (row,) = found["triage"]
+    assert row["verdict"] == "lock_cycle" and row["ranks"] == [{"job": "4711", "ranks": [0, 1]}]
+    assert "T" not in states and "t" not in states
 
 
 def _is_in_mpi(process: int) -> bool:
@@ -148,9 +202,12 @@ def _about_the_job(answer: dict[str, Any]) -> None:
 def test_a_job_of_open_mpi_with_a_laggard_is_seen_live_and_by_its_snapshots(tmp_path: Path) -> None:
     snapshots = tmp_path / "snapshots"
     snapshots.mkdir()
-    with job(tmp_path) as processes:
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    with job(tmp_path) as (launcher, processes):
         live = json.loads(run("triage", "--json", "--max-stop", str(LONG), *map(str, processes)))
         for number, process in enumerate(processes):
             run("snapshot", str(process), "--max-stop", str(LONG), "-o", snapshots / f"rank.{number}")
+        _about_the_job(hooked("pmi", hook, str(launcher)))
     _about_the_job(live)
     _about_the_job(json.loads(run("triage", "--json", snapshots)))

@@ -17,11 +17,12 @@ from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_NO_ANSW
 from ompd.commands.options import OWN, own_option, parse_size
 from ompd.commands.setup import installing
 from ompd.commands.shell.diff import make_diff
+from ompd.commands.shell.hook import hook
 from ompd.commands.shell.report import make_report
 from ompd.commands.shell.request import EXIT_CODES, OPTIONS, split_options
+from ompd.commands.shell.triage import triage
 from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command
 from ompd.commands.targets import is_target
-from ompd.commands.triage import triage
 from ompd.errors import BadInput, OmpdError
 from ompd.render.json import format_answer, format_layouts, format_snapshot
 from ompd.render.words import describe_snapshot, format_stops
@@ -300,6 +301,7 @@ def schema(command: str) -> None:
 
 
 cli.add_command(triage)
+cli.add_command(hook)
 for _installing in installing.make(fail):
     cli.add_command(_installing)
 cli.add_command(make_diff())

@@ -404,7 +404,7 @@ DEFAULT = "threads"
 
 GROUPS = (
     ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs", "diff")),
-    ("Many", ("triage",)),
+    ("Many", ("triage", "hook")),
     ("Share", ("report", "snapshot", "schema")),
     ("Libraries", ("runtimes", "check", "layout")),
     ("Set up", ("doctor", "setup", "lldb-init", "gdb-init", "completion", "manual")),

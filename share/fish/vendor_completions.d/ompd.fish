@@ -7,7 +7,7 @@ function __ompd_command
         switch $word
             case '-*'
                 continue
-            case why threads stack parallel tasks var icvs diff triage report snapshot schema runtimes check doctor setup lldb-init gdb-init completion manual
+            case why threads stack parallel tasks var icvs diff triage hook report snapshot schema runtimes check doctor setup lldb-init gdb-init completion manual
                 echo $word
                 return
             case layout
@@ -35,6 +35,7 @@ complete -c ompd -n '__ompd_is first' -a var -d 'One variable, in every thread.'
 complete -c ompd -n '__ompd_is first' -a icvs -d 'The runtime\'s settings (internal control variables).'
 complete -c ompd -n '__ompd_is first' -a diff -d 'What has changed between two moments: who moved, who is stuck.'
 complete -c ompd -n '__ompd_is first' -a triage -d 'Group any number of cores and processes by what is wrong.'
+complete -c ompd -n '__ompd_is first' -a hook -d 'Print a script that triages a job before it is ended.'
 complete -c ompd -n '__ompd_is first' -a report -d 'Write one HTML page with pictures, for a ticket or a mail.'
 complete -c ompd -n '__ompd_is first' -a snapshot -d 'Write a small core to send to somebody else.'
 complete -c ompd -n '__ompd_is first' -a schema -d 'Print the JSON Schema of a command\'s output.'
@@ -69,7 +70,7 @@ complete -c ompd -n '__ompd_is why' -l samples -x -d 'How often to look at a liv
 complete -c ompd -n '__ompd_is why' -l interval -x -d 'Seconds between two looks, 0.5 unless given.'
 complete -c ompd -n '__ompd_is why' -l dot -d 'Print the wait-for graph for graphviz (dot -Tsvg) instead of text.'
 complete -c ompd -n '__ompd_is why' -l exit-code -d 'Exit with 10, 11, 12 or 13, as said above, also if parts were unreadable.'
-complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage report snapshot schema runtimes check "layout show" "layout add" doctor setup lldb-init gdb-init completion manual' -s h -l help -d 'Show this message and exit.'
+complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage hook report snapshot schema runtimes check "layout show" "layout add" doctor setup lldb-init gdb-init completion manual' -s h -l help -d 'Show this message and exit.'
 complete -c ompd -n '__ompd_is threads' -l csv -d 'Print comma-separated values, each thread in a line.'
 complete -c ompd -n '__ompd_is stack' -l raw -d 'All frames of the thread\'s own stack, each with its owner, task and frame address (CFA).'
 complete -c ompd -n '__ompd_is stack' -l fold -d 'Group threads with equal stacks.'
@@ -112,6 +113,7 @@ complete -c ompd -n '__ompd_is lldb-init' -l install -d 'Write the line into ~/.
 complete -c ompd -n '__ompd_is lldb-init gdb-init' -l uninstall -d 'Remove it from there.'
 complete -c ompd -n '__ompd_is gdb-init' -l install -d 'Write the line into ~/.gdbinit, once.'
 complete -c ompd -f -n '__ompd_is triage'
+complete -c ompd -f -n '__ompd_is hook' -a 'slurm pmi'
 complete -c ompd -f -n '__ompd_is schema' -a 'runtimes threads why parallel tasks stack icvs var doctor check diff layout triage'
 complete -c ompd -f -n '__ompd_is "layout show"'
 complete -c ompd -f -n '__ompd_is setup'

@@ -1,0 +1,115 @@
+"""``ompd hook``: scripts that have the ranks of a job triaged before the job is ended."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ompd.commands.ending import end_of_output
+
+# What both scripts do on each host, with `ranks` that prints the processes.
+_COMMON = """\
+snapshots() {
+    # Each process is stopped for milliseconds and goes on: nothing is left stopped, whatever happens here.
+    for moment in 1 2; do
+        mkdir -p "$folder/$moment"
+        for process in $(ranks); do
+            ompd snapshot "$process" -o "$folder/$moment/$(uname -n).$process" > /dev/null
+        done
+        [ "$moment" = 2 ] || sleep 1
+    done
+}
+
+page() {
+    # What is in the same group at both moments has not moved.
+    ompd triage "$folder/1" --json > "$folder/1.json"
+    ompd triage "$folder/2" --baseline "$folder/1.json" > "$folder/page.txt"
+    echo "$folder/page.txt"
+}
+
+is_program() {
+    # Launchers and shells are in the job, too.
+    grep -qE '/lib(gomp|omp|iomp5|mpi|mpich)[^/]*\\.so' "/proc/$1/maps" 2> /dev/null
+}
+"""
+_SLURM = f"""\
+#!/bin/bash
+# Two small snapshots of each rank of this Slurm job, a second apart, and one page about them: ompd hook slurm.
+#
+# In the job:  #SBATCH --signal=B:USR1@300   and   trap '/path/of/this/script' USR1
+# In an epilogue or by hand, as the job's user:  SLURM_JOB_ID=4711 /path/of/this/script
+# The folder has to be seen by all hosts: OMPD_HOOK_DIR, by default that from which the job was submitted.
+set -u
+umask 077
+job=${{SLURM_JOB_ID:?this script is for a Slurm job}}
+folder=${{OMPD_HOOK_DIR:-${{SLURM_SUBMIT_DIR:-$PWD}}}}/ompd-hook.$job
+
+ranks() {{
+    # Processes of this user whose environment has this job.
+    for process in /proc/[0-9]*; do
+        [ -O "$process" ] || continue
+        tr '\\0' '\\n' 2> /dev/null < "$process/environ" | grep -qx "SLURM_JOB_ID=$job" || continue
+        is_program "${{process#/proc/}}" && echo "${{process#/proc/}}"
+    done
+}}
+
+{_COMMON}
+mkdir -p "$folder" || exit 1
+if [ "${{1-}}" = host ]; then
+    snapshots
+else
+    srun --overlap --jobid="$job" --ntasks-per-node=1 "$0" host
+    page
+fi
+"""
+_PMI = f"""\
+#!/bin/bash
+# Two small snapshots of each rank that a launcher of MPI has started on this host, a second apart, and one page about
+# them: ompd hook pmi.
+#
+# As the user of the job:  /path/of/this/script PID   with the number of mpiexec, or of its proxy on this host
+# The folder: OMPD_HOOK_DIR, by default the current one.
+set -u
+umask 077
+launcher=${{1:?the process of the launcher}}
+folder=${{OMPD_HOOK_DIR:-$PWD}}/ompd-hook.$launcher
+
+below() {{
+    for child in $(cat /proc/"$1"/task/*/children 2> /dev/null); do
+        echo "$child"
+        below "$child"
+    done
+}}
+
+ranks() {{
+    # Its children alone, and theirs.
+    for process in $(below "$launcher"); do
+        [ -O "/proc/$process" ] && is_program "$process" && echo "$process"
+    done
+}}
+
+{_COMMON}
+mkdir -p "$folder" || exit 1
+snapshots
+page
+"""
+_SCRIPTS = {"slurm": _SLURM, "pmi": _PMI}
+
+
+@click.command("hook", short_help="Print a script that triages a job before it is ended.")
+@click.argument("kind", metavar="slurm|pmi", type=click.Choice(list(_SCRIPTS)))
+def hook(kind: str) -> None:
+    """Prints a script for bash that takes two small snapshots of every rank of one job, a second apart, triages them,
+    and leaves one page. `slurm` finds the processes of this user whose environment names the job, on all of its hosts;
+    `pmi` takes those that a launcher of MPI has started on this host.
+
+    \b
+      $ ompd hook slurm > ~/bin/ompd-hook; chmod +x ~/bin/ompd-hook
+      $ sbatch --signal=B:USR1@300 job.sh      # in job.sh: trap ~/bin/ompd-hook USR1
+    """
+    try:
+        sys.stdout.write(_SCRIPTS[kind])
+        sys.stdout.flush()
+    except OSError as error:
+        end_of_output(error)
