@@ -173,7 +173,7 @@ NUMBERS = st.randoms(use_true_random=False)
 
 @pytest.mark.parametrize("kind", formats.KINDS)
 def test_files_of_lies_are_refused_or_read(kind: str) -> None:
-    large, most = [HealthCheck.data_too_large], 100 if FULL else 12  # a file takes many numbers
+    large, most = [HealthCheck.data_too_large], 100 if FULL else 5  # a file takes many numbers
 
     @settings(max_examples=most, deadline=None, derandomize=True, database=None, suppress_health_check=large)
     @given(numbers=NUMBERS)

@@ -47,15 +47,13 @@ def one_of(why: Why) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("why", "compiler", "runtime", "mode"), sample(PAIRS, axes_of), ids=named)
-def test_the_first_verdict_is_that_of_the_program(why: Why, compiler: str, runtime: str, mode: str) -> None:
+def test_the_first_verdict_is_that_of_the_program_and_what_is_proven_is_true(
+    why: Why, compiler: str, runtime: str, mode: str
+) -> None:
     core = hung(why, compiler, runtime, mode=mode)
-    assert differences(core, answer_of(core.core)) == []
-
-
-@pytest.mark.parametrize(("why", "compiler", "runtime", "mode"), sample(PAIRS, axes_of), ids=named)
-def test_what_is_proven_is_true(why: Why, compiler: str, runtime: str, mode: str) -> None:
-    core = hung(why, compiler, runtime, mode=mode)
-    assert false_proofs(core, answer_of(core.core)) == []
+    answer = answer_of(core.core)
+    assert differences(core, answer) == []
+    assert false_proofs(core, answer) == []
 
 
 # Ways to look
