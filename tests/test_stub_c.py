@@ -70,15 +70,15 @@ def test_its_own_tests_with_a_tool(generation: int) -> None:
 @pytest.mark.timeout(300)
 def test_under_valgrind() -> None:
     require("valgrind")
-    arguments = some("constructs", "routines states ompt/draft")
-    assert ran(checked("check-valgrind", arguments=arguments)) >= (12 if FULL else 5)
+    arguments = some("constructs", "routines states ompt/draft ompt/device_5")
+    assert ran(checked("check-valgrind", arguments=arguments)) >= (12 if FULL else 6)
 
 
 @pytest.mark.timeout(300)
 def test_with_thread_sanitizer() -> None:
     require("libtsan")
-    arguments = some("tasks locks", "initial_threads")
-    assert ran(checked("check-tsan", arguments=arguments)) >= (9 if FULL else 5)
+    arguments = some("tasks locks", "initial_threads ompt/leaves")
+    assert ran(checked("check-tsan", arguments=arguments)) >= (9 if FULL else 6)
 
 
 def test_the_label_is_one() -> None:
