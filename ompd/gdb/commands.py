@@ -20,6 +20,7 @@ from ompd.gdb.functions import add_functions
 from ompd.gdb.looking import PrintCommand, ThreadCommand
 from ompd.gdb.names import add_names
 from ompd.gdb.prompts import LIBRARY_HELP, PROMPT, Prompt, Question, State
+from ompd.gdb.walking import COMMANDS as WALKING
 from ompd.render.words import describe_snapshot, format_count
 from ompd.safety.isolation import Isolation
 
@@ -136,7 +137,7 @@ def add_commands(isolation: Isolation) -> None:
     add_functions(state, isolation)
     add_filter(state, isolation)
     add_names(state, isolation)
-    others = [made(state) for made in (ThreadCommand, PrintCommand, SnapshotCommand, StatusCommand)]
+    others = [made(state) for made in (ThreadCommand, PrintCommand, *WALKING, SnapshotCommand, StatusCommand)]
     for prefix in state.prefixes:
         _add_prefix(prefix)
         for prompt in (*(Question(state, command) for command in COMMANDS), *others):

@@ -12,73 +12,56 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.targets.gdb.target import native_id
-from ompd.errors import NotInitialised, OmpdError
+from ompd.errors import OmpdError
 from ompd.gdb.prompts import State, writable
-from ompd.inspection import Inspection
+from ompd.questions.numbers import Numbers, numbers_of
 from ompd.render.words import clean
 from ompd.safety.isolation import Isolation
 
-_NO_THREAD = (-1, 0, 0)  # of a thread that is none of OpenMP's
-
 _TOLD = "of the selected thread in the team of its innermost region"
 _FUNCTIONS: Mapping[str, str] = {
-    "thread_num": f"The OpenMP number {_TOLD}; -1 of a thread that is in no team.",
+    "thread_num": f"The OpenMP number {_TOLD}, or with a level as argument in that of the region at that level around it;"
+    " -1 of a thread that is in no such team.",
     "team_size": "How many threads are in the team of the selected thread; 0 of a thread that is in no team.",
     "level": "The level of the innermost region that the selected thread is in; 0 outside of all.",
 }
 
 
-def _numbers(session: Inspection, thread: int) -> tuple[int, int, int]:
-    # The thread's number, the size of its team and the level: of the innermost of several runtimes.
-    best = _NO_THREAD
-    for runtime in session.runtimes:
-        if runtime.space is None:
-            if isinstance(runtime.fault, NotInitialised):
-                continue
-            raise runtime.fault or OmpdError(f"{runtime.id} cannot be read")
-        try:
-            handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, thread)
-        except NotInitialised:
-            continue
-        number = handle.thread_num() if handle is not None else None
-        if handle is None or number is None:
-            continue
-        region = handle.current_parallel()
-        found = (number, region.size(), region.level()) if region is not None else (number, 1, 0)
-        best = max(best, found, key=lambda numbers: numbers[2] if numbers is not _NO_THREAD else -1)
-    return best
-
-
 def add_functions(state: State, isolation: Isolation) -> None:
     """Add the functions to gdb."""
 
-    def asked(which: int) -> Callable[[], int]:
-        def ask() -> int:
+    def asked(tell: Callable[[Numbers, int | None], int]) -> Callable[[int | None], int]:
+        def ask(level: int | None) -> int:
             try:
                 thread = gdb.selected_thread()
                 if thread is None:
-                    return _NO_THREAD[which]
-                return _numbers(state.session_of_thread(), native_id(thread))[which]
+                    return tell(Numbers(), level)
+                session = state.session_of_thread()
+                return tell(numbers_of(session, native_id(thread), with_path=level is not None), level)
             except OmpdError as error:
                 raise gdb.GdbError(writable(clean(f"ompd: {error}"))) from None
 
         return isolation(ask)
 
-    for which, (name, text) in enumerate(_FUNCTIONS.items()):
-        _add(f"_ompd_{name}", text, asked(which))
+    tells: Mapping[str, Callable[[Numbers, int | None], int]] = {
+        "thread_num": lambda numbers, level: numbers.at(level),
+        "team_size": lambda numbers, _level: numbers.size,
+        "level": lambda numbers, _level: numbers.level,
+    }
+    for name, text in _FUNCTIONS.items():
+        _add(f"_ompd_{name}", text, asked(tells[name]), takes_level=name == "thread_num")
 
 
-def _add(name: str, text: str, ask: Callable[[], int]) -> None:
+def _add(name: str, text: str, ask: Callable[[int | None], int], *, takes_level: bool) -> None:
     class Made(gdb.Function):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
             self.__doc__ = text
             super().__init__(name)
 
         def invoke(self, *arguments: Any) -> int:
-            if arguments:
-                raise gdb.GdbError(f"${name} takes no arguments")
-            return ask()
+            if len(arguments) > takes_level:
+                raise gdb.GdbError(f"${name} takes {'a level at most' if takes_level else 'no arguments'}")
+            return ask(int(arguments[0]) if arguments else None)
 
     Made()

@@ -178,7 +178,8 @@ class Prompt:
             self._fail(f"{text}\nompd: --debug shows where; please report it", words)
         else:
             with suppress(KeyboardInterrupt):  # who ends gdb's pager has seen enough
-                gdb.write(writable(told.rstrip("\n")) + "\n")
+                if told:
+                    gdb.write(writable(told.rstrip("\n")) + "\n")
 
     def _fail(self, text: str, words: Sequence[str]) -> None:
         trace = traceback.format_exc() if _DEBUG in words else ""

@@ -1,0 +1,200 @@
+"""Steps through the code of regions and tasks: which way to go, whatever debugger runs the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from ompd.commands.selecting import innermost_of_users
+from ompd.commands.walking import FINISH, NEXT, STEP, describe_end, place_of
+from ompd.errors import NoAnswer, OmpdError, TargetGone
+from ompd.inspection import Inspection
+from ompd.model import StackFrame
+from ompd.questions import walking
+from ompd.questions.walking import Begun, WayOut
+
+_MOST_STEPS = 64  # through code that is not the user's, until it is
+CONTINUE = "continue"
+
+
+class Point(NamedTuple):
+    """A place to stop at: an address, and the native id of the thread that is meant, None for any."""
+
+    address: int
+    thread: int | None
+
+
+class Halt(NamedTuple):
+    """Why a run has ended: ``points`` that were reached; else ``why`` in words, None where the command was done.
+    ``thread`` is the native id of the thread that stopped.
+    """
+
+    thread: int
+    points: Sequence[Point] = ()
+    why: str | None = None
+
+
+class Ended(NamedTuple):
+    """The program has ended, with an exit code if that is known."""
+
+    code: int | None = None
+
+
+class Driver(Protocol):
+    """What runs the program: a debugger."""
+
+    def session(self) -> Inspection:
+        """Return a session on the present stop."""
+        ...
+
+    def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
+        """Have *thread* step or continue, all of the program with it unless *only*, until it has or comes to one of
+        *points*, which are gone afterwards whatever happens.
+        """
+        ...
+
+    def pc(self, thread: int) -> int:
+        """Return where a thread is."""
+        ...
+
+    def cfa(self, thread: int) -> int | None:
+        """Return the canonical frame address of the innermost frame of a thread."""
+        ...
+
+    def select(self, thread: int) -> None:
+        """Select a thread, and its innermost frame."""
+        ...
+
+    def name(self, thread: int) -> str:
+        """Return what the debugger calls a thread."""
+        ...
+
+    def behind_prologue(self, entry: int) -> int:
+        """Return where to stop in the function that begins at *entry*: once its variables are there."""
+        ...
+
+
+class Walker:
+    """A command that walks with *thread*; with *only* the others stand where it steps through plain code."""
+
+    def __init__(self, driver: Driver, thread: int, *, only: bool = False) -> None:
+        self._driver, self._thread, self._only = driver, thread, only
+
+    def walk(self, command: str) -> str:
+        """Do ``step``, ``next`` or ``finish``, and return what is to be said besides where the program has stopped."""
+        frame = self._here()
+        if command == FINISH:
+            return self._leave(has_left=frame is None)
+        if frame is None:
+            if self._way(has_left=True) is not None:
+                return self._leave(has_left=True)
+            return self._go(command, "the next line", None) or ""
+        begun = self._begun(frame) if command == STEP else ()
+        return self._enter(begun, frame) if begun else self._line(command, frame)
+
+    # Where the thread is
+
+    def _here(self) -> StackFrame | None:
+        return innermost_of_users(self._driver.session(), self._thread)
+
+    def _is_in(self, frame: StackFrame | None) -> bool:
+        # Not in a function that it has called.
+        return frame is not None and self._driver.pc(self._thread) == frame.address
+
+    def _begun(self, frame: StackFrame) -> Sequence[Begun]:
+        is_innermost = self._is_in(frame)
+        with suppress(OmpdError):
+            return self._driver.session().ask(lambda each: walking.begun_by(each, frame, innermost=is_innermost))
+        return ()
+
+    def _way(self, *, has_left: bool = False) -> WayOut | None:
+        try:
+            return self._way_out(has_left=has_left)
+        except NoAnswer:
+            return None
+
+    def _way_out(self, *, has_left: bool) -> WayOut:
+        return self._driver.session().ask(lambda each: walking.way_out(each, self._thread, has_left=has_left))
+
+    # Where it goes
+
+    def _run(self, command: str, points: Sequence[Point], what: str) -> Halt:
+        only = self._only and command != CONTINUE
+        halt = self._driver.run(self._thread, command, points, only=only)
+        if isinstance(halt, Ended):
+            code = f" with status {halt.code}" if halt.code is not None else ""
+            raise TargetGone(f"the program ended{code} before it came to {what}")
+        return halt
+
+    def _go(self, command: str, what: str, way: WayOut | None, points: Sequence[int] = ()) -> str | None:
+        # Until the command is done, the thread comes to one of the points, or the region ends by the way out. What is
+        # to be said, None where the command is done or a point is reached.
+        out = Point(way.address, way.thread) if way is not None else None
+        wanted = [Point(address, self._thread) for address in points]
+        while True:
+            halt = self._run(command, [*wanted, *((out,) if out is not None else ())], what)
+            if out in halt.points and way is not None:
+                if self._driver.cfa(way.thread) == way.cfa:
+                    return self._ended(way)
+                command = CONTINUE if command == CONTINUE else command
+                continue  # another call of the same function
+            if halt.points or halt.why is None:
+                return None
+            return f"stopped by {halt.why} before it came to {what}"
+
+    def _leave(self, *, has_left: bool) -> str:
+        way = self._way_out(has_left=has_left)
+        return self._out(way)
+
+    def _out(self, way: WayOut) -> str:
+        told = self._go(CONTINUE, f"the end of the region or task, in {place_of(way.frame)}", way)
+        return told if told is not None else "stopped before the region or task has ended"
+
+    def _ended(self, way: WayOut) -> str:
+        self._driver.select(way.thread)
+        if way.thread == self._thread:
+            return describe_end(way)
+        return f"{describe_end(way)}; the program goes on in {self._driver.name(way.thread)}, which is selected"
+
+    def _enter(self, begun: Sequence[Begun], frame: StackFrame) -> str:
+        # A region's code in this thread, a task's in any.
+        what = f"the code that {place_of(frame)} begins"
+        of_any = all(each.is_task for each in begun)
+        points = [Point(self._driver.behind_prologue(each.entry), None if of_any else self._thread) for each in begun]
+        halt = self._run(CONTINUE, points, what)
+        if not halt.points:
+            return f"stopped by {halt.why or 'something else'} before it came to {what}"
+        self._driver.select(halt.thread)
+        return (
+            ""
+            if halt.thread == self._thread
+            else f"{self._driver.name(halt.thread)} executes the task, and is selected"
+        )
+
+    def _line(self, command: str, frame: StackFrame) -> str:
+        # By the debugger's own command, past what is not the user's, out of a region where its code ends.
+        way = self._way()
+        if not self._is_in(frame):
+            told = self._go(CONTINUE, place_of(frame), way, [frame.address or 0])
+            if told is not None:
+                return told
+        for _ in range(_MOST_STEPS):
+            told = self._go(command, "the next line", way)
+            if told is not None:
+                return told
+            now = self._here()
+            if self._is_in(now) or (way is None and now is None):
+                return ""
+            if way is not None and (now is None or _is_outer(now, frame)):
+                return self._out(way)
+            if now is None or command == NEXT:
+                return ""
+            told = self._go(CONTINUE, place_of(now), way, [now.address or 0])
+            if told is not None:
+                return told
+        raise NoAnswer("the thread stays in code that is not yours", hint="ompd finish")
+
+
+def _is_outer(frame: StackFrame, than: StackFrame) -> bool:
+    return frame.cfa is not None and than.cfa is not None and frame.cfa > than.cfa

@@ -1,0 +1,161 @@
+"""Running the inferior in gdb from one stop to another, for the commands that walk.
+
+Whatever ends a run, the breakpoints that were made for it are gone, and those of the user's are as they were: also if
+the program ends or takes a signal, if Ctrl-C stops it, or an error is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from ompd.commands.walker import Point
+from ompd.commands.walking import Spot
+from ompd.debugger.targets.gdb.target import native_id
+from ompd.errors import BadInput, OmpdError, TargetGone
+
+_PLACE = re.compile(r"^(-?\d+)(\.\d+)? .*?(0x[0-9a-f]+)", re.MULTILINE)
+_SYMBOL = re.compile(r"^(\S+)(?: \+ (\d+))? in section ")
+_LOCKING = "scheduler-locking"
+
+
+def symbol_at(address: int) -> tuple[str, int] | None:
+    """Return the linker's name of what is at *address*, and how far behind its beginning that is."""
+    with suppress(gdb.error):
+        found = _SYMBOL.match(gdb.execute(f"with print demangle off -- info symbol {address:#x}", to_string=True))
+        if found is not None:
+            return found[1], int(found[2] or 0)
+    return None
+
+
+def spots_of(location: str) -> list[Spot]:
+    """Return the places at which gdb would stop for *location*, behind what begins a function.
+
+    :raises BadInput: if there is none
+    """
+    try:
+        made = gdb.Breakpoint(location, internal=True)
+    except (gdb.error, RuntimeError) as error:
+        raise BadInput(f"gdb has no place for {location!r}: {error}") from error
+    try:
+        if made.pending:
+            raise BadInput(
+                f"gdb has no place for {location!r}", hint="a line of the program, as prog.c:12, or a function"
+            )
+        listed = gdb.execute(f"maint info breakpoints {made.number}", to_string=True)
+    finally:
+        made.delete()
+    rows = [(bool(row[2]), int(row[3], 16)) for row in _PLACE.finditer(listed)]
+    addresses = [address for is_place, address in rows if is_place] or [address for _, address in rows]
+    return [Spot(address, (symbol_at(address) or ("", 0))[0]) for address in addresses]
+
+
+def expression_of(spot: Spot) -> str | None:
+    """Return what gdb calls the place wherever the program is loaded, None where it has no name for it."""
+    known = symbol_at(spot.address)
+    if known is None or "'" in known[0]:
+        return None
+    text = f"(char *) &'{known[0]}' + {known[1]}"
+    with suppress(gdb.error):
+        if int(gdb.parse_and_eval(f"(unsigned long) ({text})")) == spot.address:
+            return f"*{text}"
+    return None
+
+
+class Stopped:
+    """Why the inferior has stopped: the breakpoints that were hit, the signal if it was one; whether it has ended."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.signal: str | None = None
+        self.has_ended = False
+        self.code: int | None = None
+
+    def note_stop(self, event: Any) -> None:
+        """Note a stop, for gdb."""
+        self.numbers = [point.number for point in getattr(event, "breakpoints", ())]
+        self.signal = getattr(event, "stop_signal", None)
+
+    def note_exit(self, event: Any) -> None:
+        """Note that it has ended, for gdb."""
+        self.has_ended = True
+        self.code = getattr(event, "exit_code", None)
+
+
+def run(command: str) -> Stopped:
+    """Run the inferior by one of gdb's commands, and return why it stopped."""
+    stopped = Stopped()
+    events = gdb.events
+    events.stop.connect(stopped.note_stop)
+    events.exited.connect(stopped.note_exit)
+    try:
+        gdb.execute(command, to_string=True)
+    except gdb.error as error:
+        raise OmpdError(f"gdb cannot run the program on: {error}") from error
+    finally:
+        events.stop.disconnect(stopped.note_stop)
+        events.exited.disconnect(stopped.note_exit)
+    return stopped
+
+
+@contextmanager
+def temporary(points: Sequence[Point]) -> Iterator[list[int]]:
+    """Have breakpoints at *points*; gives their numbers."""
+    made: list[Any] = []
+    try:
+        for point in points:
+            one = gdb.Breakpoint(f"*{point.address:#x}", internal=True)
+            made.append(one)
+            one.silent = True
+            if point.thread is not None:
+                one.thread = thread_of(point.thread).global_num
+        yield [one.number for one in made]
+    finally:
+        for one in made:
+            with suppress(gdb.error, RuntimeError):
+                if one.is_valid():  # gdb itself deletes those of a thread that has ended
+                    one.delete()
+
+
+@contextmanager
+def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
+    """Have the user's breakpoints count for *thread* alone, a ``gdb.InferiorThread``; with *others_stand* no other
+    thread runs.
+    """
+    # Not by the thread of a breakpoint: gdb deletes those of a thread that ends.
+    conditions: list[tuple[Any, str | None, str]] = []
+    locking = gdb.parameter(_LOCKING)
+    try:
+        for point in gdb.breakpoints() or ():
+            if point.is_valid() and point.enabled and point.number > 0 and point.thread is None:
+                with suppress(gdb.error):
+                    before = point.condition
+                    ours = f"$_gthread == {thread.global_num}" + (f" && ({before})" if before else "")
+                    point.condition = ours
+                    conditions.append((point, before, ours))
+        if others_stand:
+            gdb.execute(f"set {_LOCKING} on", to_string=True)
+        yield
+    finally:
+        if others_stand:
+            with suppress(gdb.error):
+                gdb.execute(f"set {_LOCKING} {locking}", to_string=True)
+        for point, before, ours in conditions:
+            with suppress(gdb.error, RuntimeError):
+                if point.is_valid() and point.condition == ours:
+                    point.condition = before
+
+
+def thread_of(native: int) -> Any:
+    """Return the ``gdb.InferiorThread`` with the native id *native*.
+
+    :raises TargetGone: if there is none
+    """
+    for thread in gdb.selected_inferior().threads():
+        if native_id(thread) == native:
+            return thread
+    raise TargetGone(f"gdb has no thread {native}")

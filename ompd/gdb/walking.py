@@ -1,0 +1,194 @@
+"""Breakpoints by OpenMP number, and steps through the code of regions and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from ompd import naming
+from ompd.commands import walking as words_of
+from ompd.commands.prompt import clean_lines
+from ompd.commands.walker import Ended, Halt, Point, Walker
+from ompd.commands.walking import Spot, choose_spots, format_threads, parse_break, parse_walk
+from ompd.debugger.targets.gdb.inferior import core_of
+from ompd.debugger.targets.gdb.target import native_id
+from ompd.errors import OmpdError, Unavailable
+from ompd.gdb.looking import cfa_of, selected_thread, where
+from ompd.gdb.prompts import PROMPT, Prompt, State
+from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary, thread_of
+from ompd.inspection import Inspection
+from ompd.questions import walking
+
+_CODE_SIZES = (512, 256, 128, 64, 32)  # bytes of a function that calls the user's code
+
+
+class BreakCommand(Prompt):
+    """``omp break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers."""
+
+    name = words_of.BREAK
+    summary = words_of.SUMMARIES[words_of.BREAK]
+
+    def run(self, words: Sequence[str]) -> str:
+        """Set it, and return where it is."""
+        request = parse_break(words)
+        spots = spots_of(request.location)
+        chosen = [_body_of(spot) for spot in choose_spots(spots)]
+        condition = _condition(request.thread, request.level)
+        if chosen == spots:
+            return _set(request.location, condition) + format_threads(request)
+        told = []
+        for spot in chosen:
+            expression = expression_of(spot)
+            if expression is None and not gdb.selected_inferior().pid:
+                raise Unavailable(
+                    f"gdb has no name for the code at {spot.address:#x} that lasts until the program runs",
+                    hint="set it once the program has begun: start",
+                )
+            told.append(_set(expression or f"*{spot.address:#x}", condition) + format_threads(request))
+        return "\n".join(told)
+
+    def options(self) -> Mapping[str, Sequence[str]]:
+        """Return the options."""
+        return {"--omp-thread": self.state.thread_numbers(), "--level": (), "--help": ()}
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return words_of.format_help(words_of.BREAK, PROMPT)
+
+
+def _body_of(spot: Spot) -> Spot:
+    # Where clang has a function around the user's code, that code.
+    known = symbol_at(spot.address)
+    if known is None or not naming.is_construct_code(spot.function) or naming.is_by_gcc(spot.function):
+        return spot
+    start = spot.address - known[1]
+    for size in _CODE_SIZES:
+        try:
+            code = bytes(gdb.selected_inferior().read_memory(start, size))
+        except gdb.error:  # the section ends before
+            continue
+        body = walking.body_called(code, start, symbol_at)
+        if body is not None:
+            named = symbol_at(body)
+            return Spot(_behind_prologue(body), named[0] if named is not None else "")
+        break
+    return spot
+
+
+def _condition(thread: int | None, level: int | None) -> str | None:
+    if thread is None:
+        return f"$_ompd_level() == {level}" if level is not None else None
+    return f"$_ompd_thread_num({level if level is not None else ''}) == {thread}"
+
+
+def _set(location: str, condition: str | None) -> str:
+    # gdb says of its own accord where a breakpoint is, on its own output.
+    made = gdb.execute(f"break {location}" + (f" if {condition}" if condition else ""), to_string=True)
+    return clean_lines(made.strip().rstrip("."))
+
+
+def _behind_prologue(entry: int) -> int:
+    # Where gdb would stop for the function that begins there.
+    known = symbol_at(entry)
+    if known is not None and known[1] == 0 and "'" not in known[0]:
+        with suppress(OmpdError):
+            for spot in spots_of(f"'{known[0]}'"):
+                if spot.function == known[0] and spot.address >= entry:
+                    return spot.address
+    return entry
+
+
+class _Gdb:
+    # What runs the program, see :class:`ompd.commands.walker.Driver`.
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.has_printed = False  # gdb itself says where it is behind a step
+
+    def session(self) -> Inspection:
+        return self._state.session()
+
+    def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
+        walking_one = thread_of(thread)
+        if gdb.selected_thread() != walking_one:
+            walking_one.switch()
+        gdb.newest_frame().select()
+        with alone(walking_one, others_stand=only), temporary(points) as numbers:
+            stopped = run(command)
+        if stopped.has_ended or not gdb.selected_inferior().pid:
+            return Ended(stopped.code)
+        reached = [point for point, number in zip(points, numbers, strict=True) if number in stopped.numbers]
+        self.has_printed = not reached
+        here = native_id(selected_thread())
+        if reached:
+            return Halt(here, reached)
+        if stopped.signal is not None:
+            return Halt(here, why=stopped.signal)
+        by = ", ".join(map(str, stopped.numbers))
+        return Halt(here, why=f"breakpoint {by}" if by else None)
+
+    def pc(self, thread: int) -> int:
+        thread_of(thread).switch()
+        return int(gdb.newest_frame().pc())
+
+    def cfa(self, thread: int) -> int | None:
+        thread_of(thread).switch()
+        return cfa_of(gdb.newest_frame(), self.session().target.architecture.sp)
+
+    def select(self, thread: int) -> None:
+        thread_of(thread).switch()
+
+    def name(self, thread: int) -> str:
+        return f"gdb's thread {thread_of(thread).num}"
+
+    def behind_prologue(self, entry: int) -> int:
+        return _behind_prologue(entry)
+
+
+class _Walk(Prompt):
+    # What step, next and finish share.
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self.summary = words_of.SUMMARIES[self.name]
+
+    def run(self, words: Sequence[str]) -> str:
+        """Run the program, and return what gdb has not said of where it has stopped."""
+        only = parse_walk(self.name, words)
+        if core_of(gdb.selected_inferior()) is not None:
+            raise Unavailable("a core file does not run")
+        driver = _Gdb(self.state)
+        driver.session()  # or say why it cannot be asked
+        told = Walker(driver, native_id(selected_thread()), only=only).walk(self.name)
+        return "\n".join(text for text in (told, "" if driver.has_printed else where()) if text)
+
+    def options(self) -> Mapping[str, Sequence[str]]:
+        """Return the options."""
+        return {**({"--only": ()} if self.name != words_of.FINISH else {}), "--help": ()}
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return words_of.format_help(self.name, PROMPT)
+
+
+class StepCommand(_Walk):
+    """``omp step``: into the region or task that the line begins, or into a function."""
+
+    name = words_of.STEP
+
+
+class NextCommand(_Walk):
+    """``omp next``: to the next line, over regions and tasks, out of a region where its code ends."""
+
+    name = words_of.NEXT
+
+
+class FinishCommand(_Walk):
+    """``omp finish``: to the end of the region or task."""
+
+    name = words_of.FINISH
+
+
+COMMANDS = (BreakCommand, StepCommand, NextCommand, FinishCommand)
