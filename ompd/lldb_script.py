@@ -50,7 +50,7 @@ with _ISOLATION:
 
     from ompd.commands.table import COMMANDS
     from ompd.errors import OmpdError
-    from ompd.lldb import commands, looking, names, stops
+    from ompd.lldb import commands, looking, names, stops, walking
     from ompd.lldb.frames import RECOGNIZERS
     from ompd.lldb.prompts import PARSES, Prompt, Question, run_command, state_of
 
@@ -79,6 +79,7 @@ _COMMANDS: Mapping[str, type[Prompt]] = {
     **{command.name: _command(Question, command=command, summary=command.summary) for command in COMMANDS},
     "thread": _command(looking.ThreadCommand),
     "print": _command(looking.PrintCommand),
+    **{name: _command(made) for name, made in walking.COMMANDS.items()},
     "snapshot": _command(commands.SnapshotCommand),
     "auto": _command(stops.AutoCommand),
     "bt": _command(commands.FramesCommand),
@@ -92,6 +93,7 @@ StopHook = _isolated(stops.StopHook, "handle_stop")
 Arming = _isolated(stops.Arming, "__callback__")
 note_begin = _ISOLATION(stops.note_begin)
 thread_name = _ISOLATION(names.thread_name)
+stops_at = _ISOLATION(walking.stops_at)
 
 
 @_ISOLATION

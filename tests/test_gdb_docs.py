@@ -14,6 +14,7 @@ from tests.support import stopped
 from tests.support.cache import CHECKOUT
 from tests.support.gdb import LOAD, batch, gdb
 from tests.support.lldb import build_regions
+from tests.support.walking import SOURCE, build_sums
 
 pytestmark = pytest.mark.xdist_group("gdb")
 
@@ -33,6 +34,8 @@ def folder_of_the_page(folder: Path) -> Path:
     (folder / "core.1234").symlink_to(core.core)
     shutil.copy(core.executable, folder / "hang")
     shutil.copy(build_regions() / "regions", folder / "regions")
+    shutil.copy(build_sums(), folder / "sums")
+    shutil.copy(SOURCE, folder)
     return folder
 
 

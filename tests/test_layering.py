@@ -160,11 +160,16 @@ ONLY_IN = {
         "ompd.lldb.commands",
         "ompd.lldb.looking",
         "ompd.lldb.prompts",
+        "ompd.lldb.running",
         "ompd.lldb.stops",
+        "ompd.lldb.walking",
     },
     "gdb": {
         "ompd.gdb_script",
-        *(f"ompd.gdb.{name}" for name in ("commands", "frames", "functions", "looking", "names", "prompts")),
+        *(
+            f"ompd.gdb.{name}"
+            for name in ("commands", "frames", "functions", "looking", "names", "prompts", "running", "walking")
+        ),
         *(f"ompd.debugger.targets.gdb.{name}" for name in ("files", "inferior", "target")),
     },
     "unicorn": {"ompd.debugger.emulation.emulate"},

@@ -16,6 +16,7 @@ from tests.support import stopped
 from tests.support.cache import CHECKOUT
 from tests.support.lldb import LOAD, LldbHost, batch, build_regions, lldb
 from tests.support.pages import ALL_EXAMPLES
+from tests.support.walking import SOURCE, build_sums
 
 pytestmark = pytest.mark.xdist_group("lldb")
 
@@ -31,6 +32,8 @@ def folder_of_the_page(folder: Path) -> Path:
     (folder / "core.1234").symlink_to(core.core)
     shutil.copy(core.executable, folder / "hang")
     shutil.copy(build_regions() / "regions", folder / "regions")
+    shutil.copy(build_sums(), folder / "sums")
+    shutil.copy(SOURCE, folder)
     return folder
 
 
@@ -80,7 +83,7 @@ def alike(text: str) -> list[list[str]]:
 def test_the_page_shows_what_lldb_prints(tmp_path: Path) -> None:
     folder = folder_of_the_page(tmp_path)
     blocks = BLOCK.findall(PAGE.read_text())
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         assert alike(run_block(block, folder)) == alike(block)
 

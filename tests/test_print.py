@@ -111,7 +111,7 @@ def test_code_of_a_region_sees_what_is_around_it() -> None:
         assert not called.seen and "out of sight, of #1 simulate" in format_printed(called, team[1])
         whole = stacks.ask(session, thread=team[1], locals=True).rows[0].frames
         body = next(frame for frame in whole if frame.construct is not None)
-        at = printing.ask(session, "step", team[1], At(body.cfa, body.function))
+        at = printing.ask(session, "step", team[1], At((body.cfa or 0) - 1, body.function))
         assert at.seen and at.is_here and at.local == called.local
         with pytest.raises(NoAnswer, match="no variable nowhere in report_progress"):
             printing.ask(session, "nowhere", team[1])

@@ -58,10 +58,6 @@ class Driver(Protocol):
         """Return where a thread is."""
         ...
 
-    def cfa(self, thread: int) -> int | None:
-        """Return the canonical frame address of the innermost frame of a thread."""
-        ...
-
     def select(self, thread: int) -> None:
         """Select a thread, and its innermost frame."""
         ...
@@ -135,9 +131,9 @@ class Walker:
         while True:
             halt = self._run(command, [*wanted, *((out,) if out is not None else ())], what)
             if out in halt.points and way is not None:
-                if self._driver.cfa(way.thread) == way.cfa:
+                now = innermost_of_users(self._driver.session(), way.thread)
+                if now is not None and now.cfa == way.cfa:
                     return self._ended(way)
-                command = CONTINUE if command == CONTINUE else command
                 continue  # another call of the same function
             if halt.points or halt.why is None:
                 return None
@@ -160,17 +156,25 @@ class Walker:
     def _enter(self, begun: Sequence[Begun], frame: StackFrame) -> str:
         # A region's code in this thread, a task's in any.
         what = f"the code that {place_of(frame)} begins"
-        of_any = all(each.is_task for each in begun)
-        points = [Point(self._driver.behind_prologue(each.entry), None if of_any else self._thread) for each in begun]
-        halt = self._run(CONTINUE, points, what)
-        if not halt.points:
-            return f"stopped by {halt.why or 'something else'} before it came to {what}"
-        self._driver.select(halt.thread)
-        return (
-            ""
-            if halt.thread == self._thread
-            else f"{self._driver.name(halt.thread)} executes the task, and is selected"
-        )
+        addresses = [self._driver.behind_prologue(each.entry) for each in begun]
+        of_any = any(each.is_task is not False for each in begun)
+        while True:
+            points = [Point(address, None if of_any else self._thread) for address in addresses]
+            halt = self._run(CONTINUE, points, what)
+            if not halt.points:
+                return f"stopped by {halt.why or 'something else'} before it came to {what}"
+            if halt.thread == self._thread:
+                self._driver.select(halt.thread)
+                return ""
+            if all(each.is_task for each in begun) or self._executes_task(halt.thread):
+                self._driver.select(halt.thread)
+                return f"{self._driver.name(halt.thread)} executes the task, and is selected"
+            of_any = False  # another thread of the region's team was there first
+
+    def _executes_task(self, thread: int) -> bool:
+        (row,) = self._driver.session().ask_stacks(thread=thread).rows
+        construct = next((frame.construct for frame in row.frames if frame.construct is not None), None)
+        return construct is not None and (construct.kind or "").startswith("task")
 
     def _line(self, command: str, frame: StackFrame) -> str:
         # By the debugger's own command, past what is not the user's, out of a region where its code ends.

@@ -41,7 +41,7 @@ def choose_spots(spots: Sequence[Spot]) -> list[Spot]:
 class BreakRequest:
     """Where to stop, and which threads: those with that number in their team, at that level."""
 
-    location: str
+    place: str
     thread: int | None
     level: int | None
 

@@ -21,7 +21,7 @@ from ompd.safety.isolation import Isolation
 
 _TOLD = "of the selected thread in the team of its innermost region"
 _FUNCTIONS: Mapping[str, str] = {
-    "thread_num": f"The OpenMP number {_TOLD}, or with a level as argument in that of the region at that level around it;"
+    "thread_num": f"The OpenMP number {_TOLD}, or with a level as argument in that of the region at that level;"
     " -1 of a thread that is in no such team.",
     "team_size": "How many threads are in the team of the selected thread; 0 of a thread that is in no team.",
     "level": "The level of the innermost region that the selected thread is in; 0 outside of all.",

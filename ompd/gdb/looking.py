@@ -62,7 +62,9 @@ def select_frame(session: Inspection, wanted: StackFrame) -> bool:
         for _ in range(_MOST_FRAMES):
             if frame is None:
                 return False
-            if frame.pc() == wanted.address and cfa_of(frame, session.target.architecture.sp) == wanted.cfa:
+            # gdb ends a stack with main, whose caller would tell its address.
+            cfa = cfa_of(frame, session.target.architecture.sp) if frame.pc() == wanted.address else 0
+            if cfa in (wanted.cfa, None):
                 frame.select()
                 return True
             frame = frame.older()
@@ -75,7 +77,8 @@ def selected_at(session: Inspection) -> At | None:
         frame = gdb.selected_frame()
         name = frame.name() or ""
         outlined = naming.parse_outlined(name)
-        return At(cfa_of(frame, session.target.architecture.sp), outlined.parent if outlined is not None else name)
+        sp = int(frame.read_register(session.target.architecture.sp)) & (1 << 64) - 1
+        return At(sp, outlined.parent if outlined is not None else name)
     return None
 
 

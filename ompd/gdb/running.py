@@ -73,7 +73,7 @@ class Stopped:
         self.numbers: list[int] = []
         self.signal: str | None = None
         self.has_ended = False
-        self.code: int | None = None
+        self.exit_status: int | None = None
 
     def note_stop(self, event: Any) -> None:
         """Note a stop, for gdb."""
@@ -83,7 +83,7 @@ class Stopped:
     def note_exit(self, event: Any) -> None:
         """Note that it has ended, for gdb."""
         self.has_ended = True
-        self.code = getattr(event, "exit_code", None)
+        self.exit_status = getattr(event, "exit_code", None)
 
 
 def run(command: str) -> Stopped:

@@ -15,7 +15,7 @@ from ompd.commands.walking import Spot, choose_spots, format_threads, parse_brea
 from ompd.debugger.targets.gdb.inferior import core_of
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError, Unavailable
-from ompd.gdb.looking import cfa_of, selected_thread, where
+from ompd.gdb.looking import selected_thread, where
 from ompd.gdb.prompts import PROMPT, Prompt, State
 from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary, thread_of
 from ompd.inspection import Inspection
@@ -33,11 +33,11 @@ class BreakCommand(Prompt):
     def run(self, words: Sequence[str]) -> str:
         """Set it, and return where it is."""
         request = parse_break(words)
-        spots = spots_of(request.location)
+        spots = spots_of(request.place)
         chosen = [_body_of(spot) for spot in choose_spots(spots)]
         condition = _condition(request.thread, request.level)
         if chosen == spots:
-            return _set(request.location, condition) + format_threads(request)
+            return _set(request.place, condition) + format_threads(request)
         told = []
         for spot in chosen:
             expression = expression_of(spot)
@@ -118,7 +118,7 @@ class _Gdb:
         with alone(walking_one, others_stand=only), temporary(points) as numbers:
             stopped = run(command)
         if stopped.has_ended or not gdb.selected_inferior().pid:
-            return Ended(stopped.code)
+            return Ended(stopped.exit_status)
         reached = [point for point, number in zip(points, numbers, strict=True) if number in stopped.numbers]
         self.has_printed = not reached
         here = native_id(selected_thread())
@@ -132,10 +132,6 @@ class _Gdb:
     def pc(self, thread: int) -> int:
         thread_of(thread).switch()
         return int(gdb.newest_frame().pc())
-
-    def cfa(self, thread: int) -> int | None:
-        thread_of(thread).switch()
-        return cfa_of(gdb.newest_frame(), self.session().target.architecture.sp)
 
     def select(self, thread: int) -> None:
         thread_of(thread).switch()

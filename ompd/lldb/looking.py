@@ -55,8 +55,8 @@ def selected_at(thread: Any, exe_ctx: Any) -> At:
     frame = frame if frame.IsValid() else thread.GetSelectedFrame()
     name = (frame.GetFunctionName() or "").partition("(")[0]
     outlined = naming.parse_outlined(name)
-    cfa = frame.GetCFA()
-    return At(cfa if cfa != lldb.LLDB_INVALID_ADDRESS else None, outlined.parent if outlined is not None else name)
+    sp = frame.GetSP()
+    return At(sp if sp != lldb.LLDB_INVALID_ADDRESS else None, outlined.parent if outlined is not None else name)
 
 
 def where(debugger: Any, thread: Any) -> str:

@@ -24,8 +24,10 @@ from ompd.commands.prompt import (
 )
 from ompd.commands.selecting import numbers_of_team
 from ompd.commands.table import Command
-from ompd.debugger.targets.lldb.target import check_stopped, stop_of
+from ompd.debugger.targets.lldb.files import LldbFiles
+from ompd.debugger.targets.lldb.target import LldbTarget, check_stopped, stop_of
 from ompd.errors import BadInput, OmpdError
+from ompd.inspection import Inspection
 from ompd.lldb.control import LldbInspection
 from ompd.render.words import Indices
 
@@ -66,6 +68,7 @@ class State:
         self.hooked = False  # whether targets have our stop hook
         self.said: tuple[int, int] | None = None  # the stop that the line was printed at
         self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # at which stop which thread is called what
+        self._of_hits: tuple[tuple[int, int], LldbTarget, Inspection] | None = None
         self.hides = True  # whether LLDB is to leave the runtimes' frames out, if it can
 
     def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
@@ -89,6 +92,25 @@ class State:
         self.sessions[own] = stop, session
         while len(self.sessions) > _MAX_SESSIONS:
             self.sessions.pop(next(iter(self.sessions)))[1].close()
+        return session
+
+    def session_of_hit(self, process: Any) -> Inspection:
+        """Return a session where a breakpoint is hit that may not stop. What files say is kept from one hit to the
+        next, as long as LLDB sees no other modules.
+        """
+        loaded = process.GetUniqueID(), process.GetTarget().GetNumModules()
+        known, target, session = self._of_hits or (None, None, None)
+        if session is not None and target is not None and known == loaded:
+            if not target.is_current:
+                target = LldbTarget(process, lasting=True)
+                session.begin_stop(target, session.process.at_another_stop(target))
+                self._of_hits = loaded, target, session
+            return session
+        if session is not None:
+            session.close()
+        target = LldbTarget(process, lasting=True)
+        session = Inspection(target, LldbFiles(process))
+        self._of_hits = loaded, target, session
         return session
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class At(NamedTuple):
-    """The frame that is selected in a debugger: its canonical frame address and its function, None if unknown."""
+    """The frame that is selected in a debugger: the stack pointer in it, and its function, None if unknown."""
 
-    cfa: int | None
+    sp: int | None
     function: str | None = None
 
 
@@ -82,9 +82,10 @@ def _start(row: StackRecord, at: At | None, number: int | None) -> int | None:
             raise BadInput(f"the stack has no frame {number}", hint="ompd stack numbers them")
         return number
     own = [n for n, f in enumerate(frames) if f.thread == row.native_thread_id and f.kind == "user"]
-    if at is not None and at.cfa is not None:
-        reached = [n for n in own if (frames[n].cfa or 0) >= at.cfa]
-        same = [n for n in reached if frames[n].cfa == at.cfa and frames[n].function == at.function]
+    if at is not None and at.sp is not None:
+        reached = [n for n in own if (frames[n].cfa or 0) > at.sp]
+        # Of functions that were inlined, that of the name.
+        same = [n for n in reached if frames[n].cfa == frames[reached[0]].cfa and frames[n].function == at.function]
         own = same or reached
     return next(iter(own), next((n for n, f in enumerate(frames) if f.kind == "user"), None))
 

@@ -17,6 +17,7 @@ from ompd.questions import stacks
 from ompd.session import Session
 
 _MOST_CODE = 1 << 16  # bytes of a function that are looked through
+_MOST_OF_ENTRY = 256  # and of one that enters a task
 # How x86-64 and i386 load the address of a function: lea relative to the next instruction, and the address itself.
 # What looks like one may be a part of another instruction, so that they overlap.
 _RELATIVE = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
@@ -30,11 +31,11 @@ _KNOWN = ("x86_64", "i386")
 
 class Begun(NamedTuple):
     """Code of a construct that a line begins: where its function is entered, and whether it is a task's, which any
-    thread may execute, at any later time.
+    thread may execute, at any later time; None if that is not known.
     """
 
     entry: int
-    is_task: bool
+    is_task: bool | None
 
 
 class WayOut(NamedTuple):
@@ -112,14 +113,37 @@ def _code_at(session: Session, entry: int, place: int) -> Begun | None:
     name = process.locate(entry).symbol or ""
     if naming.is_added(name):
         return None
-    is_task = naming.is_task_entry(name)
+    is_task: bool | None = naming.is_task_entry(name)
     if naming.is_by_gcc(name):
-        is_task = (_construct_made(session, place) or "").startswith("task")
+        # Before the routine is called for the first time, the loader has not bound it.
+        made = _construct_made(session, place)
+        is_task = made.startswith("task") if made is not None else None
     else:
         start, code = _function_at(session, entry)
         called = body_called(code, start, lambda address: _named_at(session, address))
+        if called is None and is_task:
+            called = _behind_first_line(session, start, code)
         entry = called if called is not None else entry
     return Begun(entry, is_task)
+
+
+def _behind_first_line(session: Session, start: int, code: bytes) -> int | None:
+    # Where the code of a task begins that clang has inlined into the function by which it is entered: behind what has
+    # the line of the construct.
+    process = session.process
+    line = before = process.line_of(start)[1]
+    for address in range(start, start + min(len(code), _MOST_OF_ENTRY)):
+        if process.locate(address).symbol_address != start:
+            return None
+        here, previous = process.line_of(address)[1], before
+        before = here
+        # Where the line changes an instruction begins; elsewhere a breakpoint would overwrite a part of one.
+        if here == previous or not here or not line or here == line:
+            continue
+        # Where inlined code begins a debugger is still outside of it.
+        if not process.source_frames(address)[0].inlined or process.source_frames(address - 1)[0].inlined:
+            return address
+    return None
 
 
 def _named_at(session: Session, address: int) -> tuple[str, int] | None:

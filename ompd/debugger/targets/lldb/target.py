@@ -50,6 +50,7 @@ _REGISTER_NAMES = {"rflags": "eflags"}
 class LldbTarget:
     """The process *process*, an ``SBProcess``, at its present stop.
 
+    :param lasting: what it tells of files and where they are is wanted at later stops, too
     :raises TargetGone: if there is none, or it has ended
     :raises TargetError: if it is running, or a core of which LLDB has found no file
     :raises Unsupported: if it is of another architecture
@@ -58,8 +59,9 @@ class LldbTarget:
     kind = "lldb"
     loss: Loss | None = None  # LLDB does not say that a core was cut off
 
-    def __init__(self, process: Any) -> None:
+    def __init__(self, process: Any, *, lasting: bool = False) -> None:
         self._lldb = load_lldb()
+        self._is_lasting = lasting
         self.process = process
         check_stopped(self._lldb, process)
         self._target = process.GetTarget()
@@ -108,7 +110,7 @@ class LldbTarget:
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
-        if not self.is_current:
+        if not self.is_current and not self._is_lasting:
             raise StaleHandle(f"{self.name} has run since this session was made")
 
     @cached_property

@@ -1,0 +1,160 @@
+"""Running the process in LLDB from one stop to another, for the commands that walk.
+
+Whatever ends a run, the breakpoints that were made for it are gone, and those of the user's are as they were: also if
+the program ends or takes a signal, if Ctrl-C stops it, or an error is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import lldb  # type: ignore[import-not-found, unused-ignore]
+
+from ompd.commands.walker import CONTINUE, Ended, Halt, Point
+from ompd.commands.walking import STEP
+from ompd.errors import OmpdError, TargetGone
+from ompd.inspection import Inspection
+from ompd.lldb.prompts import State, run_command
+
+_OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopReasonSignal, lldb.eStopReasonException)
+
+
+class Driver:
+    """What runs the program, see :class:`ompd.commands.walker.Driver`."""
+
+    def __init__(self, debugger: Any, state: State, process: Any) -> None:
+        self._debugger, self._state, self._process = debugger, state, process
+        self._target = process.GetTarget()
+
+    def session(self) -> Inspection:
+        """Return a session on the present stop."""
+        return self._state.session(self._process)
+
+    def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
+        """Have *thread* step or continue until it has or comes to one of *points*."""
+        walking = self._thread(thread)
+        self._process.SetSelectedThread(walking)
+        walking.SetSelectedFrame(0)
+        mode = lldb.eOnlyThisThread if only else lldb.eAllThreads
+        with self._synchronous(), self._alone(thread), self._temporary(points) as made:
+            if command == CONTINUE:
+                error = self._process.Continue()
+                if error.Fail():
+                    raise OmpdError(f"LLDB cannot run the program on: {error.GetCString()}")
+            elif command == STEP:
+                walking.StepInto(mode)
+            else:
+                walking.StepOver(mode)
+            halt = self._halt(thread, made)
+            if command != CONTINUE and isinstance(halt, Halt) and (halt.points or halt.why):
+                self._forget_plan(walking)
+            return halt
+
+    def _halt(self, thread: int, made: Sequence[tuple[Point, int]]) -> Halt | Ended:
+        process = self._process
+        if process.GetState() == lldb.eStateExited:
+            return Ended(process.GetExitStatus())
+        if process.GetState() not in (lldb.eStateStopped, lldb.eStateCrashed):
+            raise TargetGone("the process does not stop", hint="process interrupt")
+        # A breakpoint that a thread has not left yet may still be its reason.
+        reasons: list[tuple[bool, bool, int, str]] = []
+        for each in process:
+            reason = each.GetStopReason()
+            if reason not in _OF_USERS:
+                continue
+            hit = _numbers(each) if reason == lldb.eStopReasonBreakpoint else set()
+            reached = [point for point, number in made if number in hit]
+            if reached:
+                return Halt(each.GetThreadID(), reached)
+            why, native = each.GetStopDescription(100) or "something else", each.GetThreadID()
+            reasons.append((reason == lldb.eStopReasonBreakpoint, native != thread, native, why))
+        for _, _, native, why in sorted(reasons):
+            return Halt(native, why=why)
+        return Halt(thread)
+
+    def _forget_plan(self, thread: Any) -> None:
+        # Else LLDB goes on with the step that was interrupted, and stops at its end.
+        with suppress(OmpdError):
+            if thread.IsValid():
+                run_command(self._debugger, "thread plan discard 1", thread)
+
+    @contextmanager
+    def _synchronous(self) -> Iterator[None]:
+        asynchronous = self._debugger.GetAsync()
+        self._debugger.SetAsync(False)
+        try:
+            yield
+        finally:
+            self._debugger.SetAsync(asynchronous)
+
+    @contextmanager
+    def _alone(self, thread: int) -> Iterator[None]:
+        # The user's breakpoints count for one thread.
+        changed = []
+        try:
+            for point in self._target.breakpoint_iter():
+                if point.IsEnabled() and not point.IsInternal() and point.GetThreadID() == lldb.LLDB_INVALID_THREAD_ID:
+                    point.SetThreadID(thread)
+                    changed.append(point.GetID())
+            yield
+        finally:
+            for number in changed:
+                point = self._target.FindBreakpointByID(number)
+                if point.IsValid() and point.GetThreadID() == thread:
+                    point.SetThreadID(lldb.LLDB_INVALID_THREAD_ID)
+
+    @contextmanager
+    def _temporary(self, points: Sequence[Point]) -> Iterator[list[tuple[Point, int]]]:
+        made: list[tuple[Point, int]] = []
+        try:
+            for point in points:
+                one = self._target.BreakpointCreateByAddress(point.address)
+                made.append((point, one.GetID()))
+                if point.thread is not None:
+                    one.SetThreadID(point.thread)
+            yield made
+        finally:
+            for _, number in made:
+                self._target.BreakpointDelete(number)
+
+    # What is known of threads
+
+    def _thread(self, native: int) -> Any:
+        thread = self._process.GetThreadByID(native)
+        if not thread.IsValid():
+            raise TargetGone(f"LLDB has no thread {native}")
+        return thread
+
+    def pc(self, thread: int) -> int:
+        """Return where a thread is."""
+        return int(self._thread(thread).GetFrameAtIndex(0).GetPC())
+
+    def select(self, thread: int) -> None:
+        """Select a thread, and its innermost frame."""
+        found = self._thread(thread)
+        self._process.SetSelectedThread(found)
+        found.SetSelectedFrame(0)
+
+    def name(self, thread: int) -> str:
+        """Return what LLDB calls a thread."""
+        return f"LLDB's thread #{self._thread(thread).GetIndexID()}"
+
+    def behind_prologue(self, entry: int) -> int:
+        """Return where to stop in the function that begins at *entry*."""
+        return entry + prologue_of(self._target.ResolveLoadAddress(entry))
+
+
+def prologue_of(address: Any) -> int:
+    """Return the size of what begins the function at an ``SBAddress``, 0 if the address is another one."""
+    function, symbol = address.GetFunction(), address.GetSymbol()
+    for each in (function, symbol):
+        if each.IsValid() and each.GetStartAddress() == address:
+            return int(each.GetPrologueByteSize())
+    return 0
+
+
+def _numbers(thread: Any) -> set[int]:
+    # Of the breakpoints that it has hit: each has two data, its own number and that of its location.
+    return {thread.GetStopReasonDataAtIndex(n) for n in range(0, thread.GetStopReasonDataCount(), 2)}

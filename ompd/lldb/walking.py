@@ -1,0 +1,229 @@
+"""Breakpoints by OpenMP number, and steps through the code of regions and tasks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import lldb  # type: ignore[import-not-found, unused-ignore]
+
+from ompd import naming
+from ompd.commands import walking as words_of
+from ompd.commands.walker import Walker
+from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
+from ompd.errors import BadInput, OmpdError, Unavailable
+from ompd.lldb.looking import where
+from ompd.lldb.prompts import FIRST_UNPRINTABLE, NO_COMPLETION, PROMPT, Prompt, process_of, state_of, thread_of
+from ompd.lldb.running import Driver, prologue_of
+from ompd.questions import walking
+from ompd.questions.numbers import numbers_of
+from ompd.render.words import basename, clean
+
+_LINE = re.compile(r"(?:(.+):)?(\d+)")
+_MOST_CODE = 512  # bytes of a function that calls the user's code
+
+
+class BreakCommand(Prompt):
+    """``ompd break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers."""
+
+    summary = words_of.SUMMARIES[words_of.BREAK]
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Set it, and return where it is."""
+        request = parse_break(words)
+        target = debugger.GetSelectedTarget()
+        if not target.IsValid():
+            raise BadInput("there is no program", hint="target create PROGRAM")
+        found = _addresses(target, request.place, exe_ctx)
+        spots = {_spot(address): address for address in found}
+        chosen = [spots[spot] for spot in choose_spots(list(spots))]
+        told = []
+        for address in chosen:
+            made = target.BreakpointCreateBySBAddress(_body_of(target, address))
+            self._restrict(made, request)
+            told.append(_describe(made) + format_threads(request))
+        return "\n".join(told)
+
+    def _restrict(self, made: Any, request: BreakRequest) -> None:
+        if request.thread is None and request.level is None:
+            return
+        data, stream = lldb.SBStructuredData(), lldb.SBStream()
+        stream.Print(json.dumps({"thread": request.thread, "level": request.level}))
+        data.SetFromJSON(stream)
+        made.SetScriptCallbackFunction(f"{self.script}.stops_at", data)
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the options."""
+        texts = {
+            "omp-thread": (chr(FIRST_UNPRINTABLE), "Only for the thread with this OpenMP number."),
+            "level": ("l", "In the team of the region at this level."),
+        }
+        return {
+            name: {
+                "short_option": letter,
+                "required": False,
+                "help": text,
+                "value_type": lldb.eArgTypeUnsignedInteger,
+                "completion_type": NO_COMPLETION,
+                "dest": name.replace("-", "_"),
+            }
+            for name, (letter, text) in texts.items()
+        }
+
+    def values_of(self, option: str) -> Sequence[str]:
+        """Return the values that an option can have as far as they can be listed."""
+        return self.thread_numbers() if option == "omp-thread" else ()
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return words_of.format_help(words_of.BREAK, PROMPT)
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the only argument."""
+        return [[{"arg_type": lldb.eArgTypeName, "repeat": "plain"}]]
+
+
+def stops_at(frame: Any, _location: Any, data: Any, internal_dict: dict[str, Any]) -> bool:
+    """Return whether the thread of *frame* is one that a breakpoint is for. If that cannot be read it stops, and says
+    why.
+    """
+    thread = frame.GetThread()
+    try:
+        level, number = (_number(data, key) for key in ("level", "thread"))
+        session = state_of(internal_dict).session_of_hit(thread.GetProcess())
+        known = numbers_of(session, thread.GetThreadID(), with_path=level is not None and number is not None)
+    except OmpdError as error:
+        print(clean(f"ompd: whether this breakpoint is for this thread is not known: {error}"))
+        return True
+    stops = known.level == level if number is None else known.at(level) == number
+    if stops:
+        # Of threads that have come there at once LLDB would select any.
+        thread.GetProcess().SetSelectedThread(thread)
+    return stops
+
+
+def _number(data: Any, key: str) -> int | None:
+    value = data.GetValueForKey(key)
+    is_number = value.IsValid() and value.GetType() not in (
+        lldb.eStructuredDataTypeNull,
+        lldb.eStructuredDataTypeInvalid,
+    )
+    return int(value.GetIntegerValue()) if is_number else None
+
+
+def _addresses(target: Any, location: str, exe_ctx: Any) -> list[Any]:
+    # Where LLDB would stop.
+    line = _LINE.fullmatch(location)
+    if line is None:
+        point = target.BreakpointCreateByName(location)
+    else:
+        file = line[1]
+        if file is None:
+            entry = exe_ctx.GetFrame().GetLineEntry()
+            if not entry.IsValid():
+                raise BadInput("the selected frame has no file", hint=f"ompd break FILE:{location}")
+            file = entry.GetFileSpec().fullpath
+        point = target.BreakpointCreateByLocation(file, int(line[2]))
+    try:
+        found = [point.GetLocationAtIndex(number).GetAddress() for number in range(point.GetNumLocations())]
+    finally:
+        target.BreakpointDelete(point.GetID())
+    if not found:
+        raise BadInput(f"LLDB has no place for {location!r}", hint="a line, as prog.c:12, or a function")
+    return found
+
+
+def _name(address: Any) -> str:
+    symbol = address.GetSymbol()
+    return symbol.GetMangledName() or symbol.GetName() or ""
+
+
+def _spot(address: Any) -> Spot:
+    return Spot(address.GetFileAddress(), _name(address))
+
+
+def _body_of(target: Any, address: Any) -> Any:
+    # Where clang has a function around the user's code, that code.
+    name, symbol = _name(address), address.GetSymbol()
+    if not naming.is_construct_code(name) or naming.is_by_gcc(name):
+        return address
+    module, start = address.GetModule(), symbol.GetStartAddress()
+
+    def named_at(place: int) -> tuple[str, int] | None:
+        found = module.ResolveFileAddress(place)
+        begin = found.GetSymbol().GetStartAddress()
+        return (_name(found), place - begin.GetFileAddress()) if begin.IsValid() else None
+
+    code = target.ReadMemory(start, _MOST_CODE, lldb.SBError())
+    body = walking.body_called(code, start.GetFileAddress(), named_at) if code else None
+    if body is None:
+        return address
+    found = module.ResolveFileAddress(body)
+    return module.ResolveFileAddress(body + prologue_of(found))
+
+
+def _describe(made: Any) -> str:
+    # As LLDB says it of its own breakpoints.
+    address = made.GetLocationAtIndex(0).GetAddress()
+    entry = address.GetLineEntry()
+    at = f" at {basename(entry.GetFileSpec().GetFilename() or '?')}:{entry.GetLine()}" if entry.IsValid() else ""
+    return clean(f"Breakpoint {made.GetID()}: {_name(address) or '??'}{at}")
+
+
+class _Walk(Prompt):
+    # What step, next and finish share.
+
+    name = ""
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Run the program, and return where it has stopped."""
+        only = parse_walk(self.name, words)
+        process = process_of(debugger, exe_ctx)
+        session = self._state.session(process)
+        if session.target.is_core:
+            raise Unavailable("a core file does not run")
+        driver = Driver(debugger, self._state, process)
+        told = Walker(driver, thread_of(process, exe_ctx).GetThreadID(), only=only).walk(self.name)
+        shown = where(debugger, process.GetSelectedThread())
+        return f"{told}\n{shown}" if told else shown
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the options."""
+        if self.name == words_of.FINISH:
+            return {}
+        return {"only": {"short_option": "o", "required": False, "help": "The other threads stand meanwhile."}}
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return words_of.format_help(self.name, PROMPT)
+
+
+class StepCommand(_Walk):
+    """``ompd step``: into the region or task that the line begins, or into a function."""
+
+    name = words_of.STEP
+    summary = words_of.SUMMARIES[words_of.STEP]
+
+
+class NextCommand(_Walk):
+    """``ompd next``: to the next line, over regions and tasks, out of a region where its code ends."""
+
+    name = words_of.NEXT
+    summary = words_of.SUMMARIES[words_of.NEXT]
+
+
+class FinishCommand(_Walk):
+    """``ompd finish``: to the end of the region or task."""
+
+    name = words_of.FINISH
+    summary = words_of.SUMMARIES[words_of.FINISH]
+
+
+COMMANDS: Mapping[str, type[Prompt]] = {
+    words_of.BREAK: BreakCommand,
+    words_of.STEP: StepCommand,
+    words_of.NEXT: NextCommand,
+    words_of.FINISH: FinishCommand,
+}

@@ -1,0 +1,234 @@
+"""Walking through a region and a task in gdb and LLDB: breakpoints by OpenMP number, ``step``, ``next``, ``finish``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ompd.commands.walking import Spot, choose_spots, parse_break, parse_walk
+from ompd.errors import BadInput
+from ompd.questions.walking import body_called
+from tests.support import FULL, stopped
+from tests.support.gdb import LOAD as LOAD_IN_GDB
+from tests.support.gdb import NAMES, batch, gdb, open_core, open_program
+from tests.support.gdb import Replies as GdbReplies
+from tests.support.lldb import LOAD as LOAD_IN_LLDB
+from tests.support.lldb import VERSIONS, lldb, target_create
+from tests.support.lldb import batch as lldb_batch
+from tests.support.lldb_replies import Replies as LldbReplies
+from tests.support.products import each_gdb, each_version, sample
+from tests.support.walking import BUILDS, build_sums, line_of
+
+PRAGMA, TASK, AFTER = line_of("omp parallel"), line_of("omp task "), line_of("sum is")
+FIRST, CALL = line_of("int mine"), line_of("total = later")
+NO_REGION = "is in no region or task"
+ENDED = f"the region sums.c:{PRAGMA} has ended"
+
+
+def in_gdb(name: str, *commands: str, program: Path) -> GdbReplies:
+    return batch(gdb(name), [LOAD_IN_GDB, open_program(program), *commands], cwd=Path("/tmp"))
+
+
+def in_lldb(version: int, *commands: str, program: Path) -> LldbReplies:
+    quiet = ("settings set stop-line-count-before 0", "settings set stop-line-count-after 0")
+    told = lldb_batch(lldb(version), [LOAD_IN_LLDB, *quiet, target_create(program), *commands], cwd=Path("/tmp"))
+    return LldbReplies(told)
+
+
+def line_in(text: str) -> int:
+    """Return the line of sums.c that a debugger shows."""
+    found = re.findall(r"sums\.c:(\d+)", text) or re.findall(r"^(\d+)\s", text, re.MULTILINE)
+    return int(found[-1])
+
+
+# The session of the pages, in each debugger, on each build: stop in one OpenMP thread, print what it shares, walk out.
+
+
+@pytest.mark.xdist_group("gdb")
+@pytest.mark.parametrize(("name", "compiler", "level"), sample([(name, *build) for name in NAMES for build in BUILDS]))
+def test_a_region_is_walked_through_in_gdb(name: str, compiler: str, level: str) -> None:
+    told = in_gdb(
+        name,
+        *(f"omp break sums.c:{FIRST} --omp-thread 1", "info breakpoints", "run", "omp thread", "omp print sum"),
+        *("omp next", "omp next ", "omp finish", "omp print  sum", "omp finish ", "up", "info breakpoints "),
+        program=build_sums(compiler, level),
+    )
+    assert told["info breakpoints"].count(" in ") == 1, "one location"
+    assert "OpenMP thread 1/3 at level 1" in told["omp thread"]
+    assert re.match(r"sum = \d+   \(int, shared\)\n", told["omp print sum"])
+    assert FIRST <= line_in(told["omp next"]) <= CALL
+    assert ENDED in told["omp finish"] and line_in(told["omp finish"]) == AFTER
+    assert told["omp print  sum"] == "sum = 61   (int)\n" or level == "-O2"
+    assert NO_REGION in told["omp finish "]
+    assert " main () at " in told["up"]
+    # What the commands made is gone, and what the user made is as it was.
+    after = told["info breakpoints "]
+    assert re.sub(r"\tbreakpoint already hit .*\n|0x\w+", "", after) == re.sub("0x\\w+", "", told["info breakpoints"])
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize(
+    ("version", "compiler", "level"), sample([(version, *build) for version in VERSIONS for build in BUILDS])
+)
+def test_a_region_is_walked_through_in_lldb(version: int, compiler: str, level: str) -> None:
+    told = in_lldb(
+        version,
+        *(f"ompd break sums.c:{FIRST} --omp-thread 1", "breakpoint list", "run", "ompd thread", "ompd print sum"),
+        *("ompd next", "ompd finish", "frame variable sum", "ompd finish", "bt", "breakpoint list"),
+        program=build_sums(compiler, level),
+    )
+    before, after = told.all("breakpoint list")
+    assert before.count("where = ") == 1, "one location"
+    assert "OpenMP thread 1/3 at level 1" in told["ompd thread"]
+    assert re.match(r"sum = \d+   \(int, shared\)\n", told["ompd print sum"])
+    assert FIRST <= line_in(told["ompd next"]) <= CALL
+    over, none = told.all("ompd finish")
+    assert ENDED in over and line_in(over) == AFTER and NO_REGION in none
+    assert "61" in told["frame variable sum"] or level == "-O2"
+    assert "`main at sums.c" in told["bt"]
+    strip = re.compile(r"0x\w+|hit count = \d+|(un)?resolved|resolved = \d+")
+    assert after.count("where = ") == 1 and strip.sub("", before).split(":")[0] == strip.sub("", after).split(":")[0]
+    assert "tid" not in after, "the user's breakpoint is for any thread again"
+
+
+# Into what a line begins
+
+
+def check_end(task: str, region: str) -> None:
+    # A thread that has executed the task at the end of the region is outside of it then.
+    assert NO_REGION in region if line_in(task) == AFTER else ENDED in region and line_in(region) == AFTER
+
+
+@pytest.mark.xdist_group("gdb")
+@pytest.mark.parametrize(("name", "compiler"), sample([(name, c) for name in NAMES for c in ("gcc", "clang")]))
+def test_step_goes_into_the_region_and_the_task_in_gdb(name: str, compiler: str) -> None:
+    entered = (f"break {line_of('int sum')}", "run", "omp next", "omp step", "omp thread")
+    met = (f"tbreak {line_of('int twice')}", "continue", "omp next ", "delete", "omp print  number")
+    task = ("omp step ", "omp next  ", "omp print number", "omp print twice", "omp finish", "omp  finish")
+    told = in_gdb(name, *entered, *met, *task, program=build_sums(compiler))
+    assert line_in(told["omp next"]) == PRAGMA
+    assert PRAGMA < line_in(told["omp step"]) <= FIRST and "OpenMP thread 0/3" in told["omp thread"]
+    assert line_in(told["omp next "]) == TASK
+    assert TASK <= line_in(told["omp step "]) <= line_of("twice = 2")
+    assert re.search(r"later\._omp_fn|omp_task_entry|omp_outlined", told["omp step "])
+    # In clang's debug information a task has what it copied, without its name.
+    if compiler == "gcc":
+        before, inside = (told[f"omp print {space}number"].partition("   (")[0] for space in (" ", ""))
+        assert before == inside
+        assert told["omp print twice"] == "twice = 0   (int, shared)\n"
+    assert f"the task sums.c:{TASK} has ended" in told["omp finish"]
+    check_end(told["omp finish"], told["omp  finish"])
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize(("version", "compiler"), sample([(v, c) for v in VERSIONS for c in ("gcc", "clang")]))
+def test_step_goes_into_the_region_and_the_task_in_lldb(version: int, compiler: str) -> None:
+    told = in_lldb(
+        version,
+        *(f"breakpoint set -f sums.c -l {line_of('int sum')}", "run", "ompd next", "ompd step", "ompd thread"),
+        *(f"breakpoint set -o true -f sums.c -l {line_of('int twice')}", "continue", "ompd  next", "ompd  step"),
+        *("ompd finish", "ompd  finish"),
+        program=build_sums(compiler),
+    )
+    assert line_in(told["ompd next"]) == PRAGMA
+    assert PRAGMA < line_in(told["ompd step"]) <= FIRST and "OpenMP thread 0/3" in told["ompd thread"]
+    assert line_in(told["ompd  next"]) == TASK
+    assert TASK <= line_in(told["ompd  step"]) <= line_of("twice = 2")
+    assert re.search(r"later\._omp_fn|omp_task_entry|omp_outlined", told["ompd  step"])
+    assert f"the task sums.c:{TASK} has ended" in told["ompd finish"]
+    check_end(told["ompd finish"], told["ompd  finish"])
+
+
+# What ends a run leaves nothing behind
+
+
+@pytest.mark.xdist_group("gdb")
+@each_gdb()
+def test_nothing_is_left_when_the_program_ends_in_gdb(found: str) -> None:
+    told = in_gdb(
+        found,
+        *(f"break {line_of('return 0')}", "break part if number == 99", "info breakpoints", "run", "omp next"),
+        *("omp next ", "omp  next", "info breakpoints ", "maint info breakpoints", "omp step"),
+        program=build_sums(),
+    )
+    assert "the program ended with status 0 before it came to the next line" in "".join(
+        told[command] for command in ("omp next", "omp next ", "omp  next")
+    )
+    strip = re.compile(r"\tbreakpoint already hit .*\n|0x\w+")
+    assert strip.sub("", told["info breakpoints "]) == strip.sub("", told["info breakpoints"])
+    assert "stop only if number == 99\n" in told["info breakpoints "]
+    rows = re.findall(r"^(-\d+) .*\bkeep y .*$", told["maint info breakpoints"], re.MULTILINE)
+    assert "sums.c" not in "".join(rows)
+    assert "there is no process" in told["omp step"]
+
+
+TERMINATE = "script import os; os.kill(lldb.debugger.GetSelectedTarget().GetProcess().GetProcessID(), 15)"
+
+
+@pytest.mark.xdist_group("lldb")
+@each_version()
+def test_nothing_is_left_when_a_signal_ends_the_step_in_lldb(version: int) -> None:
+    told = in_lldb(
+        version,
+        *(f"breakpoint set -f sums.c -l {PRAGMA + 1}", "breakpoint set -f sums.c -l 1000", "run", "breakpoint list"),
+        *(TERMINATE, "ompd finish", "breakpoint list"),
+        program=build_sums(),
+    )
+    before, after = told.all("breakpoint list")
+    assert before.count("\n") == after.count("\n") and "tid" not in after
+    assert "stopped by signal SIGTERM before it came to the end of the region" in told["ompd finish"], told[
+        "ompd finish"
+    ]
+
+
+@pytest.mark.xdist_group("gdb")
+def test_where_it_cannot_be_done_words_say_so() -> None:
+    core = stopped("hang")
+    wrong = ("omp break", "omp break nowhere.c:1", "omp step --bogus", "omp break 1 --omp-thread x", "omp finish now")
+    told = batch(gdb(), [LOAD_IN_GDB, *open_core(core.executable, core.core), "omp step", *wrong], cwd=Path("/tmp"))
+    assert told["omp step"] == "ompd: a core file does not run\n"
+    assert told["omp break"].startswith("ompd: break needs LOCATION")
+    assert "ompd: gdb has no place for 'nowhere.c:1'" in told["omp break nowhere.c:1"]
+    assert told["omp step --bogus"].startswith("ompd: step has no option --bogus")
+    assert told["omp break 1 --omp-thread x"].startswith("ompd: --omp-thread of break needs a number")
+    assert told["omp finish now"].startswith("ompd: finish takes no 'now'")
+    assert "Traceback" not in "".join(text for _, text in told.pairs)
+
+
+# What both share
+
+
+def test_a_line_of_a_construct_is_in_the_code_of_its_threads() -> None:
+    gcc = [Spot(0x10, "work"), Spot(0x30, "work._omp_fn.0"), Spot(0x20, "work._omp_fn.0")]
+    assert choose_spots(gcc) == [Spot(0x20, "work._omp_fn.0")]
+    clang = [Spot(0x10, "work"), Spot(0x20, ".omp_outlined."), Spot(0x30, ".omp_outlined._debug__")]
+    assert choose_spots(clang) == [Spot(0x30, ".omp_outlined._debug__")]
+    assert choose_spots([Spot(0x10, "work"), Spot(0x20, "main.omp_outlined")]) == [Spot(0x20, "main.omp_outlined")]
+    reduced = Spot(0x40, "main.omp_outlined.omp.reduction.reduction_func")
+    assert choose_spots([*clang, reduced]) == [Spot(0x30, ".omp_outlined._debug__")]
+    plain = [Spot(0x10, "f<int>"), Spot(0x20, "f<long>")]
+    assert choose_spots(plain) == plain
+
+
+def test_the_code_that_a_function_of_clangs_calls() -> None:
+    # mov -0x18(%rbp),%rdi has a byte that looks like a call.
+    code = b"\x55\x48\x8b\x7d\xe8\xe8" + (0x1100 - 0x100A).to_bytes(4, "little") + b"\xc3" + b"\x90" * 21
+    names = {0x1000: ("w", 32), 0x1100: ("x.omp_outlined_debug__", 16)}
+
+    def named_at(address: int) -> tuple[str, int] | None:
+        return next(((n, address - a) for a, (n, s) in names.items() if a <= address < a + s), None)
+
+    assert body_called(code, 0x1000, named_at) == 0x1100
+    names[0x1100] = ("printf", 16)
+    assert body_called(code, 0x1000, named_at) is None
+
+
+def test_words() -> None:
+    request = parse_break(["a.c:3", "--omp-thread", "2", "-l", "1"])
+    assert (request.place, request.thread, request.level) == ("a.c:3", 2, 1)
+    assert parse_walk("step", ["--only"]) and not parse_walk("next", [])
+    with pytest.raises(BadInput, match="finish has no option --only"):
+        parse_walk("finish", ["--only"])
+    assert FULL in (True, False)
