@@ -186,7 +186,7 @@ def test_help_and_completion(found: str) -> None:
         assert f"omp threads --{name}" in listed
     assert told["complete omp threads --js"] == "omp threads --json\n"
     assert "omp var x --format\n" in told["complete omp var x --format"]
-    assert told["complete ompd st"] == "ompd stack\nompd status\n"
+    assert told["complete ompd st"] == "ompd stack\nompd status\nompd step\n"
     assert told["complete omp thread --ompd-library n"] == "omp thread --ompd-library named\n"
 
 

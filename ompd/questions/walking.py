@@ -138,7 +138,7 @@ def _behind_first_line(session: Session, start: int, code: bytes) -> int | None:
         here, previous = process.line_of(address)[1], before
         before = here
         # Where the line changes an instruction begins; elsewhere a breakpoint would overwrite a part of one.
-        if here == previous or not here or not line or here == line:
+        if here in (previous, line) or not here or not line:
             continue
         # Where inlined code begins a debugger is still outside of it.
         if not process.source_frames(address)[0].inlined or process.source_frames(address - 1)[0].inlined:
