@@ -73,6 +73,8 @@ def alike(text: str) -> list[list[str]]:
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
     text = re.sub(r"\b\d{3,7}\b", "NUMBER", text)
     text = re.sub(r" +", " ", text)
+    # Steps make breakpoints, and one more if another thread of the team was there first.
+    text = re.sub(r"\b([Bb]reakpoint) \d+", r"\1 INDEX", text)
     # LLDB counts the threads of a core in the order in which the kernel wrote them, which is any.
     text = re.sub(r"\bthread #\d+", "thread #INDEX", text)
     text = re.sub(r"^((?:\S+ ){2}(?:(?:ADDRESS|-) )?)[\d,-]+ (?=NUMBER)", r"\1INDEX ", text, flags=re.MULTILINE)
