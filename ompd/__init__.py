@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ompd.inspection import Inspection
     from ompd.lldb.control import LldbInspection
 
-__all__ = ["__version__", "attach", "from_lldb", "launch", "open_core"]
+__all__ = ["__version__", "attach", "from_gdb", "from_lldb", "launch", "open_core"]
 
 __version__ = "0.2.0"
 
@@ -130,6 +130,31 @@ def from_lldb(
     from ompd.lldb.control import LldbInspection  # noqa: PLC0415
 
     return LldbInspection(process, plugins=plugins, ompd_library=ompd_library)
+
+
+def from_gdb(*, ompd_library: str | PathLike[str] | None = None) -> Inspection:
+    """Return a session on what gdb's selected inferior is, a stopped process or a core file, in gdb's own Python.
+
+    The session belongs to this stop: once the process has run, queries raise :class:`~ompd.errors.StaleHandle`. gdb
+    runs it, and a new session is for the next stop.
+
+    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
+        one that the runtime itself names (docs/hosted.md)
+    :raises TargetGone: if there is no process
+    :raises TargetError: if it is running
+    :raises Unsupported: if this is not gdb's Python, or gdb reaches the process through another program
+    """
+    try:
+        from ompd.gdb.sessions import opened_here  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "gdb":
+            raise
+        from ompd.errors import Unsupported  # noqa: PLC0415
+
+        raise Unsupported(
+            "from_gdb() is for gdb's own Python", hint="gdb -x SCRIPT, with `python import ompd` in it; see docs/api.md"
+        ) from error
+    return opened_here(str(ompd_library) if ompd_library is not None else None)
 
 
 def launch(

@@ -202,6 +202,8 @@ class Inspection(Session):
         # Returns after the process has run for so long; a live one does so anyway.
         if self.target.kind == "core":
             raise Unavailable("a core file does not change, and what is waited for is not so in it")
+        if self.target.kind == "gdb":
+            raise Unavailable("gdb runs the process, not this session: what is waited for is not so at this stop")
         time.sleep(seconds)
 
 

@@ -9,9 +9,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import ompd
+from ompd.errors import Unsupported
 from ompd.render.json import format_answer
 from tests.support import ALL_PROGRAMS, FULL, PROGRAMS, RUNTIMES, Running, Stopped, require, running, stopped
 from tests.support.cache import CHECKOUT
@@ -186,3 +188,24 @@ def test_a_replay_is_what_gdb_shows(tmp_path: Path) -> None:
     )
     assert re.search(r"^0/1 .* 2$", told["omp var counted"], re.MULTILINE)
     assert re.search(r"^0/1 .* 1$", told["omp  var counted"], re.MULTILINE)
+
+
+@each_gdb()
+def test_a_script_in_gdb_has_a_session(found: str, tmp_path: Path) -> None:
+    debugger = gdb(found)
+    script = CHECKOUT / "examples" / "in_gdb.py"
+    # gdb's Python sees no virtual environment.
+    packages = f"python import sys; sys.path.append({str(Path(click.__file__).parents[1])!r})"
+    words = ["-nx", "-batch", "-ex", packages, "-ex", "python function = 'together'", "-x", str(script)]
+    done = subprocess.run(
+        [*debugger.command, *words, str(build_regions() / "regions")],
+        env=dict(debugger.environment), cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if re.fullmatch(r"(\d|None) .*", line)]
+    assert ["0", "2", "together"] in rows and any(row[:2] == ["1", "2"] for row in rows), done
+
+
+def test_outside_of_gdb_there_is_no_such_session() -> None:
+    with pytest.raises(Unsupported, match="is for gdb's own Python"):
+        ompd.from_gdb()

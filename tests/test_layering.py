@@ -31,6 +31,8 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 INSIDE_FUNCTIONS = {
     ("ompd", "ompd.debugger.files.finder"),
     ("ompd", "ompd.inspection"),
+    ("ompd", "ompd.gdb.sessions"),
+    ("ompd", "ompd.errors"),
     ("ompd", "ompd.lldb.control"),
     ("ompd.start", "ompd.commands.main"),
     ("ompd.safety.libraries", "ctypes"),
@@ -168,7 +170,17 @@ ONLY_IN = {
         "ompd.gdb_script",
         *(
             f"ompd.gdb.{name}"
-            for name in ("commands", "frames", "functions", "looking", "names", "prompts", "running", "walking")
+            for name in (
+                "commands",
+                "frames",
+                "functions",
+                "looking",
+                "names",
+                "prompts",
+                "running",
+                "sessions",
+                "walking",
+            )
         ),
         *(f"ompd.debugger.targets.gdb.{name}" for name in ("files", "inferior", "target")),
     },

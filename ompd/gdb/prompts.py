@@ -7,7 +7,6 @@ import os
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
@@ -24,15 +23,13 @@ from ompd.commands.prompt import (
 )
 from ompd.commands.selecting import numbers_of_team
 from ompd.commands.table import Command
-from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.process import StoppedProcess
-from ompd.debugger.targets.base import Target
-from ompd.debugger.targets.core import CoreTarget
-from ompd.debugger.targets.gdb.files import GdbFiles, file_options
+from ompd.debugger.targets.gdb.files import file_options
 from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, core_of
 from ompd.debugger.targets.gdb.target import GdbTarget, native_id
 from ompd.debugger.targets.live.files import LiveFiles
 from ompd.errors import OmpdError
+from ompd.gdb.sessions import opened
 from ompd.inspection import Inspection
 from ompd.render.words import Indices
 from ompd.session.stop import NAMES
@@ -67,7 +64,7 @@ class State:
         if kept is not None and kept[0] != moment:
             kept[1].close()
             kept = None
-        session = kept[1] if kept is not None else self._opened(inferior, core, ompd_library)
+        session = kept[1] if kept is not None else opened(inferior, core, self.stops, ompd_library)
         self._sessions[key] = moment, session
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))[1].close()
@@ -103,16 +100,6 @@ class State:
         session = Inspection(target, files)
         self._alone = loaded, session
         return session
-
-    def _opened(self, inferior: Any, core: str | None, ompd_library: str | None) -> Inspection:
-        target: Target
-        files: FileFinder
-        if core is not None:
-            target, files = CoreTarget(core), GdbFiles(inferior.progspace)
-        else:
-            target = GdbTarget(inferior, self.stops)
-            files = LiveFiles(inferior.pid, target.mappings(), target.auxiliary_vector(), file_options())
-        return Inspection(target, files, ompd_library=ompd_library)
 
 
 def indices() -> Indices:

@@ -10,6 +10,7 @@ from ompd.errors import BadInput, NoAnswer, OmpdError, TimeLimit
 from ompd.session.session import Session
 
 STABLE, INTERVAL, SECONDS = 3, 0.1, 60.0
+_STANDING = ("core", "gdb")  # kinds of targets that nobody here has run
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=Session)
@@ -46,10 +47,10 @@ def wait_until(
             fault, row = error, 0
         else:
             row = row + 1 if found else 0
-            if row and (row >= stable or session.target.kind == "core"):
+            if row and (row >= stable or session.target.kind in _STANDING):
                 return found
         left = deadline - clock()
-        if left <= 0 and session.target.kind != "core":
+        if left <= 0 and session.target.kind not in _STANDING:
             last = str(fault) if fault is not None else f"it was so {row} times in a row, {stable} are needed"
             raise TimeLimit(
                 f"what is waited for was not so within {seconds:g} seconds and {looks} looks: {last}"
