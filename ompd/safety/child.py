@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import resource
+import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -80,13 +81,18 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
 
 
 def end_with(pipe: int, process: int) -> None:
-    """Have the kernel end a process once the other end of a pipe is closed, as it is when whoever has it ends.
+    """Have the kernel end a process once the other end of a pipe is closed, as it is when whoever has it ends, also if
+    that was before.
 
     :param process: the process, or a group of them as a negative number
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, process)
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    looking = select.poll()
+    looking.register(pipe, 0)
+    if looking.poll(0):  # it ended before that, and nothing will be sent
+        os.kill(process, signal.SIGIO)
 
 
 def _limit(seconds: int, memory: int) -> None:

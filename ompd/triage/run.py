@@ -46,10 +46,10 @@ def triage(
                 pace.known += 1
                 waiting.pop(Wanted(result["target"]), None)
             for result in Inspecting(engine, limits).results(waiting):
-                if file is not None:
-                    file.add(result)
                 groups.add(result)
                 pace.step(groups.failed)
+                if file is not None:
+                    file.add(result)  # at last: whatever is in the file is in the answer, too, when Ctrl-C comes
         except KeyboardInterrupt:
             is_interrupted = True
             left = len(targets) - pace.known - pace.done

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ompd.safety.child import GivenUp, run
+from ompd.safety.child import GivenUp, end_with, run
 
 MB = 1 << 20
 
@@ -51,3 +51,24 @@ def test_the_result_is_passed_on() -> None:
 def test_why_there_is_no_result(work: Callable[[], object], reason: str) -> None:
     with pytest.raises(GivenUp, match=reason):
         run(work, seconds=1, memory=128 * MB)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_process_ends_with_whoever_has_the_pipe_also_if_that_was_first(is_late: bool) -> None:
+    reading, writing = os.pipe()
+    if is_late:
+        os.close(writing)
+    child = os.fork()
+    if child == 0:
+        try:
+            if not is_late:
+                os.close(writing)
+            end_with(reading, os.getpid())
+            signal.pause()
+        finally:
+            os._exit(1)
+    if not is_late:
+        os.close(writing)
+    os.close(reading)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGIO
