@@ -17,7 +17,6 @@ class RankSet:
 class TriageFrame:
     """A function of the user's that threads of a group are in, as the target has it that stands for the group.
 
-    ``loop`` is the line of the loop that ``line`` belongs to, where groups leave out which of its lines it is;
     ``depth`` is how often the frame and those that repeat with it are there, 1 if they do not. ``construct`` is the
     kind of the OpenMP construct whose code it is (``parallel``, ``task`` …), None for the function's own.
     """
@@ -25,7 +24,6 @@ class TriageFrame:
     function: str | None
     file: str | None
     line: int | None
-    loop: int | None = None
     depth: int = 1
     construct: str | None = None
 

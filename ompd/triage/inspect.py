@@ -235,7 +235,7 @@ def _packed(frames: Sequence[Frame], longest: int | None, files: dict[str, int])
         chosen = [*chosen[:outer], Frame(f"… {gap} frames …", None, None), *chosen[outer + gap :]]
     for frame in chosen:
         file = files.setdefault(frame.file, len(files)) if frame.file is not None else None
-        yield [frame.function, file, frame.line, frame.loop, frame.depth, frame.construct]
+        yield [frame.function, file, frame.line, frame.depth, frame.construct]
 
 
 def _size(packed: dict[str, Any]) -> int:

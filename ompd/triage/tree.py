@@ -60,7 +60,7 @@ class Tree:
                 parent=parent,
                 function=first.function,
                 file=first.file,
-                line=first.loop if first.loop is not None else first.line,
+                line=first.line,
                 construct=first.construct,
                 targets=node.targets,
                 ranks=rank_sets(node.ranks),
