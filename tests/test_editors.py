@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ompd.commands.start_files import DEBUGGERS
 
+from ompd.commands.setup.start_files import DEBUGGERS
 from tests.support import stopped
 from tests.support.cache import CHECKOUT
 from tests.support.dap import DebugAdapter

@@ -291,7 +291,8 @@ def test_a_mistake_anywhere_costs_no_other_runtime(
                 answers = ask(session)
                 variables.ask(session, "begun")
         assert [len(rows) for rows in others(answers)] == [len(rows) for rows in usual], (own, name)
-        text = repr([(answer.warnings, answer.rows, answer.runtimes) for answer in answers])
+        rows = [row.to_dict() for answer in answers for row in (*answer.rows, *answer.runtimes)]
+        text = repr((rows, [answer.warnings for answer in answers]))
         if not any(fault in text for fault in faults):
             unseen.append(f"{own.__name__}.{name}")
     # What no question asks of this program, or what the handles that it asks have as a plain attribute.

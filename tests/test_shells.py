@@ -69,7 +69,7 @@ def in_bash(*words: str, cwd: Path = CHECKOUT) -> list[str]:
 
 def test_bash_takes_the_file_for_the_command() -> None:
     done = subprocess.run(
-        ["/bin/bash", "--norc", "-c", f". {BASH}; complete -p ompd"], env=NO_PROGRAMS, capture_output=True, text=True,
+        ["/bin/bash", "--norc", "-c", f'. "{BASH}"; complete -p ompd'], env=NO_PROGRAMS, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
     assert done.stdout == "complete -o default -F _ompd ompd\n"
@@ -122,7 +122,7 @@ def home(tmp_path: Path) -> Path:
 def test_tab_completes_in_bash(home: Path) -> None:
     environment = {**NO_PROGRAMS, "HOME": str(home), "TERM": "dumb", "PS1": "ready> ", "HISTFILE": ""}
     with Terminal(["/bin/bash", "--norc", "--noprofile", "-i"], cwd=home, env=environment) as terminal:
-        terminal.type(f"bind 'set enable-bracketed-paste off'; . {BASH}\n")
+        terminal.type(f"bind 'set enable-bracketed-paste off'; . '{BASH}'\n")
         terminal.wait_for(r"\nready> $")
         terminal.type("ompd sta\t")
         terminal.wait_for("ompd stack ")
@@ -138,7 +138,7 @@ def test_tab_completes_in_zsh(home: Path) -> None:
     zsh = str(require("zsh"))
     subprocess.run([zsh, "-n", str(ZSH)], check=True)
     environment = {**NO_PROGRAMS, "HOME": str(home), "ZDOTDIR": str(home), "TERM": "dumb", "PS1": "ready> "}
-    found = f"fpath=({ZSH.parent} $fpath); autoload -U compinit; compinit -u -D"
+    found = f"fpath=('{ZSH.parent}' $fpath); autoload -U compinit; compinit -u -D"
     with Terminal([zsh, "-f", "-i"], cwd=home, env=environment) as terminal:
         terminal.wait_for("ready> ")
         terminal.type(f"unsetopt zle_bracketed_paste; PS1='go> '; {found}\n")
@@ -161,7 +161,7 @@ def test_tab_completes_in_zsh(home: Path) -> None:
 
 def in_fish(line: str, cwd: Path) -> set[str]:
     done = subprocess.run(
-        [str(require("fish")), "--no-config", "-c", f"source {FISH}; complete -C {line!r}"],
+        [str(require("fish")), "--no-config", "-c", f"source '{FISH}'; complete -C {line!r}"],
         env={**clean_environment(), "HOME": str(cwd), "LC_ALL": "C.UTF-8"},
         cwd=cwd,
         capture_output=True,

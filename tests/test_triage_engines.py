@@ -134,7 +134,7 @@ def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str
     programs = folder / "bin"
     programs.mkdir()
     for name, text in (
-        ("ompd", f'exec {sys.executable} -m ompd "$@"'),
+        ("ompd", f'exec "{sys.executable}" -m ompd "$@"'),
         ("srun", 'shift 3; exec bash "$@"'),  # on this host, without its options
     ):
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")

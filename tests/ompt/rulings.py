@@ -72,6 +72,7 @@ RULINGS = (
     Ruling("ompt_enumerate_lock_types", _lock_types),
     Ruling("ompt_initialize_fn_t", _unchanged, "ompt_initialize_fn_t"),
     Ruling("documentation", _documentation),
+    Ruling("ompt_target_start_trace", _unchanged),
     Ruling("ompt_event_target_task_end", _target_task_end),
 )
 

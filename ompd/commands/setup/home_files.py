@@ -7,6 +7,7 @@ says it is: a link out of the home is not followed, since whoever reads or owns 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -96,7 +97,7 @@ def _files(texts: Texts, *, every: bool) -> Iterator[_File]:
         "zsh": site / "_ompd",
         "fish": config / "fish" / "completions" / "ompd.fish",
     }
-    notes = {"zsh": f"zsh finds it with this line before compinit in ~/.zshrc: fpath=({site} $fpath)"}
+    notes = {"zsh": f"zsh finds it with this line before compinit in ~/.zshrc: fpath=({shlex.quote(str(site))} $fpath)"}
     for shell, path in places.items():
         if every or shutil.which(shell) is not None:
             variable = "XDG_CONFIG_HOME" if shell == "fish" else "XDG_DATA_HOME"

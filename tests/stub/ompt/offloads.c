@@ -1,4 +1,5 @@
-/* Three target regions and an update; with STOP it ends within another one, by an abort. */
+/* Three target regions and an update; with STOP it ends within another one, by an abort of thread 1. */
+#include <omp.h>
 #include <stdlib.h>
 
 int main(void)
@@ -14,8 +15,9 @@ int main(void)
     #pragma omp parallel num_threads(2)
     {
         #pragma omp barrier
-        #pragma omp single
-        abort();
+        if (omp_get_thread_num() == 1)
+            abort();
+        #pragma omp barrier
     }
 #endif
     return sum != 3;
