@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 APT := apt-get -qq --no-install-recommends --no-remove -y
 
-.PHONY: demo test test-full fuzz real bench lint graph picture pyz tools intel host32 host32-if-possible clean
+.PHONY: demo test test-full fuzz real bench lint scoreboard graph picture pyz tools intel host32 host32-if-possible clean
 
 demo: $(VENV)/.ready host32-if-possible
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
@@ -36,6 +36,10 @@ real: $(VENV)/.ready tools intel
 
 bench: $(VENV)/.ready tools intel
 	$(BIN)/python -m bench $(BENCH_ARGS)
+
+# docs/scoreboard.md: what `ompd conformance` finds in the libraries that there are here.
+scoreboard: $(VENV)/.ready tools intel
+	$(BIN)/python -m tests.conformance.scoreboard
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

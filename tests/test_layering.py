@@ -21,7 +21,7 @@ LAYERS = (
     ("binary", "contract"),
     ("debugger", "runtimes"),
     ("session", "analysis", "machine"),
-    ("questions", "render"),
+    ("questions", "conformance", "render"),
     ("report", "triage"),
     ("inspection", "commands", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
@@ -57,6 +57,10 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.setup.installing", "ompd.commands.setup.start_files"),
     ("ompd.commands.setup.installing", "ompd.commands.setup.words"),
     ("ompd.commands.main", "ompd.questions.layouts"),
+    ("ompd.commands.libraries.conformance", "ompd.conformance.asking"),
+    ("ompd.commands.libraries.conformance", "ompd.model.conformance"),
+    ("ompd.commands.libraries.conformance", "ompd.render.conformance"),
+    ("ompd.commands.libraries.conformance", "ompd.render.json"),
     ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
     *(
@@ -153,6 +157,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.runtimes.installed", "ompd.runtimes.guarded"),
     ("ompd.runtimes.discovery", "ompd.runtimes.libgomp.plugin"),
     ("ompd.runtimes.hosted.worker.main", "ompd.runtimes.hosted.dmpl.worker"),
+    ("ompd.runtimes.hosted.worker.main", "ompd.runtimes.hosted.trial.worker"),
     ("ompd.runtimes.hosted.worker.main", "ompd.runtimes.hosted.worker.batches"),
     ("ompd.runtimes.discovery", "ompd.runtimes.libomp.plugin"),
 }
@@ -192,6 +197,7 @@ ONLY_IN = {
         "ompd.runtimes.hosted.loading.sandbox",
         "ompd.safety.libraries",
         *(f"ompd.runtimes.hosted.dmpl.{name}" for name in ("table", "worker")),
+        "ompd.runtimes.hosted.trial.worker",
     },
     "distributed": {"ompd.triage.clusters"},
     "mpi4py": {"ompd.triage.clusters"},
@@ -201,6 +207,7 @@ ONLY_IN = {
             for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words")
         ),
         *(f"ompd.commands.shell.{name}" for name in ("diff", "hook", "report", "request", "triage")),
+        "ompd.commands.libraries.conformance",
     },
     "rich": {"ompd.render.terminal"},
     "jinja2": {"ompd.report.page"},

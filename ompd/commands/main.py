@@ -14,6 +14,7 @@ import click
 
 import ompd
 from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_NO_ANSWER, end_of_output, fail, say
+from ompd.commands.libraries.conformance import conformance
 from ompd.commands.options import OWN, own_option, parse_size
 from ompd.commands.setup import installing
 from ompd.commands.shell.diff import make_diff
@@ -183,6 +184,7 @@ _SNAPSHOT_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], .
     ),
     click.option("--keep-env", is_flag=True, help="Keep the whole environment and the folders in arguments."),
 )
+cli.add_command(conformance)
 _decorated: Callable[..., None] = _snapshot
 for _option in reversed((*OPTIONS, *_SNAPSHOT_OPTIONS)):
     _decorated = _option(_decorated)
@@ -292,7 +294,10 @@ def _tell_layouts(
 
 
 @cli.command(short_help="Print the JSON Schema of a command's output.")
-@click.argument("command", type=click.Choice([*(command.name for command in COMMANDS), "diff", "layout", "triage"]))
+@click.argument(
+    "command",
+    type=click.Choice([*(command.name for command in COMMANDS), "conformance", "diff", "layout", "triage"]),
+)
 def schema(command: str) -> None:
     """Prints the JSON Schema of the output of `ompd COMMAND --json`."""
     import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it

@@ -406,7 +406,7 @@ GROUPS = (
     ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs", "diff")),
     ("Many", ("triage", "hook")),
     ("Share", ("report", "snapshot", "schema")),
-    ("Libraries", ("runtimes", "check", "layout")),
+    ("Libraries", ("runtimes", "check", "conformance", "layout")),
     ("Set up", ("doctor", "setup", "lldb-init", "gdb-init", "completion", "manual")),
 )
 """How ``ompd --help`` groups the commands, those of the table and all others: a title, and its commands in order."""

@@ -173,3 +173,11 @@ def format_triage(answer: Any) -> str:
         "jobs": _rows(answer.jobs),
     }
     return _joined(members)
+
+
+def format_conformance(answer: Any) -> str:
+    """Return what came of a library as the text of one JSON object, with a line for each finding."""
+    names = [field.name for field in fields(answer) if field.name != "rows"]
+    own = {name: (_dump(getattr(answer, name)),) for name in names}
+    members: dict[str, Iterable[str]] = {"schema": (_dump("ompd/conformance/1"),), "conformance": _rows(answer.rows)}
+    return _joined({**members, **own})

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ompd import model
-from ompd.model import layouts, triage
+from ompd.model import conformance, layouts, triage
 from ompd.model.base import addresses_of
 
 ROWS: Mapping[str, type[Any]] = {
@@ -27,6 +27,7 @@ ROWS: Mapping[str, type[Any]] = {
     "doctor": model.FindingRecord,
     "check": model.DifferenceRecord,
     "diff": model.ThreadChange,
+    "conformance": conformance.ConformanceFinding,
     "layout": layouts.LayoutRecord,
     "triage": triage.TriageRecord,
 }
@@ -37,11 +38,12 @@ ANSWERS: Mapping[str, type[Any]] = {
     "doctor": model.DoctorAnswer,
     "check": model.CheckAnswer,
     "diff": model.DiffAnswer,
+    "conformance": conformance.ConformanceAnswer,
     "layout": layouts.LayoutAnswer,
     "triage": triage.TriageAnswer,
 }
 """Answers that have more than rows."""
-_WITHOUT_TARGET = frozenset(("layout", "triage"))
+_WITHOUT_TARGET = frozenset(("conformance", "layout", "triage"))
 
 _PLAIN: Mapping[type[Any], str] = {int: "integer", bool: "boolean", str: "string", float: "number"}
 _ADDRESS = {"type": "string", "pattern": "^0x[0-9a-f]+$"}

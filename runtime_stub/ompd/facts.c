@@ -50,8 +50,9 @@ EXPORT ompd_rc_t ompd_enumerate_states(ompd_address_space_handle_t *space, ompd_
                                        const char **name, ompd_word_t *more)
 {
     size_t at = 0;
-    if (!space)
-        return ompd_rc_stale_handle;
+    ompd_rc_t rc = check_handle(space, MARK_SPACE);
+    if (rc != ompd_rc_ok)
+        return rc;
     if (!next || !name || !more)
         return ompd_rc_bad_input;
     /* ompt_state_undefined begins; it comes last itself. */
@@ -69,11 +70,12 @@ EXPORT ompd_rc_t ompd_enumerate_states(ompd_address_space_handle_t *space, ompd_
 EXPORT ompd_rc_t ompd_get_state(ompd_thread_handle_t *thread, ompd_word_t *state, ompd_wait_id_t *wait_id)
 {
     int32_t kept = 0;
-    if (!thread)
-        return ompd_rc_stale_handle;
+    ompd_rc_t rc = check_handle(thread, MARK_THREAD);
+    if (rc != ompd_rc_ok)
+        return rc;
     if (!state)
         return ompd_rc_bad_input;
-    ompd_rc_t rc = keeps_states(thread->space);
+    rc = keeps_states(thread->space);
     if (rc == ompd_rc_ok)
         rc = read_int(thread->space, thread->address, stub_thread_state, &kept);
     if (rc == ompd_rc_ok && wait_id)
@@ -128,8 +130,9 @@ enum { ICV_COUNT = sizeof ICVS / sizeof *ICVS };
 EXPORT ompd_rc_t ompd_enumerate_icvs(ompd_address_space_handle_t *space, ompd_icv_id_t current, ompd_icv_id_t *next,
                                      const char **name, ompd_scope_t *scope, int *more)
 {
-    if (!space)
-        return ompd_rc_stale_handle;
+    ompd_rc_t rc = check_handle(space, MARK_SPACE);
+    if (rc != ompd_rc_ok)
+        return rc;
     if (!next || !name || !scope || !more || current >= ICV_COUNT)
         return ompd_rc_bad_input;
     *next = current + 1;
@@ -167,17 +170,38 @@ static ompd_rc_t task_icv(ompd_address_space_handle_t *space, uint64_t task, enu
     return task ? read_int(space, task + space->offsets[stub_task_icvs], member, number) : ompd_rc_unavailable;
 }
 
+/* Which handles go with a scope, 0 for none of the stub's. */
+static enum mark mark_of(ompd_scope_t scope)
+{
+    switch (scope) {
+    case ompd_scope_global:
+    case ompd_scope_address_space: return MARK_SPACE;
+    case ompd_scope_thread: return MARK_THREAD;
+    case ompd_scope_parallel: return MARK_REGION;
+    case ompd_scope_implicit_task:
+    case ompd_scope_task: return MARK_TASK;
+    default: return (enum mark)0;
+    }
+}
+
+static ompd_rc_t check_scope(const void *handle, ompd_scope_t scope, ompd_icv_id_t id, const void *value)
+{
+    if (!handle)
+        return ompd_callbacks ? ompd_rc_stale_handle : ompd_rc_error;
+    if (!value || !id || id > ICV_COUNT || scope != (ompd_scope_t)ICVS[id - 1].scope)
+        return ompd_rc_bad_input;
+    return check_handle(handle, mark_of(scope));
+}
+
 EXPORT ompd_rc_t ompd_get_icv_from_scope(void *handle, ompd_scope_t scope, ompd_icv_id_t id, ompd_word_t *value)
 {
     const struct any_handle *of = handle;
     ompd_address_space_handle_t *space = handle;
     uint64_t wide = 0;
     int32_t number = 0;
-    ompd_rc_t rc;
-    if (!handle)
-        return ompd_rc_stale_handle;
-    if (!value || !id || id > ICV_COUNT || scope != (ompd_scope_t)ICVS[id - 1].scope)
-        return ompd_rc_bad_input;
+    ompd_rc_t rc = check_scope(handle, scope, id, value);
+    if (rc != ompd_rc_ok)
+        return rc;
     enum member member = (enum member)ICVS[id - 1].member;
     switch ((enum from)ICVS[id - 1].from) {
     case OF_PROCESS_WIDE:
@@ -223,19 +247,32 @@ static char *append(char *at, const char *text)
     return at;
 }
 
-EXPORT ompd_rc_t ompd_get_icv_string_from_scope(void *handle, ompd_scope_t scope, ompd_icv_id_t id, const char **value)
+/* Without a division: of 64 bits that is a function which 32-bit machines have in a library. */
+static char *append_number(char *at, int64_t number)
+{
+    enum { DIGITS = 20 };
+    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number, units[DIGITS];
+    const char *start;
+    units[0] = 1;
+    for (int place = 1; place < DIGITS; place++)
+        units[place] = units[place - 1] * 10;
+    if (number < 0)
+        *at++ = '-';
+    start = at;
+    for (int place = DIGITS - 1; place >= 0; place--) {
+        char digit = '0';
+        for (; rest >= units[place]; rest -= units[place])
+            digit++;
+        if (digit != '0' || at != start || !place)
+            *at++ = digit;
+    }
+    return at;
+}
+
+static ompd_rc_t schedule(const struct any_handle *task, char *at)
 {
     static const char kinds[][8] = {"", "static", "dynamic", "guided", "auto"};
-    const struct any_handle *task = handle;
-    char text[48], digits[12], *at = text;
     int32_t kind = 0, chunk = 0;
-    size_t count = 0;
-    if (!handle)
-        return ompd_rc_stale_handle;
-    if (!value || !id || id > ICV_COUNT || scope != (ompd_scope_t)ICVS[id - 1].scope)
-        return ompd_rc_bad_input;
-    if (ICVS[id - 1].from != SCHEDULE)
-        return ompd_rc_unavailable; /* a number */
     ompd_rc_t rc = task_icv(task->space, task->address, stub_icvs_schedule_kind, &kind);
     if (rc == ompd_rc_ok)
         rc = task_icv(task->space, task->address, stub_icvs_schedule_chunk, &chunk);
@@ -249,24 +286,39 @@ EXPORT ompd_rc_t ompd_get_icv_string_from_scope(void *handle, ompd_scope_t scope
     at = append(at, kinds[plain]);
     if (chunk > 0) {
         *at++ = ',';
-        for (; chunk; chunk /= 10)
-            digits[count++] = (char)('0' + chunk % 10);
-        while (count)
-            *at++ = digits[--count];
+        at = append_number(at, chunk);
     }
     *at = 0;
-    return text_copy(text, value);
+    return ompd_rc_ok;
+}
+
+EXPORT ompd_rc_t ompd_get_icv_string_from_scope(void *handle, ompd_scope_t scope, ompd_icv_id_t id, const char **value)
+{
+    char text[48];
+    ompd_word_t number = 0;
+    ompd_rc_t rc = check_scope(handle, scope, id, value);
+    if (rc != ompd_rc_ok)
+        return rc;
+    if (ICVS[id - 1].from == SCHEDULE) {
+        rc = schedule(handle, text);
+    } else {
+        rc = ompd_get_icv_from_scope(handle, scope, id, &number);
+        if (rc == ompd_rc_ok)
+            *append_number(text, number) = 0;
+    }
+    return rc == ompd_rc_ok ? text_copy(text, value) : rc;
 }
 
 /* The stub displays none. */
 EXPORT ompd_rc_t ompd_get_display_control_vars(ompd_address_space_handle_t *space, const char *const **variables)
 {
     void *memory = NULL;
-    if (!space)
-        return ompd_rc_stale_handle;
+    ompd_rc_t rc = check_handle(space, MARK_SPACE);
+    if (rc != ompd_rc_ok)
+        return rc;
     if (!variables)
         return ompd_rc_bad_input;
-    ompd_rc_t rc = allocate(sizeof(char *), &memory);
+    rc = allocate(sizeof(char *), &memory);
     if (rc == ompd_rc_ok) {
         *(char **)memory = NULL;
         *variables = memory;
@@ -289,7 +341,7 @@ EXPORT ompd_rc_t ompd_get_tool_data(void *handle, ompd_scope_t scope, ompd_word_
     uint64_t word = 0;
     enum member member;
     if (!handle)
-        return ompd_rc_stale_handle;
+        return ompd_callbacks ? ompd_rc_stale_handle : ompd_rc_error;
     if (!value || !pointer)
         return ompd_rc_bad_input;
     switch (scope) {
@@ -299,7 +351,10 @@ EXPORT ompd_rc_t ompd_get_tool_data(void *handle, ompd_scope_t scope, ompd_word_
     case ompd_scope_task: member = stub_task_tool_data; break;
     default: return ompd_rc_unsupported;
     }
-    ompd_rc_t rc = keeps_states(of->space);
+    ompd_rc_t rc = check_handle(handle, mark_of(scope));
+    if (rc != ompd_rc_ok)
+        return rc;
+    rc = keeps_states(of->space);
     if (rc == ompd_rc_ok)
         rc = read_wide(of->space, of->address, member, &word);
     *value = (ompd_word_t)word;

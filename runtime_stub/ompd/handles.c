@@ -1,25 +1,29 @@
 /* Threads, parallel regions and tasks: which leads to which. */
 #include "internal.h"
 
-#define CHECKED(handle, result)                                                                                        \
-    if (!(handle))                                                                                                     \
-        return ompd_rc_stale_handle;                                                                                   \
+#define CHECKED(handle, mark, result)                                                                                  \
+    ompd_rc_t rc = check_handle(handle, mark);                                                                         \
+    if (rc != ompd_rc_ok)                                                                                              \
+        return rc;                                                                                                     \
     if (!(result))                                                                                                     \
     return ompd_rc_bad_input
 
 /* What a member of a structure points to, as a handle. */
-static ompd_rc_t lead(const struct any_handle *from, enum member member, struct any_handle **to)
+static ompd_rc_t lead(const struct any_handle *from, enum member member, enum mark mark, struct any_handle **to)
 {
     uint64_t address = 0;
     ompd_rc_t rc = read_pointer(from->space, from->address, member, &address);
-    return rc == ompd_rc_ok ? new_handle(from->space, address, to) : rc;
+    return rc == ompd_rc_ok ? new_handle(from->space, address, mark, to) : rc;
 }
 
-#define LEAD(from, member, to) lead((const struct any_handle *)(from), member, (struct any_handle **)(to))
+#define LEAD(from, member, mark, to) lead((const struct any_handle *)(from), member, mark, (struct any_handle **)(to))
 
-static ompd_rc_t compare(const struct any_handle *one, const struct any_handle *other, int *result)
+static ompd_rc_t compare(const struct any_handle *one, const struct any_handle *other, enum mark mark, int *result)
 {
-    CHECKED(one && other, result);
+    CHECKED(one, mark, result);
+    rc = check_handle(other, mark);
+    if (rc != ompd_rc_ok)
+        return rc;
     *result = one->address == other->address ? 0 : one->address < other->address ? -1 : 1;
     return ompd_rc_ok;
 }
@@ -64,28 +68,28 @@ EXPORT ompd_rc_t ompd_get_thread_handle(ompd_address_space_handle_t *space, ompd
                                         const void *id, ompd_thread_handle_t **handle)
 {
     uint64_t thread = 0;
-    CHECKED(space, handle && id);
+    CHECKED(space, MARK_SPACE, handle && id);
     if (kind != ompd_thread_id_pthread && kind != ompd_thread_id_lwp)
         return ompd_rc_unsupported;
     if (size != 4 && size != 8)
         return ompd_rc_bad_input;
     bool is_pthread = kind == ompd_thread_id_pthread;
-    ompd_rc_t rc = find_thread(space, is_pthread ? stub_thread_pthread : stub_thread_native_id,
+    rc = find_thread(space, is_pthread ? stub_thread_pthread : stub_thread_native_id,
                                is_pthread ? space->pointer_size : 4, number_of(id, (size_t)size), &thread);
-    return rc == ompd_rc_ok ? new_handle(space, thread, (struct any_handle **)handle) : rc;
+    return rc == ompd_rc_ok ? new_handle(space, thread, MARK_THREAD, (struct any_handle **)handle) : rc;
 }
 
 EXPORT ompd_rc_t ompd_get_thread_id(ompd_thread_handle_t *thread, ompd_thread_id_t kind, ompd_size_t size, void *id)
 {
     uint64_t number = 0;
-    CHECKED(thread, id);
+    CHECKED(thread, MARK_THREAD, id);
     if (kind != ompd_thread_id_pthread && kind != ompd_thread_id_lwp)
         return ompd_rc_unsupported;
     if (size != 4 && size != 8)
         return ompd_rc_bad_input;
     bool is_pthread = kind == ompd_thread_id_pthread;
     ompd_address_space_handle_t *space = thread->space;
-    ompd_rc_t rc = read_number(space,
+    rc = read_number(space,
                                thread->address + space->offsets[is_pthread ? stub_thread_pthread : stub_thread_native_id],
                                is_pthread ? space->pointer_size : 4, &number);
     if (rc == ompd_rc_ok) {
@@ -101,11 +105,12 @@ EXPORT ompd_rc_t ompd_get_thread_id(ompd_thread_handle_t *thread, ompd_thread_id
 
 EXPORT ompd_rc_t ompd_thread_handle_compare(ompd_thread_handle_t *one, ompd_thread_handle_t *other, int *result)
 {
-    return compare((struct any_handle *)one, (struct any_handle *)other, result);
+    return compare((struct any_handle *)one, (struct any_handle *)other, MARK_THREAD, result);
 }
 
 /* A member of one of a team's arrays. */
-static ompd_rc_t member_of_team(ompd_parallel_handle_t *region, enum member array, int number, struct any_handle **handle)
+static ompd_rc_t member_of_team(ompd_parallel_handle_t *region, enum member array, int number, enum mark mark,
+                                struct any_handle **handle)
 {
     ompd_address_space_handle_t *space = region->space;
     int32_t size = 0;
@@ -120,85 +125,85 @@ static ompd_rc_t member_of_team(ompd_parallel_handle_t *region, enum member arra
         return ompd_rc_error;
     if (rc == ompd_rc_ok)
         rc = read_number(space, start + (uint64_t)number * space->pointer_size, space->pointer_size, &address);
-    return rc == ompd_rc_ok ? new_handle(space, address, handle) : rc;
+    return rc == ompd_rc_ok ? new_handle(space, address, mark, handle) : rc;
 }
 
 EXPORT ompd_rc_t ompd_get_thread_in_parallel(ompd_parallel_handle_t *region, int number, ompd_thread_handle_t **handle)
 {
-    CHECKED(region, handle);
-    return member_of_team(region, stub_team_threads, number, (struct any_handle **)handle);
+    CHECKED(region, MARK_REGION, handle);
+    return member_of_team(region, stub_team_threads, number, MARK_THREAD, (struct any_handle **)handle);
 }
 
 /* Regions: that of level 0, which an initial thread is in outside of all others, is one of them. */
 
 EXPORT ompd_rc_t ompd_get_curr_parallel_handle(ompd_thread_handle_t *thread, ompd_parallel_handle_t **handle)
 {
-    CHECKED(thread, handle);
-    return LEAD(thread, stub_thread_team, handle);
+    CHECKED(thread, MARK_THREAD, handle);
+    return LEAD(thread, stub_thread_team, MARK_REGION, handle);
 }
 
 EXPORT ompd_rc_t ompd_get_enclosing_parallel_handle(ompd_parallel_handle_t *region, ompd_parallel_handle_t **handle)
 {
-    CHECKED(region, handle);
-    return LEAD(region, stub_team_parent, handle);
+    CHECKED(region, MARK_REGION, handle);
+    return LEAD(region, stub_team_parent, MARK_REGION, handle);
 }
 
 EXPORT ompd_rc_t ompd_get_task_parallel_handle(ompd_task_handle_t *task, ompd_parallel_handle_t **handle)
 {
-    CHECKED(task, handle);
-    return LEAD(task, stub_task_team, handle);
+    CHECKED(task, MARK_TASK, handle);
+    return LEAD(task, stub_task_team, MARK_REGION, handle);
 }
 
 EXPORT ompd_rc_t ompd_parallel_handle_compare(ompd_parallel_handle_t *one, ompd_parallel_handle_t *other, int *result)
 {
-    return compare((struct any_handle *)one, (struct any_handle *)other, result);
+    return compare((struct any_handle *)one, (struct any_handle *)other, MARK_REGION, result);
 }
 
 /* Tasks */
 
 EXPORT ompd_rc_t ompd_get_curr_task_handle(ompd_thread_handle_t *thread, ompd_task_handle_t **handle)
 {
-    CHECKED(thread, handle);
-    return LEAD(thread, stub_thread_task, handle);
+    CHECKED(thread, MARK_THREAD, handle);
+    return LEAD(thread, stub_thread_task, MARK_TASK, handle);
 }
 
 EXPORT ompd_rc_t ompd_get_generating_task_handle(ompd_task_handle_t *task, ompd_task_handle_t **handle)
 {
-    CHECKED(task, handle);
-    return LEAD(task, stub_task_generating, handle);
+    CHECKED(task, MARK_TASK, handle);
+    return LEAD(task, stub_task_generating, MARK_TASK, handle);
 }
 
 /* Explicit tasks that have begun were scheduled in place of another one; which is kept for debuggers alone. */
 EXPORT ompd_rc_t ompd_get_scheduling_task_handle(ompd_task_handle_t *task, ompd_task_handle_t **handle)
 {
     int32_t type = 0, status = 0;
-    CHECKED(task, handle);
-    ompd_rc_t rc = read_int(task->space, task->address, stub_task_type, &type);
+    CHECKED(task, MARK_TASK, handle);
+    rc = read_int(task->space, task->address, stub_task_type, &type);
     if (rc == ompd_rc_ok)
         rc = read_int(task->space, task->address, stub_task_status, &status);
     if (rc == ompd_rc_ok && (type < TASK_EXPLICIT || type > TASK_DEGENERATE || status == CREATED))
         rc = ompd_rc_unavailable;
     if (rc == ompd_rc_ok)
         rc = keeps_states(task->space);
-    return rc == ompd_rc_ok ? LEAD(task, stub_task_scheduling, handle) : rc;
+    return rc == ompd_rc_ok ? LEAD(task, stub_task_scheduling, MARK_TASK, handle) : rc;
 }
 
 EXPORT ompd_rc_t ompd_get_task_in_parallel(ompd_parallel_handle_t *region, int number, ompd_task_handle_t **handle)
 {
-    CHECKED(region, handle);
-    return member_of_team(region, stub_team_implicit, number, (struct any_handle **)handle);
+    CHECKED(region, MARK_REGION, handle);
+    return member_of_team(region, stub_team_implicit, number, MARK_TASK, (struct any_handle **)handle);
 }
 
 EXPORT ompd_rc_t ompd_task_handle_compare(ompd_task_handle_t *one, ompd_task_handle_t *other, int *result)
 {
-    return compare((struct any_handle *)one, (struct any_handle *)other, result);
+    return compare((struct any_handle *)one, (struct any_handle *)other, MARK_TASK, result);
 }
 
 EXPORT ompd_rc_t ompd_get_task_function(ompd_task_handle_t *task, ompd_address_t *entry)
 {
     uint64_t function = 0;
-    CHECKED(task, entry);
-    ompd_rc_t rc = read_pointer(task->space, task->address, stub_task_function, &function);
+    CHECKED(task, MARK_TASK, entry);
+    rc = read_pointer(task->space, task->address, stub_task_function, &function);
     if (rc == ompd_rc_ok && !function)
         rc = ompd_rc_unavailable; /* of an initial task */
     entry->segment = OMPD_SEGMENT_UNSPECIFIED;
@@ -234,8 +239,8 @@ static ompd_rc_t read_frame(ompd_task_handle_t *task, enum member address, enum 
 
 EXPORT ompd_rc_t ompd_get_task_frame(ompd_task_handle_t *task, ompd_frame_info_t *exit, ompd_frame_info_t *enter)
 {
-    CHECKED(task, exit && enter);
-    ompd_rc_t rc = keeps_states(task->space);
+    CHECKED(task, MARK_TASK, exit && enter);
+    rc = keeps_states(task->space);
     if (rc == ompd_rc_ok)
         rc = read_frame(task, stub_frame_exit_runtime_frame, stub_frame_exit_frame_flags, exit);
     return rc == ompd_rc_ok

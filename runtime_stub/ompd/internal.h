@@ -82,7 +82,11 @@ extern const ompd_callbacks_t *ompd_callbacks;
 #define MEMBER_NUMBER(structure, member) structure##_##member,
 enum member { MEMBERS(MEMBER_NUMBER) MEMBER_COUNT };
 
+/* What a handle is, in its first word: 0 once it was released. */
+enum mark { MARK_SPACE = 0x6f6d7001, MARK_THREAD, MARK_REGION, MARK_TASK };
+
 struct _ompd_aspace_handle {
+    uint64_t mark;
     ompd_address_space_context_t *context;
     uint64_t root;                    /* stub_process */
     uint32_t pointer_size;
@@ -91,6 +95,7 @@ struct _ompd_aspace_handle {
 
 /* A handle: where the structure is. */
 #define HANDLE                                                                                                         \
+    uint64_t mark;                                                                                                     \
     ompd_address_space_handle_t *space;                                                                                \
     uint64_t address
 struct _ompd_thread_handle { HANDLE; };
@@ -112,7 +117,9 @@ ompd_rc_t read_wide(ompd_address_space_handle_t *space, uint64_t structure, enum
 ompd_rc_t read_int(ompd_address_space_handle_t *space, uint64_t structure, enum member member, int32_t *number);
 ompd_rc_t keeps_states(ompd_address_space_handle_t *space); /* ompd_rc_needs_state_tracking if it does not */
 ompd_rc_t allocate(size_t size, void **memory);
-ompd_rc_t new_handle(ompd_address_space_handle_t *space, uint64_t address, struct any_handle **handle);
+ompd_rc_t new_handle(ompd_address_space_handle_t *space, uint64_t address, enum mark mark, struct any_handle **handle);
+/* stale_handle unless the handle is of that kind and, with its address space, not released. */
+ompd_rc_t check_handle(const void *handle, enum mark mark);
 
 /* facts.c */
 ompd_rc_t text_copy(const char *text, const char **copy);

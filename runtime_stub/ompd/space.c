@@ -8,7 +8,8 @@ const ompd_callbacks_t *ompd_callbacks;
 
 EXPORT ompd_rc_t ompd_initialize(ompd_word_t version, const ompd_callbacks_t *callbacks)
 {
-    if (!callbacks)
+    if (!callbacks || !callbacks->alloc_memory || !callbacks->free_memory || !callbacks->sizeof_type ||
+        !callbacks->symbol_addr_lookup || !callbacks->read_memory || !callbacks->read_string || !callbacks->device_to_host)
         return ompd_rc_bad_input;
     if (version < 201811)
         return ompd_rc_unsupported;
@@ -48,7 +49,7 @@ ompd_rc_t allocate(size_t size, void **memory)
     return rc == ompd_rc_ok && !*memory ? ompd_rc_nomem : rc;
 }
 
-ompd_rc_t new_handle(ompd_address_space_handle_t *space, uint64_t address, struct any_handle **handle)
+ompd_rc_t new_handle(ompd_address_space_handle_t *space, uint64_t address, enum mark mark, struct any_handle **handle)
 {
     void *memory = NULL;
     if (!address)
@@ -59,22 +60,36 @@ ompd_rc_t new_handle(ompd_address_space_handle_t *space, uint64_t address, struc
     if (rc != ompd_rc_ok)
         return rc;
     *handle = memory;
+    (*handle)->mark = mark;
     (*handle)->space = space;
     (*handle)->address = address;
     return ompd_rc_ok;
 }
 
-static ompd_rc_t release(void *handle)
+ompd_rc_t check_handle(const void *handle, enum mark mark)
 {
-    if (!handle)
+    const struct any_handle *any = handle;
+    if (!ompd_callbacks)
+        return ompd_rc_error;
+    if (!any || any->mark != mark)
         return ompd_rc_stale_handle;
-    return ompd_callbacks ? ompd_callbacks->free_memory(handle) : ompd_rc_error;
+    return mark == MARK_SPACE || any->space->mark == MARK_SPACE ? ompd_rc_ok : ompd_rc_stale_handle;
 }
 
-EXPORT ompd_rc_t ompd_rel_address_space_handle(ompd_address_space_handle_t *handle) { return release(handle); }
-EXPORT ompd_rc_t ompd_rel_thread_handle(ompd_thread_handle_t *handle) { return release(handle); }
-EXPORT ompd_rc_t ompd_rel_parallel_handle(ompd_parallel_handle_t *handle) { return release(handle); }
-EXPORT ompd_rc_t ompd_rel_task_handle(ompd_task_handle_t *handle) { return release(handle); }
+/* That the mark is wiped is seen for as long as nobody else gets the memory: a tool's error is then told. */
+static ompd_rc_t release(void *handle, enum mark mark)
+{
+    ompd_rc_t rc = check_handle(handle, mark);
+    if (rc != ompd_rc_ok)
+        return rc;
+    *(volatile uint64_t *)handle = 0;
+    return ompd_callbacks->free_memory(handle);
+}
+
+EXPORT ompd_rc_t ompd_rel_address_space_handle(ompd_address_space_handle_t *handle) { return release(handle, MARK_SPACE); }
+EXPORT ompd_rc_t ompd_rel_thread_handle(ompd_thread_handle_t *handle) { return release(handle, MARK_THREAD); }
+EXPORT ompd_rc_t ompd_rel_parallel_handle(ompd_parallel_handle_t *handle) { return release(handle, MARK_REGION); }
+EXPORT ompd_rc_t ompd_rel_task_handle(ompd_task_handle_t *handle) { return release(handle, MARK_TASK); }
 
 /* Reading */
 
@@ -221,6 +236,7 @@ EXPORT ompd_rc_t ompd_process_initialize(ompd_address_space_context_t *context, 
     if (rc != ompd_rc_ok)
         return rc;
     ompd_address_space_handle_t *space = memory;
+    space->mark = MARK_SPACE;
     space->context = context;
     space->pointer_size = sizes.sizeof_pointer;
     rc = find_symbol(context, "omp_stub_process", &space->root);
@@ -247,16 +263,22 @@ EXPORT ompd_rc_t ompd_device_initialize(ompd_address_space_handle_t *space, ompd
 EXPORT ompd_rc_t ompd_get_omp_version(ompd_address_space_handle_t *space, ompd_word_t *version)
 {
     uint64_t number = 0;
-    if (!space || !version)
-        return space ? ompd_rc_bad_input : ompd_rc_stale_handle;
-    ompd_rc_t rc = read_wide(space, space->root, stub_process_openmp_version, &number);
+    ompd_rc_t rc = check_handle(space, MARK_SPACE);
+    if (rc != ompd_rc_ok)
+        return rc;
+    if (!version)
+        return ompd_rc_bad_input;
+    rc = read_wide(space, space->root, stub_process_openmp_version, &number);
     *version = (ompd_word_t)number;
     return rc;
 }
 
 EXPORT ompd_rc_t ompd_get_omp_version_string(ompd_address_space_handle_t *space, const char **text)
 {
-    if (!space || !text)
-        return space ? ompd_rc_bad_input : ompd_rc_stale_handle;
+    ompd_rc_t rc = check_handle(space, MARK_SPACE);
+    if (rc != ompd_rc_ok)
+        return rc;
+    if (!text)
+        return ompd_rc_bad_input;
     return text_copy("libomp_stub 1.0", text);
 }

@@ -7,7 +7,7 @@ function __ompd_command
         switch $word
             case '-*'
                 continue
-            case why threads stack parallel tasks var icvs diff triage hook report snapshot schema runtimes check doctor setup lldb-init gdb-init completion manual
+            case why threads stack parallel tasks var icvs diff triage hook report snapshot schema runtimes check conformance doctor setup lldb-init gdb-init completion manual
                 echo $word
                 return
             case layout
@@ -41,6 +41,7 @@ complete -c ompd -n '__ompd_is first' -a snapshot -d 'Write a small core to send
 complete -c ompd -n '__ompd_is first' -a schema -d 'Print the JSON Schema of a command\'s output.'
 complete -c ompd -n '__ompd_is first' -a runtimes -d 'The OpenMP runtimes in the process, and how ompd reads them.'
 complete -c ompd -n '__ompd_is first' -a check -d 'An OMPD library compared with ompd itself, fact by fact.'
+complete -c ompd -n '__ompd_is first' -a conformance -d 'Put an OMPD library to the test against the standard.'
 complete -c ompd -n '__ompd_is first' -a layout -d 'Commands: show, add'
 complete -c ompd -n '__ompd_is first' -a doctor -d 'What keeps answers from being better, and what mends it.'
 complete -c ompd -n '__ompd_is first' -a setup -d 'Install completion, manual page and debugger lines.'
@@ -57,20 +58,20 @@ complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff re
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage report snapshot runtimes check doctor' -l debug-dir -r -a '(__fish_complete_directories)' -d 'Folder with separate debug files or .build-id folders; may be repeated.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage report snapshot runtimes check doctor' -l debuginfod -d 'Download missing files from the servers in DEBUGINFOD_URLS.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check doctor' -l max-size -x -d 'Largest size of a compressed core once it is unpacked, as 500M or 2G; default 32G.'
-complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check doctor' -l plugins -r -a '(__fish_complete_directories)' -d 'Folder with plugins for other OpenMP runtimes; may be repeated.'
+complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check conformance doctor' -l plugins -r -a '(__fish_complete_directories)' -d 'Folder with plugins for other OpenMP runtimes; may be repeated.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check doctor' -l ompd-library -r -a 'named' -d 'Let an OMPD library answer: FILE, or named, the one that the runtime itself names.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check doctor' -l nonblocking -d 'Do not stop a live process; facts may be of different moments.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check doctor' -l max-stop -x -d 'Longest stop of a live process, in milliseconds; default 50, plus 0.2 for each thread above 256.'
-complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage report snapshot runtimes check "layout show" "layout add" doctor' -l json -d 'Print one JSON object.'
+complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage report snapshot runtimes check conformance "layout show" "layout add" doctor' -l json -d 'Print one JSON object.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check doctor' -l color -x -a 'auto always never' -d 'Colours in text; default auto. NO_COLOR is respected.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff report snapshot runtimes check doctor' -s v -l verbose -d 'Show addresses, where each fact came from, and why any is unknown.'
-complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage report snapshot runtimes check "layout show" "layout add" doctor' -l debug -d 'Show the traceback of an error.'
+complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage report snapshot runtimes check conformance "layout show" "layout add" doctor' -l debug -d 'Show the traceback of an error.'
 complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs check' -l all -d 'Print every row on a line of its own.'
 complete -c ompd -n '__ompd_is why' -l samples -x -d 'How often to look at a live process, 2 unless given.'
 complete -c ompd -n '__ompd_is why' -l interval -x -d 'Seconds between two looks, 0.5 unless given.'
 complete -c ompd -n '__ompd_is why' -l dot -d 'Print the wait-for graph for graphviz (dot -Tsvg) instead of text.'
 complete -c ompd -n '__ompd_is why' -l exit-code -d 'Exit with 10, 11, 12 or 13, as said above, also if parts were unreadable.'
-complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage hook report snapshot schema runtimes check "layout show" "layout add" doctor setup lldb-init gdb-init completion manual' -s h -l help -d 'Show this message and exit.'
+complete -c ompd -n '__ompd_is why threads stack parallel tasks var icvs diff triage hook report snapshot schema runtimes check conformance "layout show" "layout add" doctor setup lldb-init gdb-init completion manual' -s h -l help -d 'Show this message and exit.'
 complete -c ompd -n '__ompd_is threads' -l csv -d 'Print comma-separated values, each thread in a line.'
 complete -c ompd -n '__ompd_is stack' -l raw -d 'All frames of the thread\'s own stack, each with its owner, task and frame address (CFA).'
 complete -c ompd -n '__ompd_is stack' -l fold -d 'Group threads with equal stacks.'
@@ -103,6 +104,10 @@ complete -c ompd -n '__ompd_is report' -l date -x -d 'What the page says of when
 complete -c ompd -n '__ompd_is snapshot' -s o -l output -r -d 'The file to write.'
 complete -c ompd -n '__ompd_is snapshot' -l data -x -d 'How much writable data to keep of each of your modules: 500K, 2G, 0 for none; default 1M.'
 complete -c ompd -n '__ompd_is snapshot' -l keep-env -d 'Keep the whole environment and the folders in arguments.'
+complete -c ompd -n '__ompd_is conformance' -l expect -r -d 'Keys of known findings, one a line.'
+complete -c ompd -n '__ompd_is conformance' -l first -d 'Stop trying a program at its first finding.'
+complete -c ompd -n '__ompd_is conformance' -l reproducer -r -a '(__fish_complete_directories)' -d 'Write a program in C for each finding into DIR.'
+complete -c ompd -n '__ompd_is conformance' -l junit -r -d 'Write the findings into FILE as JUnit\'s XML.'
 complete -c ompd -n '__ompd_is "layout show"' -l color -x -a 'auto always never' -d 'Colours in text; NO_COLOR is respected.'
 complete -c ompd -n '__ompd_is "layout show"' -s v -l verbose -d 'Show build-ids with what each is, and the files.'
 complete -c ompd -n '__ompd_is "layout add"' -l name -x -d 'Name of the runtime\'s release and of the table; default: read from FILE.'
@@ -114,7 +119,7 @@ complete -c ompd -n '__ompd_is lldb-init gdb-init' -l uninstall -d 'Remove it fr
 complete -c ompd -n '__ompd_is gdb-init' -l install -d 'Write the line into ~/.gdbinit, once.'
 complete -c ompd -f -n '__ompd_is triage'
 complete -c ompd -f -n '__ompd_is hook' -a 'slurm pmi'
-complete -c ompd -f -n '__ompd_is schema' -a 'runtimes threads why parallel tasks stack icvs var doctor check diff layout triage'
+complete -c ompd -f -n '__ompd_is schema' -a 'runtimes threads why parallel tasks stack icvs var doctor check conformance diff layout triage'
 complete -c ompd -f -n '__ompd_is "layout show"'
 complete -c ompd -f -n '__ompd_is setup'
 complete -c ompd -f -n '__ompd_is lldb-init'

@@ -1,0 +1,1 @@
+"""Commands of which the target is a library, and no program."""

@@ -1,0 +1,94 @@
+"""``ompd conformance``: its options, what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ompd.commands.ending import end_of_output, fail, say
+from ompd.errors import BadInput, OmpdError
+
+_FOUND = 10
+_EXIT_CODES = """\b
+Exit codes:
+  0   the library conforms: there are no findings but known ones
+  1   it could not be tested; standard error says why
+  2   wrong usage
+  10  there are findings"""
+
+
+@click.command(short_help="Put an OMPD library to the test against the standard.", epilog=_EXIT_CODES)
+@click.argument("library", metavar="LIBRARY", type=click.Path(readable=False))
+@click.argument("programs", metavar="[CORE]...", nargs=-1, type=click.Path(readable=False))
+@click.option(
+    "--plugins",
+    metavar="DIR",
+    type=click.Path(readable=False),
+    multiple=True,
+    help="Folder with plugins for other OpenMP runtimes; may be repeated.",
+)
+@click.option("--expect", metavar="FILE", type=click.Path(readable=False), help="Keys of known findings, one a line.")
+@click.option("--first", is_flag=True, help="Stop trying a program at its first finding.")
+@click.option("--reproducer", metavar="DIR", type=click.Path(), help="Write a program in C for each finding into DIR.")
+@click.option("--junit", metavar="FILE", type=click.Path(), help="Write the findings into FILE as JUnit's XML.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def conformance(
+    library: str,
+    programs: tuple[str, ...],
+    plugins: tuple[str, ...],
+    expect: str | None,
+    first: bool,
+    reproducer: str | None,
+    junit: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Calls every function of LIBRARY, an OMPD library, with right arguments and with wrong ones, with callbacks that
+    fail, with memory that runs out, before it is initialised and after its end, and compares what comes back with
+    OpenMP 5.2. A crash is a finding, not an end: the library runs in confined processes of its own. CORE is a core of
+    a program whose runtime the library is for, with a parallel region of two threads or more; without one, only what
+    needs no handles is tried.
+
+    \b
+      $ ompd conformance /usr/lib/llvm-19/lib/libompd.so core.1234
+      ...
+      ompd_finalize: before initialisation
+        seen       returned ompd_rc_ok
+        standard   OpenMP 5.2, 20.5.1.4 demands: ompd_rc_unsupported
+        key        ompd_finalize/first
+          ompd_finalize()
+    """
+    import ompd.conformance.asking as asking  # noqa: PLC0415  no other command needs it
+    import ompd.render.conformance as rendered  # noqa: PLC0415
+    from ompd.model.conformance import news  # noqa: PLC0415
+    from ompd.render.json import format_conformance  # noqa: PLC0415
+
+    try:
+        tried = asking.ask(library, programs, plugins=plugins, expect=expect, first=first)
+        if reproducer is not None:
+            asking.write_reproducers(tried, reproducer)
+        if junit is not None:
+            _write(junit, rendered.junit(tried.answer))
+    except OmpdError as error:
+        if debug:
+            raise
+        fail(error)
+    text = format_conformance(tried.answer) if as_json else "\n".join(rendered.lines(tried.answer))
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        end_of_output(error)
+    say(*(f"ompd: note: {warning}" for warning in tried.answer.warnings))
+    if news(tried.answer):
+        sys.exit(_FOUND)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from error

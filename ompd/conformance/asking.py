@@ -1,0 +1,73 @@
+"""The question of ``ompd conformance``: opens the library and the programs, tries it, writes what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ompd.conformance.kit import Tried, try_library
+from ompd.conformance.reproducer import file_name, program
+from ompd.conformance.subject import Subject, subjects
+from ompd.errors import BadInput
+from ompd.runtimes.hosted.loading.libraries import open_library
+from ompd.session import Session
+
+_MOST_KNOWN = 1 << 20
+
+
+def ask(
+    library: str,
+    programs: Sequence[str],
+    *,
+    plugins: Sequence[str] = (),
+    expect: str | None = None,
+    first: bool = False,
+) -> Tried:
+    """Put the library at a path to the test.
+
+    :param programs: core files whose runtime the library is for
+    :param expect: a file with the keys of known findings, one a line
+    :param first: stop trying a program at its first finding
+    :raises OmpdError: if it cannot be tried
+    """
+    known = known_in(expect) if expect is not None else ()
+    path = str(Path(library).absolute())
+    with ExitStack() as opened:
+        tried: list[Subject] = []
+        for name in programs:
+            session = opened.enter_context(Session.open_core(name, plugins=plugins))
+            tried += subjects(session)
+        return try_library(opened.enter_context(open_library(path)), tried, known, first=first)
+
+
+def known_in(path: str) -> Sequence[str]:
+    """Return the keys in a file: the first word of each line that is not a comment.
+
+    :raises BadInput: if it cannot be read
+    """
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(_MOST_KNOWN)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: {error}") from error
+    return [line.split()[0] for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def write_reproducers(tried: Tried, folder: str) -> Sequence[str]:
+    """Write a program for each finding that calls can show into a folder, which is made, and return their names.
+
+    :raises BadInput: if that is not possible
+    """
+    written = []
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for row in tried.answer.rows:
+            script = tried.scripts.get(row.key)
+            if script is not None:
+                name = file_name(row.key)
+                (Path(folder) / name).write_text(program(row, script, tried.answers[row.key]), encoding="utf-8")
+                written.append(name)
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror}") from error
+    return written

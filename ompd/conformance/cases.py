@@ -1,0 +1,371 @@
+"""What is tried: a table for each kind of wrong argument, and the cases that follow from it for each routine.
+
+A case is data: the steps that are played after a set-up, which codes the last call may return, and which law holds for
+what it gave. The numbers of cells stand for what the set-up has put there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ompd.conformance.standard import DEMANDS, RELEASES, RETURN_CODES, ROUTINES, SINCE_5_2, SUGGESTS
+from ompd.conformance.subject import Subject
+from ompd.errors import Rc
+from ompd.records import record
+from ompd.runtimes.hosted.trial.client import Reply, Step
+
+SPACE, THREAD, REGION, TASK, OTHER, SPACE_B, THREAD_B, IMPLICIT, NULLS = range(9)
+OUT = 20
+"""The first cell for results of a case."""
+API = 60
+CELL_COUNT = 64
+"""As many as ``runtimes/hosted/trial/worker`` has."""
+HANDLES = {"S": SPACE, "T": THREAD, "P": REGION, "K": TASK}
+UNWRITTEN = 0x5A
+_UNKNOWN_CONTEXT = 77
+_TEAM_SIZE = -2  # stands for it
+
+Law = Callable[["Plan", Sequence[Reply]], str]
+
+_OK = frozenset((Rc.OK,))
+_STATES = _OK | {Rc.NEEDS_STATE_TRACKING}
+_REFUSED = frozenset(Rc) - {Rc.OK, Rc.INCOMPLETE}
+"""Any code but success: where the standard has a code of its own for a fault, or one of those of all routines."""
+
+
+@record
+class Plan:
+    """What all cases of a library have in common: the program, the kind of identifiers that the library takes, its
+    version of the interface, and a variable that is a number and one that is a text, each with its scope and the cell
+    of a handle that goes with it.
+    """
+
+    subject: Subject
+    kind: int
+    api: int
+    number: tuple[int, int, int] = (1, 3, THREAD)
+    text: tuple[int, int, int] = (1, 3, THREAD)
+
+
+@record
+class Case:
+    """One trial. ``level`` says whether the standard ``demands`` the outcome or ``suggests`` it, ``section`` where.
+    ``setup`` is ``nothing``, ``loaded``, ``full`` or ``ended``; one that is ``alone`` leaves its process unfit for
+    others. ``needs`` are the cells that must hold a handle. Where the last call was left out, since one before it had
+    failed, nothing is judged, unless it ``judges_any``.
+    """
+
+    key: str
+    function: str
+    title: str
+    steps: tuple[Step, ...]
+    allowed: frozenset[Rc]
+    section: str
+    level: str = DEMANDS
+    law: Law | None = None
+    setup: str = "full"
+    alone: bool = False
+    needs: tuple[int, ...] = ()
+    judges_any: bool = False
+
+    @property
+    def expected(self) -> str:
+        """The codes that are right."""
+        if self.allowed == _REFUSED:
+            return "a code that says that it failed"
+        names = " or ".join(f"ompd_rc_{code.name.lower()}" for code in sorted(self.allowed))
+        return names if self.law is None else f"{names}, and results that are consistent"
+
+
+def call(function: str, *arguments: tuple[str, Any]) -> Step:
+    """Return the step that calls a function."""
+    return {"do": "call", "function": function, "arguments": [list(argument) for argument in arguments]}
+
+
+def if_ok(step: Step) -> Step:
+    """Return a call that is left out if the one before it has failed."""
+    return {**step, "if_ok": True}
+
+
+def fill(cell: int, byte: int = UNWRITTEN) -> Step:
+    """Return the step that fills a cell."""
+    return {"do": "fill", "cell": cell, "byte": byte}
+
+
+def loaded(api: int) -> list[Step]:
+    """Return the steps that initialise the library."""
+    return [fill(API), call("ompd_get_api_version", ("at", API)), call("ompd_initialize", ("n", api), ("table", 0))]
+
+
+def space(api: int) -> list[Step]:
+    """Return these, and those that initialise the first address space."""
+    return [*loaded(api), fill(SPACE, 0), call("ompd_process_initialize", ("n", 1), ("at", SPACE))]
+
+
+def full(plan: Plan) -> list[Step]:
+    """Return the steps of the whole set-up, each of which may fail."""
+    subject, kind = plan.subject, plan.kind
+    mine, other = subject.thread.identifiers[kind], subject.other.identifiers[kind]
+    handles = [
+        *(fill(cell, 0) for cell in (THREAD, REGION, TASK, OTHER, SPACE_B, THREAD_B, IMPLICIT, NULLS)),
+        _thread(SPACE, kind, mine, THREAD),
+        _thread(SPACE, kind, other, OTHER),
+        call("ompd_get_curr_parallel_handle", ("in", THREAD), ("at", REGION)),
+        call("ompd_get_curr_task_handle", ("in", THREAD), ("at", TASK)),
+        call("ompd_get_task_in_parallel", ("in", REGION), ("n", subject.thread.thread_num), ("at", IMPLICIT)),
+    ]
+    return [*space(plan.api), *handles]
+
+
+def _thread(of: int, kind: int, identifier: bytes, into: int) -> Step:
+    arguments = (("in", of), ("n", kind), ("n", len(identifier)), ("raw", identifier.hex()), ("at", into))
+    return call("ompd_get_thread_handle", *arguments)
+
+
+def good(function: str, plan: Plan) -> list[tuple[str, Any]]:
+    """Return right arguments of a routine; its results go into cells from :data:`OUT` on."""
+    found: list[tuple[str, Any]] = []
+    subject, kind = plan.subject, plan.kind
+    identifier = subject.thread.identifiers[kind]
+    icv, scope, handle = plan.text if "string" in function else plan.number
+    values: dict[str, tuple[str, Any]] = {
+        "version": ("n", plan.api),
+        "table": ("table", 0),
+        "context": ("n", 1),
+        "num": ("n", subject.thread.thread_num),
+        "kind": ("n", kind),
+        "size": ("n", len(identifier)),
+        "id": ("raw", identifier.hex()),
+        "scope": ("n", scope),
+        "icv": ("n", 0 if "enumerate" in function else icv),
+        "state": ("n", 0x102),
+        "any": ("in", handle),
+        "vector": ("at", OUT),
+    }
+    for place, word in enumerate(ROUTINES[function].takes):
+        if word.startswith(">"):
+            found.append(("at", OUT + place))
+        elif word in HANDLES:
+            # A comparison gets two threads, of regions and tasks the same one twice.
+            is_second = word == "T" and place == 1
+            found.append(("in", OTHER if is_second else HANDLES[word]))
+        else:
+            found.append(values[word])
+    return found
+
+
+def outs(arguments: Sequence[tuple[str, Any]]) -> list[Step]:
+    """Return the steps that fill what a call will write."""
+    return [fill(cell) for kind, cell in arguments if kind == "at"]
+
+
+def needs(arguments: Sequence[tuple[str, Any]]) -> tuple[int, ...]:
+    """Return the cells whose handles a call takes."""
+    return tuple(cell for kind, cell in arguments if kind == "in")
+
+
+_GETTERS = {
+    "S": "ompd_process_initialize",
+    "T": "ompd_get_thread_handle",
+    "P": "ompd_get_curr_parallel_handle",
+    "K": "ompd_get_curr_task_handle",
+}
+_NO_CASES = {"ompd_initialize", "ompd_finalize", "ompd_device_initialize", "ompd_rel_display_control_vars"}
+# What is no argument of that name. Of one that names a thread: the standard has codes for these.
+WRONG: dict[str, tuple[tuple[str, int, frozenset[Rc]], ...]] = {
+    "num": (
+        ("-1", -1 & 0xFFFFFFFF, frozenset((Rc.BAD_INPUT,))),
+        ("the team's size", _TEAM_SIZE, frozenset((Rc.BAD_INPUT,))),
+        ("the largest int", 0x7FFFFFFF, frozenset((Rc.BAD_INPUT,))),
+    ),
+    "kind": (("a kind that nobody has", 0x7FFFFFFF, frozenset((Rc.UNSUPPORTED, Rc.BAD_INPUT))),),
+    "size": tuple(
+        (f"{size} bytes", size, frozenset((Rc.BAD_INPUT, Rc.UNSUPPORTED, Rc.ERROR))) for size in (0, 1, 3, 63)
+    ),
+    "scope": (
+        ("no scope", 0, _REFUSED),
+        ("99", 99, _REFUSED),
+    ),
+    "icv": (
+        ("the largest number", 0xFFFFFFFFFFFFFFFF, frozenset((Rc.BAD_INPUT,))),
+        ("4096", 4096, frozenset((Rc.BAD_INPUT,))),
+    ),
+    "state": (
+        ("0x7777, a state that nobody has", 0x7777, frozenset((Rc.BAD_INPUT,))),
+        ("-5", -5 & 0xFFFFFFFFFFFFFFFF, frozenset((Rc.BAD_INPUT,))),
+    ),
+    "context": (("a context that is not the tool's", _UNKNOWN_CONTEXT, _REFUSED), ("NULL", 0, _REFUSED)),
+}
+
+
+def wrong_arguments(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
+    """Yield each routine with one argument that is wrong."""
+    for function, routine in ROUTINES.items():
+        if function not in functions or function in _NO_CASES:
+            continue
+        arguments = good(function, plan)
+        for place, word in enumerate(routine.takes):
+            if word != ">?" and (word.startswith(">") or word in HANDLES or word == "any" or word == "id"):
+                yield _changed(function, arguments, place, ("n", 0), "NULL", _REFUSED, word)
+            for title, value, allowed in WRONG.get(word, ()):
+                value = plan.subject.thread.team_size if value == _TEAM_SIZE else value
+                yield _changed(function, arguments, place, ("n", value), title, allowed, word)
+    yield from _nothing_but_null(functions)
+
+
+def _changed(
+    function: str,
+    arguments: Sequence[tuple[str, Any]],
+    place: int,
+    value: tuple[str, Any],
+    title: str,
+    allowed: frozenset[Rc],
+    word: str,
+) -> Case:
+    changed = [*arguments[:place], value, *arguments[place + 1 :]]
+    what = {"num": "thread number", "kind": "kind", "size": "size", "icv": "variable", "state": "state"}.get(word, word)
+    what = "result" if word.startswith(">") else "handle" if word in HANDLES or word == "any" else what
+    setup = (
+        "loaded"
+        if ROUTINES[function].section.startswith("20.5.1.") or "context" in ROUTINES[function].takes
+        else "full"
+    )
+    return Case(
+        f"{function}/{what}-{place + 1}/{title.replace(' ', '-')}",
+        function,
+        f"argument {place + 1}, {what}: {title}",
+        (*outs(changed), call(function, *changed)),
+        allowed,
+        RETURN_CODES if allowed == _REFUSED else ROUTINES[function].section,
+        setup=setup,
+        needs=needs(changed),
+    )
+
+
+def _nothing_but_null(functions: frozenset[str]) -> Iterator[Case]:
+    for function, routine in ROUTINES.items():
+        if function in functions and routine.takes and function != "ompd_initialize":
+            arguments = [("n", 0)] * len(routine.takes)
+            steps = (call(function, *arguments),)
+            title = "nothing but null pointers and zeros"
+            yield Case(f"{function}/all-null", function, title, steps, _REFUSED, RETURN_CODES, setup="loaded")
+
+
+def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
+    """Yield calls before the library is initialised and after it is finalized, and of its own first routines."""
+    bad, unsupported = frozenset((Rc.BAD_INPUT,)), frozenset((Rc.UNSUPPORTED,))
+
+    def first(key: str, function: str, title: str, steps: Sequence[Step], allowed: frozenset[Rc], **more: Any) -> Case:
+        section = more.pop("section", ROUTINES[function].section)
+        options = {"setup": "nothing", "alone": True, **more}
+        return Case(f"{function}/{key}", function, title, tuple(steps), allowed, section, **options)
+
+    yield first(
+        "first",
+        "ompd_get_api_version",
+        "before initialisation",
+        [fill(OUT), call("ompd_get_api_version", ("at", OUT))],
+        _OK,
+    )
+    begun = loaded(plan.api)[1:]
+    yield first("good", "ompd_initialize", "the version of ompd_get_api_version", begun, _OK)
+    text = [fill(OUT), call("ompd_get_version_string", ("at", OUT))]
+    yield first("first", "ompd_get_version_string", "before initialisation", text, _OK)
+    yield first("first", "ompd_finalize", "before initialisation", [call("ompd_finalize")], unsupported)
+    no_table = [call("ompd_initialize", ("n", plan.api), ("n", 0))]
+    yield first("no-table", "ompd_initialize", "a null pointer for the callbacks", no_table, bad)
+    empty = [call("ompd_initialize", ("n", plan.api), ("table", 1))]
+    yield first("empty-table", "ompd_initialize", "a table of null pointers", empty, bad)
+    for version in (0, 1, 197001, -1 & 0xFFFFFFFFFFFFFFFF):
+        old = [call("ompd_initialize", ("n", version), ("table", 0))]
+        title = f"version {version if version < 1 << 63 else -1} of the interface"
+        yield first(f"version-{version}", "ompd_initialize", title, old, unsupported)
+    begin = [fill(SPACE, 0), call("ompd_process_initialize", ("n", 1), ("at", SPACE))]
+    yield first("first", "ompd_process_initialize", "before initialisation", begin, _REFUSED, section=RETURN_CODES)
+    ended = [call("ompd_finalize")]
+    twice = [*ended, call("ompd_finalize")]
+    yield first("end", "ompd_finalize", "after initialisation", ended, _OK, setup="loaded")
+    yield first("twice", "ompd_finalize", "a second time", twice, unsupported, setup="loaded")
+    yield first(
+        "end",
+        "ompd_process_initialize",
+        "after the end",
+        [*ended, *begin],
+        _REFUSED,
+        setup="loaded",
+        section=RETURN_CODES,
+    )
+    for function, routine in ROUTINES.items():
+        if function in functions and routine.takes and routine.takes[0] in HANDLES and function not in _NO_CASES:
+            arguments = good(function, plan)
+            # The handles are from before: only that the library survives it is asked for.
+            steps = (*outs(arguments), call(function, *arguments))
+            title = "with a handle from before the end"
+            yield first(
+                "end",
+                function,
+                title,
+                steps,
+                frozenset(Rc),
+                setup="ended",
+                alone=False,
+                needs=needs(arguments),
+                section=RETURN_CODES,
+                level=SUGGESTS,
+            )
+
+
+def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
+    """Yield calls with handles that were released, and second releases."""
+    for letter, release in RELEASES.items():
+        if release not in functions:
+            continue
+        cell = HANDLES[letter]
+        # Another handle of the same, so that others go on with those of the set-up.
+        getter, own = _GETTERS[letter], OUT + 15
+        given = [(how, own if how == "at" else at) for how, at in good(getter, plan)]
+        gone = [fill(own, 0), call(getter, *given), if_ok(call(release, ("in", own)))]
+        yield Case(
+            f"{release}/good",
+            release,
+            "a handle",
+            tuple(gone),
+            _OK,
+            ROUTINES[release].section,
+            needs=(cell,),
+        )
+        again = (*gone, if_ok(call(release, ("in", own))))
+        stale = frozenset((Rc.STALE_HANDLE, Rc.BAD_INPUT, Rc.ERROR, Rc.INCOMPATIBLE_HANDLE, Rc.UNAVAILABLE))
+        yield Case(
+            f"{release}/twice",
+            release,
+            "the same handle a second time",
+            again,
+            stale,
+            RETURN_CODES,
+            level=SUGGESTS,
+            needs=(cell,),
+        )
+        for function, routine in ROUTINES.items():
+            if function in functions and function != release and letter in routine.takes and function not in _NO_CASES:
+                arguments = [(how, own if how == "in" and at == cell else at) for how, at in good(function, plan)]
+                steps = (*gone, *outs(arguments), if_ok(call(function, *arguments)))
+                title = f"a handle that {release} has released"
+                yield Case(
+                    f"{function}/released",
+                    function,
+                    title,
+                    steps,
+                    stale,
+                    RETURN_CODES,
+                    level=SUGGESTS,
+                    needs=needs(good(function, plan)),
+                )
+
+
+def missing(functions: frozenset[str], api: int, first: int) -> Iterator[str]:
+    """Yield the routines that a library of a version should have and has not."""
+    for function in ROUTINES:
+        if function not in functions and (function not in SINCE_5_2 or api >= first):
+            yield function

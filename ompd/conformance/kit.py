@@ -1,0 +1,181 @@
+"""The kit: everything that there is to try, on one library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from ompd.conformance import sequences
+from ompd.conformance.cases import (
+    API,
+    OUT,
+    THREAD,
+    Case,
+    Plan,
+    call,
+    fill,
+    full,
+    life,
+    missing,
+    released,
+    wrong_arguments,
+)
+from ompd.conformance.laws import laws
+from ompd.conformance.standard import DEMANDS, FIRST_WITH_KINDS, ROUTINES, VERSION
+from ompd.conformance.subject import Known, Subject
+from ompd.conformance.trying import Enough, Runs, Script, handles_in
+from ompd.contract.ompd import ThreadIdKind
+from ompd.errors import NoAnswer
+from ompd.model.conformance import ConformanceAnswer, ConformanceFinding
+from ompd.records import record
+from ompd.runtimes.hosted.process import Loads
+from ompd.runtimes.hosted.results import clean
+from ompd.runtimes.hosted.trial.client import Answers, Trial
+
+_NOBODY = Known({kind: bytes(8) for kind in ThreadIdKind}, 0, 1, 0)
+_OF_ALL = ("nothing", "loaded")
+
+
+@record
+class Tried:
+    """What came of it, and what shows each finding, by its key."""
+
+    answer: ConformanceAnswer
+    scripts: Mapping[str, Script]
+    answers: Mapping[str, Mapping[int, Answers]]
+
+
+def try_library(
+    library: Loads, subjects: Sequence[Subject], known: Iterable[str] = (), *, first: bool = False
+) -> Tried:
+    """Put a library to the test.
+
+    :param library: opened, and not closed before this returns
+    :param subjects: the programs that it is tried on; without any, what needs one is left out
+    :param known: keys of findings that are expected
+    :param first: stop trying a program at its first finding
+    :raises LibraryError: if the library cannot be loaded
+    :raises NoAnswer: if it is no library of OMPD
+    """
+    functions, api, version = _introduced(library)
+    found: dict[str, ConformanceFinding] = {}
+    scripts: dict[str, Script] = {}
+    served: dict[str, Mapping[int, Answers]] = {}
+    notes: list[str] = []
+    untried: dict[str, None] = {}
+    tried = 0
+    for function in missing(functions, api, FIRST_WITH_KINDS):
+        section = ROUTINES[function].section
+        found[f"{function}/there"] = ConformanceFinding(
+            f"{function}/there",
+            function,
+            "is it there",
+            DEMANDS,
+            VERSION,
+            section,
+            "the routine",
+            "the library does not have it",
+            0,
+            (),
+            (),
+        )
+    for subject in subjects or (None,):
+        runs = _runs(library, subject, api, first=first)
+        with suppress(Enough), closing(runs):
+            _try_all(runs, functions, is_whole=subject is not None)
+        tried += runs.tried
+        for key, finding in runs.found.items():
+            if key not in found:
+                found[key], scripts[key], served[key] = finding, runs.scripts[key], runs.answers
+        notes += runs.unsteady
+        untried.update(runs.untried)
+    if not subjects:
+        notes.append("without a program there are no handles: only what needs none was tried")
+    listed = set(known)
+    rows = [replace(finding, is_known=key in listed) for key, finding in found.items()]
+    rows.sort(key=lambda row: (row.is_known, row.level, row.function, row.key))
+    programs = tuple(subject.name for subject in subjects)
+    answer = ConformanceAnswer(
+        tuple(rows),
+        not untried,
+        tuple(dict.fromkeys(notes)),
+        library.name,
+        version,
+        api,
+        programs,
+        len(functions),
+        tried,
+        tuple(sorted(untried)),
+        tuple(sorted(listed - found.keys())),
+    )
+    return Tried(answer, scripts, served)
+
+
+def _introduced(library: Loads) -> tuple[frozenset[str], int, str]:
+    with Trial(library, {}) as trial:
+        steps = [
+            fill(API, 0),
+            call("ompd_get_api_version", ("at", API)),
+            fill(OUT, 0),
+            call("ompd_get_version_string", ("at", OUT)),
+            {"do": "text", "cell": OUT},
+        ]
+        functions = trial.functions & ROUTINES.keys()
+        replies = trial.play(steps)
+    if not functions:
+        raise NoAnswer(f"{library.name} has no routine of OMPD")
+    text = replies[-1].found.get("text")
+    version = clean(bytes.fromhex(text)) if isinstance(text, str) else ""
+    api = replies[1].word(API) if len(replies) > 1 and replies[1].code == 0 else 201811
+    return functions, api, version
+
+
+def _runs(library: Loads, subject: Subject | None, api: int, *, first: bool) -> Runs:
+    if subject is None:
+        nobody = Subject("", Answers(None), _NOBODY, _NOBODY, False)  # type: ignore[arg-type]  # nobody is asked
+        return Runs(library, {}, Plan(nobody, ThreadIdKind.PTHREAD, api), first=first)
+    answers = {1: subject.answers, 2: subject.answers}
+    plan = Plan(subject, ThreadIdKind.PTHREAD, api)
+    # The first kind of identifiers that the library takes.
+    for kind in (ThreadIdKind.PTHREAD, ThreadIdKind.LWP):
+        with Trial(library, answers) as trial:
+            steps = full(replace(plan, kind=kind))
+            if THREAD in handles_in(steps, trial.play(steps)):
+                return Runs(library, answers, replace(plan, kind=kind), first=first)
+    return Runs(library, answers, plan, first=first)
+
+
+def _try_all(runs: Runs, functions: frozenset[str], *, is_whole: bool) -> None:
+    def every(cases: Iterable[Case]) -> None:
+        for case in cases:
+            if case.function in functions and (is_whole or case.setup in _OF_ALL):
+                runs.try_case(case)
+
+    # What needs a process of its own for each case comes last.
+    if is_whole:
+        if "ompd_enumerate_states" in functions:
+            sequences.states(runs)
+        icvs = sequences.icvs(runs) if "ompd_enumerate_icvs" in functions else ()
+        runs.plan = sequences.plan_with(runs.plan, icvs)
+        every(laws(functions, runs.plan))
+        every(sequences.values(runs.plan, icvs))
+        sequences.display(runs)
+    every(wrong_arguments(functions, runs.plan))
+    if is_whole:
+        sequences.faults(runs, functions)
+        sequences.balances(runs, functions)
+    every(life(functions, runs.plan))
+    if is_whole:
+        every(released(functions, runs.plan))
+        _poisoned(runs, functions)
+
+
+def _poisoned(runs: Runs, functions: frozenset[str]) -> None:
+    # The same again, with memory that is not all zeros: what is found by that alone.
+    runs.close()
+    runs.before, runs.suffix = ({"do": "poison", "byte": 0xA5},), "/poisoned"
+    for case in laws(functions, runs.plan):
+        if case.key not in runs.found:
+            runs.try_case(case)
+    sequences.display(runs)

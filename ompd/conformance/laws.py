@@ -1,0 +1,450 @@
+"""What must be true of what a library gives for right arguments, whatever it is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ompd.conformance.cases import (
+    HANDLES,
+    IMPLICIT,
+    OTHER,
+    OUT,
+    REGION,
+    SPACE,
+    SPACE_B,
+    TASK,
+    THREAD,
+    THREAD_B,
+    UNWRITTEN,
+    Case,
+    Law,
+    Plan,
+    call,
+    fill,
+    good,
+    if_ok,
+    needs,
+    outs,
+)
+from ompd.conformance.standard import DEMANDS, FLAGS, MEMORY, RETURN_CODES, ROUTINES, SUGGESTS
+from ompd.contract.ompt.states import State
+from ompd.errors import Rc
+from ompd.runtimes.hosted.trial.client import Reply, Step
+
+_RAW = bytes([UNWRITTEN])
+_OK = frozenset((Rc.OK,))
+_KEPT = _OK | {Rc.NEEDS_STATE_TRACKING}
+_END = _OK | {Rc.UNAVAILABLE}
+_FIRST_YEAR, _LAST_YEAR = 1997, 2100
+_MOST_LEVELS = 10
+_IMPLICIT_TASK = 5  # a scope
+
+
+def written(*places: tuple[int, int]) -> Law:
+    """Return the law that cells of results are written, so many bytes of each."""
+
+    def law(plan: Plan, replies: Sequence[Reply]) -> str:
+        for cell, size in places:
+            raw = replies[-1].raw(cell)
+            if replies[-1].code == Rc.OK and raw[:size] == _RAW * size:
+                return "success, and the result was not written"
+            if replies[-1].code == Rc.OK and raw[size:] != _RAW * (64 - size):
+                return f"more than {size} bytes of the result were written"
+        return ""
+
+    return law
+
+
+def handle(cell: int) -> Law:
+    """Return the law that a handle is given."""
+
+    def law(plan: Plan, replies: Sequence[Reply]) -> str:
+        said = written((cell, 8))(plan, replies)
+        if said or replies[-1].code != Rc.OK:
+            return said
+        return "" if replies[-1].word(cell) else "success, and the handle is null"
+
+    return law
+
+
+def _omp_version(plan: Plan, replies: Sequence[Reply]) -> str:
+    word = replies[-1].word(OUT + 1)
+    is_date = _FIRST_YEAR <= word // 100 < _LAST_YEAR and 1 <= word % 100 <= 12
+    return "" if is_date else f"{word}, which is no yyyymm"
+
+
+def _api_version(plan: Plan, replies: Sequence[Reply]) -> str:
+    word = replies[-1].word(OUT)
+    return "" if word >= 201811 else f"{word}, before the first version that has OMPD"
+
+
+def owned_text(plan: Plan, replies: Sequence[Reply]) -> str:
+    """A text that the tool owns is in memory of the tool's, and is one."""
+    found = replies[-1].found
+    if replies[-2].code != Rc.OK:
+        return ""
+    if found.get("text") is None:
+        return "no text"
+    return "" if found.get("owned") else "a text that is not in memory of ompd_callback_memory_alloc"
+
+
+def _constant_text(plan: Plan, replies: Sequence[Reply]) -> str:
+    one, other = replies[-3].found.get("text"), replies[-1].found.get("text")
+    if not one:
+        return "no text"
+    return "" if one == other else "another text the second time"
+
+
+def _compared(first: int, second: int) -> Law:
+    def law(plan: Plan, replies: Sequence[Reply]) -> str:
+        values = [int.from_bytes(reply.raw(OUT + 2)[:4], "little", signed=True) for reply in replies if reply.code == 0]
+        if len(values) != 3:
+            return "no success for right handles"
+        same, one, other = values
+        if same:
+            return f"{same} for a handle and itself"
+        if first == second:
+            return ""
+        return "" if one * other < 0 else f"{one} for two threads, and {other} the other way round"
+
+    return law
+
+
+def _identified(plan: Plan, replies: Sequence[Reply]) -> str:
+    wanted = plan.subject.thread.identifiers[plan.kind]
+    raw = replies[-1].raw(OUT + 3)
+    if raw[: len(wanted)] != wanted:
+        return f"{raw[: len(wanted)][::-1].hex()} in place of {wanted[::-1].hex()}"
+    return "" if raw[len(wanted) :] == _RAW * (64 - len(wanted)) else "more was written than the identifier has"
+
+
+def _same(plan: Plan, replies: Sequence[Reply]) -> str:
+    # The last call compares two handles of the same.
+    value = int.from_bytes(replies[-1].raw(OUT + 10)[:4], "little", signed=True)
+    return f"{value} for two handles of the same" if replies[-1].code == Rc.OK and value else ""
+
+
+def _state(plan: Plan, replies: Sequence[Reply]) -> str:
+    if replies[-1].code != Rc.OK:
+        return "" if not plan.subject.keeps_states else "needs_state_tracking, though the runtime keeps states"
+    said = written((OUT + 1, 8), (OUT + 2, 8))(plan, replies)
+    word = replies[-1].word(OUT + 1)
+    return said or ("" if word in set(State) else f"state {word:#x}, which nobody has")
+
+
+def _address(cell: int) -> Law:
+    def law(plan: Plan, replies: Sequence[Reply]) -> str:
+        said = written((cell, 16))(plan, replies)
+        if said or replies[-1].code != Rc.OK:
+            return said
+        segment, address = replies[-1].words(cell, 2)
+        return "" if segment == 0 and address not in (0, (1 << 64) - 1) else f"segment {segment}, address {address:#x}"
+
+    return law
+
+
+def _frames(plan: Plan, replies: Sequence[Reply]) -> str:
+    if replies[-1].code != Rc.OK:
+        return "" if not plan.subject.keeps_states else "needs_state_tracking, though the runtime keeps frames"
+    unset = int.from_bytes(_RAW * 8, "little")
+    for cell in (OUT + 1, OUT + 2):
+        segment, address, flag = replies[-1].words(cell, 3)
+        if unset in (segment, address):
+            return "success, and the frame was not written"
+        if address and flag not in FLAGS:
+            return "success, and the frame's flag was not written" if flag == unset else f"flag {flag:#x}"
+    return ""
+
+
+def _tool_data(plan: Plan, replies: Sequence[Reply]) -> str:
+    return written((OUT + 2, 8), (OUT + 3, 16))(plan, replies)
+
+
+def laws(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
+    """Yield cases with right arguments."""
+    for found in _all(plan):
+        called = {step["function"] for step in found.steps if step["do"] == "call"}
+        if called <= functions:
+            yield found
+
+
+def _plain(function: str, plan: Plan, allowed: frozenset[Rc], law: Law, *after: Step, key: str = "good") -> Case:
+    arguments = good(function, plan)
+    steps = (*outs(arguments), call(function, *arguments), *after)
+    section = MEMORY if law is owned_text else ROUTINES[function].section
+    return Case(
+        f"{function}/{key}", function, "right arguments", steps, allowed, section, law=law, needs=needs(arguments)
+    )
+
+
+def _all(plan: Plan) -> Iterator[Case]:
+    yield _plain("ompd_get_api_version", plan, _OK, _api_version)
+    text = call("ompd_get_version_string", ("at", OUT))
+    read: Step = {"do": "text", "cell": OUT}
+    yield Case(
+        "ompd_get_version_string/good",
+        "ompd_get_version_string",
+        "twice",
+        (text, read, text, read),
+        _OK,
+        "20.5.1.3",
+        law=_constant_text,
+    )
+    yield _plain("ompd_process_initialize", plan, _OK, handle(OUT + 1))
+    yield _plain("ompd_get_omp_version", plan, _OK, _omp_version)
+    text_of: Step = {"do": "text", "cell": OUT + 1}
+    yield _plain("ompd_get_omp_version_string", plan, _OK, owned_text, text_of)
+    yield _plain("ompd_get_thread_handle", plan, _OK, handle(OUT + 4))
+    yield _plain("ompd_get_thread_id", plan, _OK, _identified)
+    for function, kind in (
+        ("ompd_get_thread_in_parallel", 2),
+        ("ompd_get_task_in_parallel", 2),
+        ("ompd_get_curr_parallel_handle", 1),
+        ("ompd_get_task_parallel_handle", 1),
+        ("ompd_get_curr_task_handle", 1),
+    ):
+        yield _plain(function, plan, _OK, handle(OUT + kind))
+    for function in ("ompd_get_enclosing_parallel_handle", "ompd_get_generating_task_handle"):
+        yield _plain(function, plan, _OK, handle(OUT + 1))
+    yield _plain("ompd_get_scheduling_task_handle", plan, _END | _KEPT, handle(OUT + 1))
+    yield _plain("ompd_get_task_function", plan, _KEPT | _END, _address(OUT + 1))
+    yield _plain("ompd_get_task_frame", plan, _KEPT, _frames)
+    yield _plain("ompd_get_state", plan, _KEPT, _state)
+    no_wait = (fill(OUT + 1), call("ompd_get_state", ("in", THREAD), ("at", OUT + 1), ("n", 0)))
+    yield Case(
+        "ompd_get_state/no-wait-id",
+        "ompd_get_state",
+        "a null pointer for the wait identifier",
+        no_wait,
+        _KEPT,
+        "20.5.8.2",
+        needs=(THREAD,),
+    )
+    yield from _chains(plan)
+    yield from _comparisons()
+    yield from _relations(plan)
+    yield from _values(plan)
+    yield from _two_spaces(plan)
+
+
+def _chains(plan: Plan) -> Iterator[Case]:
+    # As many steps out as there are levels, and one more, which leads nowhere.
+    for function, first, section in (
+        ("ompd_get_enclosing_parallel_handle", REGION, "20.5.6.2"),
+        ("ompd_get_generating_task_handle", IMPLICIT, "20.5.7.2"),
+    ):
+        steps: list[Step] = [fill(OUT + 20, 0), call(function, ("in", first), ("at", OUT + 20))]
+        for place in range(OUT + 20, OUT + 20 + plan.subject.thread.level):
+            step = call(function, ("in", place), ("at", place + 1))
+            steps += fill(place + 1, 0), {**step, "if_ok": True}
+        if plan.subject.thread.level < _MOST_LEVELS:
+            yield Case(
+                f"{function}/end",
+                function,
+                "of the outermost one",
+                tuple(steps),
+                frozenset((Rc.UNAVAILABLE,)),
+                section,
+                needs=(first,),
+                judges_any=True,
+            )
+
+
+def _comparisons() -> Iterator[Case]:
+    for letter, function, second in (
+        ("T", "ompd_thread_handle_compare", OTHER),
+        ("P", "ompd_parallel_handle_compare", REGION),
+        ("K", "ompd_task_handle_compare", TASK),
+    ):
+        first = HANDLES[letter]
+        steps = [
+            step
+            for one, other in ((first, first), (first, second), (second, first))
+            for step in (fill(OUT + 2), call(function, ("in", one), ("in", other), ("at", OUT + 2)))
+        ]
+        title = "itself, and another both ways round" if first != second else "itself"
+        law = _compared(first, second)
+        yield Case(
+            f"{function}/order",
+            function,
+            title,
+            tuple(steps),
+            _OK,
+            ROUTINES[function].section,
+            law=law,
+            needs=(first, second),
+        )
+
+
+def _relations(plan: Plan) -> Iterator[Case]:
+    # Two ways to the same thing: which function is asked, its arguments, and what compares the result with what.
+    number = ("n", plan.subject.thread.thread_num)
+    ways = (
+        ("ompd_get_thread_in_parallel", (("in", REGION), number), "ompd_thread_handle_compare", THREAD),
+        ("ompd_get_task_parallel_handle", (("in", TASK),), "ompd_parallel_handle_compare", REGION),
+        ("ompd_get_curr_parallel_handle", (("in", OTHER),), "ompd_parallel_handle_compare", REGION),
+        ("ompd_get_task_in_parallel", (("in", REGION), number), "ompd_task_handle_compare", IMPLICIT),
+        ("ompd_get_curr_task_handle", (("in", THREAD),), "ompd_task_handle_compare", TASK),
+    )
+    for function, arguments, compare, same in ways:
+        steps = (
+            fill(OUT + 9),
+            call(function, *arguments, ("at", OUT + 9)),
+            fill(OUT + 10),
+            call(compare, ("in", OUT + 9), ("in", same), ("at", OUT + 10)),
+        )
+        needed = tuple(cell for how, cell in arguments if how == "in" and isinstance(cell, int))
+        yield Case(
+            f"{function}/same",
+            function,
+            "two ways to the same",
+            steps,
+            _OK,
+            ROUTINES[function].section,
+            law=_same,
+            needs=(*needed, same),
+        )
+    chained = (
+        fill(OUT + 9),
+        call("ompd_get_thread_in_parallel", ("in", REGION), number, ("at", OUT + 9)),
+        fill(OUT + 10),
+        call("ompd_get_curr_parallel_handle", ("in", OUT + 9), ("at", OUT + 10)),
+    )
+    for byte in (0, 0xA5):
+        title = f"a thread of ompd_get_thread_in_parallel, in memory that is filled with {byte:#04x}"
+        played: tuple[Step, ...] = ({"do": "poison", "byte": byte}, *chained, {"do": "poison", "byte": 0})
+        yield Case(
+            f"ompd_get_curr_parallel_handle/of-team-{byte}",
+            "ompd_get_curr_parallel_handle",
+            title,
+            played,
+            _OK,
+            "20.5.6.1",
+            law=_last_handle,
+            needs=(REGION,),
+            alone=True,
+        )
+    size = len(plan.subject.thread.identifiers[plan.kind])
+    named = (
+        *chained[:2],
+        fill(OUT + 3),
+        call("ompd_get_thread_id", ("in", OUT + 9), ("n", plan.kind), ("n", size), ("at", OUT + 3)),
+    )
+    yield Case(
+        "ompd_get_thread_id/of-team",
+        "ompd_get_thread_id",
+        "a thread of ompd_get_thread_in_parallel",
+        named,
+        _OK,
+        "20.5.5.5",
+        law=_identified,
+        needs=(REGION,),
+    )
+
+
+def _last_handle(plan: Plan, replies: Sequence[Reply]) -> str:
+    codes = [reply for reply in replies if reply.code is not None]
+    return "" if (codes and codes[-1].code != Rc.OK) or codes[-1].word(OUT + 10) else "success, and the handle is null"
+
+
+def _values(plan: Plan) -> Iterator[Case]:
+    for scope, cell in ((3, THREAD), (4, REGION), (5, IMPLICIT), (6, TASK)):
+        arguments = (("in", cell), ("n", scope), ("at", OUT + 2), ("at", OUT + 3))
+        steps = (fill(OUT + 2), fill(OUT + 3), call("ompd_get_tool_data", *arguments))
+        allowed = _KEPT | {Rc.UNSUPPORTED}
+        yield Case(
+            f"ompd_get_tool_data/scope-{scope}",
+            "ompd_get_tool_data",
+            f"scope {scope}",
+            steps,
+            allowed,
+            "20.5.10.4",
+            # That an implicit task may be asked for as one, the standard's list of scopes suggests.
+            SUGGESTS if scope == _IMPLICIT_TASK else DEMANDS,
+            _tool_data,
+            needs=(cell,),
+        )
+    for scope, cell in ((1, SPACE), (2, SPACE)):
+        arguments = (("in", cell), ("n", scope), ("at", OUT + 2), ("at", OUT + 3))
+        one = call("ompd_get_tool_data", *arguments)
+        refused = frozenset(Rc) - {Rc.OK, Rc.INCOMPLETE}
+        yield Case(
+            f"ompd_get_tool_data/scope-{scope}",
+            "ompd_get_tool_data",
+            f"scope {scope}, which has none",
+            (one,),
+            refused,
+            "20.5.10.4",
+            needs=(cell,),
+            level=SUGGESTS,
+        )
+
+
+def _two_spaces(plan: Plan) -> Iterator[Case]:
+    identifier = plan.subject.thread.identifiers[plan.kind]
+    thread = (("n", plan.kind), ("n", len(identifier)), ("raw", identifier.hex()))
+    second = (
+        fill(SPACE_B, 0),
+        call("ompd_process_initialize", ("n", 2), ("at", SPACE_B)),
+    )
+    yield Case(
+        "ompd_process_initialize/second",
+        "ompd_process_initialize",
+        "a second process",
+        second,
+        _OK,
+        "20.5.2.1",
+        needs=(SPACE,),
+        alone=True,
+    )
+    of_second = (*second, if_ok(call("ompd_get_thread_handle", ("in", SPACE_B), *thread, ("at", THREAD_B))))
+    number = (
+        *of_second,
+        fill(OUT + 3),
+        if_ok(call("ompd_get_thread_id", ("in", THREAD_B), *thread[:2], ("at", OUT + 3))),
+    )
+    yield Case(
+        "ompd_get_thread_id/second",
+        "ompd_get_thread_id",
+        "a thread of a second process",
+        number,
+        _OK,
+        "20.5.5.5",
+        law=_identified,
+        needs=(SPACE,),
+        alone=True,
+    )
+    orphan = (
+        *of_second,
+        if_ok(call("ompd_rel_address_space_handle", ("in", SPACE_B))),
+        fill(OUT + 3),
+        if_ok(call("ompd_get_thread_id", ("in", THREAD_B), *thread[:2], ("at", OUT + 3))),
+    )
+    yield Case(
+        "ompd_get_thread_id/orphan",
+        "ompd_get_thread_id",
+        "a thread of a process whose handle was released",
+        orphan,
+        frozenset((Rc.STALE_HANDLE, Rc.BAD_INPUT, Rc.ERROR, Rc.INCOMPATIBLE_HANDLE, Rc.UNAVAILABLE)),
+        RETURN_CODES,
+        SUGGESTS,
+        needs=(SPACE,),
+        alone=True,
+    )
+    gone = (
+        *number[:-2],
+        if_ok(call("ompd_rel_thread_handle", ("in", THREAD_B))),
+        if_ok(call("ompd_rel_address_space_handle", ("in", SPACE_B))),
+    )
+    first = (*gone, fill(OUT + 3), if_ok(call("ompd_get_thread_id", ("in", THREAD), *thread[:2], ("at", OUT + 3))))
+    yield Case(
+        "ompd_get_thread_id/first",
+        "ompd_get_thread_id",
+        "a thread of the first process, when a second one has come and gone",
+        first,
+        _OK,
+        "20.5.5.5",
+        law=_identified,
+        needs=(THREAD,),
+        alone=True,
+    )

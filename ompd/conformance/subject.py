@@ -1,0 +1,84 @@
+"""What a library is tried on: a stopped program of which our own plugin says who its threads are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import AddressSpace, ThreadHandle
+from ompd.errors import NoAnswer, OmpdError
+from ompd.records import record
+from ompd.runtimes.hosted.trial.client import Answers
+from ompd.session import Session
+
+
+@record
+class Known:
+    """What is known of a thread in a region: its identifiers by kind, and its place in the team."""
+
+    identifiers: dict[int, bytes]
+    thread_num: int
+    team_size: int
+    level: int
+
+
+@record
+class Subject:
+    """A program: what callbacks answer about it, and two threads of one team, the second for comparing."""
+
+    name: str
+    answers: Answers
+    thread: Known
+    other: Known
+    keeps_states: bool
+
+
+def subjects(session: Session) -> Iterator[Subject]:
+    """Yield the runtimes of a program that a library can be tried on.
+
+    :raises NoAnswer: if there is none
+    """
+    reasons: list[str] = []
+    found = False
+    for runtime in session.runtimes:
+        if runtime.space is None:
+            reasons.append(str(runtime.fault or f"{runtime.id} cannot be read"))
+            continue
+        pair = _pair(runtime.space, session)
+        if pair is None:
+            reasons.append(f"{runtime.id} has no two threads in a region")
+            continue
+        answers = Answers(session.process.callbacks(runtime.found.module))
+        found = True
+        yield Subject(session.target.name, answers, *pair, runtime.space.keeps_states())
+    if not found:
+        raise NoAnswer(f"{session.target.name}: {'; '.join(reasons) or 'no OpenMP runtime in it'}")
+
+
+def _pair(space: AddressSpace, session: Session) -> tuple[Known, Known] | None:
+    teams: dict[str, list[Known]] = {}
+    for thread in space.threads():
+        try:
+            region = thread.current_parallel()
+            number = thread.thread_num()
+            if region is None or number is None or region.level() < 1:
+                continue
+            known = Known(_identifiers(thread, session), number, region.size(), region.level())
+        except OmpdError:
+            continue
+        team = teams.setdefault(region.id, [])
+        team.append(known)
+    for team in teams.values():
+        # The one that is not the primary thread comes first: a number of 0 could be anything.
+        if len(team) > 1:
+            ordered = sorted(team, key=lambda known: -known.thread_num)
+            return ordered[0], ordered[1]
+    return None
+
+
+def _identifiers(thread: ThreadHandle, session: Session) -> dict[int, bytes]:
+    native, process = thread.native_thread_id(), session.process
+    return {
+        ThreadIdKind.PTHREAD: process.thread_pointer(native).to_bytes(process.pointer_size, "little"),
+        ThreadIdKind.LWP: native.to_bytes(4, "little"),
+    }

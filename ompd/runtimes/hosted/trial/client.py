@@ -1,0 +1,206 @@
+"""A library on trial, from outside: its process, one step at a time, and what its callbacks were answered."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from struct import error as struct_error
+from typing import Any
+
+from ompd.contract.callbacks import Callbacks
+from ompd.errors import LibraryError, OmpdError, Rc
+from ompd.records import record
+from ompd.runtimes.hosted import protocol
+from ompd.runtimes.hosted.process import Interface, Limits, Loads, WorkerProcess, interpreters
+from ompd.runtimes.hosted.protocol import (
+    ANSWER,
+    ANSWER_HEAD,
+    BATCH,
+    BYTES,
+    CALLBACK,
+    CALLBACK_HEAD,
+    FINISH,
+    READY,
+    READY_HEAD,
+    RESULTS,
+    WARNING,
+    entry,
+)
+from ompd.runtimes.hosted.results import Malformed, RowReader, clean
+from ompd.runtimes.hosted.serving import Server
+from ompd.runtimes.hosted.signatures import SIGNATURES
+
+Step = Mapping[str, Any]
+"""What ``worker`` documents."""
+
+Question = tuple[int, int, int, int, bytes]
+"""A callback: which, the thread's context or 0, two words, bytes."""
+
+_INTERFACE = Interface(
+    protocol.TRIAL, "an OMPD library", {number: signature.name for number, signature in SIGNATURES.items()}
+)
+_LIMITS = Limits(seconds=10.0, memory=1 << 29)
+
+
+class Answers:
+    """What callbacks of one target return. Each is asked for once, and kept: so every run of a case sees the same."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self.kept: dict[Question, tuple[int, int, bytes]] = {}
+
+    def of(self, question: Question) -> tuple[int, int, bytes]:
+        """Return code, word and bytes."""
+        found = self.kept.get(question)
+        if found is None:
+            found = self.kept[question] = self._asked(question)
+        return found
+
+    def _asked(self, question: Question) -> tuple[int, int, bytes]:
+        which, thread, first, second, raw = question
+        server = Server(1, self._callbacks, 1)
+        body, _ = server.answer(which, thread, first, second, raw)
+        code, count = ANSWER_HEAD.unpack_from(body)
+        if code or not count:
+            return int(code), 0, b""
+        what, _, start, word, size = protocol.ENTRY.unpack_from(body, ANSWER_HEAD.size)
+        data = body[ANSWER_HEAD.size + protocol.ENTRY.size :][:size]
+        if what == protocol.PAGES:
+            data = data[first - start : first - start + second]
+        return 0, int(word), bytes(data)
+
+
+@record
+class Reply:
+    """What a step has answered. ``ended`` is why the process has ended during it, ``""`` if it has not."""
+
+    found: Mapping[str, Any]
+    ended: str = ""
+
+    @property
+    def code(self) -> int | None:
+        """A call's code, None if it has not returned, or the library does not have it."""
+        code = self.found.get("code")
+        return code if isinstance(code, int) else None
+
+    def word(self, cell: int) -> int:
+        """The first word of a cell."""
+        return self.words(cell, 1)[0]
+
+    def words(self, cell: int, count: int) -> Sequence[int]:
+        """The first words of a cell."""
+        raw = self.raw(cell)
+        return [int.from_bytes(raw[8 * at : 8 * at + 8], "little") for at in range(count)]
+
+    def raw(self, cell: int) -> bytes:
+        """The bytes of a cell."""
+        try:
+            return bytes.fromhex(self.found["cells"][str(cell)]).ljust(64, b"\0")
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return bytes(64)
+
+
+class Trial:
+    """A library's process, which performs steps until one of them ends it.
+
+    :param answers: of each context that the tool knows, by its number
+    :raises LibraryError: if it cannot be started, or the library cannot be loaded
+    """
+
+    def __init__(self, library: Loads, answers: Mapping[int, Answers]) -> None:
+        self._name, self._answers = library.name, answers
+        self.asked: dict[tuple[int, Question], None] = {}
+        """Which callbacks were answered, by context."""
+        self._process = self._started(library)
+
+    def _started(self, library: Loads) -> WorkerProcess:
+        error: LibraryError | None = None
+        for interpreter in interpreters():
+            process = WorkerProcess(library, _INTERFACE, _LIMITS, interpreter)
+            process.allow(_LIMITS.start_seconds)
+            try:
+                self.functions = self._ready(process)
+            except LibraryError as failed:
+                process.end()
+                error = failed
+                if process.progress.calls:
+                    break
+                continue
+            return process
+        raise error or LibraryError(self._name, None, "no Python interpreter to load it with was found", has_ended=True)
+
+    @staticmethod
+    def _ready(process: WorkerProcess) -> frozenset[str]:
+        while True:
+            kind, body = process.receive(_LIMITS.start_seconds)
+            if kind == WARNING:
+                continue
+            try:
+                if kind != READY:
+                    raise Malformed
+                version, outcome, _, count, _ = READY_HEAD.unpack_from(body)
+                rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)
+            except (struct_error, Malformed) as error:
+                raise process.fail("its process sent an invalid message") from error
+            names = [clean(row.text) for row in rows]
+            if outcome or version != protocol.VERSION:
+                raise process.fail(f"cannot be loaded: {names[0] if names else ''}")
+            return frozenset(names[1:])
+
+    def play(self, steps: Iterable[Step]) -> list[Reply]:
+        """Perform steps, and return the replies to those that were: the last one's may say that the process ended."""
+        replies: list[Reply] = []
+        for step in steps:
+            replies.append(self._perform(step))
+            if replies[-1].ended:
+                break
+        return replies
+
+    def _perform(self, step: Step) -> Reply:
+        try:
+            self._process.allow(_LIMITS.seconds)
+            self._process.send(BATCH, json.dumps(step).encode())
+            while True:
+                kind, body = self._process.receive(_LIMITS.seconds)
+                if kind == CALLBACK:
+                    begun = time.monotonic()
+                    answer = self._answer(body)
+                    self._process.excuse(time.monotonic() - begun)
+                    self._process.send(ANSWER, answer)
+                elif kind == RESULTS:
+                    found = json.loads(body)
+                    if not isinstance(found, dict):
+                        raise self._process.fail("its process sent an invalid answer")
+                    return Reply(found)
+                elif kind != WARNING:
+                    raise self._process.fail("its process sent an invalid answer")
+        except LibraryError as error:
+            return Reply({}, error.fault)
+        except (struct_error, ValueError, RecursionError):
+            return Reply({}, self._process.fail("its process sent an invalid answer").fault)
+
+    def _answer(self, body: bytes) -> bytes:
+        which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
+        known = self._answers.get(context)
+        if known is None:
+            return ANSWER_HEAD.pack(Rc.BAD_INPUT, 0)
+        question = (which, thread, first, second, body[CALLBACK_HEAD.size :])
+        self.asked[context, question] = None
+        code, word, raw = known.of(question)
+        if code:
+            return ANSWER_HEAD.pack(code, 0)
+        return ANSWER_HEAD.pack(0, 1) + entry(BYTES, context, first, word, raw)
+
+    def close(self) -> None:
+        """End the process."""
+        with suppress(OmpdError):
+            self._process.send(FINISH)
+        self._process.end_for(LibraryError(self._name, None, "has been tried", has_ended=True))
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,105 @@
+"""``ompd conformance``: the stub's library conforms, vendors' defects are found, and programs in C show them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from ompd.commands.main import cli
+from tests.conformance.trying import called, expected_calls, run_reproducer, tried, tried_stub
+from tests.support import FULL
+from tests.support.ompd_libraries import LIBRARIES, ompd_library
+from tests.support.stub import stub_folder
+
+TRIED = LIBRARIES if FULL else LIBRARIES[-1:]
+# Beside what a case says, what nobody has written down: reads that fail, and the result is given all the same.
+NEWS = {
+    "ompd_enumerate_states/all-null": "crashed (SIGSEGV) in ompd_enumerate_states",
+    "ompd_finalize/first": "returned ompd_rc_ok",
+    "ompd_get_curr_parallel_handle/fault-read_memory/1": "success, with a handle that is not the one without the fault",
+    "ompd_get_icv_from_scope/result-4/NULL": "crashed (SIGSEGV) in ompd_get_icv_from_scope",
+    "ompd_process_initialize/first": "crashed (SIGSEGV) in ompd_process_initialize",
+}
+
+
+def test_the_stubs_library_conforms() -> None:
+    found = tried_stub().answer
+    assert [(row.key, row.seen) for row in found.rows] == []
+    assert found.complete and not found.warnings and found.tried > 900
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_defects_of_vendors_are_found(name: str) -> None:
+    found = {row.key: row for row in tried(name).answer.rows}
+    for key, seen in NEWS.items():
+        assert found[key].seen == seen
+    finalize = found["ompd_finalize/first"]
+    assert (finalize.version, finalize.section, finalize.level) == ("OpenMP 5.2", "20.5.1.4", "demands")
+    assert tried(name).answer.complete
+
+
+@pytest.mark.parametrize("key", NEWS)
+def test_a_reproducer_shows_the_same(key: str, tmp_path: Path) -> None:
+    name = "llvm-22"
+    found = tried(name)
+    lines, status = run_reproducer(found, key, str(ompd_library(name)), tmp_path)
+    script = found.scripts[key]
+    assert called(lines) == expected_calls(script)
+    assert (status < 0) == bool(script.replies[-1].ended)
+
+
+@pytest.mark.skipif(not FULL, reason="some two hundred programs")
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_every_reproducer_shows_the_same(name: str, tmp_path: Path) -> None:
+    found = tried(name)
+    for key, script in found.scripts.items():
+        lines, status = run_reproducer(found, key, str(ompd_library(name)), tmp_path)
+        assert called(lines) == expected_calls(script), key
+        assert (status < 0) == bool(script.replies[-1].ended), key
+
+
+def test_without_a_program_what_needs_no_handles_is_tried(tmp_path: Path) -> None:
+    library = str(ompd_library("llvm-22"))
+    known = tmp_path / "known"
+    report = tmp_path / "report.xml"
+    done = CliRunner().invoke(cli, ["conformance", library, "--json", "--junit", str(report)])
+    assert done.exit_code == 10
+    answer = json.loads(done.stdout)
+    keys = {row["key"] for row in answer["conformance"]}
+    assert {"ompd_finalize/first", "ompd_enumerate_states/all-null"} <= keys
+    assert answer["schema"] == "ompd/conformance/1" and answer["programs"] == [] and answer["functions"] == 35
+    suite = ElementTree.parse(report).getroot()
+    cases = suite.findall("testcase")
+    assert suite.get("failures") == str(len(keys)) and len(cases) == len(keys) + 1
+    assert {case.get("name") for case in cases if case.find("failure") is not None} == keys
+    # Once all are known, it conforms; but for one, it does not.
+    known.write_text("# of LLVM 22\n\n" + "".join(f"{key} that is so\n" for key in sorted(keys)) + "gone/one\n")
+    done = CliRunner().invoke(cli, ["conformance", library, "--expect", str(known)])
+    assert done.exit_code == 0 and f"{len(keys)} of them known" in done.stdout and "gone: gone/one" in done.stdout
+    known.write_text("".join(f"{key}\n" for key in sorted(keys)[1:]))
+    assert CliRunner().invoke(cli, ["conformance", library, "--expect", str(known)]).exit_code == 10
+
+
+def test_the_stubs_library_conforms_in_the_shell_without_a_program() -> None:
+    done = CliRunner().invoke(cli, ["conformance", str(stub_folder() / "libompd_stub.so")])
+    assert done.exit_code == 0 and "0 findings in" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/nonexistent/libompd.so"], "/nonexistent/libompd.so"),
+        ([__file__], "not"),
+        (["{stub}", "/nonexistent/core"], "/nonexistent/core"),
+        (["{stub}", "--expect", "/nonexistent/known"], "/nonexistent/known"),
+        (["{stub}", "--junit", "/proc/report"], "/proc/report"),
+    ],
+)
+def test_what_cannot_be_tested_is_an_error(arguments: list[str], said: str) -> None:
+    stub = str(stub_folder() / "libompd_stub.so")
+    done = CliRunner().invoke(cli, ["conformance", *(word.replace("{stub}", stub) for word in arguments)])
+    assert done.exit_code == 1 and said in done.stderr and "Traceback" not in done.stderr
