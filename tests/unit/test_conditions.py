@@ -126,3 +126,9 @@ def test_numbers_with_fractions_are_followed() -> None:
     found, addresses, registers = condition(block(BASE, "f20f1145f8", CALL, "f20f1045f8", "660f2ec1", JE))
     assert found.calls == ()
     assert addresses == {CFA - 8} and XMM0 in registers
+
+
+def test_what_is_computed_with_a_number_in_memory_depends_on_that() -> None:
+    # movsd -8(%rbp),%xmm0; addsd -16(%rbp),%xmm0; ucomisd -24(%rbp),%xmm0
+    code = block(BASE, "f20f1045f8", "f20f5845f0", "660f2e45e8", JE)
+    assert condition(code)[1] == {CFA - 8, CFA - 16, CFA - 24}

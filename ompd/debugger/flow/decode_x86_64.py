@@ -8,6 +8,7 @@ instruction does that is not listed here in detail is overstated: all registers 
 from __future__ import annotations
 
 from ompd.debugger.flow.instructions import FLAGS, Instruction, Operand, Processor
+from ompd.debugger.flow.stores_x86_64 import ELSEWHERE, SIZEOF_FPU, SIZEOF_STATE, STORES_OF_FPU, is_store
 
 # Unwind tables number registers in another order than instructions do (System V psABI for AMD64, figure 3.36).
 _NUMBERS = (0, 2, 1, 3, 7, 6, 4, 5, *range(8, 16))
@@ -82,7 +83,7 @@ class _Reader:
         self.code, self.at, self.start, self.address = code, at, at, address
         self.rex = self.reg = self.rm = 0
         self.mode = 3
-        self.wide = self.narrow = self.is_based = False
+        self.wide = self.narrow = self.is_based = self.is_evex = False
         self.repeat = 0
         self.operand: Operand | None = None
         self._relative: int | None = None
@@ -343,7 +344,8 @@ def _computes(r: _Reader, opcode: int, immediate: int) -> dict[str, object]:
         found = _clobbers(r)
         return {**found, "clobbers": (*found.get("clobbers", ()), _RSP)} if opcode == 0x8F else found  # type: ignore[misc]
     if 0xD8 <= opcode < 0xE0:
-        return {"stores": r.mode != 3, "operand": r.placed(), "width": 32, "clobbers": (_RAX,)}
+        stores = r.reg & 7 in STORES_OF_FPU.get(opcode, ())
+        return {"stores": stores and r.mode != 3, "operand": r.placed(), "width": SIZEOF_FPU, "clobbers": (_RAX,)}
     if opcode in (0x9C, 0x9D):
         return {"does": "push"} if opcode == 0x9C else {"does": "pop"}
     # Strings, system calls, flags, sign extension
@@ -385,12 +387,20 @@ def _two_bytes(r: _Reader, opcode: int) -> dict[str, object] | None:
         return {"clobbers": clobbers if opcode != 0x77 else (), "stores": opcode == 0x05}
     return {
         "clobbers": _written(r, opcode),
-        "stores": r.mode != 3,
-        "operand": r.placed(),
-        "width": 16,
+        **_memory(r, 1, opcode, 16),
         "keeps_flags": 0x40 <= opcode < 0x50 or 0x90 <= opcode < 0xA0 or opcode not in (*_GENERAL, 0x2E, 0x2F),
         "reads": _reads_of_two(r, opcode),
     }
+
+
+def _memory(r: _Reader, number: int, opcode: int, width: int) -> dict[str, object]:
+    # What an instruction of the map with this number does with memory.
+    if (number, opcode) in ELSEWHERE:
+        return {"stores": True, "width": width}  # where another register says
+    stores, operand = r.mode != 3 and is_store(number, opcode, r.repeat, is_evex=r.is_evex), r.placed()
+    if r.is_evex and r.mode == 1 and operand is not None:
+        operand = operand._replace(is_indexed=True)  # its distance counts elements, whose size other fields say
+    return {"stores": stores, "operand": operand, "width": SIZEOF_STATE if (number, opcode) == (1, 0xAE) else width}
 
 
 def _reads_of_two(r: _Reader, opcode: int) -> tuple[int, ...]:
@@ -435,7 +445,9 @@ def _vector(r: _Reader, opcode: int) -> dict[str, object] | None:
         extra = r.byte()
         r.wide = bool(extra & 0x80)
         if opcode == 0x62:
+            r.is_evex = True
             r.byte()
+    r.repeat = {2: 0xF3, 3: 0xF2}.get(extra & 3, 0)
     if number not in (1, 2, 3, 5, 6):
         return None
     return _vector_map(r, number, r.byte(), (_NUMBERS[~extra >> 3 & 15],))
@@ -460,9 +472,7 @@ def _vector_map(r: _Reader, number: int, opcode: int, other: tuple[int, ...]) ->
         clobbers = (reg,) if opcode in (0x2C, 0x2D, 0x78, 0x79) else (rm,) if opcode == 0x7E and r.mode == 3 else ()
     return {
         "clobbers": clobbers,
-        "stores": r.mode != 3,
-        "operand": r.placed(),
-        "width": 64,
+        **_memory(r, number, opcode, 64),
         "reads": _reads_of_vector(r, number, opcode, other),
         "keeps_flags": number == 1 and opcode not in (0x2E, 0x2F, 0x98, 0x99),
     }
