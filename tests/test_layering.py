@@ -192,6 +192,7 @@ ONLY_IN = {
     "unicorn": {"ompd.debugger.emulation.emulate"},
     "ctypes": {
         "ompd.debugger.targets.live.ptrace",
+        "ompd.lldb.interrupts",
         *(f"ompd.runtimes.hosted.worker.{name}" for name in ("batches", "callbacks", "calls", "lifeline", "raw")),
         "ompd.runtimes.hosted.loading.loader",
         "ompd.runtimes.hosted.loading.sandbox",

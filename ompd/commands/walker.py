@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -69,6 +69,22 @@ class Driver(Protocol):
     def behind_prologue(self, entry: int) -> int:
         """Return where to stop in the function that begins at *entry*: once its variables are there."""
         ...
+
+
+def surely(undo: Callable[[], None]) -> None:
+    """Call *undo* until it comes to its end: Ctrl-C may end it before, and is raised afterwards then.
+
+    :raises KeyboardInterrupt: if it was typed meanwhile
+    """
+    interrupted = False
+    while True:
+        try:
+            undo()
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 class Walker:

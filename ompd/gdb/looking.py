@@ -84,7 +84,8 @@ def selected_at(session: Inspection) -> At | None:
 
 def where() -> str:
     """Return what gdb prints of the selected frame."""
-    return clean_lines(gdb.execute("frame", to_string=True).rstrip("\n").expandtabs())
+    # Colours would be printed as what they are made of: of an escape nobody can tell whether gdb has written it.
+    return clean_lines(gdb.execute("with style sources off -- frame", to_string=True).rstrip("\n").expandtabs())
 
 
 class ThreadCommand(Prompt):

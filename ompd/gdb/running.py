@@ -13,7 +13,7 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.commands.walker import Point
+from ompd.commands.walker import Point, surely
 from ompd.commands.walking import Spot
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import BadInput, OmpdError, TargetGone
@@ -102,23 +102,32 @@ def run(command: str) -> Stopped:
     return stopped
 
 
+class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
+    # It is in the list of those to delete before it is there: Ctrl-C may come between any two steps.
+
+    def __init__(self, made: list[_Temporary], point: Point) -> None:
+        made.append(self)
+        super().__init__(f"*{point.address:#x}", internal=True)
+        self.silent = True
+        if point.thread is not None:
+            self.thread = thread_of(point.thread).global_num
+
+
 @contextmanager
 def temporary(points: Sequence[Point]) -> Iterator[list[int]]:
     """Have breakpoints at *points*; gives their numbers."""
-    made: list[Any] = []
-    try:
-        for point in points:
-            one = gdb.Breakpoint(f"*{point.address:#x}", internal=True)
-            made.append(one)
-            one.silent = True
-            if point.thread is not None:
-                one.thread = thread_of(point.thread).global_num
-        yield [one.number for one in made]
-    finally:
+    made: list[_Temporary] = []
+
+    def undo() -> None:
         for one in made:
             with suppress(gdb.error, RuntimeError):
                 if one.is_valid():  # gdb itself deletes those of a thread that has ended
                     one.delete()
+
+    try:
+        yield [_Temporary(made, point).number for point in points]
+    finally:
+        surely(undo)
 
 
 @contextmanager
@@ -129,18 +138,8 @@ def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
     # Not by the thread of a breakpoint: gdb deletes those of a thread that ends.
     conditions: list[tuple[Any, str | None, str]] = []
     locking = gdb.parameter(_LOCKING)
-    try:
-        for point in gdb.breakpoints() or ():
-            if point.is_valid() and point.enabled and point.number > 0 and point.thread is None:
-                with suppress(gdb.error):
-                    before = point.condition
-                    ours = f"$_gthread == {thread.global_num}" + (f" && ({before})" if before else "")
-                    point.condition = ours
-                    conditions.append((point, before, ours))
-        if others_stand:
-            gdb.execute(f"set {_LOCKING} on", to_string=True)
-        yield
-    finally:
+
+    def undo() -> None:
         if others_stand:
             with suppress(gdb.error):
                 gdb.execute(f"set {_LOCKING} {locking}", to_string=True)
@@ -148,6 +147,20 @@ def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
             with suppress(gdb.error, RuntimeError):
                 if point.is_valid() and point.condition == ours:
                     point.condition = before
+
+    try:
+        for point in gdb.breakpoints() or ():
+            if point.is_valid() and point.enabled and point.number > 0 and point.thread is None:
+                with suppress(gdb.error):
+                    before = point.condition
+                    ours = f"$_gthread == {thread.global_num}" + (f" && ({before})" if before else "")
+                    conditions.append((point, before, ours))
+                    point.condition = ours
+        if others_stand:
+            gdb.execute(f"set {_LOCKING} on", to_string=True)
+        yield
+    finally:
+        surely(undo)
 
 
 def thread_of(native: int) -> Any:

@@ -21,6 +21,7 @@ from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, tem
 from ompd.inspection import Inspection
 from ompd.questions import walking
 
+_INTERRUPT = "SIGINT"
 _CODE_SIZES = (512, 256, 128, 64, 32)  # bytes of a function that calls the user's code
 
 
@@ -124,6 +125,10 @@ class _Gdb:
         here = native_id(selected_thread())
         if reached:
             return Halt(here, reached)
+        if stopped.signal == _INTERRUPT and here != thread:
+            # Ctrl-C is for the program, and any of its threads takes the signal.
+            self.has_printed = False
+            self.select(thread)
         if stopped.signal is not None:
             return Halt(here, why=stopped.signal)
         by = ", ".join(map(str, stopped.numbers))

@@ -62,7 +62,13 @@ def selected_at(thread: Any, exe_ctx: Any) -> At:
 def where(debugger: Any, thread: Any) -> str:
     """Return what LLDB prints of the selected frame of *thread*."""
     number = thread.GetSelectedFrame().GetFrameID()
-    return clean_lines(run_command(debugger, f"frame select {number}", thread).rstrip("\n").expandtabs())
+    # Colours would be printed as what they are made of: of an escape nobody can tell whether LLDB has written it.
+    colors = debugger.GetUseColor()
+    debugger.SetUseColor(False)
+    try:
+        return clean_lines(run_command(debugger, f"frame select {number}", thread).rstrip("\n").expandtabs())
+    finally:
+        debugger.SetUseColor(colors)
 
 
 class ThreadCommand(Prompt):

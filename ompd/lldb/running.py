@@ -12,10 +12,11 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.walker import CONTINUE, Ended, Halt, Point
+from ompd.commands.walker import CONTINUE, Ended, Halt, Point, surely
 from ompd.commands.walking import STEP
 from ompd.errors import OmpdError, TargetGone
 from ompd.inspection import Inspection
+from ompd.lldb.interrupts import Interrupts
 from ompd.lldb.prompts import State, run_command
 
 _OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopReasonSignal, lldb.eStopReasonException)
@@ -24,8 +25,9 @@ _OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopR
 class Driver:
     """What runs the program, see :class:`ompd.commands.walker.Driver`."""
 
-    def __init__(self, debugger: Any, state: State, process: Any) -> None:
+    def __init__(self, debugger: Any, state: State, process: Any, interrupts: Interrupts) -> None:
         self._debugger, self._state, self._process = debugger, state, process
+        self._interrupts = interrupts
         self._target = process.GetTarget()
 
     def session(self) -> Inspection:
@@ -39,15 +41,23 @@ class Driver:
         walking.SetSelectedFrame(0)
         mode = lldb.eOnlyThisThread if only else lldb.eAllThreads
         with self._synchronous(), self._alone(thread), self._temporary(points) as made:
-            if command == CONTINUE:
-                error = self._process.Continue()
-                if error.Fail():
-                    raise OmpdError(f"LLDB cannot run the program on: {error.GetCString()}")
-            elif command == STEP:
-                walking.StepInto(mode)
-            else:
-                walking.StepOver(mode)
+            self._interrupts.runs = True
+            try:
+                if command == CONTINUE:
+                    error = self._process.Continue()
+                    if error.Fail():
+                        raise OmpdError(f"LLDB cannot run the program on: {error.GetCString()}")
+                elif command == STEP:
+                    walking.StepInto(mode)
+                else:
+                    walking.StepOver(mode)
+            finally:
+                self._interrupts.runs = False
             halt = self._halt(thread, made)
+            if self._interrupts.noted and isinstance(halt, Halt):
+                # Any thread takes the signal by which LLDB stops them.
+                self.select(thread)
+                halt = Halt(thread, why="Ctrl-C")
             if command != CONTINUE and isinstance(halt, Halt) and (halt.points or halt.why):
                 self._forget_plan(walking)
             return halt
@@ -55,7 +65,8 @@ class Driver:
     def _halt(self, thread: int, made: Sequence[tuple[Point, int]]) -> Halt | Ended:
         process = self._process
         if process.GetState() == lldb.eStateExited:
-            return Ended(process.GetExitStatus())
+            status = process.GetExitStatus()
+            return Ended(status if status >= 0 else None)  # LLDB has lost its server, and does not know
         if process.GetState() not in (lldb.eStateStopped, lldb.eStateCrashed):
             raise TargetGone("the process does not stop", hint="process interrupt")
         # A breakpoint that a thread has not left yet may still be its reason.
@@ -83,31 +94,44 @@ class Driver:
     @contextmanager
     def _synchronous(self) -> Iterator[None]:
         asynchronous = self._debugger.GetAsync()
-        self._debugger.SetAsync(False)
         try:
+            self._debugger.SetAsync(False)
             yield
         finally:
-            self._debugger.SetAsync(asynchronous)
+            surely(lambda: self._debugger.SetAsync(asynchronous))
 
     @contextmanager
     def _alone(self, thread: int) -> Iterator[None]:
         # The user's breakpoints count for one thread.
-        changed = []
-        try:
-            for point in self._target.breakpoint_iter():
-                if point.IsEnabled() and not point.IsInternal() and point.GetThreadID() == lldb.LLDB_INVALID_THREAD_ID:
-                    point.SetThreadID(thread)
-                    changed.append(point.GetID())
-            yield
-        finally:
+        changed: list[int] = []
+
+        def undo() -> None:
             for number in changed:
                 point = self._target.FindBreakpointByID(number)
                 if point.IsValid() and point.GetThreadID() == thread:
                     point.SetThreadID(lldb.LLDB_INVALID_THREAD_ID)
 
+        try:
+            for point in self._target.breakpoint_iter():
+                if point.IsEnabled() and not point.IsInternal() and point.GetThreadID() == lldb.LLDB_INVALID_THREAD_ID:
+                    changed.append(point.GetID())
+                    point.SetThreadID(thread)
+            yield
+        finally:
+            surely(undo)
+
     @contextmanager
     def _temporary(self, points: Sequence[Point]) -> Iterator[list[tuple[Point, int]]]:
         made: list[tuple[Point, int]] = []
+        before = {one.GetID() for one in self._target.breakpoint_iter()}
+
+        def undo() -> None:
+            # Ctrl-C may have come before one was noted.
+            ours = {number for _, number in made}
+            for number in [one.GetID() for one in self._target.breakpoint_iter()]:
+                if number in ours or (number not in before and len(made) < len(points)):
+                    self._target.BreakpointDelete(number)
+
         try:
             for point in points:
                 one = self._target.BreakpointCreateByAddress(point.address)
@@ -116,8 +140,7 @@ class Driver:
                     one.SetThreadID(point.thread)
             yield made
         finally:
-            for _, number in made:
-                self._target.BreakpointDelete(number)
+            surely(undo)
 
     # What is known of threads
 

@@ -14,6 +14,7 @@ from ompd.commands import walking as words_of
 from ompd.commands.walker import Walker
 from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
 from ompd.errors import BadInput, OmpdError, Unavailable
+from ompd.lldb.interrupts import stopping
 from ompd.lldb.looking import where
 from ompd.lldb.prompts import FIRST_UNPRINTABLE, NO_COMPLETION, PROMPT, Prompt, process_of, state_of, thread_of
 from ompd.lldb.running import Driver, prologue_of
@@ -184,8 +185,9 @@ class _Walk(Prompt):
         session = self._state.session(process)
         if session.target.is_core:
             raise Unavailable("a core file does not run")
-        driver = Driver(debugger, self._state, process)
-        told = Walker(driver, thread_of(process, exe_ctx).GetThreadID(), only=only).walk(self.name)
+        with stopping(process) as interrupts:
+            driver = Driver(debugger, self._state, process, interrupts)
+            told = Walker(driver, thread_of(process, exe_ctx).GetThreadID(), only=only).walk(self.name)
         shown = where(debugger, process.GetSelectedThread())
         return f"{told}\n{shown}" if told else shown
 

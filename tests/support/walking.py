@@ -1,4 +1,4 @@
-"""The program of ``tests/walking``, built by each compiler for the machine's libgomp or a stripped libomp."""
+"""The programs of ``tests/walking``, of which one is built by each compiler, for libgomp or a stripped libomp."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.debs import deb_folder
 from tests.support.machine import clean_environment
 
 SOURCE = CHECKOUT / "tests" / "walking" / "sums.c"
+ENDS = SOURCE.with_name("ends.cc")
 # The compiler, and how it optimises. gcc's code runs on libgomp, clang's on a libomp without symbols.
 BUILDS = (("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O2"))
 
@@ -32,6 +33,18 @@ def build_sums(name: str = "gcc", level: str = "-O0") -> Path:
     return entry("walking", key_of([SOURCE.read_text()], found.version, level, str(library)), make) / "sums"
 
 
-def line_of(text: str) -> int:
+def build_ends() -> Path:
+    """Return the program of ``ends.cc``, on the machine's libgomp."""
+    found = compiler("g++")
+
+    def make(folder: Path) -> None:
+        shutil.copy(ENDS, folder)
+        command = [str(found.path), "-g", "-O0", "-fopenmp", "ends.cc", "-o", "ends"]
+        subprocess.run(command, cwd=folder, check=True, env=clean_environment())
+
+    return entry("walking", key_of([ENDS.read_text()], found.version), make) / "ends"
+
+
+def line_of(text: str, source: Path = SOURCE) -> int:
     """Return the number of the first line with *text*."""
-    return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
+    return next(number for number, line in enumerate(source.read_text().splitlines(), 1) if text in line)
