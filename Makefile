@@ -15,10 +15,11 @@ test: $(VENV)/.ready tools intel host32-if-possible
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 # The product of all axes where `test` takes pairs: some forty minutes.
+test-full: export OMPD_FULL := 1
 test-full: $(VENV)/.ready tools intel host32-if-possible
 	@$(BIN)/python -m tests.builds --fetch || echo "what could not be fetched is not tested"
 	@$(BIN)/python -m tests.support.tools libomp || echo "tests of a libomp with debug information are skipped"
-	OMPD_FULL=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 # Damaged cores and files for so many seconds, guided by the code that they reach; what is found lands in tests/finds.
 TIME ?= 600

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from ompd.model import (
     WhyAnswer,
 )
 from ompd.report import histogram, icicle, svg, teams
+from ompd.report.folders import Folders
 from ompd.report.gather import Found, gather
 from ompd.report.page import make_page
 from ompd.report.states import WORDS, states_of
@@ -44,15 +45,14 @@ from tests.support.command import ompd as command
 from tests.support.html_page import Page
 from tests.support.live import build_live, working
 from tests.support.picture import CORE, PICTURE, make_picture
+from tests.support.report_pages import OF_KIND, core_of, large, source_of
 from tests.support.why import WHYS, hung
 
 WORST = "<script>alert(1)</script>\"'&<!--]]>\x00\x1b[31m\u202e\u2066\r\n</style></svg>"
-# One program for each verdict that a core of gcc's and libgomp's can have.
-OF_KIND = {name.partition("-")[0]: name for name in reversed(list(WHYS)) if ("gcc", "libgomp") in WHYS[name].pairs()}
 
 
 def page_of(found: Found) -> Page:
-    return Page(make_page(found, ["ompd", "report", "core.1"], "2026-11-23"))
+    return Page(source_of(found))
 
 
 def found_of(core: Path, *names: str, **options: Any) -> Found:
@@ -65,10 +65,7 @@ def found_of(core: Path, *names: str, **options: Any) -> Found:
 
 @pytest.mark.parametrize("name", OF_KIND.values())
 def test_each_verdict_has_its_page(name: str) -> None:
-    why = WHYS[name]
-    core = hung(why, "gcc", "libgomp").core
-    assert core is not None
-    found = found_of(Path(core))
+    found = found_of(core_of(name))
     page = page_of(found)
     assert page.faults == []
     assert found.why is not None
@@ -117,10 +114,32 @@ def test_values_that_decide_a_branch_are_left_out() -> None:
     assert variables and "whose values are left out here" in page_of(found).words
 
 
-def test_folders_are_no_part_of_the_page() -> None:
+def test_folders_are_no_part_of_the_page(tmp_path: Path) -> None:
     core = stopped("hang").core
-    source = make_page(found_of(core), ["ompd", "report", core.name], "now")
-    assert str(core.parent) not in source and "/home/" not in source and "/tmp/" not in source
+    cut = tmp_path / "a folder (mine)" / "core.cut"
+    cut.parent.mkdir()
+    cut.write_bytes(core.read_bytes()[: core.stat().st_size * 7 // 10])
+    for each in (core, cut):
+        text = Page(make_page(found_of(each), ["ompd", "report", each.name], "now")).text
+        # As messages on damage have them, too.
+        assert each.name in text and ("cut off" in text) == (each is cut)
+        assert str(each.parent) not in text and "folder (mine)" not in text and str(Path.home()) not in text
+        assert re.findall(r"(?<![\w./-])/[\w.-]+/[^\s]*", text) == []
+
+
+def test_files_have_their_names_alone() -> None:
+    known = Folders(["/home/me/my project, 2/core", "/home/me/x", None, "core", "/"])
+    for text, expected in (
+        ("/home/me/my project, 2/core: cut off", "core: cut off"),
+        (
+            "cannot read /usr/lib/x86_64/libgomp.so.1 (no build-id), /etc/a b",
+            "cannot read libgomp.so.1 (no build-id), a b",
+        ),
+        ("1/4 arrived, 7/8", "1/4 arrived, 7/8"),
+        ("at https://example.org/a/b", "at https://example.org/a/b"),
+        ("a - / b /", "a - / b /"),
+    ):
+        assert known.without(text) == expected
 
 
 @pytest.mark.parametrize("keep", [0.35, 0.7, 0.95])
@@ -213,51 +232,6 @@ def test_the_check_of_pages_finds_what_is_wrong() -> None:
 # Large and small
 
 
-@cache
-def large(count: int) -> Found:
-    function = RegionFunction(0x10, "simulate", "/src/hang.c", 50, "parallel")
-    target = TargetRecord("core", "core.1", "hang", 1, None, 6, "SIGABRT", "x86_64", count)
-    runtime = RuntimeRecord("libgomp", "libgomp", "GCC 12", "libgomp.so", "ab", "table", None, False)
-    threads, stacks = [], []
-    for n in range(count):
-        place = Place(0x10 + n % 7, f"work_{n % 7}", "/src/hang.c", 50 + n % 5)
-        wait = Wait("barrier", 1, arrived=count - 1, expected=count, missing=(1 + 17,)) if n != 17 else None
-        threads.append(
-            ThreadRecord(
-                runtime="libgomp", thread_num=n, team_size=count, level=1, active_level=1, native_thread_id=n + 1,
-                thread_type="worker", state="wait_barrier" if wait else "work_parallel", wait=wait, where=place,
-                parallel="0x1",
-            )
-        )  # fmt: skip
-        frames = tuple(
-            StackFrame(name, "/src/hang.c", 50 + n % 5, 0x10, None, "user", None, n + 1)
-            for name in (f"work_{n % 7}", "simulate", "main")
-        )
-        stacks.append(StackRecord(n + 1, "libgomp", n, count, 1, "0x1", False, "derived", None, frames, (n + 1,), (n,)))
-    region = ParallelRecord("0x1", "libgomp", 1, 1, count, None, function, tuple(range(1, count + 1)))
-    tasks = tuple(
-        TaskRecord(f"0x{n:x}", "libgomp", "explicit", n % 99, None, None, "0x1", function, None, None, "queued")
-        for n in range(count)
-    )
-    links = (
-        Link(1, tuple(n + 1 for n in range(count) if n != 17), "a barrier", "barrier", threads[0].where, "member", 0),
-        Link(18, (18,), "it works", "thread", threads[17].where, None, 17),
-    )
-    verdict = VerdictRecord(
-        kind="laggard", stuck="unknown", confidence="proven", summary="one works", roots=(18,), cycle=links,
-        explains=links[0].threads,
-    )  # fmt: skip
-
-    def answer(*rows: Any) -> Answer[Any]:
-        return Answer(target, (runtime,), rows, True, ())
-
-    return Found(
-        runtimes=answer(runtime), threads=answer(*threads), regions=answer(region), tasks=answer(*tasks),
-        icvs=answer(), stacks=answer(*stacks), why=WhyAnswer(target, (runtime,), (verdict,), True, ()), variables={},
-        environment=None, modules=[], faults={},
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("count", [2, 200, 10_000])
 def test_the_page_of_many_threads_is_small_and_still_shows_the_one(count: int) -> None:
     count = max(count, 18)
@@ -330,6 +304,32 @@ def test_states_are_those_of_the_picture() -> None:
         ThreadRecord(native_thread_id=6, thread_type=None),
     ]
     assert list(states_of(rows).values()) == ["arrived", "missing", "waits", "works", "idle", "unknown"]
+
+
+def _luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    dark, light = sorted([_luminance(one), _luminance(other)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_texts_can_be_read_on_what_is_behind_them() -> None:
+    # As WCAG 2 demands of texts of this size: 4.5 to 1. A browser's own check is in tests/test_report_browser.py.
+    style = (files("ompd.report") / "page" / "style.css").read_text(encoding="utf-8")
+    given = [dict(re.findall(r"--(\w+): (#\w+)", rules)) for rules in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
+    light, *others = given
+    assert len(others) == 2 and all(light.keys() >= other.keys() for other in others)
+    for colours in (light, *({**light, **other} for other in others)):
+        for text in ("ink", "soft", "link", "bad"):
+            for ground in ("page", "box"):
+                assert _contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+        for state in ("mixed", *WORDS):
+            assert _contrast(colours["on"], colours[state]) >= 4.5, state
 
 
 # The command

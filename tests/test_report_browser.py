@@ -1,136 +1,172 @@
-"""The page of ``ompd report`` in a browser without a screen: light, dark, narrow, printed, and with scripts off.
+"""Pages of ``ompd report`` in a browser without a screen: light, dark, narrow, printed, and with scripts off.
 
-With ``OMPD_FULL=1``, where Chromium is installed (Debian: chromium-headless-shell).
+With ``OMPD_FULL=1``, where Chromium, axe-core and pdftoppm are (tests/tools.toml). What can be seen of it in the page's
+text is in tests/test_report.py, without a browser.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
-import zlib
+import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import FULL, Missing, stopped
+from tests.support import FULL, require, stopped
+from tests.support.browser import Browser
 from tests.support.command import ompd as command
-from tests.support.html_page import Page
+from tests.support.png import pixels
+from tests.support.report_pages import OF_KIND, core_of, large, source_of
 
 pytestmark = pytest.mark.skipif(not FULL, reason="OMPD_FULL is not set")
-BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-SECONDS = 120
-
-
-def browser() -> str:
-    """Return the browser.
-
-    :raises Missing: if there is none
-    """
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        raise Missing(BROWSERS[0], "not found")
-    return found
+NAMES = (*OF_KIND, "variables", "cut", "large")
+WHITE, BLACK, DARK, MISSING, ARRIVED = (255, 255, 255), (0, 0, 0), (22, 24, 28), (213, 94, 0), (86, 180, 233)
+NARROW = 360  # pixels, of a telephone
+# Whatever has a text of its own, as somebody sees it, and those that nobody sees.
+BLOCKS = "h1, h2, h3, p, dt, dd, th, td, pre, summary, caption, figcaption, .tree span, .plain li, .legend li"
+RIGHTMOST = """Math.max(...Array.from(document.querySelectorAll('.wide, pre, h1, h3, dd'))
+    .map(e => e.getBoundingClientRect().right))"""
+UNFOLD = "document.querySelectorAll('details').forEach(function (one) { one.open = true; });"
+TEXTS = f"Array.from(document.querySelectorAll('{BLOCKS}')).map(e => e.textContent)"
+UNSEEN = f"""Array.from(document.querySelectorAll('{BLOCKS}'))
+    .filter(e => !e.hidden && e.textContent.trim() && !(e.innerText.trim() && e.getClientRects().length))
+    .map(e => e.outerHTML)"""
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    browser()
-    file = tmp_path_factory.mktemp("page") / "hang.html"
-    assert command("report", stopped("nested").core, "-o", file, "--var", "thread_count").code == 0
-    return file
+def browser() -> Iterator[Browser]:
+    with Browser() as found:
+        yield found
 
 
-def opened(page: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Open the page, and return what the browser printed."""
-    words = [browser(), "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", "--v=0"]
-    profile = f"--user-data-dir={page.parent / 'profile'}"
-    done = subprocess.run(
-        [*words, profile, *options, f"file://{page}"], capture_output=True, text=True, timeout=SECONDS, check=False
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page for each verdict, one with values of variables, of a core that is cut off, and of 10,000 threads."""
+    folder = tmp_path_factory.mktemp("pages")
+    files = {name: folder / f"{name}.html" for name in NAMES}
+    for kind, name in OF_KIND.items():
+        assert command("report", core_of(name), "-o", files[kind]).code in (0, 3)
+    core = stopped("nested").core
+    assert command("report", core, "-o", files["variables"], "--var", "thread_count", "--env").code == 0
+    part = folder / "core.cut"
+    part.write_bytes(core.read_bytes()[: core.stat().st_size * 7 // 10])
+    assert command("report", part, "-o", files["cut"]).code == 3
+    files["large"].write_text(source_of(large(10_000)))
+    return files
+
+
+@pytest.fixture(params=NAMES)
+def page(request: pytest.FixtureRequest, pages: dict[str, Path]) -> Path:
+    return pages[request.param]
+
+
+def pressed(text: str) -> str:
+    """Return a text without its spaces, and without ligatures, whose letters a PDF may not tell apart."""
+    return "".join(unicodedata.normalize("NFKC", text).split())
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nothing_is_wrong_with_the_page(browser: Browser, page: Path, *, dark: bool) -> None:
+    with browser.page(page, dark=dark, axe=True) as shown:
+        assert list(shown.said) == [] and list(shown.requests) == [page.as_uri()]
+        assert shown.evaluate("document.querySelectorAll('table.sortable th button').length") > 0
+        assert list(shown.violations()) == []
+        # Looking at it asks for nothing, either.
+        assert list(shown.said) == [] and list(shown.requests) == [page.as_uri()]
+
+
+def test_what_is_wrong_is_found(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    good = pages["laggard"].read_text()
+    for number, (old, new) in enumerate(
+        (
+            ("<label>Search ", "<label>"),
+            ('<html lang="en">', "<html>"),
+            ("</main>", "<img src='http://127.0.0.1:9/x.png'></main>"),
+            ("</main>", "<script>alert(1)</script></main>"),
+        )
+    ):
+        bad = tmp_path / f"{number}.html"
+        assert old in good
+        bad.write_text(good.replace(old, new, 1))
+        with browser.page(bad, axe=True) as shown:
+            assert [*shown.violations(), *shown.said], new
+
+
+def test_light_and_dark_are_to_be_seen(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    for is_dark, ground in ((False, WHITE), (True, DARK)):
+        with browser.page(pages["laggard"], dark=is_dark, width=500) as shown:
+            shown.evaluate("document.getElementById('teams').scrollIntoView()")
+            _, _, rows = pixels(shown.picture(tmp_path / "seen.png"))
+        found = Counter(tuple(row[at : at + 3]) for row in rows[:300:2] for at in range(0, len(row), 3))
+        assert found.most_common(1)[0][0] == ground
+        assert found[MISSING] > 20 and found[ARRIVED] > 20
+
+
+def test_a_narrow_window_is_not_scrolled_sideways(browser: Browser, page: Path) -> None:
+    with browser.page(page, width=NARROW) as shown:
+        shown.evaluate(UNFOLD)
+        assert shown.evaluate("document.scrollingElement.scrollWidth") == NARROW
+        # What is wider scrolls by itself, and ends inside of the window.
+        assert shown.evaluate(RIGHTMOST) <= NARROW
+
+
+def test_everything_is_there_with_scripts_off(browser: Browser, page: Path) -> None:
+    with browser.page(page, scripts=False) as off:
+        # A person unfolds what is folded: no script has to.
+        off.evaluate(UNFOLD)
+        assert off.evaluate(UNSEEN) == []
+        assert off.evaluate("Array.from(document.querySelectorAll('[hidden]')).map(e => e.id)") == ["tools"]
+        texts = off.evaluate(TEXTS)
+        pictures = off.evaluate(
+            "Array.from(document.querySelectorAll('svg')).map(e => e.getBoundingClientRect().width)"
+        )
+        assert min(pictures) > 0
+    with browser.page(page) as on:
+        assert on.evaluate(TEXTS) == texts and on.evaluate("document.querySelectorAll('[hidden]').length") == 0
+
+
+def test_search_and_sorting_do_what_they_say(browser: Browser, pages: dict[str, Path]) -> None:
+    column = (
+        "Array.from(document.querySelectorAll('#threads tbody tr:not([hidden]) td:nth-child(3)')).map(e => e.innerText)"
     )
-    assert done.returncode == 0, done.stderr
-    assert "CONSOLE" not in done.stderr, done.stderr
-    return done
+    with browser.page(pages["lock_cycle"]) as shown:
+        before = shown.evaluate(column)
+        assert len(before) > 3
+        for order in (sorted(before), sorted(before, reverse=True)):
+            shown.evaluate("document.querySelectorAll('#threads th button')[2].click()")
+            assert shown.evaluate(column) == order
+        typed = "var s = document.getElementById('search'); s.value = '%s'; s.dispatchEvent(new Event('input'));"
+        shown.evaluate(typed % before[0])
+        assert before[0] in shown.evaluate(column) and len(shown.evaluate(column)) < len(before)
+        shown.evaluate(typed % "")
+        assert len(shown.evaluate(column)) == len(before)
 
 
-def pixels(file: Path) -> tuple[int, int, list[bytes]]:
-    """Return width, height and the rows of a PNG file, three bytes for each pixel."""
-    data = file.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    at, packed, width, height, kind = 8, b"", 0, 0, 0
-    while at < len(data):
-        size, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
-        inside = data[at + 8 : at + 8 + size]
-        if name == b"IHDR":
-            width, height, kind = int.from_bytes(inside[:4], "big"), int.from_bytes(inside[4:8], "big"), inside[9]
-        packed += inside if name == b"IDAT" else b""
-        at += size + 12
-    depth = {2: 3, 6: 4}[kind]
-    raw, rows, before = zlib.decompress(packed), [], bytes(width * depth)
-    for number in range(height):
-        start = number * (width * depth + 1)
-        before = _unfiltered(raw[start], raw[start + 1 : start + 1 + width * depth], before, depth)
-        rows.append(bytes(value for index, value in enumerate(before) if index % depth < 3))
-    return width, height, rows
-
-
-def _unfiltered(method: int, line: bytes, above: bytes, depth: int) -> bytes:
-    # As the standard has it: none, sub, up, average, Paeth.
-    found = bytearray()
-    for index, value in enumerate(line):
-        left = found[index - depth] if index >= depth else 0
-        corner = above[index - depth] if index >= depth else 0
-        up = above[index]
-        if method == 4:
-            guess = left + up - corner
-            added = min((left, up, corner), key=lambda other: abs(guess - other))
-        else:
-            added = (0, left, up, (left + up) // 2)[method]
-        found.append((value + added) & 255)
-    return bytes(found)
-
-
-def colours(page: Path, name: str, *options: str, width: int = 1000) -> list[tuple[int, ...]]:
-    """Return the colours on a picture of the page, the most frequent first."""
-    file = page.parent / f"{name}.png"
-    opened(page, f"--screenshot={file}", f"--window-size={width},700", *options)
-    wide, high, rows = pixels(file)
-    assert (wide, high) == (width, 700)
-    found = Counter(tuple(row[at : at + 3]) for row in rows[::3] for at in range(0, len(row), 9))
-    return [colour for colour, _ in found.most_common()]
-
-
-def test_light_dark_and_narrow_pages_have_their_colours(page: Path) -> None:
-    light = colours(page, "light", "--blink-settings=preferredColorScheme=1")
-    dark = colours(page, "dark", "--blink-settings=preferredColorScheme=0")
-    assert (light[0], dark[0]) == ((255, 255, 255), (22, 24, 28))
-    narrow = colours(page, "narrow", "--blink-settings=preferredColorScheme=1", width=500)
-    assert narrow[0] == (255, 255, 255) and len(narrow) > 20
-
-
-def test_nothing_is_asked_of_a_network(page: Path) -> None:
-    log = page.parent / "net.json"
-    opened(page, f"--log-net-log={log}", "--dump-dom", "--disable-background-networking", "--disable-component-update")
-    events = json.loads(log.read_text())["events"]
-    urls = {event["params"]["url"] for event in events if "url" in (event.get("params") or {})}
-    assert not {url for url in urls if str(page.name) not in url and re.match(r"(https?|ftp|wss?)://", url)}
-
-
-def test_the_page_is_readable_with_scripts_off(page: Path) -> None:
-    source = page.read_text()
-    without = page.with_name("without.html")
-    without.write_text(re.sub(r"<script>.*</script>", "", source, flags=re.DOTALL))
-    off, on = (opened(each, "--dump-dom").stdout for each in (without, page))
-    # Without scripts nothing is hidden but the tools that need them.
-    assert re.findall(r"<(\w+)[^>]* hidden", off) == ["p"] and not re.findall(r"<\w+[^>]* hidden", on)
-    assert " ".join(Page(off).text.split()) == Page(source).words
-    assert on.count('<th scope="col"><button type="button"') > 5
-
-
-def test_the_page_prints(page: Path) -> None:
-    file = page.parent / "page.pdf"
-    opened(page, f"--print-to-pdf={file}", "--no-pdf-header-footer")
-    data = file.read_bytes()
-    assert data.startswith(b"%PDF-") and data.count(b"/Type /Page\n") + data.count(b"/Type/Page") >= 1
+def test_all_of_it_is_printed_on_white(browser: Browser, page: Path, tmp_path: Path) -> None:
+    # By whoever has a dark screen and no scripts, and has not unfolded anything.
+    with browser.page(page, dark=True, scripts=False) as shown:
+        file = shown.printed(tmp_path / "page.pdf")
+        texts = shown.evaluate(TEXTS)
+        sheet = shown.evaluate("document.getElementById('tools').innerText")
+    read = subprocess.run(
+        [require("pdftoppm").with_name("pdftotext"), "-raw", file, "-"], capture_output=True, text=True, check=True
+    )
+    printed = pressed(read.stdout)
+    assert [text for text in texts if pressed(text) not in printed and text not in sheet] == []
+    subprocess.run([require("pdftoppm"), "-r", "40", "-l", "4", file, tmp_path / "sheet"], check=True)
+    found: Counter[tuple[int, ...]] = Counter()
+    for picture in sorted(tmp_path.glob("sheet*.ppm")):
+        head = re.match(rb"P6\s+\d+\s+\d+\s+255\s", data := picture.read_bytes())
+        assert head is not None
+        raw = data[head.end() :]
+        every = Counter(zip(raw[::3], raw[1::3], raw[2::3], strict=True))
+        # No sheet is empty: somebody has to turn it.
+        assert every.most_common(1)[0][0] == WHITE and len(every) > 10, picture.name
+        found += every
+    coloured = [
+        count for (red, green, blue), count in found.items() if max(red, green, blue) - min(red, green, blue) > 90
+    ]
+    assert sum(coloured) > 20

@@ -21,6 +21,7 @@ from ompd.model import (
 )
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables, why
 from ompd.records import record
+from ompd.report.folders import Folders
 from ompd.session import Session
 from ompd.session.face import environment
 
@@ -54,6 +55,12 @@ class Found:
     def warnings(self) -> tuple[str, ...]:
         """What all answers say besides, each thing once."""
         return tuple(dict.fromkeys(warning for answer in self.answers for warning in answer.warnings))
+
+    @property
+    def folders(self) -> Folders:
+        """The folders of the target's files."""
+        target = self.runtimes.target
+        return Folders((target.file, target.executable, *(name for name, _ in self.modules)))
 
     @property
     def complete(self) -> bool:

@@ -1,43 +1,17 @@
-"""The page: a template filled with the sections, style and script inside of it, and a policy that allows no other."""
+"""The page of ``ompd report``."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
-from typing import Any
-
-from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
-from markupsafe import Markup
 
 import ompd
 from ompd.model import TargetRecord
-from ompd.render.words import basename, clean, format_target
+from ompd.render.words import basename, format_target
 from ompd.report import sections
 from ompd.report.gather import Found
-
-_FOLDER = files("ompd.report") / "page"
-
-
-class _Loader(BaseLoader):
-    # Also out of an archive, which no folder is.
-
-    def get_source(self, environment: Environment, template: str) -> tuple[str, str, None]:
-        if template != "page.html":
-            raise TemplateNotFound(template)
-        return _text(template), template, None
-
-
-def _text(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def _shown(value: Any) -> Any:
-    # What the template puts into the page, before it is escaped: no control character, nothing that turns text round.
-    return value if isinstance(value, Markup) else clean(str(value))
+from ompd.report.template import fill
 
 
 def make_page(found: Found, command: Sequence[str], when: str) -> str:
@@ -46,31 +20,17 @@ def make_page(found: Found, command: Sequence[str], when: str) -> str:
     :param command: the words by which it was made
     :param when: the time, for a person
     """
-    environment = Environment(
-        loader=_Loader(),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style, script = _text("style.css"), _text("script.js")
-    policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
-    )
     target = _mailable(found.runtimes.target)
-    return environment.get_template("page.html").render(
+    folders = found.folders
+    return fill(
+        "page.html",
         title=f"ompd: {format_target(target, ())}",
         heading=format_target(target, found.runtimes.runtimes),
-        policy=policy,
-        # Ours, and hashed by the policy: not a word of it is the target's.
-        style=Markup(style),
-        script=Markup(script),
         complete=found.complete,
-        incomplete=target.incomplete,
-        warnings=found.warnings,
-        faults=found.faults,
-        verdicts=list(sections.verdicts(found.why)),
+        incomplete=folders.without(target.incomplete) if target.incomplete is not None else None,
+        warnings=[*map(folders.without, found.warnings)],
+        faults={name: folders.without(fault) for name, fault in found.faults.items()},
+        verdicts=list(sections.verdicts(found)),
         more_verdicts=sections.more_verdicts(found.why),
         teams=sections.teams(found),
         legend=sections.legend(found),
@@ -91,11 +51,6 @@ def make_page(found: Found, command: Sequence[str], when: str) -> str:
         when=when,
         stops=[f"{length / 1e6:.1f} ms" for length in target.stops_ns],
     )
-
-
-def _hash(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
 
 
 def _mailable(target: TargetRecord) -> TargetRecord:

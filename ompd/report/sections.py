@@ -22,11 +22,13 @@ from ompd.render.answers.threads import threads_table
 from ompd.render.answers.variables import stats_lines, variable_heading, variable_table
 from ompd.render.answers.why import CAUSE, STUCK, chain_rows, notes_on
 from ompd.render.words import Table, basename, format_count, format_place
+from ompd.report.folders import Folders
 from ompd.report.gather import Found
 from ompd.report.histogram import draw_histogram
 from ompd.report.icicle import draw_icicle
 from ompd.report.states import WORDS, states_of
 from ompd.report.teams import draw_teams
+from ompd.report.template import drawn
 from ompd.report.waits import draw_waits
 
 _VERDICTS = 12  # shown in full
@@ -73,13 +75,9 @@ class Variable:
     picture: Markup | None
 
 
-def _drawn(text: str | None) -> Markup | None:
-    # The pictures have escaped all that is the target's.
-    return Markup(text) if text is not None else None
-
-
-def verdicts(why: WhyAnswer | None) -> Iterator[Verdict]:
+def verdicts(found: Found) -> Iterator[Verdict]:
     """Yield the verdicts, the surest one first."""
+    why, folders = found.why, found.folders
     if why is None:
         return
     # Where the core was, and what is in the way there, is the user's own matter.
@@ -89,10 +87,13 @@ def verdicts(why: WhyAnswer | None) -> Iterator[Verdict]:
         notes = [*notes_on(target, verdict, is_first=True, whole=True, verbose=False, has_values=False)]
         left_out = [("", f"… {len(notes) - _NOTES} more: ompd why --all")] if len(notes) > _NOTES else []
         # The last note is the command to type next.
-        yield _verdict(why, verdict, number, [*notes[: _NOTES - 1], *left_out, *notes[_NOTES - 1 :][-1:]])
+        shown = [*notes[: _NOTES - 1], *left_out, *notes[_NOTES - 1 :][-1:]]
+        yield _verdict(why, verdict, number, [(label, folders.without(text)) for label, text in shown], folders)
 
 
-def _verdict(why: WhyAnswer, verdict: VerdictRecord, number: int, notes: Sequence[tuple[str, str]]) -> Verdict:
+def _verdict(
+    why: WhyAnswer, verdict: VerdictRecord, number: int, notes: Sequence[tuple[str, str]], folders: Folders
+) -> Verdict:
     facts = [("verdict", verdict.kind)]
     if verdict.kind != "no_stall":
         facts.append(("stuck", STUCK.get(verdict.stuck, verdict.stuck)))
@@ -106,9 +107,9 @@ def _verdict(why: WhyAnswer, verdict: VerdictRecord, number: int, notes: Sequenc
         is_proven=verdict.stuck == "proven",
         facts=[*facts, *notes],
         chain=list(chain_rows(verdict.cycle, _LINKS)),
-        evidence=[f"{item.source}: {item.text}" for item in verdict.evidence[:_LINKS]],
+        evidence=[f"{item.source}: {folders.without(item.text)}" for item in verdict.evidence[:_LINKS]],
         stacks=["\n".join(_stack(why, stack)) for stack in verdict.stacks],
-        picture=_drawn(draw_waits(verdict, f"waits{number}")),
+        picture=drawn(draw_waits(verdict, f"waits{number}")),
     )
 
 
@@ -128,7 +129,7 @@ def teams(found: Found) -> Markup | None:
     if found.threads is None:
         return None
     rows, regions = found.threads.rows, found.regions.rows if found.regions is not None else ()
-    return _drawn(draw_teams(regions, rows, states_of(rows), "teams"))
+    return drawn(draw_teams(regions, rows, states_of(rows), "teams"))
 
 
 def legend(found: Found) -> Sequence[tuple[str, str, int]]:
@@ -179,13 +180,13 @@ def icicle(found: Found) -> Markup | None:
     if found.stacks is None:
         return None
     states = states_of(found.threads.rows) if found.threads is not None else {}
-    return _drawn(draw_icicle(found.stacks.rows, states, "icicle"))
+    return drawn(draw_icicle(found.stacks.rows, states, "icicle"))
 
 
 def runtimes(found: Found) -> Sequence[str]:
     """Return the lines of ``runtimes``."""
     rows = [replace(row, file=basename(row.file)) for row in found.runtimes.rows]
-    return list(runtime_lines(replace(found.runtimes, rows=tuple(rows))))
+    return [*map(found.folders.without, runtime_lines(replace(found.runtimes, rows=tuple(rows))))]
 
 
 def icvs(found: Found) -> Table | None:
@@ -206,17 +207,19 @@ def _variable(name: str, answer: VariableAnswer, number: int) -> Variable:
         heading=variable_heading(answer),
         table=cut(variable_table(answer, mark=True)),
         stats=list(stats_lines(answer.stats)) if answer.stats is not None else [],
-        picture=_drawn(draw_histogram(answer.rows, name, f"var{number}")),
+        picture=drawn(draw_histogram(answer.rows, name, f"var{number}")),
     )
 
 
 def unknown(found: Found) -> Sequence[tuple[str, str, int]]:
     """Return what is unknown: a reason, of which facts, and of how many rows."""
     reasons: dict[str, tuple[set[str], int]] = {}
+    folders = found.folders
     for name, answer in _rows(found):
         for row in answer.rows:
             unavailable: Mapping[str, str] = getattr(row, "unavailable", {})
-            for reason, keys in _by_reason(unavailable).items():
+            for whole, keys in _by_reason(unavailable).items():
+                reason = folders.without(whole)
                 facts, count = reasons.get(reason, (set(), 0))
                 reasons[reason] = (facts | {f"{name}: {key}" for key in keys}, count + 1)
     rows = [(reason, ", ".join(sorted(facts)), count) for reason, (facts, count) in reasons.items()]

@@ -66,6 +66,7 @@ class Tool:
     lone: tuple[str, ...] = ()
     suite: str | None = None
     programs: tuple[str, ...] = ()
+    full: bool = False
 
 
 @cache
@@ -266,7 +267,12 @@ def unpack_wheels(name: str, wheels: Sequence[str], folder: Path) -> Path:
 
 def missing_tools() -> list[Tool]:
     """Return the rows of tools.toml that this machine does not satisfy."""
-    return [tool for tool in table().values() if not _is_here(tool)]
+    return [tool for tool in wanted_tools() if not _is_here(tool)]
+
+
+def wanted_tools() -> list[Tool]:
+    """Return the rows of tools.toml that tests use as they are run now."""
+    return [tool for tool in table().values() if FULL or not tool.full]
 
 
 def _is_here(tool: Tool) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.debs import fetch_debs
 from tests.support.libomp_build import build_libomp
-from tests.support.machine import Missing, fetch_intel, fetch_wheels, missing_tools, table
+from tests.support.machine import Missing, fetch_intel, fetch_wheels, missing_tools, wanted_tools
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,9 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         return 0
     if given.command == "debs":
-        return _fetch_all(fetch_debs, [tool.name for tool in table().values() if tool.debs or tool.lone])
+        return _fetch_all(fetch_debs, [tool.name for tool in wanted_tools() if tool.debs or tool.lone])
     if given.command == "wheels":
-        return _fetch_all(fetch_wheels, [tool.name for tool in table().values() if tool.wheels])
+        return _fetch_all(fetch_wheels, [tool.name for tool in wanted_tools() if tool.wheels])
     lacking = [tool for tool in missing_tools() if tool.required or given.optional]
     if given.packages:
         print(" ".join(sorted({tool.package for tool in lacking if tool.package})))
