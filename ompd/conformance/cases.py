@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ompd.conformance.standard import DEMANDS, RELEASES, RETURN_CODES, ROUTINES, SINCE_5_2, SUGGESTS
+from ompd.conformance.rules import RULES, Rule
+from ompd.conformance.standard import RELEASES, ROUTINES, SINCE_5_2
 from ompd.conformance.subject import Subject
 from ompd.errors import Rc
 from ompd.records import record
@@ -37,8 +38,8 @@ _REFUSED = frozenset(Rc) - {Rc.OK, Rc.INCOMPLETE}
 @record
 class Plan:
     """What all cases of a library have in common: the program, the kind of identifiers that the library takes, its
-    version of the interface, and a variable that is a number and one that is a text, each with its scope and the cell
-    of a handle that goes with it.
+    version of the interface, a variable that is a number and one that is a text, each with its scope and the cell of a
+    handle that goes with it, and the numbers of all states and variables that the library enumerates.
     """
 
     subject: Subject
@@ -46,11 +47,13 @@ class Plan:
     api: int
     number: tuple[int, int, int] = (1, 3, THREAD)
     text: tuple[int, int, int] = (1, 3, THREAD)
+    states: frozenset[int] = frozenset()
+    icvs: frozenset[int] = frozenset()
 
 
 @record
 class Case:
-    """One trial. ``level`` says whether the standard ``demands`` the outcome or ``suggests`` it, ``section`` where.
+    """One trial. ``rule`` names the sentence of the standard that the outcome follows from, in :data:`RULES`.
     ``setup`` is ``nothing``, ``loaded``, ``full`` or ``ended``; one that is ``alone`` leaves its process unfit for
     others. ``needs`` are the cells that must hold a handle. Where the last call was left out, since one before it had
     failed, nothing is judged, unless it ``judges_any``.
@@ -61,13 +64,18 @@ class Case:
     title: str
     steps: tuple[Step, ...]
     allowed: frozenset[Rc]
-    section: str
-    level: str = DEMANDS
+    rule: str = "result"
     law: Law | None = None
     setup: str = "full"
     alone: bool = False
     needs: tuple[int, ...] = ()
     judges_any: bool = False
+
+    @property
+    def follows(self) -> Rule:
+        """The sentence that the outcome follows from, with its section."""
+        found = RULES[self.rule]
+        return found if found.section else Rule(ROUTINES[self.function].section, found.level, found.words)
 
     @property
     def expected(self) -> str:
@@ -171,31 +179,37 @@ _GETTERS = {
     "P": "ompd_get_curr_parallel_handle",
     "K": "ompd_get_curr_task_handle",
 }
+_POINTERS = {*HANDLES, "any", "context", "id", "vector"}
+"""Arguments that go in by a pointer."""
 _NO_CASES = {"ompd_initialize", "ompd_finalize", "ompd_device_initialize", "ompd_rel_display_control_vars"}
 # What is no argument of that name. Of one that names a thread: the standard has codes for these.
-WRONG: dict[str, tuple[tuple[str, int, frozenset[Rc]], ...]] = {
+WRONG: dict[str, tuple[tuple[str, int, frozenset[Rc], str], ...]] = {
     "num": (
-        ("-1", -1 & 0xFFFFFFFF, frozenset((Rc.BAD_INPUT,))),
-        ("the team's size", _TEAM_SIZE, frozenset((Rc.BAD_INPUT,))),
-        ("the largest int", 0x7FFFFFFF, frozenset((Rc.BAD_INPUT,))),
+        ("-1", -1 & 0xFFFFFFFF, frozenset((Rc.BAD_INPUT,)), "thread-number"),
+        ("the team's size", _TEAM_SIZE, frozenset((Rc.BAD_INPUT,)), "thread-number"),
+        ("the largest int", 0x7FFFFFFF, frozenset((Rc.BAD_INPUT,)), "thread-number"),
     ),
-    "kind": (("a kind that nobody has", 0x7FFFFFFF, frozenset((Rc.UNSUPPORTED, Rc.BAD_INPUT))),),
+    "kind": (("a kind that nobody has", 0x7FFFFFFF, frozenset((Rc.UNSUPPORTED, Rc.BAD_INPUT)), "thread-kind"),),
     "size": tuple(
-        (f"{size} bytes", size, frozenset((Rc.BAD_INPUT, Rc.UNSUPPORTED, Rc.ERROR))) for size in (0, 1, 3, 63)
+        (f"{size} bytes", size, frozenset((Rc.BAD_INPUT, Rc.UNSUPPORTED, Rc.ERROR)), "thread-size")
+        for size in (0, 1, 3, 63)
     ),
     "scope": (
-        ("no scope", 0, _REFUSED),
-        ("99", 99, _REFUSED),
+        ("no scope", 0, _REFUSED, "no-scope"),
+        ("99", 99, _REFUSED, "no-scope"),
     ),
     "icv": (
-        ("the largest number", 0xFFFFFFFFFFFFFFFF, frozenset((Rc.BAD_INPUT,))),
-        ("4096", 4096, frozenset((Rc.BAD_INPUT,))),
+        ("the largest number", 0xFFFFFFFFFFFFFFFF, frozenset((Rc.BAD_INPUT,)), "unknown-number"),
+        ("4096", 4096, frozenset((Rc.BAD_INPUT,)), "unknown-number"),
     ),
     "state": (
-        ("0x7777, a state that nobody has", 0x7777, frozenset((Rc.BAD_INPUT,))),
-        ("-5", -5 & 0xFFFFFFFFFFFFFFFF, frozenset((Rc.BAD_INPUT,))),
+        ("0x7777, a state that nobody has", 0x7777, frozenset((Rc.BAD_INPUT,)), "unknown-number"),
+        ("-5", -5 & 0xFFFFFFFFFFFFFFFF, frozenset((Rc.BAD_INPUT,)), "unknown-number"),
     ),
-    "context": (("a context that is not the tool's", _UNKNOWN_CONTEXT, _REFUSED), ("NULL", 0, _REFUSED)),
+    "context": (
+        ("a context that is not the tool's", _UNKNOWN_CONTEXT, _REFUSED, "foreign-context"),
+        ("NULL", 0, _REFUSED, "null-input"),
+    ),
 }
 
 
@@ -207,11 +221,18 @@ def wrong_arguments(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         arguments = good(function, plan)
         for place, word in enumerate(routine.takes):
             if word != ">?" and (word.startswith(">") or word in HANDLES or word == "any" or word == "id"):
-                yield _changed(function, arguments, place, ("n", 0), "NULL", _REFUSED, word)
-            for title, value, allowed in WRONG.get(word, ()):
+                rule = "null-result" if word.startswith(">") else "null-input"
+                yield _changed(function, arguments, place, ("n", 0), "NULL", _REFUSED, word, rule)
+            for title, value, allowed, rule in WRONG.get(word, ()):
+                if value in _known_numbers(plan).get(word, ()):
+                    continue
                 value = plan.subject.thread.team_size if value == _TEAM_SIZE else value
-                yield _changed(function, arguments, place, ("n", value), title, allowed, word)
+                yield _changed(function, arguments, place, ("n", value), title, allowed, word, rule)
     yield from _nothing_but_null(functions)
+
+
+def _known_numbers(plan: Plan) -> dict[str, frozenset[int]]:
+    return {"state": plan.states, "icv": plan.icvs}
 
 
 def _changed(
@@ -222,6 +243,7 @@ def _changed(
     title: str,
     allowed: frozenset[Rc],
     word: str,
+    rule: str,
 ) -> Case:
     changed = [*arguments[:place], value, *arguments[place + 1 :]]
     what = {"num": "thread number", "kind": "kind", "size": "size", "icv": "variable", "state": "state"}.get(word, word)
@@ -237,7 +259,7 @@ def _changed(
         f"argument {place + 1}, {what}: {title}",
         (*outs(changed), call(function, *changed)),
         allowed,
-        RETURN_CODES if allowed == _REFUSED else ROUTINES[function].section,
+        rule,
         setup=setup,
         needs=needs(changed),
     )
@@ -249,7 +271,9 @@ def _nothing_but_null(functions: frozenset[str]) -> Iterator[Case]:
             arguments = [("n", 0)] * len(routine.takes)
             steps = (call(function, *arguments),)
             title = "nothing but null pointers and zeros"
-            yield Case(f"{function}/all-null", function, title, steps, _REFUSED, RETURN_CODES, setup="loaded")
+            # One that takes no pointer but for results is not said to refuse them.
+            rule = "null-input" if _POINTERS & set(routine.takes) else "null-result"
+            yield Case(f"{function}/all-null", function, title, steps, _REFUSED, rule, setup="loaded")
 
 
 def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
@@ -257,9 +281,8 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
     bad, unsupported = frozenset((Rc.BAD_INPUT,)), frozenset((Rc.UNSUPPORTED,))
 
     def first(key: str, function: str, title: str, steps: Sequence[Step], allowed: frozenset[Rc], **more: Any) -> Case:
-        section = more.pop("section", ROUTINES[function].section)
         options = {"setup": "nothing", "alone": True, **more}
-        return Case(f"{function}/{key}", function, title, tuple(steps), allowed, section, **options)
+        return Case(f"{function}/{key}", function, title, tuple(steps), allowed, **options)
 
     yield first(
         "first",
@@ -267,26 +290,29 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         "before initialisation",
         [fill(OUT), call("ompd_get_api_version", ("at", OUT))],
         _OK,
+        rule="version-first",
     )
     begun = loaded(plan.api)[1:]
     yield first("good", "ompd_initialize", "the version of ompd_get_api_version", begun, _OK)
     text = [fill(OUT), call("ompd_get_version_string", ("at", OUT))]
-    yield first("first", "ompd_get_version_string", "before initialisation", text, _OK)
-    yield first("first", "ompd_finalize", "before initialisation", [call("ompd_finalize")], unsupported)
+    yield first("first", "ompd_get_version_string", "before initialisation", text, _OK, rule="version-first")
+    no_end = [call("ompd_finalize")]
+    yield first("first", "ompd_finalize", "before initialisation", no_end, unsupported, rule="not-initialised")
     no_table = [call("ompd_initialize", ("n", plan.api), ("n", 0))]
-    yield first("no-table", "ompd_initialize", "a null pointer for the callbacks", no_table, bad)
+    yield first("no-table", "ompd_initialize", "a null pointer for the callbacks", no_table, bad, rule="no-callbacks")
     empty = [call("ompd_initialize", ("n", plan.api), ("table", 1))]
-    yield first("empty-table", "ompd_initialize", "a table of null pointers", empty, bad)
+    any_bad = bad | {Rc.CALLBACK_ERROR, Rc.ERROR}
+    yield first("empty-table", "ompd_initialize", "a table of null pointers", empty, any_bad, rule="null-callbacks")
     for version in (0, 1, 197001, -1 & 0xFFFFFFFFFFFFFFFF):
         old = [call("ompd_initialize", ("n", version), ("table", 0))]
         title = f"version {version if version < 1 << 63 else -1} of the interface"
-        yield first(f"version-{version}", "ompd_initialize", title, old, unsupported)
+        yield first(f"version-{version}", "ompd_initialize", title, old, unsupported, rule="no-version")
     begin = [fill(SPACE, 0), call("ompd_process_initialize", ("n", 1), ("at", SPACE))]
-    yield first("first", "ompd_process_initialize", "before initialisation", begin, _REFUSED, section=RETURN_CODES)
+    yield first("first", "ompd_process_initialize", "before initialisation", begin, _REFUSED, rule="not-begun")
     ended = [call("ompd_finalize")]
     twice = [*ended, call("ompd_finalize")]
     yield first("end", "ompd_finalize", "after initialisation", ended, _OK, setup="loaded")
-    yield first("twice", "ompd_finalize", "a second time", twice, unsupported, setup="loaded")
+    yield first("twice", "ompd_finalize", "a second time", twice, unsupported, setup="loaded", rule="not-initialised")
     yield first(
         "end",
         "ompd_process_initialize",
@@ -294,7 +320,7 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         [*ended, *begin],
         _REFUSED,
         setup="loaded",
-        section=RETURN_CODES,
+        rule="ended",
     )
     for function, routine in ROUTINES.items():
         if function in functions and routine.takes and routine.takes[0] in HANDLES and function not in _NO_CASES:
@@ -309,10 +335,10 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
                 steps,
                 frozenset(Rc),
                 setup="ended",
-                alone=False,
+                # Handles that one has released would be another finding of those after it.
+                alone=function in RELEASES.values(),
                 needs=needs(arguments),
-                section=RETURN_CODES,
-                level=SUGGESTS,
+                rule="ended",
             )
 
 
@@ -332,7 +358,6 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
             "a handle",
             tuple(gone),
             _OK,
-            ROUTINES[release].section,
             needs=(cell,),
         )
         again = (*gone, if_ok(call(release, ("in", own))))
@@ -343,8 +368,7 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
             "the same handle a second time",
             again,
             stale,
-            RETURN_CODES,
-            level=SUGGESTS,
+            "released",
             needs=(cell,),
         )
         for function, routine in ROUTINES.items():
@@ -358,8 +382,7 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
                     title,
                     steps,
                     stale,
-                    RETURN_CODES,
-                    level=SUGGESTS,
+                    "released",
                     needs=needs(good(function, plan)),
                 )
 

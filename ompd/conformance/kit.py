@@ -22,7 +22,8 @@ from ompd.conformance.cases import (
     wrong_arguments,
 )
 from ompd.conformance.laws import laws
-from ompd.conformance.standard import DEMANDS, FIRST_WITH_KINDS, ROUTINES, VERSION
+from ompd.conformance.rules import RULES
+from ompd.conformance.standard import FIRST_WITH_KINDS, ROUTINES, VERSION
 from ompd.conformance.subject import Known, Subject
 from ompd.conformance.trying import Enough, Runs, Script, handles_in
 from ompd.contract.ompd import ThreadIdKind
@@ -66,14 +67,15 @@ def try_library(
     untried: dict[str, None] = {}
     tried = 0
     for function in missing(functions, api, FIRST_WITH_KINDS):
-        section = ROUTINES[function].section
+        rule = RULES["exported"]
         found[f"{function}/there"] = ConformanceFinding(
             f"{function}/there",
             function,
             "is it there",
-            DEMANDS,
+            rule.level,
             VERSION,
-            section,
+            rule.section,
+            rule.words,
             "the routine",
             "the library does not have it",
             0,
@@ -154,10 +156,9 @@ def _try_all(runs: Runs, functions: frozenset[str], *, is_whole: bool) -> None:
 
     # What needs a process of its own for each case comes last.
     if is_whole:
-        if "ompd_enumerate_states" in functions:
-            sequences.states(runs)
+        states = sequences.states(runs) if "ompd_enumerate_states" in functions else frozenset()
         icvs = sequences.icvs(runs) if "ompd_enumerate_icvs" in functions else ()
-        runs.plan = sequences.plan_with(runs.plan, icvs)
+        runs.plan = sequences.plan_with(runs.plan, states, icvs)
         every(laws(functions, runs.plan))
         every(sequences.values(runs.plan, icvs))
         sequences.display(runs)

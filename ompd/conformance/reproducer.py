@@ -28,7 +28,8 @@ def program(finding: ConformanceFinding, script: Script, answers: Mapping[int, A
 
 def _lines(finding: ConformanceFinding, script: Script, answers: Mapping[int, Answers]) -> Iterator[str]:
     yield f"/* {_comment(finding.function)}: {_comment(finding.title)}."
-    yield f" * {finding.version}, section {finding.section}, {finding.level} {_comment(finding.expected)};"
+    yield f" * {finding.version}, section {finding.section}, {finding.level} {_comment(finding.expected)}:"
+    yield f" * {_comment(finding.rule)};"
     yield f" * the library: {_comment(finding.seen)}."
     yield " *"
     yield " *     cc -o reproducer THIS.c -ldl && ./reproducer /path/of/libompd.so"
@@ -205,7 +206,7 @@ static int sizeof_type(W context, void *sizes)
         return fault_code;
     const struct answer *found = find(SIZES, context, 0, 0, 0, "", 0);
     if (!found || found->code || !sizes)
-        return found && found->code ? found->code : 3;
+        return !found ? 2 : found->code ? found->code : 3;
     memcpy(sizes, found->bytes, 6);
     return 0;
 }
@@ -219,7 +220,7 @@ static int symbol_addr_lookup(W context, W thread, const char *name, W *address,
         return 3;
     const struct answer *found = find(SYMBOL, context, thread, 0, 0, name, strlen(name));
     if (!found || found->code)
-        return found ? found->code : 3;
+        return found ? found->code : 2; /* of a context that the tool has not */
     address[0] = 0;
     address[1] = found->word;
     return 0;
@@ -233,7 +234,7 @@ static int read_bytes(int which, W context, const W *address, W size, void *buff
         return 0;
     const struct answer *found = find(which, context, 0, address[1], size, "", 0);
     if (!found || found->code)
-        return found ? found->code : 3;
+        return found ? found->code : 2; /* of a context that the tool has not */
     memcpy(buffer, found->bytes, found->given);
     return 0;
 }
@@ -284,7 +285,7 @@ static int get_thread_context(W context, W kind, W size, const void *id, W *thre
         return 3;
     const struct answer *found = find(THREAD, context, 0, kind, 0, id, size);
     if (!found || found->code)
-        return found ? found->code : 3;
+        return found ? found->code : 2; /* of a context that the tool has not */
     *thread = found->word;
     return 0;
 }

@@ -17,13 +17,6 @@ from ompd.records import record
 
 VERSION = "OpenMP 5.2"
 
-DEMANDS, SUGGESTS = "demands", "suggests"
-
-RETURN_CODES = "20.5"
-"""Each routine returns one of its own codes, or of those of all routines."""
-MEMORY = "20.4.1"
-"""The library allocates by the tool's callbacks alone; what it gives in memory of its own, the tool cannot free."""
-CALLBACKS = "20.4"
 FIRST_WITH_KINDS = 202111
 """From which version of the interface on the routines that OpenMP 5.2 added are asked for."""
 

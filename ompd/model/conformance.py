@@ -12,10 +12,10 @@ _MOST_OTHERS = 10
 @record
 class ConformanceFinding:
     """What is wrong. ``key`` names the case, the same in every release of ompd; ``function`` is the routine, ``title``
-    what was tried. ``level`` is ``demands`` or ``suggests``, of which ``version`` and ``section`` have the text;
-    ``expected`` and ``seen`` are what was, and what happened. It was ``more`` times the same with other arguments,
-    some of which are ``others``. ``calls`` are those that show it, after the library's set-up. ``is_known`` says that
-    the user's list of known findings has it.
+    what was tried. ``level`` is ``demands`` or ``suggests``, of which ``version`` and ``section`` have the text, and
+    ``rule`` the sense; ``expected`` and ``seen`` are what was, and what happened. It was ``more`` times the same with
+    other arguments, some of which are ``others``. ``calls`` are those that show it, after the library's set-up.
+    ``is_known`` says that the user's list of known findings has it.
     """
 
     key: str
@@ -24,6 +24,7 @@ class ConformanceFinding:
     level: str
     version: str
     section: str
+    rule: str
     expected: str
     seen: str
     more: int

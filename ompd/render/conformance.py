@@ -38,6 +38,7 @@ def _of_finding(row: ConformanceFinding) -> Iterator[str]:
     others = f" (and {row.more} more: {', '.join(map(clean, row.others[:_SHOWN_OTHERS]))})" if row.more else ""
     yield f"  seen       {clean(row.seen)}{others}"
     yield f"  standard   {row.version}, {row.section} {row.level}: {row.expected}"
+    yield f"  rule       {row.rule}"
     yield f"  key        {clean(row.key)}"
     for line in row.calls:
         yield f"    {clean(line)}"
@@ -61,7 +62,7 @@ def junit(answer: ConformanceAnswer) -> str:
         if row.is_known:
             found.append(f"    <skipped message={message}/>")
         else:
-            text = escape(_NOT_XML.sub("?", "\n".join((row.title, *row.calls))))
+            text = escape(_NOT_XML.sub("?", "\n".join((row.title, row.rule, *row.calls))))
             found.append(f"    <failure type={_attribute(row.level)} message={message}>{text}</failure>")
         found.append("  </testcase>")
     return "\n".join([*found, "</testsuite>", ""])

@@ -58,6 +58,7 @@ def conformance(
       ompd_finalize: before initialisation
         seen       returned ompd_rc_ok
         standard   OpenMP 5.2, 20.5.1.4 demands: ompd_rc_unsupported
+        rule       to finalise a library that is not initialised is unsupported
         key        ompd_finalize/first
           ompd_finalize()
     """

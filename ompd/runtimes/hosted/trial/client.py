@@ -64,7 +64,8 @@ class Answers:
         body, _ = server.answer(which, thread, first, second, raw)
         code, count = ANSWER_HEAD.unpack_from(body)
         if code or not count:
-            return int(code), 0, b""
+            # Of memory that there is not, the standard has the callbacks say that it is an error.
+            return int(Rc.ERROR if code == Rc.DEVICE_READ_ERROR else code), 0, b""
         what, _, start, word, size = protocol.ENTRY.unpack_from(body, ANSWER_HEAD.size)
         data = body[ANSWER_HEAD.size + protocol.ENTRY.size :][:size]
         if what == protocol.PAGES:
@@ -185,7 +186,7 @@ class Trial:
         which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
         known = self._answers.get(context)
         if known is None:
-            return ANSWER_HEAD.pack(Rc.BAD_INPUT, 0)
+            return ANSWER_HEAD.pack(Rc.STALE_HANDLE, 0)
         question = (which, thread, first, second, body[CALLBACK_HEAD.size :])
         self.asked[context, question] = None
         code, word, raw = known.of(question)

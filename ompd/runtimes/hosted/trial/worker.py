@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CELLS, CELL = 64, 64
-_OK, _BAD_INPUT, _ERROR, _WRITE_ERROR, _NOMEM, _CALLBACK_ERROR = 0, 3, 4, 9, 10, 12
+_OK, _STALE_HANDLE, _BAD_INPUT, _WRITE_ERROR, _NOMEM, _CALLBACK_ERROR = 0, 2, 3, 9, 10, 12
 _FREED = 0xDD
 _MAX_READ, _MAX_VECTOR = 1 << 24, 4096
 _NUMBERS = {signature.name: number for number, signature in SIGNATURES.items()}
@@ -135,7 +135,7 @@ class _Callbacks:
 
     def _ask(self, which: int, context: int, thread: int = 0, words: tuple[int, int] = (0, 0), raw: bytes = b"") -> int:
         if not 0 < context < 1 << 32:
-            return _BAD_INPUT
+            return _STALE_HANDLE
         return self._channel.ask(which, context, self._keep, thread=thread, words=words, raw=raw)
 
     # In the table's order

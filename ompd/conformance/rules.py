@@ -1,0 +1,86 @@
+"""What the standard has to say about each check, in our own words, and whether it demands that or only suggests it.
+
+It demands what it says a routine returns or gives. It suggests what follows from the meaning of a return code alone, or
+from a duty of the tool that the kit neglects on purpose: nothing says there what a library has to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ompd.records import record
+
+DEMANDS, SUGGESTS = "demands", "suggests"
+
+
+@record
+class Rule:
+    """A sentence of the standard: its section, ``""`` for that of the routine which is tried, its weight, and what it
+    says.
+    """
+
+    section: str
+    level: str
+    words: str
+
+
+def _demands(section: str, words: str) -> Rule:
+    return Rule(section, DEMANDS, words)
+
+
+def _suggests(section: str, words: str) -> Rule:
+    return Rule(section, SUGGESTS, words)
+
+
+RULES: Mapping[str, Rule] = {
+    "exported": _demands("20.1", "each routine is an external symbol with C linkage"),
+    "result": _demands("", "the routine gives what its description names, and returns ok on success"),
+    "owned-text": _demands("20.4.1", "what the tool has to free is allocated by the tool's callback"),
+    "version-first": _demands("20.5.1", "the tool learns the library's version before it initialises the library"),
+    "lasting-text": _demands("20.5.1.3", "the version's text stays valid while the library is loaded"),
+    "no-callbacks": _demands("20.5.1.1", "callbacks that are invalid are bad input"),
+    "no-version": _demands("20.5.1.1", "a version of the interface that cannot be provided is unsupported"),
+    "not-initialised": _demands("20.5.1.4", "to finalise a library that is not initialised is unsupported"),
+    "each-process": _demands("20.5.1", "the library is initialised once, and each process or core file besides"),
+    "null-input": _demands(
+        "20.5", "a null pointer for an input argument is bad input; any code of failure is accepted"
+    ),
+    "thread-number": _demands("", "a number that is negative, or not below team-size-var, is bad input"),
+    "thread-kind": _demands("", "a kind of native threads that the library does not know is unsupported"),
+    "thread-size": _demands("", "another size than that kind of identifiers has is bad input"),
+    "unknown-number": _demands("", "a number that the enumeration does not have is bad input"),
+    "variable-scope": _demands(
+        "", "a handle's scope that is not the variable's is incompatible; any failure is accepted"
+    ),
+    "enumeration": _demands("", "each step gives the next one, and whether more are left, as 1 or 0"),
+    "none-outside": _demands("", "unavailable where there is none further out"),
+    "order": _demands("", "the result is 0 for the same one; others have an order"),
+    "known-state": _demands("20.5.8.2", "the state is one that the enumeration has"),
+    "callback-error": _demands(
+        "20.5", "ok says that the query succeeded; a callback's error that it fails by is passed on"
+    ),
+    "null-result": _suggests(
+        "20.3.12", "bad input is what invalid arguments are; of null pointers for results it says nothing"
+    ),
+    "null-callbacks": _suggests("20.5.1.1", "invalid callbacks are bad input; which ones are invalid it does not say"),
+    "not-begun": _suggests(
+        "20.5.1", "the tool initialises the library first; what a library does else it does not say"
+    ),
+    "released": _suggests("20.5", "a stale handle is refused as such; but the tool may not use what it has released"),
+    "ended": _suggests("20.5.1.4", "the end is the tool's last call; what comes after is the tool's fault"),
+    "foreign-context": _suggests("20.5.2.1", "the tool names its own contexts only; its callbacks refuse any other"),
+    "no-scope": _suggests("20.3.9", "the tool passes one of the scopes, and a handle that goes with it"),
+    "same-process": _suggests(
+        "20.5.2.1", "a session begins with this call; of a second one on the same process it says nothing"
+    ),
+    "state-name": _suggests("20.5.8.1", "a state's text is its name; in which spelling it does not say"),
+    "variable-name": _suggests("20.5.10.1", "a variable's text is its name; that no other has it, it does not say"),
+    "text-of-number": _suggests(
+        "20.5.10.3", "the result is a text of the variable; unsupported is none of the codes there"
+    ),
+    "implicit-task-data": _suggests(
+        "20.5.10.4", "data of tools is there for each scope; a task's is the implicit task's, too"
+    ),
+    "no-tool-data": _suggests("20.5.10.4", "OMPT keeps data for threads, regions and tasks alone"),
+    "balance": _suggests("20.4.1", "the tool gives back what it owns; of what a library keeps it says nothing"),
+}
