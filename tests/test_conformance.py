@@ -16,6 +16,7 @@ from ompd.conformance.cases import Case
 from ompd.conformance.rules import RULES, Rule
 from ompd.conformance.trying import Runs
 from ompd.runtimes.hosted.trial.client import Reply
+from tests.conformance import scoreboard
 from tests.conformance.rules import PAGE, with_table
 from tests.conformance.trying import called, expected_calls, run_reproducer, tried, tried_stub
 from tests.support import FULL
@@ -90,6 +91,11 @@ def test_every_reproducer_shows_the_same(name: str, tmp_path: Path) -> None:
         lines, status = run_reproducer(found, key, str(ompd_library(name)), tmp_path)
         assert called(lines) == expected_calls(script), key
         assert (status < 0) == bool(script.replies[-1].ended), key
+
+
+@pytest.mark.skipif(not FULL, reason="seven libraries")
+def test_the_scoreboard_is_what_the_kit_finds() -> None:
+    assert scoreboard.page(scoreboard.answers()) == scoreboard.PAGE.read_text(encoding="utf-8"), "make scoreboard"
 
 
 def test_without_a_program_what_needs_no_handles_is_tried(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Writes docs/scoreboard.md: what ``ompd conformance`` finds in the libraries that there are here.
 
-``make scoreboard``; a library that cannot be loaded or is not here has a line that says why.
+``make scoreboard``; it fetches what no other test uses. A library that cannot be fetched or loaded has a line that says
+why.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from ompd.errors import OmpdError
 from ompd.model.conformance import ConformanceAnswer, ConformanceFinding
 from tests.conformance.trying import tried_stub
 from tests.support import stopped
-from tests.support.machine import Missing
+from tests.support.cache import CACHE
+from tests.support.debs import unpack_debs
+from tests.support.machine import Missing, fetch_intel
 from tests.support.ompd_libraries import ompd_library
 
 PAGE = Path(__file__).parents[2] / "docs" / "scoreboard.md"
@@ -22,14 +25,21 @@ LIBRARIES = {
     "llvm-16": "LLVM 16",
     "llvm-19": "LLVM 19",
     "llvm-22": "LLVM 22",
+    "intel-2024": "Intel 2024",
+    "intel-2025": "Intel 2025",
     "intel-2026": "Intel 2026",
 }
+OTHER_WHEELS = {"intel-2024": "2024.2.1", "intel-2025": "2025.0.4"}
 _HEAD = """# Scoreboard of OMPD libraries
 
-What `ompd conformance` ([conformance.md](conformance.md)) finds in the OMPD libraries that the tests use: LLVM's as
-Debian 12 ships them, Intel's of the wheel intel-openmp, and that of the [stub runtime](../runtime_stub/README.md).
-All are tried on one core: four threads of a region on Intel's runtime, clang, `OMP_DEBUG=enabled`; the stub's on its
-own runtime. `make scoreboard` writes this page.
+What `ompd conformance` ([conformance.md](conformance.md)) finds in OMPD libraries: LLVM's as Debian ships them, Intel's
+of the wheels intel-openmp 2024.2.1, 2025.0.4 and 2026.2.0, and that of the [stub runtime](../runtime_stub/README.md).
+All are tried on one core: four threads of a region on Intel's runtime of 2026, clang, `OMP_DEBUG=enabled`; the stub's
+on its own runtime. All find what they need in the runtime by names, so they read this one, too.
+`make scoreboard` writes this page.
+
+A *finding* in the first table is against a sentence of OpenMP 5.2, one in the second is advice;
+[which sentences](conformance.md#what-the-standard-has-to-say) these are.
 """
 
 
@@ -39,13 +49,28 @@ def answers() -> Mapping[str, ConformanceAnswer | str]:
     core = str(stopped("lock", compiler="clang", mode="debug").core)
     for name, title in LIBRARIES.items():
         try:
-            found[title] = ask(str(ompd_library(name)), [core]).answer
-        except Missing:
-            found[title] = "it is not here"
+            file = str(library(name))
+        except Missing as missing:
+            found[title] = f"{missing.tool} could not be fetched"
+            continue
+        try:
+            found[title] = ask(file, [core]).answer
         except OmpdError as error:
-            found[title] = str(error).replace(str(ompd_library(name)), "libompd.so")
+            found[title] = str(error).replace(file, "libompd.so")
     found["stub"] = tried_stub().answer
     return found
+
+
+def library(name: str) -> Path:
+    """Return the library called *name* in :data:`LIBRARIES`, after fetching it if no test but this one uses it.
+
+    :raises Missing: if it cannot be fetched
+    """
+    if name == "llvm-16":
+        unpack_debs("libompd-16", ("libomp-16-dev",), CACHE / "debs" / "libompd-16", alone=True)
+    if name in OTHER_WHEELS:
+        return fetch_intel(OTHER_WHEELS[name]) / "lib" / "libiomp5_db.so"
+    return ompd_library(name)
 
 
 def page(found: Mapping[str, ConformanceAnswer | str]) -> str:

@@ -165,9 +165,9 @@ def require(name: str) -> Path:
     return path
 
 
-def intel_folder() -> Path:
-    """Return where the wheel of Intel's runtime belongs in this checkout."""
-    return CACHE / "intel" / str(table()["intel-openmp"].version)
+def intel_folder(version: str | None = None) -> Path:
+    """Return where the wheel of Intel's runtime belongs in this checkout, that of the table or another version."""
+    return CACHE / "intel" / str(version or table()["intel-openmp"].version)
 
 
 def intel_runtime() -> Path:
@@ -181,13 +181,14 @@ def intel_runtime() -> Path:
     return folder
 
 
-def fetch_intel() -> Path:
+def fetch_intel(version: str | None = None) -> Path:
     """Return the unpacked wheel of Intel's runtime, after fetching it by this interpreter's pip if it is not there.
 
+    :param version: another one than that of the table, which all tests use
     :raises Missing: if pip cannot
     """
-    row, folder = table()["intel-openmp"], intel_folder()
-    with locked(f"intel-{row.version}"):
+    row, folder = table()["intel-openmp"], intel_folder(version)
+    with locked(f"intel-{version or row.version}"):
         if not (folder / "lib" / "libiomp5.so").exists():
             unpacked = folder.with_name(folder.name + ".part")
             shutil.rmtree(unpacked, ignore_errors=True)
@@ -205,7 +206,7 @@ def fetch_intel() -> Path:
                 "--disable-pip-version-check",
                 "--prefix",
                 str(unpacked),
-                f"{row.wheel}=={row.version}",
+                f"{row.wheel}=={version or row.version}",
             ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             found = sorted(unpacked.rglob("libiomp5.so"))
