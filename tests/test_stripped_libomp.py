@@ -575,3 +575,27 @@ def test_how_a_runtime_is_known_is_told() -> None:
         assert (row.kind, row.layout, row.keeps_states, row.version) == ("libomp", "table", False, None)
         assert set(row.unavailable) == {"version", "omp_version", "dll_locations", "dlls"}
         assert row.layout_proof is not None and "Debian 12, libomp5-19 1:19.1.7" in row.layout_proof
+
+
+def test_what_was_found_at_one_stop_is_checked_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[str] = []
+
+    def search(variables: image.Variables, table: Table, *, is_proven: bool = False) -> image.ThreadTable:
+        searches.append(table.name)
+        return image.find_threads(variables, table, is_proven=is_proven)
+
+    monkeypatch.setattr(layouts, "find_threads", search)
+    core = stopped("nested", compiler="clang", mode="neither", runtime="libomp-19")
+    with Session.open_core(core.core) as session:
+        (runtime,) = session.runtimes
+        found = Runtime(session.process, runtime.found.module).stripped
+        assert found is not None and len(searches) == 1
+        for change, anew in (({}, 0), ({"array": found.threads.array + 8}, 1), ({"capacity": 1}, 1), ({}, 0)):
+            searches.clear()
+            process = session.process.at_another_stop(session.target)
+            (known,) = process.lasting.values()
+            key = next(iter(process.lasting))
+            process.lasting[key] = replace(known, threads=replace(found.threads, **change))  # type: ignore[type-var]
+            now = Runtime(process, runtime.found.module).stripped
+            assert now is not None and (now.threads, now.table, now.how) == (found.threads, found.table, found.how)
+            assert len(searches) == anew

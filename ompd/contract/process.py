@@ -222,6 +222,12 @@ class CallResult:
 class Process(Callbacks, Protocol):
     """One process at one stop. Computed facts are kept until the stop ends."""
 
+    @property
+    def lasting(self) -> dict[tuple[str, int], object]:
+        """What plugins have found out that is the same at every stop of the process, by the plugin's name and where its
+        module begins. Whoever finds something here has to check that it still holds.
+        """
+
     def check_current(self) -> None:
         """Raise what reading raises once the process has run, for who keeps what was read.
 

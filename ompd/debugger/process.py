@@ -73,6 +73,7 @@ class StoppedProcess:
         steps: Steps = {} if earlier is None else earlier.stacks.steps
         storage: ThreadLocalStorage
         self.module_list, self.types = modules, types
+        self.lasting: dict[tuple[str, int], object] = {} if earlier is None else earlier.lasting
         self.memory = memory = TargetMemory(target, modules)
         self.regions = regions = Regions(target, modules)
         self.symbols = symbols = Symbols(

@@ -10,6 +10,8 @@ from ompd.binary.elf.symbols import Kept, Symbol, SymbolSection, is_symbol, pref
 from ompd.errors import MalformedFile
 from ompd.safety import limits
 
+_MOST_FOUND = 64  # lists of names whose symbols are kept: those in the code are few
+
 
 class SymbolTable:
     """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
@@ -33,6 +35,7 @@ class SymbolTable:
         self._debug_elf = debug_elf
         self._at: dict[int, Symbol | None] = {}
         self._found: dict[str, Symbol | None] = {}
+        self._found_many: dict[frozenset[str], dict[str, Symbol]] = {}
 
     @cached_property
     def _own_tables(self) -> list[SymbolSection]:
@@ -72,7 +75,10 @@ class SymbolTable:
 
         :raises MalformedFile: if a table or its strings are malformed
         """
-        missing = set(names)
+        wanted = frozenset(names)
+        if wanted in self._found_many:
+            return dict(self._found_many[wanted])
+        missing = set(wanted)
         answer: dict[str, Symbol] = {}
         for table in self._tables():
             if not missing:
@@ -85,7 +91,9 @@ class SymbolTable:
                 if best is not None:
                     answer[name] = best
                     missing.discard(name)
-        return answer
+        if len(self._found_many) < _MOST_FOUND:
+            self._found_many[wanted] = answer
+        return dict(answer)
 
     def mentions(self, names: Iterable[str]) -> set[str]:
         """Return those of *names* that may be in the module's own tables, symbols of other modules included: all that

@@ -10,6 +10,7 @@ to structures that tell their own place in it (``ds_gtid``), the other to pointe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.contract.process import Module, Process
@@ -47,22 +48,26 @@ class Variables:
     """All words of the variables of a runtime, at multiples of a pointer's size."""
 
     def __init__(self, process: Process, module: Module) -> None:
-        """Read them.
+        self.process = process
+        self.module = module
+        self._zeros: list[range] = []  # where there were zeros to begin with
+
+    @cached_property
+    def words(self) -> dict[int, int]:
+        """Those that are not 0, by their address.
 
         :raises Unavailable: if there are none to be read, or too many
         """
-        self.process = process
-        self.module = module
-        size = process.pointer_size
-        self.words: dict[int, int] = {}
-        self._zeros: list[range] = []  # where there were zeros to begin with
-        for start, zeros, end in process.variable_ranges(module):
+        process, size = self.process, self.process.pointer_size
+        found: dict[int, int] = {}
+        for start, zeros, end in process.variable_ranges(self.module):
             start += -start % size
             if end - start > _MAX_VARIABLES:
-                raise Unavailable(f"{module.name} has too many variables ({end - start} bytes) to look through")
+                raise Unavailable(f"{self.module.name} has too many variables ({end - start} bytes) to look through")
             words = read_words(process, start, max(end - start, 0) // size)
-            self.words.update((start + at * size, word) for at, word in enumerate(words) if word)
+            found.update((start + at * size, word) for at, word in enumerate(words) if word)
             self._zeros.append(range(zeros, end))
+        return found
 
     def pointers(self) -> dict[int, int]:
         """Return those words, by their address, that may be pointers to other memory than the module's own."""
@@ -116,6 +121,22 @@ def find_threads(variables: Variables, table: Table, *, is_proven: bool = False)
     if not known:
         raise Unavailable(f"none of {name}'s variables leads to an array of threads")
     raise Unavailable(f"{len(known)} of {name}'s variables lead to arrays that may be those of its threads")
+
+
+def find_again(variables: Variables, table: Table, earlier: ThreadTable, *, is_proven: bool = False) -> ThreadTable:
+    """Return the table of threads that was found *earlier* as it is now: conditions of breakpoints are evaluated often.
+
+    :param is_proven: as for :func:`find_threads`
+    :raises Unavailable: if it is another one now
+    """
+    process = variables.process
+    if read_pointer(process, earlier.variable) == earlier.array:
+        behind = earlier.array + earlier.capacity * process.pointer_size
+        damaged = _MOST_DAMAGED if is_proven else 0
+        found = _candidate(variables, earlier.variable, earlier.array, behind, table, damaged)
+        if found is not None:
+            return found
+    raise Unavailable(f"{variables.module.name} has another array of threads now")
 
 
 def _candidates(

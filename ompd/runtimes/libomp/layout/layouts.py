@@ -8,6 +8,7 @@ that table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ompd.contract.memory import StructLayout
@@ -25,7 +26,7 @@ from ompd.records import record
 from ompd.runtimes.layout import dwarf, published, selfdescribed
 from ompd.runtimes.layout.table import Table, tables
 from ompd.runtimes.libomp.layout import proof
-from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_threads
+from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_again, find_threads
 from ompd.runtimes.libomp.layout.names import defined_as
 
 # Releases are distinguished by names that they export first; those of other runtimes' tables are not libomp's.
@@ -87,14 +88,39 @@ def _from_debug_information(
     return dwarf.load(process, module, members)
 
 
+@record
+class _Proven:
+    """What was proven of a runtime at an earlier stop."""
+
+    table: Table
+    how: str
+    threads: ThreadTable
+    is_build_known: bool
+
+
 def _prove(process: Process, module: Module, untold: str) -> Stripped:
+    key = _RUNTIME, module.start
+    earlier = process.lasting.get(key)
+    if isinstance(earlier, _Proven):
+        with suppress(OmpdError):
+            variables = Variables(process, module)
+            threads = find_again(variables, earlier.table, earlier.threads, is_proven=earlier.is_build_known)
+            return Stripped(earlier.table, earlier.how, threads, variables)
+    found = _prove_anew(process, module, untold)
+    is_build_known = module.build_id is not None and module.build_id in found.table.build_ids
+    process.lasting[key] = _Proven(found.table, found.how, found.threads, is_build_known)
+    return found
+
+
+def _prove_anew(process: Process, module: Module, untold: str) -> Stripped:
     known = list(tables(_RUNTIME, process.architecture_name))
     by_build_id = [table for table in known if module.build_id is not None and module.build_id in table.build_ids]
     likely = by_build_id or [table for table in known if _exports_fit(process, module, table)]
     said: list[str] = [] if likely else [_nothing_fits(module, known, process.architecture_name)]
     proven: list[Stripped] = []
+    variables = Variables(process, module)
     try:
-        variables = Variables(process, module)
+        variables.pointers()  # or say why there are none
         for table in likely:
             try:
                 proven.append(_try(process, module, table, variables, is_build_known=bool(by_build_id)))
