@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ompd
-from ompd.model import WhyAnswer
+from ompd.model import Wait, WhyAnswer
 from ompd.questions import threads
 from ompd.questions import why as question
 from ompd.questions.why.reentry import reentered
@@ -125,6 +125,10 @@ def test_who_comes_back_into_the_runtime_need_not_have_its_lock_while_another_is
         ((row, held),) = reentered(session, rows)
         assert row.wait is not None and (held.object, held.is_certain) == (row.wait.object, False)
         others = [replace(each, wait=None, state="overhead") if each is not row else row for each in rows]
+        assert list(reentered(session, others)) == []
+        # Nor where another one is awake, and may be looking for a task just now.
+        looking = Wait("taskwait", how="spinning")
+        others = [replace(each, wait=looking) if each is not row else row for each in rows]
         assert list(reentered(session, others)) == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import Enum
 
 from ompd.analysis.graph import Need, Outlook, Release, View, WaitGraph, components
@@ -47,7 +47,7 @@ class Solved:
         self.next = [tuple(self._next(index)) for index in range(len(self.graph))]
         self._with_everybody = self._releases[View.REASONED]
         self._anybody: int | None = None  # how many go on if any thread does
-        self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck[View.REASONED]))
+        self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck))
 
     def _next(self, index: int) -> Iterable[int]:
         # What is needed and is not there yet; a need that nobody is known to meet leads nowhere.
@@ -99,7 +99,7 @@ class Solved:
 
 
 def _roots(
-    graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Set[int]
+    graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Mapping[View, Set[int]]
 ) -> list[Root]:
     # Components come after those that they lead to: each one's ends are known when it comes. A cycle of which one way
     # leads out is an end all the same, if nobody in it can go on that way.
@@ -114,12 +114,12 @@ def _roots(
                 if target not in inside:
                     bits |= ends[target]
         is_cycle = len(component) > 1 or component[0] in successors[component[0]]
-        if is_cycle and (not bits or inside <= stuck):
+        if is_cycle and (not bits or inside <= stuck[View.REASONED]):
             bits |= 1 << len(found)
             is_open = any(len(need.reasoned) > 1 for node in component for need in graph.needs[node])
             found.append((End.CYCLE, tuple(sorted(component)) if is_open else _in_order(component, successors)))
         elif not bits:
-            end = _end(graph, component[0])
+            end = _end(graph, component[0], stuck[View.PESSIMISTIC])
             # All threads that compute are one reason, and so are all that are in the same call.
             key = (end, graph.nodes[component[0]].reason or "" if end is not End.OPEN else str(component[0]))
             place = merged.setdefault(key, len(found))
@@ -140,8 +140,10 @@ def _roots(
     return [Root(end, nodes, tuple(some)) for (end, nodes), some in zip(found, threads, strict=True)]
 
 
-def _end(graph: WaitGraph, index: int) -> End:
+def _end(graph: WaitGraph, index: int, stuck: Set[int]) -> End:
     outlook = graph.nodes[index].outlook
+    if outlook is Outlook.WAITS and index not in stuck:
+        return End.RUNS  # it has all that it needs, as a taskwait whose last child is complete
     return {
         Outlook.RUNS: End.RUNS,
         Outlook.NEVER: End.ENDED,

@@ -408,6 +408,60 @@ def test_a_mutex_of_a_thread_that_has_ended() -> None:
     assert judged(*rows, thread(3), system={3: timed})[:2] == ("external_wait", "possible")
 
 
+# A task of which nobody records on which thread it is, and the other members of a team that its parent waits in.
+LOOSE = task("child", "task0", None, "executing", unavailable={"thread": "kept only for tools"})
+AT_TASKWAIT = thread(0, Wait("taskwait", how="spinning"))
+AT_END = [thread(native, barrier((0,), 3, how="spinning")) for native in (2, 3)]
+
+
+def of_loose(*others: ThreadRecord, **facts: Any) -> tuple[str, str, str]:
+    tasks = (task("task0", None, 0, "suspended", unfinished_children=1), LOOSE)
+    own = [task(f"task{row.native_thread_id}", None, row.native_thread_id, "executing") for row in others]
+    return judged(AT_TASKWAIT, *others, tasks=(*tasks, *own), **facts)
+
+
+def test_a_task_that_nothing_leads_to_goes_on_with_the_threads_that_do() -> None:
+    assert of_loose(thread(1), *AT_END) == ("laggard", "unknown", "likely")
+    assert of_loose(*(thread(native) for native in (1, 2, 3))) == ("no_stall", "unknown", "likely")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(thread(1, lock("&a")), id="waits for a lock"),
+        pytest.param(thread(1, barrier(None, how="spinning"), task="child"), id="is at a barrier inside of a task"),
+        pytest.param(thread(1, state=None, unavailable={"state": "its stack is lost"}), id="does what nobody knows"),
+        pytest.param(thread(1, parallel="inner"), id="is in a region of its own"),
+    ],
+)
+def test_a_task_that_nothing_leads_to_may_be_on_a_thread_that_something_else_holds_up(other: ThreadRecord) -> None:
+    assert of_loose(other, thread(2), thread(3))[0] in ("undecided", "orphaned_worksharing")
+
+
+def test_a_task_that_nothing_leads_to_does_not_go_on_where_nobody_does() -> None:
+    assert of_loose(AT_END[0], AT_END[1], thread(1, barrier((0,), 3, how="spinning")))[:2] == ("undecided", "possible")
+
+
+def test_a_taskwait_whose_tasks_are_complete_goes_on() -> None:
+    tasks = (task("task0", None, 0, "suspended", unfinished_children=0),)
+    assert judged(AT_TASKWAIT, thread(1), tasks=tasks) == ("no_stall", "unknown", "proven")
+
+
+def test_a_lock_of_the_runtime_is_let_go_by_who_is_awake_inside_of_it() -> None:
+    rows = [thread(native, Wait("internal_lock", object=0x1000, how="blocked")) for native in (0, 1)]
+    assert judged(*rows, thread(2, state="overhead")) == ("laggard", "unknown", "likely")
+    # The program's own code does not.
+    assert judged(*rows, thread(2)) == ("undecided", "possible", "unknown")
+    assert judged(*rows) == ("lock_abandoned", "proven", "possible")
+
+
+def test_a_program_that_has_not_begun_with_openmp_does_not_hang() -> None:
+    row = ThreadRecord(native_thread_id=0, thread_type=None)
+    assert judged(row) == ("no_stall", "unknown", "proven")
+    reads = {0: SystemWait(kind="io", system_call="read")}
+    assert judged(row, system=reads, how={0: "blocked"}) == ("external_wait", "possible", "proven")
+
+
 def test_two_runtimes_that_wait_for_each_other() -> None:
     verdict = first(thread(0, lock("&b", 1)), thread(1, lock("&a", 0), runtime="libomp"))
     assert (verdict.kind, verdict.stuck, verdict.confidence) == ("duplicate_runtimes", "proven", "likely")

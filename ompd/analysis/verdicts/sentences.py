@@ -17,6 +17,7 @@ _RAW = frozenset(("external_wait", "runtime_reentry", "undecided", "lost_wakeup"
 # What somebody holds, and what sets threads free that wait for others.
 _AT = frozenset(("barrier", "taskwait", "taskgroup"))
 _HELD = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+_HAPPENED = "what they wait for has happened"
 _DONE = {**dict.fromkeys(_HELD, "released"), "event": "fulfilled", "condition": "signalled"}
 
 
@@ -33,7 +34,8 @@ class Sentences:
         count = len(root.threads)
         waiting = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'} for"
         last = self._graph.nodes[root.nodes[0]]
-        names = listed([self._graph.nodes[node].name for node in root.nodes])
+        named = [node for node in root.nodes if node in self._nodes.rows] if root.end is End.RUNS else root.nodes
+        names = listed([self._graph.nodes[node].name for node in named])
         if kind == "lock_cycle" and self._is_open(root):
             objects = ", ".join(dict.fromkeys(link.object for link in links[:6]))
             return f"deadlock: {counted(len(links), 'thread')} hold among themselves what they wait for: {objects}"
@@ -63,7 +65,7 @@ class Sentences:
         if kind == "external_wait":
             return f"{waiting} {names}{_because(last.reason) if root.end is End.OUTSIDE else ''}"
         if kind == "laggard":
-            return f"{waiting} {names}, which {'works' if len(root.nodes) == 1 else 'work'}"
+            return f"{waiting} {names}, which {'works' if len(named) == 1 else 'work'}"
         if kind == "oversubscribed":
             number = self._nodes.moment.processors or 0
             processors = "only processor" if number == 1 else counted(number, "processor")
@@ -108,10 +110,13 @@ class Sentences:
         rows = self._nodes.rows.values()
         working = sum(row.runtime is not None and row.wait is None and row.state != "idle" for row in rows)
         waiting = len(self._nodes.waiting)
+        if not waiting and not any(row.runtime is not None for row in rows):
+            return f"nothing hangs: {counted(len(rows), 'thread')} at work, of which none has begun with OpenMP"
         if not waiting:
             return f"nothing hangs: {counted(working, 'OpenMP thread')} at work, none waits"
         if not working:
-            return f"nothing hangs: {counted(waiting, 'thread')} will go on, what they wait for has happened"
+            why = "their tasks are complete, or can be executed" if self._nodes.moment.tasks else _HAPPENED
+            return f"nothing hangs: {counted(waiting, 'thread')} will go on: {why}"
         verb = "waits" if waiting == 1 else "wait"
         return f"nothing hangs: {counted(waiting, 'thread')} {verb} for {counted(working, 'thread')} at work"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ompd.analysis.graph import Node, Outlook, View
+from ompd.analysis.graph import Need, Node, Outlook, View
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.verdicts.chains import Chains
 from ompd.analysis.verdicts.sentences import Sentences, next_step
@@ -43,7 +43,7 @@ class Verdicts:
         rows, nodes, system = self._nodes.rows, self._graph.nodes, self._nodes.moment.system
         busy = [n for n, row in rows.items() if row.state != "idle"]
         outside = [n for n in busy if nodes[n].outlook is Outlook.UNKNOWN and (nodes[n].thread or 0) in system]
-        own = [n for n in outside if rows[n].runtime is not None]
+        own = [n for n in outside if rows[n].runtime is not None or not self._has_begun]
         if not own or len(outside) < len(busy) or self._nodes.waiting:
             return None
         roots = tuple(self._natives(own))
@@ -57,6 +57,10 @@ class Verdicts:
             next_step=next_step("external_wait", roots),
             place=next((rows[n].where for n in own if rows[n].where is not None), None),
         )
+
+    @cached_property
+    def _has_begun(self) -> bool:
+        return any(row.runtime is not None or "runtime" in row.unavailable for row in self._nodes.rows.values())
 
     def _asleep_though_free(self) -> list[VerdictRecord]:
         # Somebody sleeps who need not, and nobody else is on the way: whoever should have woken it up does not.
@@ -80,16 +84,22 @@ class Verdicts:
         ]
 
     def _no_stall(self) -> VerdictRecord:
-        waiting, unknowns = len(self._nodes.waiting), self._unknowns()
-        is_open = bool(unknowns) and not waiting
+        is_open = bool(self._unknowns()) and not self._nodes.waiting
+        # Who goes on only as reasoning has it.
+        reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._nodes.waiting) else []
         return VerdictRecord(
             kind="undecided" if is_open else "no_stall",
             stuck="unknown",
-            confidence="unknown" if is_open else "proven",
+            confidence="unknown" if is_open else "likely" if reasoned else "proven",
             summary=self._sentences.no_stall(),
-            unknowns=unknowns,
+            evidence=tuple(Evidence(text, "derived") for text in dict.fromkeys(n.reasoning for n in reasoned) if text),
+            unknowns=(*self._unknowns(), *dict.fromkeys(n.evidence for n in reasoned if n.evidence))[:_MOST_UNKNOWNS],
             next_step=next_step("no_stall", ()),
         )
+
+    def _reasoned(self) -> list[Need]:
+        # What is not known, and reasoning has found.
+        return [need for needs in self._graph.needs for need in needs if need.reasoned]
 
     def _unknowns(self) -> tuple[str, ...]:
         return tuple(self._nodes.moment.unknowns)

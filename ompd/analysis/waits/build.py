@@ -21,8 +21,10 @@ _NAMES = {"doacross": "an iteration of a doacross loop", "single": "a single con
 def build(moment: Moment) -> ThreadNodes:
     """Return the wait-for graph of a moment."""
     nodes = ThreadNodes(moment)
-    _Waits(nodes).add_all()
+    waits = _Waits(nodes)
+    waits.add_all()
     nodes.close()
+    waits.tasks.settle()
     return nodes
 
 
@@ -33,7 +35,7 @@ class _Waits:
         self._nodes, self._graph, moment = nodes, nodes.graph, nodes.moment
         self._barriers: dict[tuple[str | None, int], tuple[int, tuple[int, ...]]] = {}
         self._holders = Holders(moment)
-        self._tasks = TaskNodes(nodes)
+        self.tasks = TaskNodes(nodes)
 
     def add_all(self) -> None:
         nodes, graph = self._nodes, self._graph
@@ -79,7 +81,7 @@ class _Waits:
         if wait.kind == "barrier":
             self._barrier(index, row, wait)
         elif wait.kind in ("taskwait", "taskgroup", "dependence"):
-            self._nodes.waits_for(index, self._tasks.wait(row, wait))
+            self._nodes.waits_for(index, self.tasks.wait(row, wait))
         elif wait.kind in _LOCKS:
             self._lock(index, row, wait)
         else:
@@ -175,8 +177,7 @@ class _Waits:
             reason = row.unavailable.get("wait.unfinished_tasks", "not recorded")
             graph.need(node, self._nodes.unknown(f"how many tasks the team still has is not known: {reason}"))
         elif wait.unfinished_tasks:
-            for need in self._tasks.of_region(row, wait.unfinished_tasks):
-                graph.need(node, need)
+            self.tasks.of_region(node, row, wait.unfinished_tasks)
 
     def _lock(self, index: int, row: ThreadRecord, wait: Wait) -> None:
         graph = self._graph
@@ -208,7 +209,13 @@ class _Waits:
         reason = row.unavailable.get("wait.owner", "its owner is not recorded")
         found = self._holders.of(wait, kind_of=wait.kind)
         reasoned = [self._nodes.threads[native] for native in found.threads if native in self._nodes.threads]
-        graph.need(node, self._nodes.unknown(reason, reasoned, found.reason))
+        why = found.reason
+        if not reasoned and wait.kind == "internal_lock":
+            # The runtime's own locks are set for moments, in its own code.
+            nodes = self._nodes
+            reasoned = [i for i, r in nodes.rows.items() if nodes.is_inside_runtime(i) and r.runtime == row.runtime]
+            why = "threads that are awake inside of the runtime may have set it" if reasoned else why
+        graph.need(node, self._nodes.unknown(reason, reasoned, why))
 
     def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
         source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value

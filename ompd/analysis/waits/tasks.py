@@ -6,12 +6,12 @@ for certain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from ompd.analysis.graph import Need, Node, Outlook
+from ompd.analysis.graph import Need, Node, Outlook, View
 from ompd.analysis.waits.threads import SCHEDULING_POINTS, ThreadNodes
 from ompd.analysis.words import counted
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
@@ -33,6 +33,7 @@ class TaskNodes:
         self._tasks = nodes.moment.tasks or ()
         self._new: list[tuple[int, TaskRecord]] = []
         self._ready: dict[str | None, _Ready] = {}
+        self._open: dict[str, list[tuple[int, int]]] = {}  # nodes and their needs of what nothing leads to, by region
 
     @cached_property
     def _by_id(self) -> dict[str, TaskRecord]:
@@ -60,14 +61,12 @@ class TaskNodes:
         node = self._graph.add(Node(f"{kind}:{row.task or row.native_thread_id}", kind, _NAMES[kind]))
         point = self._nodes.moment.points.get(row.native_thread_id or 0)
         if point is not None and (point.tasks or point.is_whole):
-            for need in self._at(point, row.task):
-                self._graph.need(node, need)
+            self._at(node, point, row)
             return node
         task = self._by_id.get(row.task) if row.task is not None else None
         children = self._children.get(row.task or "", [])
         if kind == "taskwait" and task is not None and task.unfinished_children is not None:
-            for need in self._all(children, task.unfinished_children - len(children)):
-                self._graph.need(node, need)
+            self._all(node, children, task.unfinished_children - len(children), row.parallel)
         elif kind == "taskgroup" and children:
             # Which of the tasks belong to the group is not known; one of them has to be complete in any case.
             self._graph.need(node, self._any(self._descendants(children)))
@@ -75,15 +74,17 @@ class TaskNodes:
             self._graph.need(node, self._nodes.unknown("which tasks it waits for is not known"))
         return node
 
-    def _at(self, point: SchedulingRecord, waiting: str | None) -> list[Need]:
+    def _at(self, node: int, point: SchedulingRecord, row: ThreadRecord) -> None:
         # libomp's task is recorded in the group that it has begun itself, and no task waits for itself.
-        around = self._with_ancestors(waiting)
+        around = self._with_ancestors(row.task)
         known = [self._by_id[task] for task in point.tasks if task in self._by_id and task not in around]
         known = [task for task in known if task.status != "complete"]
         others = 0 if point.is_whole and len(known) == len(set(point.tasks) - around) else 1
         if point.count is not None:
             others = max(0, point.count - len(known))
-        return [replace(need, address=point.address, value=point.value) for need in self._all(known, others)]
+        self._all(node, known, others, row.parallel)
+        needs = self._graph.needs[node]
+        needs[:] = [replace(need, address=point.address, value=point.value) for need in needs]
 
     def _with_ancestors(self, task: str | None) -> set[str]:
         found: set[str] = set()
@@ -102,23 +103,21 @@ class TaskNodes:
                     found.append(child)
         return found
 
-    def of_region(self, row: ThreadRecord, count: int) -> list[Need]:
-        """Return what a barrier that all threads have reached needs: that the region's tasks are complete.
+    def of_region(self, node: int, row: ThreadRecord, count: int) -> None:
+        """Let the node of a barrier that all threads have reached need that the region's tasks are complete.
 
         :param count: how many are not, at least
         """
         tasks = self._of_regions.get(row.parallel, [])
-        return self._all(tasks, count - len(tasks))
+        self._all(node, tasks, count - len(tasks), row.parallel)
 
-    def _all(self, tasks: Sequence[TaskRecord], others: int) -> list[Need]:
-        needs: list[Need] = []
+    def _all(self, node: int, tasks: Sequence[TaskRecord], others: int, region: str | None) -> None:
         targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
         if targets:
             text = f"{counted(len(tasks), 'task')} not complete"
-            needs.append(Need(targets, len(targets), "child", "runtime", text))
+            self._graph.need(node, Need(targets, len(targets), "child", "runtime", text))
         if others > 0:
-            needs.append(self._nodes.unknown(f"{counted(others, 'task')} more that nothing leads to"))
-        return needs
+            self._loose(node, region, f"{counted(others, 'task')} more that nothing leads to")
 
     def _any(self, tasks: Sequence[TaskRecord]) -> Need:
         targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
@@ -167,8 +166,54 @@ class TaskNodes:
             graph.need(index, Need((node,), 1, "waits_for", "runtime"))
         else:
             reason = task.unavailable.get("status") or task.unavailable.get("thread", "it is on no thread")
-            graph.need(index, nodes.unknown(f"who executes the task is not known: {reason}"))
+            self._loose(index, task.parallel, f"who executes the task is not known: {reason}")
             nodes.has_loose_tasks = True
+
+    def _loose(self, index: int, region: str | None, evidence: str) -> None:
+        # A task that nothing leads to, or of which nobody knows on which thread it is: settle() says more.
+        self._graph.need(index, self._nodes.unknown(evidence))
+        if region is not None:
+            self._open.setdefault(region, []).append((index, len(self._graph.needs[index]) - 1))
+
+    def settle(self) -> None:
+        """Reason out who goes on with tasks to which nothing leads, once the graph is whole.
+
+        Such a task lies below another one on the stack of a thread of its team, or is about to be taken by one. Where
+        nothing but tasks holds up any member of the team, and some go on whatever is not known, it goes on, too.
+        """
+        if not self._open:
+            return
+        going = self._graph.released(View.PESSIMISTIC)
+        for region, loose in self._open.items():
+            found = self._going(region, going)
+            if not found:
+                continue
+            name = f"{counted(len(found), 'thread')} of its team"
+            team = self._graph.add(Node(f"going:{region}", "team", name))
+            self._graph.need(team, Need(found, 1, "member", "derived"))
+            reason = f"{name} {'goes' if len(found) == 1 else 'go'} on, and nothing holds up the others but tasks"
+            for index, number in loose:
+                need = self._graph.needs[index][number]
+                self._graph.needs[index][number] = replace(need, reasoned=(team,), reasoning=reason)
+
+    def _going(self, region: str, going: Set[int]) -> tuple[int, ...]:
+        # The members of a team that go on, none if something else than tasks holds up a member.
+        nodes = self._nodes
+        members = nodes.by_region.get(region, [])
+        if not members or len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
+            return ()  # some are in regions of their own
+        has_runtime_moving = any(nodes.is_inside_runtime(index) for index in members)
+        for index in members:
+            row = nodes.rows[index]
+            if row.wait is None and self._graph.nodes[index].outlook is Outlook.RUNS:
+                continue
+            if row.wait is not None and row.wait.kind == "internal_lock" and has_runtime_moving:
+                continue
+            task = self._by_id.get(row.task or "")
+            kind = row.wait.kind if row.wait is not None else None
+            if kind not in SCHEDULING_POINTS or (kind == "barrier" and (task is None or task.kind != "implicit")):
+                return ()
+        return tuple(index for index in members if index in going)
 
     def _executors(self, task: TaskRecord) -> Need:
         # Any thread of the team that is at a scheduling point, or comes to one.

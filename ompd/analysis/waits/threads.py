@@ -77,6 +77,11 @@ class ThreadNodes:
         how = row.wait.how if row.wait is not None else self.moment.how.get(row.native_thread_id or 0)
         return how == "blocked"
 
+    def is_inside_runtime(self, index: int) -> bool:
+        """Return whether the thread with a node goes on in the runtime's own code."""
+        row = self.rows[index]
+        return self.graph.nodes[index].outlook is Outlook.RUNS and row.wait is None and row.state == "overhead"
+
     def outside(self, reason: str) -> int:
         """Return the node of whatever is outside of the process."""
         return self.graph.add(Node("outside", "outside", "the outside", Outlook.UNKNOWN, reason=reason))

@@ -54,10 +54,15 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
         else:
             problems.note(f"{reason}; no thread is in its code")
     for runtime in waiting:
-        problems.note(f"{runtime.fault}: no thread of the process is an OpenMP thread of it")
+        problems.note(not_begun(runtime))
     for fault in session.stop.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
+
+
+def not_begun(runtime: LoadedRuntime) -> str:
+    """Return the note on a runtime of which nothing has run yet, which is no fact that could not be read."""
+    return f"{runtime.fault}: no thread of the process is an OpenMP thread of it"
 
 
 def _reason(runtime: LoadedRuntime) -> tuple[str, str]:

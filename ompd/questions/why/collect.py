@@ -12,6 +12,7 @@ from ompd.analysis.words import counted
 from ompd.errors import OmpdError
 from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
+from ompd.questions.facts.answers import not_begun
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.waits import lock_symbol
 from ompd.questions.why.held import held, wanted
@@ -61,9 +62,15 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         has_all_threads=_has_all_threads(session, rows),
         is_fork=is_fork(session),
         processors=_processors(session),
-        unknowns=tuple(dict.fromkeys((*answer.warnings, *(found.warnings if found is not None else ())))),
+        unknowns=tuple(_unknowns(session, (*answer.warnings, *(found.warnings if found is not None else ())))),
     )
     return moment, answer
+
+
+def _unknowns(session: Session, warnings: Sequence[str]) -> dict[str, None]:
+    # That a runtime has not begun is known, and says that no thread waits in it.
+    notes = {not_begun(runtime) for runtime in session.runtimes if not runtime.is_initialised}
+    return dict.fromkeys(warning for warning in warnings if warning not in notes)
 
 
 def _has_all_threads(session: Session, rows: Sequence[ThreadRecord]) -> bool:

@@ -10,15 +10,20 @@ from ompd.model import HeldRecord, ThreadRecord
 from ompd.questions import places
 from ompd.session import Session
 
+_LOOKING = ("taskwait", "taskgroup", "dependence")  # at a barrier those who spin look at its word alone
+
 
 def reentered(session: Session, rows: Sequence[ThreadRecord]) -> Iterator[tuple[ThreadRecord, HeldRecord]]:
     """Yield the threads that wait for a lock of the runtime's own to which no owner is recorded, and have come to it
     out of the runtime itself, which called the user's code, as an allocator: what they likely hold is that lock.
 
-    None where another thread is in the runtime's code and may hold it.
+    None where another thread is in the runtime's code and may hold it: one that is awake where it may execute tasks
+    looks for some every now and then.
     """
     waiting = [row for row in rows if row.wait is not None and row.wait.kind == "internal_lock"]
     if any(row.runtime is not None and row.wait is None and row.state != "idle" for row in rows):
+        return
+    if any(row.wait is not None and row.wait.kind in _LOOKING and row.wait.how != "blocked" for row in rows):
         return
     for row in waiting:
         wait = row.wait
