@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -15,15 +16,14 @@ import pytest
 from jsonschema import validate
 
 from tests.support.machine import FULL, clean_environment
-from tests.support.triage import PROGRAMS, cores, damaged, spread
+from tests.support.triage import PROGRAMS, Farm, cores, make_farm, spread
 
-EACH = 80 if FULL else 4
-DAMAGED = 20 if FULL else 5
+TOTAL = 1_000 if FULL else 60
 
 
 def ompd(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "ompd", *map(str, words)]
-    return subprocess.run(command, capture_output=True, check=False, env=clean_environment(), **options)
+    return subprocess.run(command, capture_output=True, check=False, **{"env": clean_environment(), **options})
 
 
 def answer_of(*words: str | Path, status: int = 0, **options: Any) -> dict[str, Any]:
@@ -34,37 +34,31 @@ def answer_of(*words: str | Path, status: int = 0, **options: Any) -> dict[str, 
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[str]], dict[str, str]]:
-    """A folder of cores: of eleven programs several, of one a single one; and of files that are none, or damaged."""
-    folder = tmp_path_factory.mktemp("farm")
-    found = cores()
-    names = spread(found, [1, *[EACH] * (len(found) - 1)], folder)
-    assert found[1].core is not None
-    failing = damaged(found[1].core, folder, DAMAGED)
-    (folder / "notes.txt").write_text("no core, and not taken for one\n")
-    (folder / "packed.zst").write_bytes(b"\x28\xb5\x2f\xfd of which nothing follows")
-    failing[str(folder / "packed.zst")] = str(folder / "packed.zst")
-    return folder, names, failing
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Farm:
+    return make_farm(tmp_path_factory.mktemp("night") / "farm", TOTAL, varied=FULL)
 
 
 @pytest.fixture(scope="module")
-def triaged(farm: tuple[Path, dict[str, set[str]], dict[str, str]]) -> dict[str, Any]:
-    return answer_of(farm[0], "--workers", "2", status=3)
+def triaged(farm: Farm) -> dict[str, Any]:
+    return answer_of(*farm.words, "--workers", "2", status=3, env=farm.environment)
 
 
-def test_each_core_is_in_the_group_of_its_program(
-    farm: tuple[Path, dict[str, set[str]], dict[str, str]], triaged: dict[str, Any]
-) -> None:
-    _, names, failing = farm
+def test_each_core_is_in_the_group_of_its_program(farm: Farm, triaged: dict[str, Any]) -> None:
     rows = triaged["triage"]
-    assert {frozenset(row["targets"]) for row in rows} == {frozenset(some) for some in names.values()}
+    assert {frozenset(row["targets"]) for row in rows} == {frozenset(some) for some in farm.names.values()}
     expected = {one.why.name: one.expected["kinds"] for one in cores()}
     for row in rows:
-        program = next(name for name, some in names.items() if row["targets"][0] in some)
+        program = next(name for name, some in farm.names.items() if row["targets"][0] in some)
         assert row["verdict"] in expected[program]
-    assert rows[0]["targets"] == sorted(names[PROGRAMS[0]])  # the one that is alone
-    assert {row["target"] for row in triaged["failed"]} == failing.keys()
-    assert triaged["inspected"] == sum(map(len, names.values())) and not triaged["complete"]
+    assert rows[0]["targets"] == sorted(farm.names[PROGRAMS[0]])  # the one that is alone
+    assert triaged["inspected"] == sum(map(len, farm.names.values())) and not triaged["complete"]
+    assert triaged["inspected"] + len(triaged["failed"]) == TOTAL
+
+
+def test_what_is_no_core_or_takes_too_much_fails_with_its_reason(farm: Farm, triaged: dict[str, Any]) -> None:
+    said = {row["target"]: row["reason"] for row in triaged["failed"]}
+    assert said.keys() == farm.failing.keys()
+    assert {name: said[name] for name, reason in farm.failing.items() if not re.search(reason, said[name])} == {}
 
 
 def test_the_answer_is_as_its_schema_says(triaged: dict[str, Any]) -> None:
@@ -87,20 +81,20 @@ def test_the_tree_has_every_target_and_every_thread(triaged: dict[str, Any]) -> 
 
 
 def test_results_in_a_file_are_not_made_again_and_one_worker_has_the_same(
-    farm: tuple[Path, dict[str, set[str]], dict[str, str]], triaged: dict[str, Any], tmp_path: Path
+    farm: Farm, triaged: dict[str, Any], tmp_path: Path
 ) -> None:
-    folder, names, failing = farm
     results = tmp_path / "results.jsonl"
-    part = sorted(names[PROGRAMS[1]])
+    part = sorted(farm.names[PROGRAMS[1]])
     answer_of(*part, "--results", results)
     kept = results.read_bytes()
     with results.open("ab") as file:
         file.write(b'{"target":"written in part')
-    assert answer_of(folder, "--results", results, "--workers", "1", status=3) == triaged
+    words = (*farm.words, "--results", results, "--workers", "1")
+    assert answer_of(*words, status=3, env=farm.environment) == triaged
     lines = results.read_bytes().splitlines()
     assert results.read_bytes().startswith(kept)
     targets = [json.loads(line)["target"] for line in lines[1:]]
-    assert sorted(targets) == sorted([*failing, *(name for some in names.values() for name in some)])
+    assert sorted(targets) == sorted([*farm.failing, *(name for some in farm.names.values() for name in some)])
     assert max(map(len, lines)) < 10_500  # a result, and the name of its target
 
 

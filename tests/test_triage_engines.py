@@ -19,15 +19,16 @@ from tests.support.debs import deb_folder
 from tests.support.machine import FULL, clean_environment, wheel_folder
 from tests.support.mpi import build, environment_of_open_mpi
 from tests.support.outside import LONG, waiting
-from tests.support.triage import cores, damaged, spread
+from tests.support.triage import PROGRAMS, Farm, make_farm
 from tests.support.why import GNU, WHYS, hanging
 
 RANKS = 8 if FULL else 3
+TOTAL = 1_000 if FULL else 20
 LATE = 1
 
 
-def with_wheels(name: str) -> dict[str, str]:
-    return {**clean_environment(), "PYTHONPATH": str(wheel_folder(name))}
+def with_wheels(name: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {**(environment or clean_environment()), "PYTHONPATH": str(wheel_folder(name))}
 
 
 def ran(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
@@ -39,21 +40,20 @@ def run(*words: str | Path, env: Mapping[str, str] | None = None) -> bytes:
     return ran(*words, env=env).stdout
 
 
-@pytest.fixture
-def farm(tmp_path: Path) -> Path:
-    folder = tmp_path / "farm"
-    folder.mkdir()
-    found = cores()[:4]
-    spread(found, (2, 1, 2, 1), folder)
-    assert found[0].core is not None
-    damaged(found[0].core, folder, 1)
-    return folder
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Farm:
+    return make_farm(tmp_path_factory.mktemp("night") / "farm", TOTAL, varied=FULL)
+
+
+@pytest.fixture(scope="module")
+def local(farm: Farm) -> bytes:
+    return run("triage", "--json", *farm.words, env=farm.environment)
 
 
 @contextmanager
-def dask(folder: Path, workers: int) -> Iterator[str]:
+def dask(folder: Path, workers: int, environment: Mapping[str, str]) -> Iterator[str]:
     """Run a scheduler and workers as processes; they are killed at the end."""
-    env = with_wheels("dask")
+    env = with_wheels("dask", environment)
     file = folder / "scheduler.json"
     program = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     words = ["--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
@@ -68,24 +68,24 @@ def dask(folder: Path, workers: int) -> Iterator[str]:
         yield str(file)
 
 
-def test_dask_has_the_same_answer_byte_for_byte(farm: Path, tmp_path: Path) -> None:
+def test_dask_has_the_same_answer_byte_for_byte(farm: Farm, local: bytes, tmp_path: Path) -> None:
     env = with_wheels("dask")
-    with dask(tmp_path, 2) as scheduler:
+    with dask(tmp_path, 2, farm.environment) as scheduler:
         # A scheduler file is there once the scheduler is; whoever comes too early has no answer, and says so.
         while not Path(scheduler).is_file() or not Path(scheduler).read_bytes():
             pass
-        found = run("triage", "--json", farm, "--engine", "dask", "--scheduler", scheduler, env=env)
-        core = next(farm.glob("core.*"))
+        found = run("triage", "--json", *farm.words, "--engine", "dask", "--scheduler", scheduler, env=env)
+        core = min(farm.names[PROGRAMS[0]])
         named = ("triage", "--json", f"n1:{core}", "--engine", "dask", "--scheduler", scheduler)
         there = json.loads(run(*named, env=env))
-    assert found and found == run("triage", "--json", farm)
+    assert found and found == local
     assert [row["targets"] for row in there["triage"]] == [[f"n1:{core}"]]
 
 
-def test_ranks_of_open_mpi_have_the_same_answer_byte_for_byte(farm: Path, tmp_path: Path) -> None:
-    env = with_wheels("mpi4py")
+def test_ranks_of_open_mpi_have_the_same_answer_byte_for_byte(farm: Farm, local: bytes, tmp_path: Path) -> None:
+    env = with_wheels("mpi4py", farm.environment)
     launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
-    ours = [sys.executable, "-m", "mpi4py.futures", "-m", "ompd", "triage", "--json", str(farm), "--engine", "mpi"]
+    ours = [sys.executable, "-m", "mpi4py.futures", "-m", "ompd", "triage", "--json", *farm.words, "--engine", "mpi"]
     done = subprocess.run(
         [str(launcher), "--oversubscribe", "--bind-to", "none", "-n", "2", *ours],
         cwd=tmp_path,
@@ -95,7 +95,7 @@ def test_ranks_of_open_mpi_have_the_same_answer_byte_for_byte(farm: Path, tmp_pa
         check=False,
         env={**env, **environment_of_open_mpi()},
     )
-    assert done.returncode == 3 and done.stdout == run("triage", "--json", farm)
+    assert done.returncode == 3 and done.stdout == local
 
 
 def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
