@@ -15,8 +15,9 @@ import pytest
 
 import ompd
 from ompd.questions.why.system import system_wait
+from tests.support.clusters import dask, with_wheels
 from tests.support.debs import deb_folder
-from tests.support.machine import FULL, clean_environment, wheel_folder
+from tests.support.machine import FULL, clean_environment
 from tests.support.mpi import build, environment_of_open_mpi
 from tests.support.outside import LONG, waiting
 from tests.support.triage import PROGRAMS, Farm, make_farm
@@ -25,10 +26,6 @@ from tests.support.why import GNU, WHYS, hanging
 RANKS = 8 if FULL else 3
 TOTAL = 1_000 if FULL else 20
 LATE = 1
-
-
-def with_wheels(name: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    return {**(environment or clean_environment()), "PYTHONPATH": str(wheel_folder(name))}
 
 
 def ran(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
@@ -50,33 +47,13 @@ def local(farm: Farm) -> bytes:
     return run("triage", "--json", *farm.words, env=farm.environment)
 
 
-@contextmanager
-def dask(folder: Path, workers: int, environment: Mapping[str, str]) -> Iterator[str]:
-    """Run a scheduler and workers as processes; they are killed at the end."""
-    env = with_wheels("dask", environment)
-    file = folder / "scheduler.json"
-    program = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
-    words = ["--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
-    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-dashboard", "--nthreads", "1", "--no-nanny"]
-    with ExitStack() as stack, (folder / "said").open("wb") as said:
-        for number in range(workers + 1):
-            own = [*worker, "--scheduler-file", str(file), "--local-directory", str(folder), "--name", f"n{number}"]
-            command = own if number else [*program, *words]
-            process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, env=env)
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-        yield str(file)
-
-
 def test_dask_has_the_same_answer_byte_for_byte(farm: Farm, local: bytes, tmp_path: Path) -> None:
     env = with_wheels("dask")
-    with dask(tmp_path, 2, farm.environment) as scheduler:
-        # A scheduler file is there once the scheduler is; whoever comes too early has no answer, and says so.
-        while not Path(scheduler).is_file() or not Path(scheduler).read_bytes():
-            pass
-        found = run("triage", "--json", *farm.words, "--engine", "dask", "--scheduler", scheduler, env=env)
+    with dask(tmp_path, 2, farm.environment) as cluster:
+        engine = ("--engine", "dask", "--scheduler", cluster.file)
+        found = run("triage", "--json", *farm.words, *engine, env=env)
         core = min(farm.names[PROGRAMS[0]])
-        named = ("triage", "--json", f"n1:{core}", "--engine", "dask", "--scheduler", scheduler)
+        named = ("triage", "--json", f"n1:{core}", *engine)
         there = json.loads(run(*named, env=env))
     assert found and found == local
     assert [row["targets"] for row in there["triage"]] == [[f"n1:{core}"]]
