@@ -19,6 +19,7 @@ from tests.support.machine import FULL, clean_environment
 from tests.support.triage import PROGRAMS, Farm, cores, make_farm, spread
 
 TOTAL = 1_000 if FULL else 60
+pytestmark = [pytest.mark.timeout(3_000)] if FULL else []  # seconds, on a busy machine
 
 
 def ompd(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[bytes]:

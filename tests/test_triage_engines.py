@@ -25,6 +25,7 @@ from tests.support.why import GNU, WHYS, hanging
 
 RANKS = 8 if FULL else 3
 TOTAL = 1_000 if FULL else 20
+pytestmark = [pytest.mark.timeout(3_000)] if FULL else []  # seconds, on a busy machine
 LATE = 1
 
 

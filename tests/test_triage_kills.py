@@ -22,6 +22,7 @@ from tests.support.machine import FULL
 from tests.support.triage import SEED, Farm, make_farm
 
 TOTAL = 150 if FULL else 20
+pytestmark = [pytest.mark.timeout(3_000)] if FULL else []  # seconds, on a busy machine
 CHILDREN, WORKERS, OF_DASK, ENGINES = (100, 20, 5, 10) if FULL else (4, 1, 0, 1)
 MOST_MS = 80  # that one is left alone before it is killed, if it has not ended by then
 KILLED = r"signal 9 ended it, and so it did before|2 workers were lost while they inspected it alone"
