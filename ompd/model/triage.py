@@ -17,6 +17,7 @@ class RankSet:
 class TriageFrame:
     """A function of the user's that threads of a group are in, as the target has it that stands for the group.
 
+    ``loop`` is the first line of the innermost loop that ``line`` is in, where groups leave out which line of it it is;
     ``depth`` is how often the frame and those that repeat with it are there, 1 if they do not. ``construct`` is the
     kind of the OpenMP construct whose code it is (``parallel``, ``task`` …), None for the function's own.
     """
@@ -24,6 +25,7 @@ class TriageFrame:
     function: str | None
     file: str | None
     line: int | None
+    loop: int | None = None
     depth: int = 1
     construct: str | None = None
 

@@ -15,6 +15,7 @@ from ompd.triage.results import frames_of
 from ompd.triage.targets import natural
 from ompd.triage.tree import Tree
 
+_MOST_LINES = 16  # of one loop that are said
 # Native ids behind what threads are called: two targets have none in common.
 _THREAD_IDS = re.compile(r" \([0-9,…]+\)")
 
@@ -79,7 +80,8 @@ class _Group:
         self._targets: list[str] = []
         self._ranks: set[Ranked] = set()
         self._first: tuple[Any, str, str, Sequence[Frame]] | None = None
-        # What was joined: depths of one recursion, by the frame.
+        # What was joined: lines of one loop, and depths of one recursion, by the frame.
+        self._lines: dict[tuple[int, int, str, int], set[int]] = {}
         self._depths: dict[tuple[int, int, str], tuple[int, int]] = {}
 
     def add(self, result: Mapping[str, Any], stacks: Sequence[Sequence[Frame]], rank: Ranked | None) -> None:
@@ -97,6 +99,8 @@ class _Group:
 
     def _note(self, place: tuple[int, int], frame: Frame) -> None:
         # Frames of the same place are the same function in all targets: the key has seen to that.
+        if frame.loop is not None and frame.line is not None:
+            self._lines.setdefault((*place, function_name(frame.function), frame.loop), set()).add(frame.line)
         name = (*place, function_name(frame.function))
         least, most = self._depths.get(name, (frame.depth, frame.depth))
         self._depths[name] = min(least, frame.depth), max(most, frame.depth)
@@ -111,19 +115,34 @@ class _Group:
             summary=summary,
             targets=tuple(sorted(self._targets, key=natural)),
             ranks=rank_sets(self._ranks),
-            stack=tuple(TriageFrame(f.function, f.file, f.line, f.depth, f.construct) for f in reversed(frames)),
+            stack=tuple(_frame(f) for f in reversed(frames)),
             joined=tuple(self._joined()),
             baseline=_beside(len(self._targets), before) if baseline is not None else None,
             before=before,
         )
 
     def _joined(self) -> Iterator[str]:
-        said = (
+        said = [
             f"{name} calls itself, {least} to {most} deep"
             for (_, _, name), (least, most) in sorted(self._depths.items())
             if least != most
+        ]
+        said += (
+            f"{name} is at lines {_lines(lines)} of the loop of line {loop}"
+            for (_, _, name, loop), lines in sorted(self._lines.items())
+            if len(lines) > 1
         )
         yield from dict.fromkeys(said)
+
+
+def _frame(frame: Frame) -> TriageFrame:
+    return TriageFrame(frame.function, frame.file, frame.line, frame.loop, frame.depth, frame.construct)
+
+
+def _lines(lines: set[int]) -> str:
+    shown = sorted(lines)
+    more = f" … {shown[-1]}" if len(shown) > _MOST_LINES else ""
+    return ", ".join(map(str, shown[: _MOST_LINES - bool(more)])) + more
 
 
 def _beside(now: int, before: int | None) -> str:

@@ -13,6 +13,7 @@ from ompd.debugger.files.finder import FileOptions
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model import Answer, RuntimeRecord, StackFrame, StackRecord, WhyAnswer
 from ompd.questions import stacks, why
+from ompd.questions.stacks.loops import Loops
 from ompd.questions.why.mpi import communication
 from ompd.session import Session, face
 from ompd.triage.normal import Frame, rolled
@@ -63,10 +64,9 @@ def _answer(session: Session, earlier: Any) -> dict[str, Any]:
     every = stacks.ask(session, fold=True)
     failed = next((row for row in every.rows if row.failed is True and row.frames), None)
     verdict = found.rows[0] if found is not None and found.rows else None
-    works = _working(found)
-    kept = _Stacks()
+    kept = _Stacks(Loops(session))
     for row in every.rows:
-        kept.add(row, is_working=row.native_thread_id in works)
+        kept.add(row)
     about: tuple[StackRecord, ...]
     if failed is not None:
         kind, summary, about = CRASH, _crash(failed), (failed,)
@@ -82,20 +82,11 @@ def _answer(session: Session, earlier: Any) -> dict[str, Any]:
         "program": _name(every.target.command or every.target.executable),
         "pid": every.target.process_id,
         **_rank(session),
-        "about": [kept.add(row, counts=False, is_working=row.native_thread_id in works) for row in about],
+        "about": [kept.add(row, counts=False) for row in about],
         "mpi": _calls(session, every),
         "complete": every.complete and (found is None or found.complete),
     }
     return _small(result, kept)
-
-
-def _working(found: WhyAnswer | None) -> frozenset[int]:
-    # Threads from which nothing leads on in the graph: they wait for nothing.
-    if found is None:
-        return frozenset()
-    waiting = {edge.origin for edge in found.graph.edges if edge.kind == "waits_for"}
-    threads = (node for node in found.graph.nodes if node.thread is not None and node.id not in waiting)
-    return frozenset(node.thread for node in threads if node.thread is not None)
 
 
 def _crash(row: StackRecord) -> str:
@@ -179,13 +170,16 @@ def _role(row: StackRecord, thread_num: int | None) -> str:
 class _Stacks:
     """Stacks of one target, each once, with the threads that have it by their roles."""
 
-    def __init__(self) -> None:
+    def __init__(self, loops: Loops) -> None:
+        self._loops = loops
         self._numbers: dict[tuple[Frame, ...], int] = {}
         self.threads: list[Counter[str]] = []
 
-    def add(self, row: StackRecord, *, counts: bool = True, is_working: bool = False) -> int:
+    def add(self, row: StackRecord, *, counts: bool = True) -> int:
         """Note the stack of a row, and return its number."""
-        frames = tuple(rolled([*map(_frame, reversed(_shown(row.frames)))]))
+        # Where a thread has failed, the line is what matters.
+        loops = self._loops.around(row) if row.failed is not True else {}
+        frames = tuple(rolled([_frame(frame, loops.get(id(frame))) for frame in reversed(_shown(row.frames))]))
         number = self._numbers.setdefault(frames, len(self._numbers))
         if number == len(self.threads):
             self.threads.append(Counter())
@@ -198,12 +192,12 @@ class _Stacks:
         return zip(self._numbers, self.threads, strict=True)
 
 
-def _frame(frame: StackFrame) -> Frame:
+def _frame(frame: StackFrame, loop: int | None) -> Frame:
     if _CALL.fullmatch(frame.function or ""):
         return Frame((frame.function or "").lstrip("Pp"), None, None)
     construct = frame.construct
     kind = (construct.kind or "construct") if construct is not None else None
-    return Frame(_name(frame.function), _name(frame.file), frame.line, construct=kind)
+    return Frame(_name(frame.function), _name(frame.file), frame.line, loop, construct=kind)
 
 
 def _small(result: dict[str, Any], kept: _Stacks) -> dict[str, Any]:
@@ -235,7 +229,7 @@ def _packed(frames: Sequence[Frame], longest: int | None, files: dict[str, int])
         chosen = [*chosen[:outer], Frame(f"… {gap} frames …", None, None), *chosen[outer + gap :]]
     for frame in chosen:
         file = files.setdefault(frame.file, len(files)) if frame.file is not None else None
-        yield [frame.function, file, frame.line, frame.depth, frame.construct]
+        yield [frame.function, file, frame.line, frame.loop, frame.depth, frame.construct]
 
 
 def _size(packed: dict[str, Any]) -> int:

@@ -1,8 +1,8 @@
 """Which stacks are the same: the key by which targets are grouped. Whoever changes what it is made of changes KEY.
 
 Key 1: the verdict, and the stacks of the threads that the verdict names, each without what chance decides. That is the
-depth of a recursion (functions that repeat, up to four in turn, count once), folders of source files, and the suffixes
-and arguments that compilers add to the names of functions.
+depth of a recursion (functions that repeat, up to four in turn, count once), the line in a loop of threads that run the
+program's code, folders of source files, and the suffixes and arguments that compilers add to the names of functions.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)")
 
 
 class Frame(NamedTuple):
-    """A function on a stack, as results have it. ``depth`` is how often it was there, with those that repeat with it.
+    """A function on a stack, as results have it. ``loop`` is the first line of the innermost loop that it is in, known
+    of threads that run the program's code; ``depth`` how often it was there, with those that repeat with it.
     ``construct`` is the kind of the OpenMP construct whose code the frame is, None for the function's own.
     """
 
     function: str | None
     file: str | None
     line: int | None
+    loop: int | None = None
     depth: int = 1
     construct: str | None = None
 
 
 Part = tuple[str, str, int, str]
-"""What of a frame counts: function, file's name, line, and construct."""
+"""What of a frame counts: function, file's name, line (that of the loop if it is in one), and construct."""
 
 
 def part(frame: Frame) -> Part:
     """Return what of a frame counts."""
-    return function_name(frame.function), (frame.file or "").rpartition("/")[2], frame.line or 0, frame.construct or ""
+    line = frame.loop if frame.loop is not None else frame.line
+    return function_name(frame.function), (frame.file or "").rpartition("/")[2], line or 0, frame.construct or ""
 
 
 def function_name(name: str | None) -> str:

@@ -173,11 +173,11 @@ def _is_stack(value: Any, files: int) -> bool:
 def _is_frame(value: Any, files: int) -> bool:
     if not isinstance(value, list) or len(value) != len(Frame._fields):
         return False
-    function, file, line, depth, construct = value
+    function, file, line, loop, depth, construct = value
     return (
         isinstance(function, str | None)
         and (file is None or (type(file) is int and 0 <= file < files))
-        and _is_count(line)
+        and all(map(_is_count, (line, loop)))
         and type(depth) is int
         and 0 < depth < _MOST
         and isinstance(construct, str | None)
@@ -188,6 +188,6 @@ def frames_of(result: Mapping[str, Any], number: int) -> tuple[Frame, ...]:
     """Return the frames of a result's stack with that number, outermost first."""
     files = result["files"]
     return tuple(
-        Frame(function, files[file] if file is not None else None, line, depth, construct)
-        for function, file, line, depth, construct in result["stacks"][number]["frames"]
+        Frame(function, files[file] if file is not None else None, line, loop, depth, construct)
+        for function, file, line, loop, depth, construct in result["stacks"][number]["frames"]
     )

@@ -16,7 +16,7 @@ class Tree:
     """A node for each function by its callers, from the outermost on."""
 
     def __init__(self) -> None:
-        self._root = _Node(None)
+        self._root = _Node(Frame(None, None, None))
         self._count = 0
 
     def add(self, stacks: Iterable[tuple[Sequence[Frame], Mapping[str, int]]], rank: Ranked | None) -> None:
@@ -34,6 +34,8 @@ class Tree:
                         break
                     self._count += 1
                     below = node.children[part(frame)] = _Node(frame)
+                elif frame != below.frame and _words(frame) < _words(below.frame):
+                    below.frame = frame  # of folders and suffixes those that come first, whichever target did
                 node = below
                 node.threads.update(threads)
                 touched.add(node)
@@ -54,13 +56,12 @@ class Tree:
             parent, node = waiting.pop()
             number += 1
             first = node.frame
-            assert first is not None
             yield TreeNode(
                 id=number,
                 parent=parent,
                 function=first.function,
                 file=first.file,
-                line=first.line,
+                line=first.loop if first.loop is not None else first.line,
                 construct=first.construct,
                 targets=node.targets,
                 ranks=rank_sets(node.ranks),
@@ -70,10 +71,14 @@ class Tree:
             waiting += ((number, child) for child in reversed(node.sorted()))
 
 
+def _words(frame: Frame) -> tuple[str, str]:
+    return frame.function or "", frame.file or ""
+
+
 class _Node:
     __slots__ = ("children", "ends", "frame", "ranks", "targets", "threads")
 
-    def __init__(self, frame: Frame | None) -> None:
+    def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.children: dict[Part, _Node] = {}
         self.ranks: set[Ranked] = set()

@@ -31,7 +31,7 @@ LIMITS = Limits(10.0, 1 << 30, 1 << 40)
 
 def result(target: str, **members: Any) -> dict[str, Any]:
     """Return a result with two stacks, of which the verdict names the first."""
-    own = [["main", 0, 10, 1, None], ["work", 0, 20, 1, None]]
+    own = [["main", 0, 10, None, 1, None], ["work", 0, 20, None, 1, None]]
     stacks = [{"frames": own, "threads": {"worker": 3}}, {"frames": own[:1], "threads": {"primary": 1}}]
     given = {"verdict": "laggard", "summary": "3 threads wait for thread 1 (77), which works", "about": [0]}
     where = {"rank": None, "size": None, "job": None, "host": None, "files": ["/a/b.c"], "stacks": stacks}
@@ -150,18 +150,18 @@ def test_deep_recursion_takes_one_pass() -> None:
 
 
 def test_what_chance_decides_is_not_in_the_key() -> None:
-    stack = [Frame("main", "/a/x.c", 5), Frame("f.isra.0", "/a/x.c", 7)]
+    stack = [Frame("main", "/a/x.c", 5), Frame("f.isra.0", "/a/x.c", 7, loop=6)]
     key = group_id("laggard", [stack])
-    assert key == group_id("laggard", [[Frame("main", "/b/x.c", 5), Frame("f", "/b/x.c", 7, depth=3)]])
-    others = [[stack[0]], [stack[0], Frame("f", "/a/x.c", 8)], [stack[0], Frame("f", "/a/x.c", 7, 1, "task")]]
+    assert key == group_id("laggard", [[Frame("main", "/b/x.c", 5), Frame("f", "/b/x.c", 8, loop=6, depth=3)]])
+    others = [[stack[0]], [stack[0], Frame("f", "/a/x.c", 7)], [stack[0], Frame("f", "/a/x.c", 7, 6, 1, "task")]]
     assert len({key, group_id("lock_cycle", [stack]), *(group_id("laggard", [other]) for other in others)}) == 5
     two = [stack, stack[:1]]
     assert group_id("laggard", two) == group_id("laggard", reversed(two)) != key
 
 
 def test_in_what_order_results_come_makes_no_difference() -> None:
-    deep = [["main", 0, 10, 1, None], ["work", 0, 20, 7, None]]
-    other = {"stacks": [{"frames": deep, "threads": {"worker": 1}}]}
+    deep = [["main", 0, 10, None, 1, None], ["work", 0, 20, None, 7, None]]
+    other = {"stacks": [{"frames": deep, "threads": {"worker": 1}}], "files": ["/b/b.c"]}
     some = [
         result("c.10", rank=1),
         result("c.9", rank=3, **other),
@@ -175,6 +175,7 @@ def test_in_what_order_results_come_makes_no_difference() -> None:
             groups.add(each)
         answers.append(groups.answer())
     assert all(answer == answers[0] for answer in answers)
+    assert {node.file for node in answers[0].tree} == {"/a/b.c"}
     last = answers[0].rows[-1]
     assert last.targets == ("c.9", "c.10") and last.joined == ("work calls itself, 1 to 7 deep",)
     assert last.summary == "3 threads wait for thread 1, which works"
@@ -184,11 +185,23 @@ def test_in_what_order_results_come_makes_no_difference() -> None:
 def test_text_from_a_target_does_a_terminal_no_harm() -> None:
     groups = Groups()
     evil = "\x1b[2J"
-    stack = [{"frames": [[evil, 0, 1, 1, evil]], "threads": {"worker": 1}}]
+    stack = [{"frames": [[evil, 0, 1, 2, 1, evil]], "threads": {"worker": 1}}]
     groups.add(result(evil, summary=evil, verdict=evil, files=[evil], stacks=stack, rank=1, job=evil))
     groups.add(result("b", rank=2, job="b", stacks=stack, files=[evil]))
     groups.add({"target": evil, "failed": evil})
     assert not [line for line in describe_triage(groups.answer()) if "\x1b" in line]
+
+
+def test_lines_of_one_loop_are_said() -> None:
+    groups = Groups()
+    for name, line in (("a", 22), ("b", 24), ("c", 22)):
+        own = [["main", 0, 10, None, 1, None], ["work", 0, line, 21, 1, None]]
+        groups.add(result(name, stacks=[{"frames": own, "threads": {"worker": 1}}]))
+    (row,) = groups.answer().rows
+    assert row.joined == ("work is at lines 22, 24 of the loop of line 21",)
+    assert [(frame.line, frame.loop) for frame in row.stack] == [(22, 21), (10, None)]
+    assert [node.line for node in groups.answer().tree] == [10, 21]
+    assert "    #0 work  b.c:22  in the loop of line 21" in describe_triage(groups.answer())
 
 
 # The file
@@ -207,9 +220,10 @@ def test_text_from_a_target_does_a_terminal_no_harm() -> None:
         result("a", about=[True]),
         result("a", files=[1]),
         result("a", stacks=[{"frames": [], "threads": {"king": 1}}]),
-        result("a", stacks=[{"frames": [["f", 1, 1, 1, None]], "threads": {}}]),
-        result("a", stacks=[{"frames": [["f", 0, 1, 0, None]], "threads": {}}]),
+        result("a", stacks=[{"frames": [["f", 1, 1, None, 1, None]], "threads": {}}]),
+        result("a", stacks=[{"frames": [["f", 0, 1, None, 0, None]], "threads": {}}]),
         result("a", stacks=[{"frames": [["f", 0]], "threads": {}}]),
+        result("a", stacks=[{"frames": [["f", 0, 1, "2", 1, None]], "threads": {}}]),
         result("a", stacks=[{"frames": [], "threads": {"idle": 1.5}}]),
     ],
 )

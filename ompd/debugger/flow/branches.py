@@ -18,6 +18,7 @@ from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.conditions import Condition, Slice
 from ompd.debugger.flow.follow import Called
 from ompd.debugger.flow.instructions import Instruction, Operand, Processor
+from ompd.debugger.flow.loops import Loop, loop_around
 from ompd.debugger.memory import TargetMemory
 from ompd.errors import OmpdError, Unavailable
 
@@ -90,6 +91,14 @@ class Branches:
         place = graph.instruction_of(other)
         found = graph.reached_behind(graph.instruction_of(frame), place)
         return place in found or ANYWHERE in found
+
+    def loop(self, frame: Frame) -> Loop | None:
+        """Return the innermost loop that *frame* is in, None if it is in none.
+
+        :raises Unavailable: if the code cannot be followed
+        """
+        graph = self._graph(frame)
+        return graph.loop(graph.instruction_of(frame))
 
     def read_by(
         self,
@@ -282,6 +291,22 @@ class Ways:
                 if found is not None and found.flow == "call" and found.end == frame.pc:
                     return frame.pc - size
         raise Unavailable("no way through its function is seen that leads to where it is")
+
+    def loop(self, at: int) -> Loop | None:
+        """Return the innermost loop around an instruction, None if it is in none.
+
+        :raises Unavailable: if a jump may lead anywhere: into the middle of a loop, too
+        """
+        if any(ANYWHERE in each for each in self._next.values()):
+            raise Unavailable("a jump of the function may lead anywhere")
+        following = {leader: [each for each in self._next[leader] if each >= 0] for leader in self.blocks}
+        found = loop_around(self._block_of[at], self._entry, following)
+        if found is None:
+            return None
+        head, leaders = found[0], sorted(found[1])
+        lasts = (self.blocks[leader][-1] for leader in leaders if head in following[leader])
+        back = (last.address for last in lasts if last.flow in ("jump", "branch"))
+        return Loop(tuple(each.address for leader in leaders for each in self.blocks[leader]), (head, *back))
 
     def parting(self, to: int, other: int | None) -> Iterator[Branch]:
         """Yield the branches of which one side alone leads to the call at *to*, or to one of the same function, and the

@@ -101,6 +101,8 @@ def _frame(frame: TriageFrame) -> str:
     parts = [clean(frame.function or "?")]
     if frame.file is not None:
         parts.append(_place(frame.file, frame.line))
+    if frame.loop is not None and frame.loop != frame.line:
+        parts.append(f"in the loop of line {frame.loop}")
     if frame.construct is not None:
         parts.append(f"body of {clean(frame.construct)}")
     if frame.depth > 1:

@@ -1,0 +1,94 @@
+"""Loops that threads are in: in which of its lines a thread that runs is at a stop is chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from ompd import naming
+from ompd.contract.code_owners import USER
+from ompd.contract.process import Frame
+from ompd.errors import OmpdError
+from ompd.model import StackFrame, StackRecord
+from ompd.questions import places
+from ompd.session import Session
+
+_MAX_FRAMES = 64
+_MAX_CODE = 1 << 12  # instructions of a loop whose lines are looked up
+
+
+class Loops:
+    """The loops of the functions of one process, by their first lines."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[tuple[int, int], tuple[int, int] | None] = {}
+
+    def around(self, row: StackRecord) -> dict[int, int]:
+        """Return the first line of the innermost loop of frames that are in one, by the ``id()`` of the frame.
+
+        That is of a thread that runs the program's own code, from the innermost frame on as far as such code has called
+        such code: of one that waits the line says for what. It is the loop of the function in the source if all its
+        code is that function's, or is called from there; without debug information, or where the code cannot be
+        followed, nothing is known.
+        """
+        found: dict[int, int] = {}
+        for frames in self._own(row):
+            loop = self._loop(row.native_thread_id, frames)
+            if loop is not None:
+                inlined, line = loop
+                found[id(frames[inlined])] = line
+        return found
+
+    def _own(self, row: StackRecord) -> Iterator[Sequence[StackFrame]]:
+        # The frames of each function that is not inlined, with those that are inlined there; innermost first.
+        own = row.frames[:_MAX_FRAMES]
+        if not own or own[0].how != "innermost" or own[0].signal:
+            return
+        for (_, _, kind, thread), group in groupby(own, lambda each: (each.address, each.cfa, each.kind, each.thread)):
+            frames = list(group)
+            if kind != USER or thread != row.native_thread_id or any(each.guessed or each.signal for each in frames):
+                return
+            yield frames
+
+    def _loop(self, native: int | None, frames: Sequence[StackFrame]) -> tuple[int, int] | None:
+        # How many functions are inlined into the one in the source whose loop it is, and the loop's line.
+        at, cfa = frames[0].address, frames[0].cfa
+        if native is None or at is None or cfa is None:
+            return None
+        try:
+            frame = next((f for f in self._session.process.stack(native).frames if (f.pc, f.cfa) == (at, cfa)), None)
+            if frame is None:
+                return None
+            key = (frame.pc, frame.call_site)
+            if key not in self._known:
+                self._known[key] = self._line(frame)
+            loop = self._known[key]
+            # Around them are functions that a compiler made of constructs, which stacks do not have.
+            inner = [each[1:] for each in reversed(self._chain(frame.call_site)[-1 - loop[0] :])] if loop else []
+            return loop if inner == [(each.file, each.line) for each in frames[: len(inner)]] else None
+        except OmpdError:
+            return None
+
+    def _line(self, frame: Frame) -> tuple[int, int] | None:
+        functions = self._session.process.functions(
+            naming.ROUTINES(), lambda at: places.code_owner(self._session, at) == USER
+        )
+        loop = functions.branches.loop(frame)
+        if loop is None or len(loop.code) > _MAX_CODE:
+            return None
+        chains = [self._chain(at) for at in loop.code]
+        own = self._chain(frame.call_site)
+        level = 0
+        while all(len(each) > level + 1 and each[: level + 1] == own[: level + 1] for each in chains):
+            level += 1
+        function, file, _ = own[level]
+        # Elsewhere in a loop there may be lines of other functions: compilers merge what is alike.
+        ends = [each for each in map(self._chain, loop.ends) if len(each) > level and each[:level] == own[:level]]
+        lines = {each[level][2] or 0 for each in ends if each[level][:2] == (function, file)}
+        return (len(own) - 1 - level, min(lines - {0})) if lines - {0} else None
+
+    def _chain(self, address: int) -> list[tuple[str | None, str | None, int | None]]:
+        # The functions in the source at an address, outermost first, each with the line in it.
+        found = self._session.process.source_frames(address)
+        return [(each.function, each.file, each.line) for each in reversed(found)]
