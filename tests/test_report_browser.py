@@ -1,7 +1,8 @@
-"""Pages of ``ompd report`` in a browser without a screen: light, dark, narrow, printed, and with scripts off.
+"""Pages of ``ompd report`` and ``ompd triage`` in a browser without a screen: light, dark, narrow, printed, and with
+scripts off.
 
 With ``OMPD_FULL=1``, where Chromium, axe-core and pdftoppm are (tests/tools.toml). What can be seen of it in the page's
-text is in tests/test_report.py, without a browser.
+text is in tests/test_report.py and tests/test_triage_page.py, without a browser.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from ompd.report.triage.page import make_triage_page
 from tests.support import FULL, require, stopped
 from tests.support.browser import Browser
 from tests.support.command import ompd as command
 from tests.support.png import pixels
 from tests.support.report_pages import OF_KIND, core_of, large, source_of
+from tests.support.triage_pages import of_job
 
 pytestmark = pytest.mark.skipif(not FULL, reason="OMPD_FULL is not set")
-NAMES = (*OF_KIND, "variables", "cut", "large")
+NAMES = (*OF_KIND, "variables", "cut", "large", "triage", "ranks")
 WHITE, BLACK, DARK, MISSING, ARRIVED = (255, 255, 255), (0, 0, 0), (22, 24, 28), (213, 94, 0), (86, 180, 233)
 NARROW = 360  # pixels, of a telephone
 # Whatever has a text of its own, as somebody sees it, and those that nobody sees.
@@ -44,7 +47,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page for each verdict, one with values of variables, of a core that is cut off, and of 10,000 threads."""
+    """A page for each verdict, one with values of variables, of a core that is cut off, of 10,000 threads; and of
+    ``ompd triage``, of cores and of a job of MPI.
+    """
     folder = tmp_path_factory.mktemp("pages")
     files = {name: folder / f"{name}.html" for name in NAMES}
     for kind, name in OF_KIND.items():
@@ -55,6 +60,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     part.write_bytes(core.read_bytes()[: core.stat().st_size * 7 // 10])
     assert command("report", part, "-o", files["cut"]).code == 3
     files["large"].write_text(source_of(large(10_000)))
+    cores = [core_of(name) for name in ("lock_cycle-two", "self_lock-lock", "laggard-barrier")]
+    assert command("triage", *cores, folder / "none", "-o", files["triage"]).code == 3
+    files["ranks"].write_text(make_triage_page(of_job(1_000, failed=5, baseline=True), ["ompd", "triage"], "now"))
     return files
 
 

@@ -17,6 +17,7 @@ import ompd
 from ompd.questions.why.system import system_wait
 from tests.support.clusters import dask, with_wheels
 from tests.support.debs import deb_folder
+from tests.support.html_page import Page
 from tests.support.machine import FULL, clean_environment
 from tests.support.mpi import build, environment_of_open_mpi
 from tests.support.outside import LONG, waiting
@@ -118,15 +119,19 @@ def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o700)
     path = f"{programs}:{os.environ['PATH']}"
-    subprocess.run(
+    done = subprocess.run(
         ["bash", str(script), *words],
         check=True,
-        stdout=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
         env={**clean_environment(), **environment, "PATH": path, "OMPD_HOOK_DIR": str(folder)},
     )
     (made,) = folder.glob("ompd-hook.*")
     page = (made / "page.txt").read_text()
     assert "SAME" in page and "NEW" not in page
+    shown = Page((made / "page.html").read_text())
+    assert done.stdout.split()[-1] == str(made / "page.html")
+    assert shown.faults == [] and f"{page.count('SAME')} SAME" in shown.words
     found: dict[str, Any] = json.loads(run("triage", "--json", made / "2"))
     assert len(found["triage"]) == page.count("SAME")
     return found

@@ -2,6 +2,6 @@
 
 ``gather`` asks all that is on the page, at one moment; ``states`` says of each thread what colour it has; ``svg``
 writes pictures, of which ``waits``, ``teams``, ``icicle`` and ``histogram`` are the kinds; ``sections`` makes what the
-template in ``page/`` shows, ``page`` puts it together. Only ``ompd.commands.shell.report`` and
-whoever wants a page may come in: no other command imports it.
+template in ``page/`` shows, ``page`` puts it together, ``template`` fills it. ``triage`` is another command's page.
+Only the commands that write pages and whoever wants one may come in: no other command imports it.
 """

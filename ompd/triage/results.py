@@ -13,7 +13,7 @@ from ompd.errors import BadFile
 from ompd.triage.normal import Frame
 from ompd.triage.targets import Wanted
 
-SCHEMA = "ompd/triage-results/1"
+SCHEMA = "ompd/triage-results/2"
 
 _LONGEST_LINE = 1 << 16
 _ROLES = frozenset(("initial", "primary", "worker", "idle", "other"))
@@ -114,7 +114,7 @@ def _lines(path: str, file: BinaryIO) -> Iterator[tuple[bytes, dict[str, Any] | 
             members = None
         if number == 1:
             if not isinstance(members, dict) or members.get("schema") != SCHEMA:
-                raise BadFile(path, "is no file of results of ompd triage", hint="name a file that does not exist yet")
+                raise BadFile(path, "is no file of results of this version of ompd triage", hint="name a file that does not exist yet")
             yield line, None
         elif not is_result(members):
             raise BadFile(path, f"has a line {number} that is no result of ompd triage")

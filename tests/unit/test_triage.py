@@ -230,7 +230,7 @@ def test_lines_of_one_loop_are_said() -> None:
 def test_what_is_no_result_is_not_taken_for_one(members: dict[str, Any], tmp_path: Path) -> None:
     assert not is_result(members) and is_result(result("a"))
     path = tmp_path / "results"
-    path.write_text(json.dumps({"schema": "ompd/triage-results/1"}) + "\n" + json.dumps(members) + "\n")
+    path.write_text(json.dumps({"schema": "ompd/triage-results/2"}) + "\n" + json.dumps(members) + "\n")
     with ResultFile(str(path)) as file, pytest.raises(BadFile, match="line 2"):
         list(file.kept([]))
 

@@ -24,8 +24,12 @@ snapshots() {
 page() {
     # What is in the same group at both moments has not moved.
     ompd triage "$folder/1" --json > "$folder/1.json"
-    ompd triage "$folder/2" --baseline "$folder/1.json" > "$folder/page.txt"
-    echo "$folder/page.txt"
+    again=(ompd triage "$folder/2" --results "$folder/2.jsonl" --baseline "$folder/1.json")
+    rm -f "$folder/page.html"
+    "${again[@]}" > "$folder/page.txt"
+    # From the results, without looking again. It needs jinja2: where that is not, the text is the page.
+    "${again[@]}" -o "$folder/page.html" > /dev/null 2>&1
+    if [ -s "$folder/page.html" ]; then echo "$folder/page.html"; else echo "$folder/page.txt"; fi
 }
 
 is_program() {

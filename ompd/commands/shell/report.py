@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, say
+from ompd.commands.shell.pages import page_file
 from ompd.commands.shell.request import EXIT_CODES, OPTIONS, split_options
 from ompd.commands.targets import process_id_of
-from ompd.errors import BadFile, Unsupported
 from ompd.render.words import basename
-from ompd.safety.writing import Place
 
 if TYPE_CHECKING:
     from ompd.session import Session
@@ -32,47 +30,26 @@ def _report(**options: Any) -> None:
       hang.html: 24 KB, 4 threads
     """
     request, own = split_options(options)
-    with request.opened() as session:
-        _check_is_other(request.target, own["output"])
+    with request.opened() as session, page_file(own["output"], [request.target]) as page:
         text, complete, threads = _page(session, request.target, own)
-        data = text.encode("utf-8", "replace")
-        if own["output"] == "-":
+        if page is not None:
+            page.write(text)
+            say(f"{own['output']}: {page.size}, {threads} thread{'' if threads == 1 else 's'}")
+        else:
             try:
-                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.write(text.encode("utf-8", "replace"))
                 sys.stdout.buffer.flush()
             except OSError as error:
                 end_of_output(error)
-        else:
-            with Place(own["output"]) as place, place.written() as stream:
-                stream.write(data)
-            say(f"{own['output']}: {_size(len(data))}, {threads} thread{'' if threads == 1 else 's'}")
     if not complete:
         say("ompd: warning: parts could not be read; the page says which")
         sys.exit(EXIT_INCOMPLETE)
 
 
-def _check_is_other(target: str, output: str) -> None:
-    # A page does not replace what it is about.
-    try:
-        is_same = Path(target).samefile(output)
-    except (OSError, ValueError):
-        return
-    if is_same:
-        raise BadFile(output, "is what the page would be about", hint="name another file for the page")
-
-
 def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool, int]:
-    try:
-        from ompd.report.gather import gather  # noqa: PLC0415  needs jinja2, as what follows
-        from ompd.report.page import make_page  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        if error.name not in ("jinja2", "markupsafe"):
-            raise
-        raise Unsupported(
-            "a report needs the package jinja2",
-            hint="pip install 'ompd[report]', or in a checkout pip install '.[report]'",
-        ) from error
     import ompd.questions.why.looks as looks  # noqa: PLC0415
+    from ompd.report.gather import gather  # noqa: PLC0415  needs jinja2, as what follows
+    from ompd.report.page import make_page  # noqa: PLC0415
 
     earlier = looks.look_before(session)
     found = gather(session, own["var"], has_environment=own["env"], earlier=earlier)
@@ -82,10 +59,6 @@ def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool
     when = own["date"] or time.strftime("%Y-%m-%d %H:%M:%S %z")
     count = len(found.threads.rows) if found.threads is not None else found.runtimes.target.thread_count or 0
     return make_page(found, words, when), found.complete, count
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{max(1, size // 1000)} KB"
 
 
 _OWN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,14 +13,17 @@ import click
 from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, end_of_output, fail, say
 from ompd.commands.options import parse_size
 from ompd.commands.progress import Progress
+from ompd.commands.shell.pages import page_file
 from ompd.commands.targets import process_id_of
 from ompd.errors import OmpdError
 from ompd.model.triage import TriageAnswer
+from ompd.render.words import basename
 
 if TYPE_CHECKING:
     from ompd.triage.engine import Engine
 
 _SECONDS, _MEMORY = 60.0, 2 << 30
+_WORDS = 4  # paths of the command that the page shows
 _EXIT_CODES = """\b
 Exit codes:
   0    all targets are in groups
@@ -80,6 +85,9 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         metavar="MS",
         type=click.FloatRange(0, 3_600_000, min_open=True),
         help="Longest stop of a live process, in milliseconds; default 50.",
+    ),
+    click.option(
+        "-o", "--output", metavar="FILE", type=_FILE, help="Write a page of HTML, too; - prints it in place of text."
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     click.option("-v", "--verbose", is_flag=True, help="Show all targets of each group and all that failed."),
@@ -148,22 +156,48 @@ def _engine(options: dict[str, Any]) -> Engine:
     return clusters.dask(options["scheduler"]) if options["engine"] == "dask" else clusters.mpi()
 
 
+def _inputs(options: dict[str, Any]) -> list[str]:
+    # What the page must not replace.
+    return [each for each in (*options["words"], options["results"], options["baseline"]) if each is not None]
+
+
+def _page(answer: TriageAnswer, options: dict[str, Any]) -> str:
+    from ompd.report.triage.page import make_triage_page  # noqa: PLC0415  needs jinja2
+
+    paths = list(options["words"])
+    words = ["ompd", "triage", *(quote(basename(path.rstrip("/"))) for path in paths[:_WORDS])]
+    words += [f"… {len(paths) - _WORDS} more"] if len(paths) > _WORDS else []
+    words += ["--baseline", quote(basename(options["baseline"]))] if options["baseline"] is not None else []
+    words += ["-o", quote(basename(options["output"]))]
+    return make_triage_page(answer, words, time.strftime("%Y-%m-%d %H:%M:%S %z"))
+
+
 def _triage(**options: Any) -> None:
     from ompd.render.answers.triage import describe_triage  # noqa: PLC0415
     from ompd.render.json import format_triage  # noqa: PLC0415
 
     try:
-        answer, is_interrupted = _run(options)
+        with page_file(options["output"], _inputs(options)) as page:
+            answer, is_interrupted = _run(options)
+            text = _page(answer, options) if options["output"] is not None else None
+            if text is not None and page is not None:
+                page.write(text)
     except OmpdError as error:
         if options["debug"]:
             raise
         fail(error)
-    lines = [format_triage(answer)] if options["as_json"] else describe_triage(answer, verbose=options["verbose"])
     try:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        if text is not None and page is None:
+            sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        elif options["as_json"]:
+            sys.stdout.write(f"{format_triage(answer)}\n")
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in describe_triage(answer, verbose=options["verbose"]))
         sys.stdout.flush()
     except OSError as error:
         end_of_output(error)
+    if text is not None and page is not None:
+        say(f"{options['output']}: {page.size}")
     say(*(f"ompd: warning: {warning}" for warning in answer.warnings))
     if is_interrupted:
         sys.exit(EXIT_INTERRUPTED)

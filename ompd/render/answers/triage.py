@@ -11,7 +11,8 @@ _NAMES = 3  # of a group's targets that are shown
 _FRAMES = 12
 _FAILED = 20
 _DEEPEST = 24  # steps of indentation
-_MARKS = {"new": "NEW", "grown": "GROWN", "fewer": "FEWER", "same": "SAME"}
+MARKS = {"new": "NEW", "grown": "GROWN", "fewer": "FEWER", "same": "SAME"}
+"""What a group is called beside an earlier triage."""
 
 
 def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[str]:
@@ -26,7 +27,7 @@ def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[
     yield ", ".join(counts)
     for job in answer.jobs:
         yield ""
-        yield from _job(job)
+        yield from job_lines(job)
     for row in answer.rows:
         yield ""
         yield from _group(row, verbose=verbose)
@@ -47,10 +48,12 @@ def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[
     if answer.tree:
         yield ""
         yield "STACKS   targets: [ranks]   function   threads that are there"
-        yield from _tree(answer.tree)
+        for steps, text in tree_lines(answer.tree):
+            yield f"  {'  ' * min(steps, _DEEPEST)}{text}"
 
 
-def _job(job: JobRecord) -> Iterator[str]:
+def job_lines(job: JobRecord) -> Iterator[str]:
+    """Yield the lines on one job of MPI."""
     named = f"job {clean(job.job)}" if job.job is not None else "job"
     of = f" of {job.size}" if job.size is not None and job.size != len(job.ranks) else ""
     yield f"{named}: ranks [{folded(job.ranks)}]{of} inspected"
@@ -81,13 +84,13 @@ def _verb(end: RankEnd) -> str:
 
 
 def _group(row: TriageRecord, *, verbose: bool) -> Iterator[str]:
-    mark = _MARKS.get(row.baseline or "", "")
+    mark = MARKS.get(row.baseline or "", "")
     before = f" ({row.before} before)" if row.before is not None and row.before != len(row.targets) else ""
-    head = [f"{_counted(len(row.targets), 'target')}{before}", clean(row.verdict), *_ranks(row.ranks), row.id]
+    head = [f"{_counted(len(row.targets), 'target')}{before}", clean(row.verdict), *format_rank_sets(row.ranks), row.id]
     yield "   ".join([*([mark] if mark else []), *head])
     yield f"  {clean(row.summary)}"
     for number, frame in enumerate(row.stack if verbose else row.stack[:_FRAMES]):
-        yield f"    #{number} {_frame(frame)}"
+        yield f"    #{number} {format_frame(frame)}"
     if len(row.stack) > _FRAMES and not verbose:
         yield f"    and {len(row.stack) - _FRAMES} more (-v)"
     for text in row.joined:
@@ -97,15 +100,16 @@ def _group(row: TriageRecord, *, verbose: bool) -> Iterator[str]:
     yield f"  {' '.join(map(clean, names))}{f' and {rest} more' if rest else ''}"
 
 
-def _frame(frame: TriageFrame) -> str:
+def format_frame(frame: TriageFrame | TreeNode) -> str:
+    """Return a function and where in it threads are."""
     parts = [clean(frame.function or "?")]
     if frame.file is not None:
         parts.append(_place(frame.file, frame.line))
-    if frame.loop is not None and frame.loop != frame.line:
+    if isinstance(frame, TriageFrame) and frame.loop is not None and frame.loop != frame.line:
         parts.append(f"in the loop of line {frame.loop}")
     if frame.construct is not None:
         parts.append(f"body of {clean(frame.construct)}")
-    if frame.depth > 1:
+    if isinstance(frame, TriageFrame) and frame.depth > 1:
         parts.append(f"{frame.depth} deep")
     return "  ".join(parts)
 
@@ -115,7 +119,8 @@ def _place(file: str, line: int | None) -> str:
     return name if line is None else f"{name}:{line}"
 
 
-def _tree(nodes: Sequence[TreeNode]) -> Iterator[str]:
+def tree_lines(nodes: Sequence[TreeNode]) -> Iterator[tuple[int, str]]:
+    """Yield each function of a tree as text, and how far to the right it stands."""
     # A function with one caller, on the same targets, stands below it without a step to the right and without a count.
     children: dict[int | None, int] = {}
     for node in nodes:
@@ -127,23 +132,22 @@ def _tree(nodes: Sequence[TreeNode]) -> Iterator[str]:
         is_alone = children[node.parent] == 1 and targets[node.parent] == node.targets
         steps[node.id] = steps[node.parent] + (node.parent is not None and not is_alone)
         targets[node.id] = node.targets
-        count = f"{node.targets}:" + "".join(f" {text}" for text in _ranks(node.ranks))
+        count = f"{node.targets}:" + "".join(f" {text}" for text in format_rank_sets(node.ranks))
         count = " " * widths.get(node.parent, 0) if is_alone else count
         widths[node.id] = len(count)
-        place = f"  {_place(node.file, node.line)}" if node.file is not None else ""
-        place += f"  body of {clean(node.construct)}" if node.construct is not None else ""
-        ends = f"   {_threads(node.ends)}" if node.ends else ""
-        indent = "  " * min(steps[node.id], _DEEPEST)
-        yield f"  {indent}{count}  {clean(node.function or '?')}{place}{ends}"
+        ends = f"   {format_roles(node.ends)}" if node.ends else ""
+        yield steps[node.id], f"{count}  {format_frame(node)}{ends}"
 
 
-def _threads(ends: Mapping[str, int]) -> str:
+def format_roles(ends: Mapping[str, int]) -> str:
+    """Return how many threads there are of each role."""
     return ", ".join(
         _counted(count, "other thread" if role == "other" else f"{role} thread") for role, count in ends.items()
     )
 
 
-def _ranks(ranks: Iterable[RankSet]) -> Iterator[str]:
+def format_rank_sets(ranks: Iterable[RankSet]) -> Iterator[str]:
+    """Yield the ranks of each job; jobs are named if there are several."""
     every = list(ranks)
     for each in every:
         yield f"{clean(each.job)}:[{folded(each.ranks)}]" if len(every) > 1 and each.job else f"[{folded(each.ranks)}]"

@@ -12,7 +12,7 @@
   window.addEventListener("beforeprint", function () { open_all(true); });
   search.addEventListener("input", function () {
     var wanted = search.value.toLowerCase();
-    document.querySelectorAll("tbody tr, .tree li").forEach(function (row) {
+    document.querySelectorAll("tbody tr, .tree li, article.group, .names li").forEach(function (row) {
       row.hidden = wanted !== "" && row.textContent.toLowerCase().indexOf(wanted) < 0;
     });
     if (wanted !== "") { open_all(true); }

@@ -96,6 +96,7 @@ complete -c ompd -n '__ompd_is triage' -l exe -r -d 'The program, if cores do no
 complete -c ompd -n '__ompd_is triage' -l sysroot -r -a '(__fish_complete_directories)' -d 'Folder with the files of the cores\' machine.'
 complete -c ompd -n '__ompd_is triage' -l max-size -x -d 'Largest size of a compressed core once it is unpacked; default 32G.'
 complete -c ompd -n '__ompd_is triage' -l max-stop -x -d 'Longest stop of a live process, in milliseconds; default 50.'
+complete -c ompd -n '__ompd_is triage' -s o -l output -r -d 'Write a page of HTML, too; - prints it in place of text.'
 complete -c ompd -n '__ompd_is triage' -s v -l verbose -d 'Show all targets of each group and all that failed.'
 complete -c ompd -n '__ompd_is report' -s o -l output -r -d 'The file to write; - for stdout.'
 complete -c ompd -n '__ompd_is report' -l var -x -d 'A variable to show in each thread; may be repeated.'

@@ -1,0 +1,64 @@
+"""Where a page is written: known before the work begins that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from ompd.errors import BadFile, Unsupported
+from ompd.safety.writing import Place
+
+STDOUT = "-"
+
+
+class Page:
+    """A file that a page will be written to."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.size = ""
+
+    def write(self, text: str) -> None:
+        """Write the page. Who looks finds all of it, or what was there before.
+
+        :raises BadFile: if it cannot be written
+        """
+        data = text.encode("utf-8", "replace")
+        with self._place.written() as stream:
+            stream.write(data)
+        self.size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1_000_000 else f"{max(1, len(data) // 1000)} KB"
+
+
+@contextmanager
+def page_file(output: str | None, inputs: Iterable[str]) -> Iterator[Page | None]:
+    """Yield the file, None without one and for standard output.
+
+    :param inputs: what the page is about, which it must not replace
+    :raises Unsupported: if pages cannot be made here
+    :raises BadFile: if there can be no such file
+    """
+    if output is None:
+        yield None
+        return
+    if find_spec("jinja2") is None or find_spec("markupsafe") is None:
+        raise Unsupported(
+            "a page needs the package jinja2",
+            hint="pip install 'ompd[report]', or in a checkout pip install '.[report]'",
+        )
+    if output == STDOUT:
+        yield None
+        return
+    for each in inputs:
+        if _is_same(each, output):
+            raise BadFile(output, "is what the page would be about", hint="name another file for the page")
+    with Place(output) as place:
+        yield Page(place)
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,130 @@
+"""A map of the ranks of one job: a cell for each, by the group that its target is in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ompd.model.triage import JobRecord, TriageRecord
+from ompd.render.answers.triage import folded
+from ompd.render.words import format_count
+from ompd.report import svg
+
+SHADES = ("missing", "waits", "unknown", "works")
+"""Colours of groups that are not the largest one, the smallest first; further ones have one colour, and letters."""
+LARGEST, OTHERS = "arrived", "mixed"
+
+_CELL, _ACROSS = 20, 40
+_LEFT = 52.0  # of the first cell, behind the first rank of the line
+_MOST = 1200  # cells; of more ranks several share one
+_SUMMED = 26  # groups that the description counts
+
+
+def letter(number: int) -> str:
+    """Return what a group is called on the page: A to Z, then A1 to Z1, and so on."""
+    times, rest = divmod(number, 26)
+    return f"{chr(65 + rest)}{times or ''}"
+
+
+def draw_ranks(job: str | None, rows: Sequence[TriageRecord], jobs: Sequence[JobRecord], key: str) -> str | None:
+    """Return the picture of a job, None if no target of it has a rank.
+
+    :param job: its name, as the ranks of groups have it
+    """
+    groups = _groups_of(job, rows)
+    if not groups:
+        return None
+    record = next((each for each in jobs if each.job == job), None)
+    roots = {rank for end in record.ends for rank in end.ranks} if record is not None else set()
+    size = max(max(groups) + 1, max(roots, default=0) + 1, record.size or 0 if record is not None else 0)
+    shades = _shades(groups)
+    each = -(-size // _MOST)
+    cells: dict[int, list[int]] = {}
+    for rank in groups:
+        cells.setdefault(rank // each, []).append(rank)
+    ends: dict[int, list[int]] = {}
+    for rank in roots:
+        ends.setdefault(rank // each, []).append(rank)
+    count = -(-size // each)
+    body = [
+        _cell(number, cells.get(number, ()), groups, shades, ends.get(number, ()), (number * each, each, size))
+        for number in range(count)
+    ]
+    body += [
+        svg.text(str(line * _ACROSS * each), _LEFT - 8, 4.0 + line * _CELL + 14, text_anchor="end", class_="note")
+        for line in range(-(-count // _ACROSS))
+    ]
+    lines = -(-count // _ACROSS)
+    height = 8.0 + lines * _CELL
+    if each > 1:
+        height += svg.LINE
+        body.append(svg.text(f"a cell for {each} ranks, by the smallest group of them", 8, height - 4, class_="note"))
+    width = _LEFT + min(count, _ACROSS) * _CELL + 8
+    named = f"ranks of job {job}" if job is not None else "ranks"
+    return svg.picture(body, max(width, 360.0), height, named, _summary(groups, size), key)
+
+
+def names_of(rows: Sequence[TriageRecord]) -> list[str | None]:
+    """Return the jobs whose ranks are known."""
+    return list(dict.fromkeys(ranks.job for row in rows for ranks in row.ranks))
+
+
+def legend_of(job: str | None, rows: Sequence[TriageRecord]) -> list[tuple[str, str, int]]:
+    """Return the groups of a job: colour, letter, how many ranks."""
+    groups = _groups_of(job, rows)
+    counts = Counter(groups.values())
+    return [(shade, letter(number), counts[number]) for number, shade in sorted(_shades(groups).items())]
+
+
+def _groups_of(job: str | None, rows: Sequence[TriageRecord]) -> dict[int, int]:
+    # The number of each rank's group. Of a rank with several targets the smallest group, as groups come by size.
+    found: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        for ranks in row.ranks:
+            if ranks.job == job:
+                for rank in ranks.ranks:
+                    found.setdefault(rank, number)
+    return found
+
+
+def _shades(groups: Mapping[int, int]) -> dict[int, str]:
+    counts = Counter(groups.values())
+    order = sorted(counts, key=lambda number: (counts[number], number))
+    *others, largest = order
+    found = {number: SHADES[place] if place < len(SHADES) else OTHERS for place, number in enumerate(others)}
+    return {**found, largest: LARGEST}
+
+
+def _cell(
+    number: int,
+    ranks: Sequence[int],
+    groups: Mapping[int, int],
+    shades: Mapping[int, str],
+    ends: Sequence[int],
+    meant: tuple[int, int, int],
+) -> str:
+    # *meant* is the first rank of the cell, how many a cell has, and how many there are.
+    x, y = _LEFT + number % _ACROSS * _CELL, 4.0 + number // _ACROSS * _CELL
+    first, each, size = meant
+    who = f"rank {first}" if each == 1 else f"ranks {first}-{min(first + each, size) - 1}"
+    place = {"x": x + 1, "y": y + 1, "width": _CELL - 3, "height": _CELL - 3}
+    last = f"; what others wait for in the end: [{folded(ends)}]" if ends else ""
+    if not ranks:
+        words = svg.title(f"{who}: not inspected{last}")
+        return svg.element("rect", words, **place, class_="box root" if ends else "box absent")
+    counts = Counter(groups[rank] for rank in ranks)
+    group = min(counts)
+    words = ", ".join(f"{letter(one)}: {format_count(counts[one], 'rank')}" for one in sorted(counts))
+    shade = f"s-{shades[group]}{' root' if ends else ''}"
+    shape = svg.element("rect", svg.title(f"{who}: {words}{last}"), **place, class_=shade)
+    return shape + svg.text(letter(group), x + _CELL / 2 - 0.5, y + 14, text_anchor="middle", class_="on")
+
+
+def _summary(groups: Mapping[int, int], size: int) -> str:
+    ranks: dict[int, list[int]] = {}
+    for rank, group in groups.items():
+        ranks.setdefault(group, []).append(rank)
+    words = [f"{letter(group)}: [{folded(ranks[group])}]" for group in sorted(ranks)[:_SUMMED]]
+    left = size - len(groups)
+    words += [f"{format_count(left, 'rank')} not inspected"] * (left > 0)
+    return svg.shorten("; ".join(words), 2000)
