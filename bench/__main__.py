@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bench import commands, learner, report, tools
+from bench import commands, learner, pages, report, tools
 from bench.measure import Command, NotMeasured
 from bench.targets import (
     ALIVE,
@@ -145,6 +145,17 @@ def _learning(rounds: int, say: Callable[[list[str]], None]) -> None:
         print(f"No table for PyTorch: {error}")
 
 
+def _pages(say: Callable[[list[str]], None]) -> list[str]:
+    # Returns what is missed. Where there is no browser that is said, and nothing else is left out.
+    try:
+        found = pages.measure()
+    except Missing as error:
+        print(f"No table for pages: {error}")
+        return []
+    say(pages.table(found))
+    return [sentence for name, each in found.items() for sentence in each.missed(name)]
+
+
 def _notes(programs: Iterable[Stopped], peers: Iterable[Command | str]) -> list[str]:
     notes = []
     if not all(map(commands.reads_debug_file, programs)):
@@ -181,6 +192,7 @@ def _measure(options: argparse.Namespace) -> list[str]:
     say(report.conclusion_table(conclusion))
     ompt = tools.measure()
     say(tools.table(ompt))
+    missed += _pages(say)
     if options.write:
         report.write("\n".join(said))
     return missed + growth.missed() + conclusion.missed() + ompt.missed()
