@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ompd
+from ompd.binary.elf.elf import ElfFile
 from ompd.model import Wait, WhyAnswer
 from ompd.questions import threads
 from ompd.questions import why as question
@@ -22,9 +23,11 @@ from tests.support.libgomp import on_libgomp
 from tests.support.lldb import VERSIONS, LldbHost, lldb_hosts
 from tests.support.products import each_version, sample
 from tests.support.programs import modes_of
+from tests.support.runtimes import RUNTIMES
 from tests.support.snapshots import snapshot
 from tests.support.verdicts import differences, false_proofs, in_short
 from tests.support.why import GNU, LLVM, PAIRS, WHYS, Why, axes_of, hanging, hung, named
+from tests.unit.made_elf import without_sections
 
 SOME = (
     "lock_cycle-nested",
@@ -99,6 +102,23 @@ def test_a_process_that_runs_on_does_not_move(name: str, tmp_path: Path) -> None
         for later in answers[1:]:
             assert list(map(in_short, later.rows)) == list(map(in_short, answers[0].rows))
             assert later.graph == answers[0].graph
+
+
+@pytest.mark.parametrize("runtime", [GNU, LLVM])
+def test_a_runtime_without_section_headers_is_read(runtime: str, tmp_path: Path) -> None:
+    file = RUNTIMES[runtime].file()
+    libraries, folder = tmp_path / "libraries", tmp_path / "run"
+    libraries.mkdir()
+    folder.mkdir()
+    own_name = ElfFile(file.read_bytes(), file.name).soname() or file.name
+    (libraries / own_name).write_bytes(without_sections(file.read_bytes()))
+    variables = {"LD_LIBRARY_PATH": str(libraries)}
+    with (
+        hanging(WHYS["lock_cycle-nested"], "gcc", runtime, folder=folder, environment=variables) as live,
+        ompd.attach(live.pid, max_stop=10_000) as session,
+    ):
+        assert str(libraries / own_name) in {module.name for module in session.process.modules()}
+        assert differences(live, session.ask(question.ask)) == []
 
 
 # What may still be set free

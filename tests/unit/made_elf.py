@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from ompd.binary.elf.elf import EM_X86_64, ET_DYN
+from ompd.binary.elf.elf import EM_X86_64, ET_DYN, ElfFile
 
 
 def build_elf(
@@ -49,3 +49,13 @@ def build_elf(
         *counts,
     )
     return ehdr + bytes(phdrs) + bytes(contents) + shdrs
+
+
+def without_sections(data: bytes) -> bytes:
+    """Return a 64-bit file as programs leave it that make files small: without section headers, and what only they
+    lead to.
+    """
+    bare = bytearray(data)
+    bare[0x28:0x30] = bytes(8)  # e_shoff
+    bare[0x3C:0x40] = bytes(4)  # e_shnum, e_shstrndx
+    return bytes(bare[: max(segment.p_offset + segment.p_filesz for segment in ElfFile(data, "whole").segments)])

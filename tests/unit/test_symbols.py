@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from ompd.binary.elf.elf import SHT_STRTAB, SHT_SYMTAB, ElfFile
+from ompd.binary.elf.elf import PT_DYNAMIC, SHT_STRTAB, SHT_SYMTAB, ElfFile
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.binary.elf.symbols import STT_FUNC, STT_TLS, Symbol
 from ompd.errors import MalformedFile
 from tests.support import intel_runtime, require
-from tests.unit.made_elf import build_elf
+from tests.unit.made_elf import build_elf, without_sections
 from tests.unit.samples import compiled, libc, mapped, run, survives
 
 RANKS = {"GLOBAL": 0, "UNIQUE": 0, "WEAK": 1, "LOCAL": 2}
@@ -32,9 +32,9 @@ class Listed(NamedTuple):
     bind: str
 
 
-def listed_by_readelf(path: Path) -> list[Listed]:
+def listed_by_readelf(path: Path, tables: str = "--syms") -> list[Listed]:
     rows = []
-    for line in run(require("readelf"), "-sW", path).splitlines():
+    for line in run(require("readelf"), tables, "-W", path).splitlines():
         words = line.split()
         if len(words) < 8 or not words[0].rstrip(":").isdigit() or {"UND", "SECTION", "FILE"} & {words[3], words[6]}:
             continue
@@ -255,3 +255,43 @@ def test_damaged_tables_are_read_or_refused() -> None:
     regions = [(s.sh_offset, s.sh_offset + s.sh_size) for s in elf.sections if s.name in names]
     shoff = elf.header.e_shoff
     survives(path.read_bytes(), everything, [*regions, (shoff, shoff + 64 * len(elf.sections))])
+
+
+# Files without section headers
+
+
+@files
+def test_dynamic_symbols_are_found_without_section_headers(file: Callable[[], Path]) -> None:
+    whole = mapped(file())
+    bare = ElfFile(without_sections(file().read_bytes()), "bare")
+    assert bare.sections == ()
+    exported = SymbolTable(whole).exported_variables
+    table = SymbolTable(bare)
+    assert table.exported_variables == exported
+    assert all(table.find(name) == SymbolTable(whole).find(name) for name in [*exported][:50])
+    rows = [row for row in listed_by_readelf(file(), "--dyn-syms") if row.kind in ("FUNC", "OBJECT") and row.size]
+    assert rows or file is own_program
+    for row in rows:
+        found = table.at(row.address)
+        assert found is not None and found.address == row.address, row
+
+
+@pytest.mark.parametrize("style", ["gnu", "sysv"])
+def test_either_hash_table_counts_symbols(style: str) -> None:
+    whole = compiled("gcc", "-Wl,--export-dynamic", f"-Wl,--hash-style={style}")
+    table = SymbolTable(ElfFile(without_sections(whole.read_bytes()), "bare"))
+    rows = listed_by_readelf(whole, "--dyn-syms")
+    assert rows and {row.name for row in rows} == {row.name for row in rows if table.find(row.name) is not None}
+
+
+def test_a_damaged_dynamic_section_is_refused() -> None:
+    whole = compiled("gcc", "-Wl,--export-dynamic").read_bytes()
+    elf = ElfFile(whole, "whole")
+    spans = [(s.p_offset, s.p_offset + s.p_filesz) for s in elf.segments if s.p_type == PT_DYNAMIC]
+    spans += [(s.sh_offset, s.sh_offset + s.sh_size) for s in elf.sections if s.name in (".gnu.hash", ".dynsym")]
+
+    def use(data: bytes) -> object:
+        table = SymbolTable(ElfFile(data, "damaged"))
+        return table.find("no_such_symbol"), table.at(0x1000)
+
+    survives(without_sections(whole), use, spans)

@@ -1,7 +1,8 @@
 """What a loader reads of an ELF file: its dynamic symbols by name and version, and what its linkage table asks for.
 
 gABI, "Dynamic Linking" and "Hash Table"; versions as in Drepper's "ELF Symbol Versioning" and the LSB, "Symbol
-Versioning"; ``DT_GNU_HASH`` as binutils and glibc have it. Section headers are not needed. 64-bit files only.
+Versioning"; ``DT_GNU_HASH`` as binutils and glibc have it. Section headers are not needed. 64-bit files only, but for
+:func:`dynamic_symbols`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ompd.binary.elf import elf as gabi
-from ompd.binary.elf.elf import ElfFile, order_mark
+from ompd.binary.elf.elf import ElfFile, Section, order_mark
 from ompd.binary.elf.symbols import STB_LOCAL
 from ompd.errors import MalformedFile
 
 DT_PLTRELSZ, DT_HASH, DT_SYMBOLIC, DT_PLTREL, DT_JMPREL, DT_FLAGS = 2, 4, 16, 20, 23, 30
-DT_RELA = 7
+DT_RELA, DT_SYMENT = 7, 11
 DT_GNU_HASH, DT_VERSYM = 0x6FFFFEF5, 0x6FFFFFF0
 DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 DF_SYMBOLIC = 2
@@ -28,6 +29,7 @@ _FIRST_GIVEN = 2  # VER_NDX_LOCAL and VER_NDX_GLOBAL are no versions; the first 
 # glibc defines some 40 versions, and one bucket holds a handful of symbols.
 _MAX_VERSIONS = 1 << 12
 _MAX_CHAIN = 1 << 14
+_MAX_BUCKETS = 1 << 20  # linkers make fewer than symbols
 _MAX_NAME = 1 << 12
 
 
@@ -257,3 +259,57 @@ def _is_version(own: Version | None, wanted: Version, *, is_hidden: bool) -> boo
     if own is None:
         return not wanted.hidden and not is_hidden
     return own.name == wanted.name
+
+
+def dynamic_symbols(elf: ElfFile) -> tuple[Section, Section] | None:
+    """Return the table of dynamic symbols and its strings as sections, found by the dynamic section: for a file without
+    section headers. None if it has no dynamic section, or that leads to none.
+
+    How many symbols there are, a hash table tells.
+
+    :raises MalformedFile: if the dynamic section or a table is not in the file
+    """
+    tags = dict(reversed(elf.dynamic()))
+    if gabi.DT_SYMTAB not in tags or not tags.keys() & {DT_GNU_HASH, DT_HASH}:
+        return None
+    count = _count_by_gnu_hash(elf, tags[DT_GNU_HASH]) if DT_GNU_HASH in tags else _words(elf, tags[DT_HASH], 2)[1]
+    size = tags.get(DT_SYMENT, 0)
+    table = _as_section(elf, ".dynsym", gabi.SHT_DYNSYM, tags[gabi.DT_SYMTAB], count * size, size)
+    return table, _as_section(elf, ".dynstr", gabi.SHT_STRTAB, tags.get(gabi.DT_STRTAB, 0), tags.get(gabi.DT_STRSZ, 0))
+
+
+def _as_section(elf: ElfFile, name: str, kind: int, address: int, size: int, entry_size: int = 0) -> Section:
+    offset = elf.file_offset(address, size)
+    if offset is None:
+        raise MalformedFile(f"{elf.name}: its dynamic section leads out of it, to {address:#x}")
+    return Section(name, kind, gabi.SHF_ALLOC, address, offset, size, 0, 0, entry_size)
+
+
+def _words(elf: ElfFile, address: int, count: int) -> tuple[int, ...]:
+    # So many numbers of 4 bytes.
+    offset = elf.file_offset(address, 4 * count)
+    if offset is None:
+        raise MalformedFile(f"{elf.name}: its dynamic section leads out of it, to {address:#x}")
+    return struct.unpack(
+        f"{order_mark(elf.byte_order)}{count}I", elf.copy(offset, 4 * count, "a hash table of symbols")
+    )
+
+
+def _count_by_gnu_hash(elf: ElfFile, table: int) -> int:
+    # The last symbol is the last one of the chain that begins last: hashed symbols are in the order of their buckets.
+    buckets, first, filter_words, _ = _words(elf, table, 4)
+    if buckets > _MAX_BUCKETS:
+        raise MalformedFile(f"{elf.name}: a hash table with {buckets} buckets", offset=table)
+    heads = table + 16 + elf.pointer_size * filter_words
+    last = max(_words(elf, heads, buckets), default=0)
+    if last < first:
+        return first  # none is hashed
+    chain = heads + 4 * (buckets + last - first)
+    offset = elf.file_offset(chain, 4)
+    if offset is None:
+        raise MalformedFile(f"{elf.name}: its dynamic section leads out of it, to {chain:#x}")
+    for number in range(_MAX_CHAIN):
+        raw = elf.copy(offset + 4 * number, 4, "a hash table of symbols")
+        if int.from_bytes(raw, elf.byte_order) & 1:
+            return last + number + 1
+    raise MalformedFile(f"{elf.name}: its hash table of symbols does not end")

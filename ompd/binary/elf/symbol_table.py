@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from ompd.binary.elf.dynamic import dynamic_symbols
 from ompd.binary.elf.elf import SHT_DYNSYM, SHT_SYMTAB, ElfFile, Section
 from ompd.binary.elf.symbols import Kept, Symbol, SymbolSection, is_symbol, preferred_of
 from ompd.errors import MalformedFile
@@ -17,7 +18,8 @@ class SymbolTable:
     """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
 
     Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
-    Tables are read at first need and in that order, and a table that answers ends the search.
+    Tables are read at first need and in that order, and a table that answers ends the search. A file without section
+    headers has ``.dynsym`` by its dynamic section.
 
     :param debug_elf: the debug file, or a function that finds it (None: there is none), which is called once, when the
         module's own tables did not answer
@@ -50,10 +52,14 @@ class SymbolTable:
         found = [s for kind in kinds for s in elf.sections if s.sh_type == kind and s.sh_size]
         if len(found) > limits.MAX_SYMBOL_TABLES:
             raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
+        if not elf.sections and SHT_DYNSYM in kinds:
+            # A loader needs none, and programs that make files small leave none.
+            table = dynamic_symbols(elf)
+            return [self._table(elf, *table)] if table is not None else []
         return [self._table(elf, section) for section in found]
 
-    def _table(self, elf: ElfFile, section: Section) -> SymbolSection:
-        return SymbolSection(elf, section, self._kept(elf) if self._kept is not None else None)
+    def _table(self, elf: ElfFile, section: Section, strings: Section | None = None) -> SymbolSection:
+        return SymbolSection(elf, section, self._kept(elf) if self._kept is not None else None, strings=strings)
 
     def _tables(self) -> Iterator[SymbolSection]:
         yield from self._own_tables

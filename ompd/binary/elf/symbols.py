@@ -80,24 +80,30 @@ class Kept(Protocol):
 
 
 class SymbolSection:
-    """One SHT_SYMTAB or SHT_DYNSYM with its strings."""
+    """One SHT_SYMTAB or SHT_DYNSYM with its strings.
 
-    def __init__(self, elf: ElfFile, section: Section, kept: Kept | None = None) -> None:
+    :param strings: these, for a table that no section header leads to
+    """
+
+    def __init__(
+        self, elf: ElfFile, section: Section, kept: Kept | None = None, *, strings: Section | None = None
+    ) -> None:
         self._kept = kept
         self._elf = elf
         self._section = section
         self._struct = struct.Struct(order_mark(elf.byte_order) + _SYM[elf.ident_class])
         if section.sh_entsize != self._struct.size:
             raise MalformedFile(f"{elf.name}: {section.name} has entries of {section.sh_entsize} bytes")
-        if section.sh_link >= len(elf.sections):
+        if strings is None and section.sh_link >= len(elf.sections):
             raise MalformedFile(f"{elf.name}: {section.name} names no string table")
-        size = elf.sections[section.sh_link].sh_size
+        self._string_table = strings if strings is not None else elf.sections[section.sh_link]
+        size = self._string_table.sh_size
         self._keeps_absences = kept is not None and size >= _MIN_STRINGS
         self._names_left = limits.Budget(limits.names(size), f"{elf.name}: names in {section.name} overlap")
 
     @cached_property
     def _strings(self) -> bytes:
-        return self._elf.section_data(self._elf.sections[self._section.sh_link])
+        return self._elf.section_data(self._string_table)
 
     def mentions(self, name: str) -> bool:
         """Return whether the table's strings have *name*, as a part of a longer one perhaps."""
