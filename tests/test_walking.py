@@ -19,7 +19,7 @@ from tests.support.lldb import VERSIONS, lldb, target_create
 from tests.support.lldb import batch as lldb_batch
 from tests.support.lldb_replies import Replies as LldbReplies
 from tests.support.products import each_gdb, each_version, sample
-from tests.support.walking import BUILDS, build_sums, line_of
+from tests.support.walking import ALONE, BUILDS, build_alone, build_sums, line_of
 
 PRAGMA, TASK, AFTER = line_of("omp parallel"), line_of("omp task "), line_of("sum is")
 FIRST, CALL = line_of("int mine"), line_of("total = later")
@@ -139,6 +139,49 @@ def test_step_goes_into_the_region_and_the_task_in_lldb(version: int, compiler: 
     assert re.search(r"later\._omp_fn|omp_task_entry|omp_outlined", told["ompd  step"])
     assert f"the task sums.c:{TASK} has ended" in told["ompd finish"]
     check_end(told["ompd finish"], told["ompd  finish"])
+
+
+# With --only the other threads stand
+
+PART, MOVE = line_of("int own = part", ALONE), line_of("own += 2", ALONE) + 1
+
+
+def check_only(step: str, counts: list[str], freely: str, ended: str) -> None:
+    assert "part (number=1)" in step or "`part(number=1)" in step
+    before, after, later = ([int(n) for n in re.findall(r"\d+", text.partition("=")[2])] for text in counts)
+    assert before == after and len(before) == 2 and min(before) > 0, "the others stand"
+    assert later[0] != after[0] and later[1] != after[1], "the others run"
+    assert f"alone.c:{MOVE + 1}" in freely or f"{MOVE + 1}\t" in freely
+    assert "has ended" in ended
+
+
+@pytest.mark.xdist_group("gdb")
+@each_gdb()
+def test_the_others_stand_in_gdb(found: str) -> None:
+    look = 'printf "counts = %ld %ld\\n", counts[0], counts[2]'
+    told = in_gdb(
+        found,
+        *(f"break {PART}", "run", look, "omp step --only", "omp next --only", "omp next  --only", look),
+        *("show scheduler-locking", f"break {MOVE}", "continue", "omp next", look, "omp finish"),
+        program=build_alone(),
+    )
+    check_only(told["omp step --only"], told.all(look), told["omp next"], told["omp finish"])
+    assert 'is "replay"' in told["show scheduler-locking"]
+
+
+@pytest.mark.xdist_group("lldb")
+@each_version()
+def test_the_others_stand_in_lldb(version: int) -> None:
+    look = "expression -- counts"
+    told = in_lldb(
+        version,
+        *(f"breakpoint set -f alone.c -l {PART}", "run", look, "ompd step --only", "ompd next --only"),
+        *("ompd next --only", look, f"breakpoint set -f alone.c -l {MOVE}", "continue", "ompd next", look),
+        "ompd finish",
+        program=build_alone(),
+    )
+    counts = [" = ".join(re.findall(r"\[[02]\] = (\d+)", text)) for text in told.all(look)]
+    check_only(told["ompd step --only"], [f"= {text}" for text in counts], told["ompd next"], told["ompd finish"])
 
 
 # What ends a run leaves nothing behind

@@ -13,6 +13,7 @@ from tests.support.machine import clean_environment
 
 SOURCE = CHECKOUT / "tests" / "walking" / "sums.c"
 ENDS = SOURCE.with_name("ends.cc")
+ALONE = SOURCE.with_name("alone.c")
 # The compiler, and how it optimises. gcc's code runs on libgomp, clang's on a libomp without symbols.
 BUILDS = (("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O2"))
 
@@ -35,14 +36,23 @@ def build_sums(name: str = "gcc", level: str = "-O0") -> Path:
 
 def build_ends() -> Path:
     """Return the program of ``ends.cc``, on the machine's libgomp."""
-    found = compiler("g++")
+    return _build("g++", ENDS)
+
+
+def build_alone() -> Path:
+    """Return the program of ``alone.c``, on the machine's libgomp."""
+    return _build("gcc", ALONE)
+
+
+def _build(name: str, source: Path) -> Path:
+    found = compiler(name)
 
     def make(folder: Path) -> None:
-        shutil.copy(ENDS, folder)
-        command = [str(found.path), "-g", "-O0", "-fopenmp", "ends.cc", "-o", "ends"]
+        shutil.copy(source, folder)
+        command = [str(found.path), "-g", "-O0", "-fopenmp", source.name, "-o", source.stem]
         subprocess.run(command, cwd=folder, check=True, env=clean_environment())
 
-    return entry("walking", key_of([ENDS.read_text()], found.version), make) / "ends"
+    return entry("walking", key_of([source.read_text()], found.version), make) / source.stem
 
 
 def line_of(text: str, source: Path = SOURCE) -> int:
