@@ -19,7 +19,7 @@ from tests.support.lldb import VERSIONS, lldb, target_create
 from tests.support.lldb import batch as lldb_batch
 from tests.support.lldb_replies import Replies as LldbReplies
 from tests.support.products import each_gdb, each_version, sample
-from tests.support.walking import ALONE, BUILDS, build_alone, build_sums, line_of
+from tests.support.walking import ALONE, BUILDS, build_alone, build_small, build_sums, line_of
 
 PRAGMA, TASK, AFTER = line_of("omp parallel"), line_of("omp task "), line_of("sum is")
 FIRST, CALL = line_of("int mine"), line_of("total = later")
@@ -139,6 +139,30 @@ def test_step_goes_into_the_region_and_the_task_in_lldb(version: int, compiler: 
     assert re.search(r"later\._omp_fn|omp_task_entry|omp_outlined", told["ompd  step"])
     assert f"the task sums.c:{TASK} has ended" in told["ompd finish"]
     check_end(told["ompd finish"], told["ompd  finish"])
+
+
+# A program of 32 bits, whose libgomp nothing tells the layouts of: what needs none works, and the rest says so
+
+
+@pytest.mark.xdist_group("gdb")
+@each_gdb()
+def test_a_program_of_32_bits_is_walked_through_in_gdb(found: str) -> None:
+    told = in_gdb(
+        found,
+        *(f"omp break sums.c:{FIRST}", "info breakpoints", "delete", f"break {line_of('int sum')}", "run", "omp next"),
+        *("omp step", "bt", "omp print sum", "omp print total", "omp next ", "omp finish", "omp print  sum"),
+        *("omp threads", "print $_ompd_thread_num()"),
+        program=build_small(),
+    )
+    assert told["info breakpoints"].count(" in ") == 1, "one location"
+    assert line_in(told["omp next"]) == PRAGMA and PRAGMA < line_in(told["omp step"]) <= FIRST
+    assert re.match(r"sum = \d+   \(int, shared\)\n", told["omp print sum"])
+    assert told["omp print total"].startswith("total = 0   (int, one for all threads, sums.c:")
+    assert FIRST <= line_in(told["omp next "]) <= FIRST + 2
+    assert ENDED in told["omp finish"] and told["omp print  sum"] == "sum = 61   (int)\n"
+    assert f"work [body of parallel sums.c:{PRAGMA}]" in told["bt"] and "libgomp" not in told["bt"]
+    for command in ("omp threads", "print $_ompd_thread_num()"):
+        assert "there are no layouts of libgomp for i386" in told[command] and "Traceback" not in told[command]
 
 
 # With --only the other threads stand

@@ -25,6 +25,9 @@ _ABSOLUTE = re.compile(
     rb"(?:[\xb8-\xbf\x68]|\xc7\x04\x24|\xc7\x44\x24.|[\x48\x49]\xc7[\xc0-\xc7])(?=(....))", re.DOTALL
 )
 _WIDE = re.compile(rb"[\x48\x49][\xb8-\xbf](?=(.{8}))", re.DOTALL)
+# lea of a distance from the module's own table, which code for 32 bits that may be loaded anywhere has in a register.
+_FROM_TABLE = re.compile(rb"\x8d[\x80-\xbf](?=(....))", re.DOTALL)
+_TABLE = "_GLOBAL_OFFSET_TABLE_"
 _CALL = re.compile(rb"[\xe8\xe9](?=(....))", re.DOTALL)
 _KNOWN = ("x86_64", "i386")
 
@@ -96,10 +99,13 @@ def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
     process = session.process
     start, code = _function_at(session, here)
     order = process.byte_order
-    for pattern in (_RELATIVE, _ABSOLUTE, _WIDE):
+    module = process.module_at(here)
+    table = process.symbol_in(module, _TABLE) if module is not None and process.pointer_size == 4 else None
+    for pattern in (_RELATIVE, _ABSOLUTE, _WIDE, *((_FROM_TABLE,) if table is not None else ())):
         for match in pattern.finditer(code):
-            value = int.from_bytes(match[1], order, signed=pattern is _RELATIVE)
-            target = start + match.end(1) + value if pattern is _RELATIVE else value
+            value = int.from_bytes(match[1], order, signed=pattern in (_RELATIVE, _FROM_TABLE))
+            base = start + match.end(1) if pattern is _RELATIVE else table if pattern is _FROM_TABLE else 0
+            target = (base or 0) + value
             place = process.locate(target)
             if place.symbol_address != target or not naming.is_construct_code(place.symbol or ""):
                 continue

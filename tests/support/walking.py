@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.debs import deb_folder
+from tests.support.m32 import m32_flags
 from tests.support.machine import clean_environment
 
 SOURCE = CHECKOUT / "tests" / "walking" / "sums.c"
@@ -44,15 +46,21 @@ def build_alone() -> Path:
     return _build("gcc", ALONE)
 
 
-def _build(name: str, source: Path) -> Path:
+def build_small() -> Path:
+    """Return the program of ``sums.c`` for 32-bit x86, on the libgomp of gcc's packages for that."""
+    flags = m32_flags()
+    return _build("gcc", SOURCE, flags.compile, flags.link)
+
+
+def _build(name: str, source: Path, compiling: Sequence[str] = (), linking: Sequence[str] = ()) -> Path:
     found = compiler(name)
 
     def make(folder: Path) -> None:
         shutil.copy(source, folder)
-        command = [str(found.path), "-g", "-O0", "-fopenmp", source.name, "-o", source.stem]
+        command = [str(found.path), "-g", "-O0", "-fopenmp", *compiling, source.name, "-o", source.stem, *linking]
         subprocess.run(command, cwd=folder, check=True, env=clean_environment())
 
-    return entry("walking", key_of([source.read_text()], found.version), make) / source.stem
+    return entry("walking", key_of([source.read_text()], found.version, compiling, linking), make) / source.stem
 
 
 def line_of(text: str, source: Path = SOURCE) -> int:
