@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bench import commands, learner, pages, report, tools
+from bench import commands, in_gdb, learner, pages, report, tools
 from bench.measure import Command, NotMeasured
 from bench.targets import (
     ALIVE,
@@ -190,12 +190,14 @@ def _measure(options: argparse.Namespace) -> list[str]:
     say(report.growth_table(growth))
     conclusion = measure_conclusion(options.rounds)
     say(report.conclusion_table(conclusion))
+    debuggers = in_gdb.measure()
+    say(in_gdb.table(debuggers))
     ompt = tools.measure()
     say(tools.table(ompt))
     missed += _pages(say)
     if options.write:
         report.write("\n".join(said))
-    return missed + growth.missed() + conclusion.missed() + ompt.missed()
+    return missed + growth.missed() + conclusion.missed() + [*debuggers.missed] + ompt.missed()
 
 
 def main(arguments: list[str] | None = None) -> int:
