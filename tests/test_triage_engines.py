@@ -1,4 +1,4 @@
-"""``ompd triage`` by workers of Dask and of mpi4py, and on a job of Open MPI."""
+"""``ompd triage`` by workers of Dask and of mpi4py, and on jobs of Open MPI and of MPICH."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.clusters import dask, with_wheels
 from tests.support.debs import deb_folder
 from tests.support.html_page import Page
 from tests.support.machine import FULL, clean_environment
-from tests.support.mpi import build, environment_of_open_mpi
+from tests.support.mpi import build, environment_of_mpich, environment_of_open_mpi
 from tests.support.outside import LONG, waiting
 from tests.support.triage import PROGRAMS, Farm, make_farm
 from tests.support.why import GNU, WHYS, hanging
@@ -92,13 +92,17 @@ def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 @contextmanager
-def job(folder: Path) -> Iterator[tuple[int, list[int]]]:
+def job(library: str, count: int, folder: Path) -> Iterator[tuple[int, list[int]]]:
     """Run the ranks of a job until all but one are in their call; yields the launcher, and their processes."""
-    launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
-    program = build("openmpi", "-O0", "laggard")
-    words = ["--oversubscribe", "--bind-to", "none", "-n", str(RANKS), str(program), str(LATE)]
-    names = [f"rank{number}" for number in range(RANKS)]
-    with waiting(launcher, folder, *words, environment=environment_of_open_mpi(), names=names) as (started, said):
+    programs = deb_folder(library) / "usr" / "bin"
+    words = ["-n", str(count), str(build(library, "-O0", "laggard")), str(LATE)]
+    if library == "mpich":
+        launcher, environment = programs / "mpiexec.hydra", environment_of_mpich()
+    else:
+        launcher, environment = programs / "mpirun.openmpi", environment_of_open_mpi()
+        words = ["--oversubscribe", "--bind-to", "none", *words]
+    names = [f"rank{number}" for number in range(count)]
+    with waiting(launcher, folder, *words, environment=environment, names=names) as (started, said):
         processes = [said.thread(name) for name in names]
         for number, process in enumerate(processes):
             while number != LATE and not _is_in_mpi(process):
@@ -168,10 +172,10 @@ def _is_in_mpi(process: int) -> bool:
     return wait is not None and wait.kind == "mpi" and wait.routine == "MPI_Allreduce"
 
 
-def _about_the_job(answer: dict[str, Any]) -> None:
+def _about_the_job(answer: dict[str, Any], count: int) -> None:
     (found,) = answer["jobs"]
-    others = [number for number in range(RANKS) if number != LATE]
-    assert (found["size"], found["ranks"]) == (RANKS, [*range(RANKS)])
+    others = [number for number in range(count) if number != LATE]
+    assert (found["size"], found["ranks"]) == (count, [*range(count)])
     assert [(wait["call"], wait["ranks"], wait["missing"]) for wait in found["waits"]] == [
         ("MPI_Allreduce", others, [LATE])
     ]
@@ -182,15 +186,19 @@ def _about_the_job(answer: dict[str, Any]) -> None:
     assert [[each["ranks"] for each in row["ranks"]] for row in rows] == [[[LATE]], [others]]
 
 
-def test_a_job_of_open_mpi_with_a_laggard_is_seen_live_and_by_its_snapshots(tmp_path: Path) -> None:
+# Ranks of MPICH that wait take a whole processor each: there are as few as will do.
+@pytest.mark.parametrize(("library", "count"), [("openmpi", RANKS), *([("mpich", 3)] if FULL else [])])
+def test_a_job_of_mpi_with_a_laggard_is_seen_live_and_by_its_snapshots(
+    library: str, count: int, tmp_path: Path
+) -> None:
     snapshots = tmp_path / "snapshots"
     snapshots.mkdir()
     hook = tmp_path / "hook"
     hook.mkdir()
-    with job(tmp_path) as (launcher, processes):
+    with job(library, count, tmp_path) as (launcher, processes):
         live = json.loads(run("triage", "--json", "--max-stop", str(LONG), *map(str, processes)))
         for number, process in enumerate(processes):
             run("snapshot", str(process), "--max-stop", str(LONG), "-o", snapshots / f"rank.{number}")
-        _about_the_job(hooked("pmi", hook, str(launcher)))
-    _about_the_job(live)
-    _about_the_job(json.loads(run("triage", "--json", snapshots)))
+        _about_the_job(hooked("pmi", hook, str(launcher)), count)
+    _about_the_job(live, count)
+    _about_the_job(json.loads(run("triage", "--json", snapshots)), count)

@@ -108,9 +108,10 @@ class RankWait:
 class RankEnd:
     """Ranks on which others of their job depend in the end.
 
-    ``kind`` is ``rank`` for one that waits for no other rank, ``cycle`` for ranks that wait for each other in their
-    calls of MPI, and ``not_inspected`` for a rank of which there is no result. ``waiting`` are the ranks that depend on
-    these; ``verdict`` and ``summary`` are those of a single rank, None for others.
+    ``kind`` is ``rank`` for one that waits for no other rank, or several with the same wrong for which the same ones
+    wait; ``cycle`` for ranks that wait for each other in their calls of MPI, and ``not_inspected`` for ranks of which
+    there is no result. ``waiting`` are the ranks that depend on these; ``verdict`` and ``summary`` are those of
+    ``rank``, None for others.
     """
 
     ranks: tuple[int, ...]
@@ -125,6 +126,7 @@ class JobRecord:
     """The ranks of one job of MPI: who of them waits for whom, and where that ends, first what most depend on.
 
     ``size`` is how many ranks the job has, None if no environment says; ``ranks`` are those that were inspected.
+    ``more_ends`` is how many there are besides ``ends``.
     """
 
     job: str | None
@@ -132,6 +134,7 @@ class JobRecord:
     ranks: tuple[int, ...]
     waits: tuple[RankWait, ...]
     ends: tuple[RankEnd, ...]
+    more_ends: int = 0
 
 
 @record

@@ -23,6 +23,7 @@ _COLLECTIVE = frozenset(
 _FINALIZE = "MPI_Finalize"  # which has no communicator, and is about all ranks
 _NOT_SHOWN = "the code does not show which rank or communicator the call is about"
 _MOST_MISSING = 1 << 20  # ranks that were not inspected: a size is whatever an environment says
+_MOST_ENDS = 64  # each with all ranks that wait for it
 _ANOTHER = "which ranks another communicator has is not known"
 
 
@@ -64,7 +65,8 @@ def _job(job: str | None, ranks: Mapping[int, _Rank]) -> JobRecord:
     if size is not None and not len(ranks) <= size <= _MOST_MISSING + len(ranks):
         size = None
     waits = tuple(_waits(ranks, size))
-    return JobRecord(job, size, tuple(sorted(ranks)), waits, tuple(_ends(ranks, waits)))
+    ends = tuple(_ends(ranks, waits))
+    return JobRecord(job, size, tuple(sorted(ranks)), waits, ends[:_MOST_ENDS], max(0, len(ends) - _MOST_ENDS))
 
 
 def _waits(ranks: Mapping[int, _Rank], size: int | None) -> Iterator[RankWait]:
@@ -104,16 +106,27 @@ def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[Ran
     for node, others in edges.items():
         for other in others:
             callers.setdefault(other, []).append(node)
+    # Most have the same callers: many ranks have not come to the call in which all others are.
+    reaching: dict[tuple[int, ...], tuple[int, ...]] = {}
+    joined: dict[tuple[str, str | None, str | None, tuple[int, ...]], list[int]] = {}
     found = []
     for index, circle in enumerate(circles):
         own = tuple(sorted(node for node in circle if node >= 0))
         if index in leads_on or not own or (len(own) == 1 and own[0] not in callers):
             continue
-        waiting = tuple(sorted(node for node in _reaching(circle, callers) - set(circle) if node >= 0))
+        outside = tuple(sorted({caller for node in circle for caller in callers.get(node, ())} - set(circle)))
+        if outside not in reaching:
+            reaching[outside] = tuple(sorted(node for node in _reaching(outside, callers) if node >= 0))
+        waiting = reaching[outside]
         single = ranks.get(own[0]) if len(own) == 1 else None
-        kind = "cycle" if len(circle) > 1 else "rank" if single is not None else "not_inspected"
-        verdict, summary = (single.verdict, single.summary) if single is not None else (None, None)
-        found.append(RankEnd(own, kind, waiting, verdict, summary))
+        if len(circle) > 1:
+            found.append(RankEnd(own, "cycle", waiting))
+        elif single is not None:
+            joined.setdefault(("rank", single.verdict, single.summary, outside), []).append(own[0])
+        else:
+            joined.setdefault(("not_inspected", None, None, outside), []).append(own[0])
+    for (kind, verdict, summary, outside), alike in joined.items():
+        found.append(RankEnd(tuple(sorted(alike)), kind, reaching[outside], verdict, summary))
     yield from sorted(found, key=lambda end: (-len(end.waiting), end.ranks))
 
 

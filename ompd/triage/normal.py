@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 KEY = 1
@@ -43,6 +44,7 @@ def part(frame: Frame) -> Part:
     return function_name(frame.function), (frame.file or "").rpartition("/")[2], line or 0, frame.construct or ""
 
 
+@lru_cache(maxsize=1 << 12)
 def function_name(name: str | None) -> str:
     """Return a function's name without what compilers and templates add to it."""
     text = _SUFFIX.sub("", name or "?")

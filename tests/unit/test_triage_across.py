@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ompd.model.triage import JobRecord
+from ompd.render.answers.triage import describe_triage
 from ompd.triage.across import Jobs
+from ompd.triage.groups import Groups
 
 ALL = {"routine": "MPI_Allreduce", "link": "", "rank": None, "world": True}
 BARRIER = {"routine": "MPI_Barrier", "link": "", "rank": None, "world": True}
@@ -60,6 +63,21 @@ def test_more_depend_on_one_than_on_another() -> None:
 def test_a_rank_that_was_not_inspected_is_said_to_be_the_end() -> None:
     assert ends(job([[ALL], [ALL]], 3)) == [((2,), "not_inspected", (0, 1))]
     assert ends(job([[receives(9)]])) == [((9,), "not_inspected", (0,))]
+
+
+def test_ranks_with_the_same_wrong_are_one_end_and_others_are_counted() -> None:
+    jobs = Jobs()
+    for rank in range(2000):
+        members = {"job": "7", "size": 2001, "verdict": "laggard", "mpi": [ALL] if rank % 2 else []}
+        jobs.add({"target": f"core.{rank}", "rank": rank, **members}, f"rank works at {rank % 200}")
+    (found,) = jobs.records()
+    odd = tuple(range(1, 2000, 2))
+    assert len(found.ends) + found.more_ends == 101 and len(found.ends) < 101
+    assert found.ends[0].ranks == tuple(range(0, 2000, 200)) and found.ends[0].summary == "rank works at 0"
+    assert all(end.waiting is found.ends[0].waiting == odd for end in found.ends)
+    answer = Groups().answer()
+    text = [*describe_triage(replace(answer, jobs=(found,)))]
+    assert f"  and {found.more_ends} more on which others depend" in text
 
 
 @pytest.mark.parametrize("size", [1, 1 << 30])

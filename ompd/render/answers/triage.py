@@ -67,6 +67,8 @@ def job_lines(job: JobRecord) -> Iterator[str]:
             yield f"  {ranks}, in which all ranks are"
     for end in job.ends:
         yield f"  {_end(end)}"
+    if job.more_ends:
+        yield f"  and {job.more_ends} more on which others depend"
 
 
 def _end(end: RankEnd) -> str:
@@ -75,7 +77,7 @@ def _end(end: RankEnd) -> str:
     if end.kind == "cycle":
         return f"{ranks} wait for each other" + (f"; {waiting}" if end.waiting else "")
     if end.kind == "not_inspected":
-        return f"{waiting}, which was not inspected"
+        return f"{waiting}, which {'was' if len(end.ranks) == 1 else 'were'} not inspected"
     return f"{waiting}: {clean(end.verdict or '?')}: {clean(end.summary or '?')}"
 
 
