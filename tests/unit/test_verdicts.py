@@ -151,6 +151,17 @@ def test_nobody_is_seen_to_leave_a_turn_behind() -> None:
     assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
 
 
+def test_the_turn_is_that_of_the_only_thread_that_does_not_wait_for_its_own() -> None:
+    turn = Wait("ordered", how="blocked")
+    pauses = {2: SystemWait(kind="signal", routine="pause")}
+    rows = thread(0, turn), thread(1, replace(turn, object=0x2000)), thread(2), thread(3, barrier((0, 1, 2)))
+    verdict = first(*rows, system=pauses)
+    assert (verdict.kind, verdict.stuck, verdict.confidence) == ("external_wait", "possible", "likely")
+    assert (verdict.roots, verdict.explains) == ((2,), (0, 1, 3))
+    assert judged(*rows[:3], thread(3), system=pauses)[0] == "undecided"
+    assert judged(*rows[:3], system=pauses)[0] == "undecided"  # it may be that of the fourth
+
+
 def test_a_region_inside_of_a_critical_section_is_no_orphaned_worksharing() -> None:
     section = Wait("critical", object=sum(b"x"), symbol="x", how="blocked")
     held = {0: holds("x", "critical"), 1: ()}

@@ -184,7 +184,8 @@ class _Waits:
         kind = wait.kind if wait.kind != "atomic" else "critical"
         if wait.object is None:
             node = graph.add(Node(f"{kind}:{row.native_thread_id}", kind, lock_name(wait)))
-            graph.need(node, self._nodes.unknown(f"{lock_name(wait)}: which one it is, is not known"))
+            reason = f"{lock_name(wait)}: which one it is, is not known"
+            graph.need(node, self._nodes.unknown(reason, *self._turn(row, wait)))
             self._nodes.waits_for(index, node, source="stack")
             return
         key = f"lock:{wait.object:#x}"
@@ -210,6 +211,8 @@ class _Waits:
         found = self._holders.of(wait, kind_of=wait.kind)
         reasoned = [self._nodes.threads[native] for native in found.threads if native in self._nodes.threads]
         why = found.reason
+        if not reasoned and wait.kind == "ordered":
+            reasoned, why = self._turn(row, wait)
         if not reasoned and wait.kind == "internal_lock":
             # The runtime's own locks are set for moments, in its own code.
             nodes = self._nodes
@@ -217,9 +220,23 @@ class _Waits:
             why = "threads that are awake inside of the runtime may have set it" if reasoned else why
         graph.need(node, self._nodes.unknown(reason, reasoned, why))
 
+    def _turn(self, row: ThreadRecord, wait: Wait) -> tuple[list[int], str | None]:
+        # Whose turn it is in an ordered loop: the only member of the team that neither waits for its own, nor has come
+        # to a barrier behind the loop.
+        nodes = self._nodes
+        team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
+        others = [index for index in team if not _is_done(nodes.rows[index].wait)]
+        if wait.kind != "ordered" or len(team) != row.team_size or len(others) != 1:
+            return [], None
+        return others, "all others of its team wait for their turn, or are at a barrier"
+
     def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
         source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value
         self._graph.need(node, Need((holder,), 1, "held_by", source, why, address=address, value=value))
+
+
+def _is_done(wait: Wait | None) -> bool:
+    return wait is not None and wait.kind in ("ordered", "barrier")
 
 
 def barrier_name(row: ThreadRecord) -> str:
