@@ -132,3 +132,13 @@ def test_what_is_computed_with_a_number_in_memory_depends_on_that() -> None:
     # movsd -8(%rbp),%xmm0; addsd -16(%rbp),%xmm0; ucomisd -24(%rbp),%xmm0
     code = block(BASE, "f20f1045f8", "f20f5845f0", "660f2e45e8", JE)
     assert condition(code)[1] == {CFA - 8, CFA - 16, CFA - 24}
+
+
+def test_the_pointer_behind_which_a_number_is_depends_on_its_variable_though_it_is_known() -> None:
+    # mov -8(%rbp),%rax; mov (%rax),%eax
+    code = block(BASE, "488b45f8", "8b00", TEST, JE)
+    places = {code[0].address: CFA - 8, code[1].address: 0x5000}
+    part = Slice({BASE: code}, X86_64, places.get, lambda found: found.target, lambda target: None)
+    found = part.of(BASE, {}, lambda at: True, lambda at: False)
+    assert {address for read in found.reads for address in read.addresses} == {CFA - 8, 0x5000}
+    assert RBP not in {register for read in found.reads for register in read.registers}

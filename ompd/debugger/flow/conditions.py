@@ -147,9 +147,11 @@ class Slice:
                 named.add(address)
                 addresses.add(address)  # what is there, also where its address is passed on
             base = {register for register in (found.operand.base, found.operand.also) if register is not None}
-            if address is None:
-                used |= base
-                registers |= base
+            if address is not None:
+                # Where the frame is, all know; any other pointer may be another one in each thread.
+                base -= {self._processor.stack_pointer, self._processor.frame_pointer}
+            used |= base
+            registers |= base
         self._note(found, named, used)
 
     def _note(self, found: Instruction, addresses: set[int], registers: set[int]) -> None:
