@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import os
 import pwd
+import re
 import sys
 from contextlib import suppress
 from functools import cache
@@ -21,6 +21,7 @@ from tests.support.lldb_replies import LOOKING, Replies
 from tests.support.products import sample
 
 PACKAGE = Path(ompd.__file__).parent
+IMPORTS = re.compile(rb"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import|import[ \t]+(\w[\w., \t]*))", re.MULTILINE)
 # What each of a stranger's modules does: it notes that it was run.
 PLANTED = "open({marker!r}, 'a').write(__name__ + '\\n')\nimport sys; sys.stderr.write('STRANGER\\n')\n"
 ENTRY_POINTS = "".join(
@@ -30,13 +31,12 @@ ENTRY_POINTS = "".join(
 
 def imported_names(folder: Path) -> set[str]:
     """Return the first parts of all names that the files under a folder import anywhere, optional ones too."""
-    found = set()
+    # What only looks like an import, in a text, is a name more.
+    found: set[str] = set()
     for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                names = [node.module]
-            found |= {name.partition(".")[0] for name in names}
+        for name, names in IMPORTS.findall(path.read_bytes()):
+            firsts = [each.split()[0] for each in (name, *names.split(b",")) if each.strip()]
+            found |= {first.partition(b".")[0].decode() for first in firsts}
     return found
 
 
