@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ from tests.conformance import scoreboard
 from tests.conformance.rules import PAGE, with_table
 from tests.conformance.trying import called, expected_calls, run_reproducer, tried, tried_stub
 from tests.support import FULL
+from tests.support.machine import require
 from tests.support.ompd_libraries import LIBRARIES, ompd_library
 from tests.support.stub import stub_folder
 
@@ -35,6 +37,37 @@ NEWS = {
 CONTESTED = re.compile(
     "/result-[0-9]+/NULL|/released|/has-text/|ompd_initialize/empty-table|ompd_process_initialize/(first|end|again)"
 )
+
+
+_BEGUN = """
+int ompd_get_version_string(const char **text) { *text = "1"; return 0; }
+int ompd_initialize(long version, const void *table) { return version == 201811 && table ? 0 : table ? 5 : 3; }
+"""
+SOURCES = {
+    "{needed}": "int not_for_debuggers;",
+    "{crashing}": f"__attribute__((constructor)) static void start(void) {{ *(volatile int *)0 = 1; }} {_BEGUN}",
+}
+EATS = f"""{_BEGUN}
+#include <stdlib.h>
+int ompd_get_api_version(long *version)
+{{
+    while (malloc(1 << 24))
+        ;
+    return *(volatile int *)0;
+}}
+"""
+LOOPS = f"""{_BEGUN}
+#include <unistd.h>
+int ompd_get_api_version(long *version) {{ *version = 201811; return 0; }}
+int ompd_process_initialize(void *context, void **handle) {{ for (;;) usleep(1000); }}
+"""
+
+
+def compiled(source: str, folder: Path) -> str:
+    (folder / "library.c").write_text(source)
+    command = [str(require("gcc")), "-w", "-shared", "-fPIC", "-o", str(folder / "library.so")]
+    subprocess.run([*command, str(folder / "library.c")], check=True)
+    return str(folder / "library.so")
 
 
 def test_the_stubs_library_conforms_to_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,13 +166,38 @@ def test_the_stubs_library_conforms_in_the_shell_without_a_program() -> None:
     ("arguments", "said"),
     [
         (["/nonexistent/libompd.so"], "/nonexistent/libompd.so"),
-        ([__file__], "not"),
+        ([__file__], "not an ELF file"),
+        (["{needed}"], "it has none of ompd_initialize"),
+        (["{crashing}"], "crashed (SIGSEGV) in the library's own start"),
         (["{stub}", "/nonexistent/core"], "/nonexistent/core"),
         (["{stub}", "--expect", "/nonexistent/known"], "/nonexistent/known"),
         (["{stub}", "--junit", "/proc/report"], "/proc/report"),
     ],
 )
-def test_what_cannot_be_tested_is_an_error(arguments: list[str], said: str) -> None:
-    stub = str(stub_folder() / "libompd_stub.so")
-    done = CliRunner().invoke(cli, ["conformance", *(word.replace("{stub}", stub) for word in arguments)])
+def test_what_cannot_be_tested_is_an_error(arguments: list[str], said: str, tmp_path: Path) -> None:
+    libraries = {"{stub}": str(stub_folder() / "libompd_stub.so")}
+    if arguments[0] in SOURCES:
+        libraries[arguments[0]] = compiled(SOURCES[arguments[0]], tmp_path)
+    done = CliRunner().invoke(cli, ["conformance", *(libraries.get(word, word) for word in arguments)])
     assert done.exit_code == 1 and said in done.stderr and "Traceback" not in done.stderr
+    assert "--ompd-library" not in done.stderr
+
+
+def test_a_library_that_eats_all_memory_has_findings(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["conformance", compiled(EATS, tmp_path), "--json"])
+    assert done.exit_code == 10
+    answer = json.loads(done.stdout)
+    found = {row["key"]: row["seen"] for row in answer["conformance"]}
+    assert found["ompd_get_api_version/set-up"] == "crashed (SIGSEGV) in ompd_get_api_version"
+    assert found["ompd_get_state/there"] == "the library does not have it"
+    assert any("gave no version" in warning for warning in answer["warnings"])
+
+
+@pytest.mark.skipif(not FULL, reason="each call that does not return is waited for")
+def test_a_routine_that_never_returns_is_given_up(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["conformance", compiled(LOOPS, tmp_path), "--json"])
+    assert done.exit_code == 10
+    answer = json.loads(done.stdout)
+    seen = [row["seen"] for row in answer["conformance"] if row["function"] == "ompd_process_initialize"]
+    assert seen == ["took more than 10 s in ompd_process_initialize"] * len(seen) and 1 < len(seen) <= 3
+    assert answer["untried"] == ["ompd_process_initialize"] and not answer["complete"]

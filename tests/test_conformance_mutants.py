@@ -20,10 +20,12 @@ SAMPLE = (
     ("ompd_get_thread_id", "is_pthread ? stub_thread_pthread"),
     ("member_of_team", "(uint64_t)number *"),
     ("thread_num", "*number = at;"),
+    # It does not survive what each trial begins with.
+    ("new_handle", "(*handle)->space = space;"),
 )
-# How many must be found, of all. Some changes make no difference that a call can show: memory that is freed is filled
-# with a pattern, so that a released handle's mark is gone in any case; a lost code becomes another failure.
-SHARE = 0.85
+# How many must be found, of all: 142 of 155 are. What is left makes no difference that a call shows on this program: a
+# lost code becomes another failure, a check is made again further down, memory that is freed is filled with a pattern.
+SHARE = 0.9
 
 
 def is_found(mutant: Mutant) -> bool:

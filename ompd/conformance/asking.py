@@ -9,8 +9,8 @@ from pathlib import Path
 from ompd.conformance.kit import Tried, try_library
 from ompd.conformance.reproducer import file_name, program
 from ompd.conformance.subject import Subject, subjects
-from ompd.errors import BadInput
-from ompd.runtimes.hosted.loading.libraries import open_library
+from ompd.errors import BadFile, BadInput
+from ompd.runtimes.hosted.loading.libraries import OMPD_ENTRIES, Opened, open_library
 from ompd.session import Session
 
 _MOST_KNOWN = 1 << 20
@@ -34,11 +34,21 @@ def ask(
     known = known_in(expect) if expect is not None else ()
     path = str(Path(library).absolute())
     with ExitStack() as opened:
+        loads = opened.enter_context(_opened(path))
         tried: list[Subject] = []
         for name in programs:
             session = opened.enter_context(Session.open_core(name, plugins=plugins))
             tried += subjects(session)
-        return try_library(opened.enter_context(open_library(path)), tried, known, first=first)
+        return try_library(loads, tried, known, first=first)
+
+
+def _opened(path: str) -> Opened:
+    try:
+        return open_library(path, OMPD_ENTRIES)
+    except BadFile as error:
+        if "--ompd-library" in error.hint:
+            error.hint = "name an OMPD library: ompd conformance /path/to/libompd.so"
+        raise
 
 
 def known_in(path: str) -> Sequence[str]:

@@ -371,8 +371,9 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
             "released",
             needs=(cell,),
         )
-        for function, routine in ROUTINES.items():
-            if function in functions and function != release and letter in routine.takes and function not in _NO_CASES:
+        for function in ROUTINES:
+            takes_it = ("in", cell) in good(function, plan) if function not in _NO_CASES else False
+            if function in functions and function != release and takes_it:
                 arguments = [(how, own if how == "in" and at == cell else at) for how, at in good(function, plan)]
                 steps = (*gone, *outs(arguments), if_ok(call(function, *arguments)))
                 title = f"a handle that {release} has released"

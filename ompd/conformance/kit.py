@@ -27,7 +27,7 @@ from ompd.conformance.standard import FIRST_WITH_KINDS, ROUTINES, VERSION
 from ompd.conformance.subject import Known, Subject
 from ompd.conformance.trying import Enough, Runs, Script, handles_in
 from ompd.contract.ompd import ThreadIdKind
-from ompd.errors import NoAnswer
+from ompd.errors import NoAnswer, Rc
 from ompd.model.conformance import ConformanceAnswer, ConformanceFinding
 from ompd.records import record
 from ompd.runtimes.hosted.process import Loads
@@ -36,6 +36,7 @@ from ompd.runtimes.hosted.trial.client import Answers, Trial
 
 _NOBODY = Known({kind: bytes(8) for kind in ThreadIdKind}, 0, 1, 0)
 _OF_ALL = ("nothing", "loaded")
+_FIRST_API = 201811
 
 
 @record
@@ -60,10 +61,13 @@ def try_library(
     :raises NoAnswer: if it is no library of OMPD
     """
     functions, api, version = _introduced(library)
+    notes: list[str] = []
+    if api is None:
+        notes.append(f"ompd_get_api_version gave no version, and {_FIRST_API} is tried")
+        api = _FIRST_API
     found: dict[str, ConformanceFinding] = {}
     scripts: dict[str, Script] = {}
     served: dict[str, Mapping[int, Answers]] = {}
-    notes: list[str] = []
     untried: dict[str, None] = {}
     tried = 0
     for function in missing(functions, api, FIRST_WITH_KINDS):
@@ -114,7 +118,7 @@ def try_library(
     return Tried(answer, scripts, served)
 
 
-def _introduced(library: Loads) -> tuple[frozenset[str], int, str]:
+def _introduced(library: Loads) -> tuple[frozenset[str], int | None, str]:
     with Trial(library, {}) as trial:
         steps = [
             fill(API, 0),
@@ -129,7 +133,7 @@ def _introduced(library: Loads) -> tuple[frozenset[str], int, str]:
         raise NoAnswer(f"{library.name} has no routine of OMPD")
     text = replies[-1].found.get("text")
     version = clean(bytes.fromhex(text)) if isinstance(text, str) else ""
-    api = replies[1].word(API) if len(replies) > 1 and replies[1].code == 0 else 201811
+    api = replies[1].word(API) if len(replies) > 1 and replies[1].code == Rc.OK else None
     return functions, api, version
 
 

@@ -301,7 +301,11 @@ static void *const nulls[11];
 static void load(int count, char **words)
 {
     setvbuf(stdout, NULL, _IONBF, 0);
-    if (count != 2 || !(library = dlopen(words[1], RTLD_NOW))) {
+    library = count == 2 ? dlopen(words[1], RTLD_NOW) : NULL;
+    /* A library of C++ that does not name what it needs: debuggers have it. */
+    if (count == 2 && !library && dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL))
+        library = dlopen(words[1], RTLD_NOW);
+    if (!library) {
         fprintf(stderr, "usage: %s LIBRARY (%s)\\n", words[0], count == 2 ? dlerror() : "none is named");
         exit(2);
     }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from ompd.conformance.cases import (
     IMPLICIT,
@@ -261,33 +262,34 @@ def faults(runs: Runs, functions: frozenset[str]) -> None:
         own = routine.section.startswith("20.5.1.") or function.startswith("ompd_rel_") or "vector" in routine.takes
         if function not in functions or own or "compare" in function or function == "ompd_device_initialize":
             continue
-        arguments = good(function, runs.plan)
-        plain = (*outs(arguments), call(function, *arguments))
-        trial, held = runs.begun("full")
-        if not set(needs(arguments)) <= held:
-            continue
-        replies = trial.play((*plain, *plain))
-        if replies[-1].ended or replies[-1].code not in (Rc.OK, Rc.INCOMPLETE):
-            if replies[-1].ended:
-                runs.drop("full")
-            continue
-        called = replies[-1].found.get("called")
-        counts = called if isinstance(called, list) else []
-        for which, count in enumerate(counts[: len(CALLBACKS)]):
-            if which in (_FREE, _PRINT, _WRITE) or not isinstance(count, int):
-                continue
-            for nth in range(1, min(count, _MOST_FAULTS) + 1):
-                runs.try_case(_faulty(function, routine.takes, arguments, plain, which, nth))
+        _faults_of(runs, function, good(function, runs.plan), "")
+        if "string" in function and "any" in routine.takes:
+            # The text of a number is read in another way than that of a text.
+            icv, scope, handle = runs.plan.number[0], *runs.plan.number[1:]
+            _faults_of(runs, function, [("in", handle), ("n", scope), ("n", icv), ("at", OUT + 3)], "-of-number")
 
 
-def _faulty(
-    function: str,
-    takes: Sequence[str],
-    arguments: Sequence[tuple[str, object]],
-    plain: Sequence[Step],
-    which: int,
-    nth: int,
-) -> Case:
+def _faults_of(runs: Runs, function: str, arguments: Sequence[tuple[str, Any]], of: str) -> None:
+    plain = (*outs(arguments), call(function, *arguments))
+    trial, held = runs.begun("full")
+    if not set(needs(arguments)) <= held:
+        return
+    replies = trial.play((*plain, *plain))
+    if replies[-1].ended or replies[-1].code not in (Rc.OK, Rc.INCOMPLETE):
+        if replies[-1].ended:
+            runs.drop("full")
+        return
+    called = replies[-1].found.get("called")
+    counts = called if isinstance(called, list) else []
+    for which, count in enumerate(counts[: len(CALLBACKS)]):
+        if which in (_FREE, _PRINT, _WRITE) or not isinstance(count, int):
+            continue
+        for nth in range(1, min(count, _MOST_FAULTS) + 1):
+            runs.try_case(_faulty(runs.plan, function, arguments, which, nth, of))
+
+
+def _faulty(plan: Plan, function: str, arguments: Sequence[tuple[str, Any]], which: int, nth: int, of: str) -> Case:
+    takes, plain = ROUTINES[function].takes, (*outs(arguments), call(function, *arguments))
     code = _FAULTS.get(which, Rc.STALE_HANDLE)
     fault: Step = {"do": "fault", "which": which, "nth": nth, "code": int(code), "gives": True}
     over: Step = {"do": "fault", "which": which, "nth": 0, "code": 0}
@@ -303,6 +305,12 @@ def _faulty(
         # Without a handle there is nothing to compare.
         compare = (fill(OUT + 10), {**asked, "if_ok": True})
         steps = (fill(OUT + 11), first, *plain[:-1], fault, plain[-1], over, *compare)
+    elif letter == "S":
+        # One that was given in spite of the fault has to lead to a thread, as any other.
+        raw, into = plan.subject.thread.identifiers[plan.kind], OUT + 12
+        thread = (("in", given[0][1]), ("n", plan.kind), ("n", len(raw)), ("raw", raw.hex()), ("at", into))
+        used = {**call("ompd_get_thread_handle", *thread), "if_ok": True}
+        steps = (*plain, *plain[:-1], fault, plain[-1], over, used)
     elif any(word == ">s" for word, _ in given):
         cell = next(cell for word, cell in given if word == ">s")
         read: Step = {"do": "text", "cell": cell}
@@ -311,7 +319,7 @@ def _faulty(
         steps = (*plain, *plain[:-1], fault, plain[-1], over)
     title = f"call {nth} of {CALLBACKS[which]} fails"
     return Case(
-        f"{function}/fault-{CALLBACKS[which]}/{nth}",
+        f"{function}/fault-{CALLBACKS[which]}{of}/{nth}",
         function,
         title,
         steps,
@@ -337,8 +345,8 @@ def _after_fault(function: str, given: Sequence[tuple[str, object]]) -> Law:
         for word, cell in given:
             if word not in (">s", ">S", ">v", ">k") and isinstance(cell, int) and good_.raw(cell) != bad.raw(cell):
                 return "success, with another result than without the fault"
-            if word == ">S" and not bad.word(int(str(cell))):
-                return "success, and the handle is null"
+            if word == ">S" and own[-1].code != Rc.OK:
+                return "success, with a handle that leads to no thread"
         return "success, with another text than without the fault" if texts and texts[0] != texts[-1] else ""
 
     return law

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ompd.conformance.cases import API, Case, Plan, call, fill, full, loaded
@@ -10,10 +12,11 @@ from ompd.errors import Rc
 from ompd.model.conformance import ConformanceFinding, another
 from ompd.records import record
 from ompd.runtimes.hosted.process import Loads
-from ompd.runtimes.hosted.trial.client import Answers, Question, Reply, Step, Trial
+from ompd.runtimes.hosted.trial.client import SECONDS, Answers, Question, Reply, Step, Trial
 
 _CODES = {int(code) for code in Rc}
 _MAX_SHOWN = 12
+_MOST_SLOW = 3
 
 
 @record
@@ -47,6 +50,10 @@ class Runs:
         self.tried = 0
         self.untried: dict[str, None] = {}
         self.unsteady: list[str] = []
+        # How often a routine did not return: each time costs as long as one is waited for.
+        self._slow: Counter[str] = Counter()
+        self.broken: set[str] = set()
+        """Set-ups that the library does not survive."""
         self.before: tuple[Step, ...] = ()
         """Steps before every set-up."""
         self.suffix = ""
@@ -66,10 +73,25 @@ class Runs:
             return self._trials[setup]
         trial = Trial(self._library, self.answers)
         steps = self.setup(setup)
-        held = handles_in(steps, trial.play(steps))
+        replies = trial.play(steps)
+        held = handles_in(steps, replies)
+        if replies[-1].ended:
+            trial.close()
+            held = frozenset()
+            self.broken.add(setup)
+            self._find_in_setup(setup, steps[: len(replies)], replies[-1].ended)
         if not alone:
             self._trials[setup] = trial, held
         return trial, held
+
+    def _find_in_setup(self, setup: str, steps: Sequence[Step], ended: str) -> None:
+        # A library that does not survive right arguments before all else.
+        function = steps[-1].get("function")
+        own = tuple(steps[len(self.before) :])
+        if function is not None and f"{function}/set-up{self.suffix}" not in self.found:
+            title = "right arguments, before all else"
+            case = Case(f"{function}/set-up", function, title, own, frozenset((Rc.OK,)), setup="nothing")
+            self._confirm(case, f"{ended} in {function}")
 
     def drop(self, setup: str) -> None:
         """End the process of a set-up: its state is not known any more."""
@@ -79,19 +101,26 @@ class Runs:
 
     def close(self) -> None:
         """End all processes."""
+        self.broken.clear()
         for name in tuple(self._trials):
             self.drop(name)
 
     def try_case(self, case: Case) -> Sequence[Reply]:
         """Play a case, keep what it finds, and return its replies."""
+        if case.setup in self.broken or self._slow[case.function] >= _MOST_SLOW:
+            self.untried[case.function] = None
+            return ()
         trial, held = self.begun(case.setup, alone=case.alone)
-        if not set(case.needs) <= held:
+        if case.setup in self.broken or not set(case.needs) <= held:
             if case.alone:
                 trial.close()
             self.untried[case.function] = None
             return ()
         self.tried += 1
+        begun = time.monotonic()
         replies = trial.play(case.steps)
+        if replies[-1].ended and time.monotonic() - begun > SECONDS / 2:
+            self._slow[case.function] += 1
         if case.alone:
             trial.close()
         elif replies[-1].ended:

@@ -17,7 +17,7 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def lines(answer: ConformanceAnswer) -> Iterator[str]:
     """Yield what was tried, and what was found, those that are not known first."""
     yield f"{clean(answer.file)}"
-    yield f"  says       {clean(answer.version)}, version {answer.api_version} of the interface"
+    yield f"  says       {clean(answer.version) or 'nothing of itself'}, version {answer.api_version} of the interface"
     yield f"  tried on   {', '.join(map(clean, answer.programs)) or 'no program'}"
     known = len(answer.rows) - len(news(answer))
     counts = f"{format_count(len(answer.rows), 'finding')} in {format_count(answer.tried, 'case')}"

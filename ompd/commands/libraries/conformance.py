@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ompd.commands.ending import end_of_output, fail, say
-from ompd.errors import BadInput, OmpdError
+from ompd.errors import BadInput, NoAnswer, OmpdError
 
 _FOUND = 10
 _EXIT_CODES = """\b
@@ -86,6 +86,8 @@ def conformance(
     say(*(f"ompd: note: {warning}" for warning in tried.answer.warnings))
     if news(tried.answer):
         sys.exit(_FOUND)
+    if tried.answer.untried and not tried.answer.rows:
+        fail(NoAnswer(f"{library}: nothing is wrong with what was tried, but not all of it could be"))
 
 
 def _write(path: str, text: str) -> None:

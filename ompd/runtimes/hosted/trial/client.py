@@ -41,7 +41,9 @@ Question = tuple[int, int, int, int, bytes]
 _INTERFACE = Interface(
     protocol.TRIAL, "an OMPD library", {number: signature.name for number, signature in SIGNATURES.items()}
 )
-_LIMITS = Limits(seconds=10.0, memory=1 << 29)
+SECONDS = 10.0
+"""How long a step may take."""
+_LIMITS = Limits(seconds=SECONDS, memory=1 << 29)
 
 
 class Answers:
