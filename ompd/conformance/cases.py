@@ -254,7 +254,7 @@ def _changed(
         else "full"
     )
     return Case(
-        f"{function}/{what}-{place + 1}/{title.replace(' ', '-')}",
+        "-".join(f"{function}/{what}-{place + 1}/{title}".split()),
         function,
         f"argument {place + 1}, {what}: {title}",
         (*outs(changed), call(function, *changed)),

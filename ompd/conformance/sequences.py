@@ -176,10 +176,12 @@ def values(plan: Plan, found: Sequence[Icv]) -> Iterator[Case]:
         cell = HANDLE_OF_SCOPE.get(icv.scope)
         if cell is None:
             continue
+        # A key is one word of the list of what is known, whatever the library calls its variables.
+        key = "-".join(icv.name.split()) or str(icv.number)
         arguments = (("in", cell), ("n", icv.scope), ("n", icv.number), ("at", OUT))
         law = _value(_TRUTHS.get(icv.name))
         yield Case(
-            f"{number}/number/{icv.name}",
+            f"{number}/number/{key}",
             number,
             icv.name,
             (fill(OUT), call(number, *arguments)),
@@ -190,8 +192,8 @@ def values(plan: Plan, found: Sequence[Icv]) -> Iterator[Case]:
         read: Step = {"do": "text", "cell": OUT}
         steps = (fill(OUT, 0), call(text, *arguments), read)
         allowed = may | {Rc.UNSUPPORTED}
-        yield Case(f"{text}/text/{icv.name}", text, icv.name, steps, allowed, "owned-text", owned_text, needs=(cell,))
-        yield Case(f"{text}/has-text/{icv.name}", text, icv.name, steps, may, "text-of-number", needs=(cell,))
+        yield Case(f"{text}/text/{key}", text, icv.name, steps, allowed, "owned-text", owned_text, needs=(cell,))
+        yield Case(f"{text}/has-text/{key}", text, icv.name, steps, may, "text-of-number", needs=(cell,))
         for scope, other in HANDLE_OF_SCOPE.items():
             if {scope, icv.scope} <= {1, 2} or {scope, icv.scope} <= {5, 6} or scope == icv.scope:
                 continue
@@ -199,7 +201,7 @@ def values(plan: Plan, found: Sequence[Icv]) -> Iterator[Case]:
                 wrong = (fill(OUT), call(function, ("in", other), ("n", scope), ("n", icv.number), ("at", OUT)))
                 title = f"{icv.name}, which has scope {icv.scope}, by scope {scope}"
                 yield Case(
-                    f"{function}/wrong-scope/{icv.name}-{scope}",
+                    f"{function}/wrong-scope/{key}-{scope}",
                     function,
                     title,
                     wrong,
