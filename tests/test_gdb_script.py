@@ -26,7 +26,7 @@ from tests.support import stopped
 from tests.support.debs import deb_folder
 from tests.support.gdb import HERE, LOAD, NAMES, Replies, batch, gdb, open_core, replies
 from tests.support.lldb import LOAD as LOAD_IN_LLDB
-from tests.support.lldb_replies import WORDS
+from tests.support.lldb_replies import NAMED, WORDS
 from tests.support.products import each_gdb, sample
 from tests.support.terminal import Terminal
 
@@ -274,13 +274,16 @@ def test_another_installation_is_not_mixed_with_this_one(tmp_path: Path) -> None
 # What files could do
 
 
+WALKED = ("thread", "thread 0", f"print {NAMED}", f"print *{NAMED}", "break main", "step", "next --only", "finish")
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("modules/") and "escape" in name][:2])
 def test_a_hostile_core_prints_no_escape_and_no_traceback(name: str, tmp_path: Path) -> None:
     folder = Folder(tmp_path / "case")
     folder.path.mkdir()
     CASES[name].make(folder)
     core = next(path for path in sorted(folder.path.iterdir()) if path.read_bytes()[16:18] == b"\4\0")
-    asked = [f"omp {words}" for words in WORDS.values()]
+    asked = [f"omp {words}" for words in (*WORDS.values(), *WALKED)]
     told = batch(gdb(), [LOAD, f"core-file {core}", *asked, "omp threads --json", "omp status"], cwd=tmp_path)
     for words in (*asked, "omp threads --json", "omp status"):
         assert told[words]

@@ -10,7 +10,8 @@ import pytest
 from tests.support import stopped
 from tests.support.dap import DebugAdapter
 from tests.support.live import status_of, wait_until
-from tests.support.lldb import LOAD, build_regions, lldb
+from tests.support.lldb import LOAD, build_regions, lldb, target_create
+from tests.support.lldb_replies import replies
 from tests.support.products import each_version
 from tests.support.terminal import Terminal
 
@@ -48,6 +49,22 @@ def test_commands_are_completed_with_tab(version: int, tmp_path: Path) -> None:
         terminal.wait_for(r"error: ompd: there is no process\n")
         terminal.type("omp stat" + TAB + "\n")
         terminal.wait_for(r"process +there is no process\n")
+
+
+def test_numbers_of_threads_are_completed() -> None:
+    # LLDB 19 and before complete no words of commands that are scripts.
+    core = stopped("hang")
+
+    def complete(text: str) -> str:
+        length = len(text)
+        asked = f"lldb.debugger.GetCommandInterpreter().HandleCompletion('{text}', {length}, 0, -1, found)"
+        return f"script found = lldb.SBStringList(); {asked}; print([found.GetStringAtIndex(n) for n in range(9)][1:])"
+
+    texts = [f"ompd {words}" for words in ("thread ", "stack --thread ", "print --thread ", "break x --omp-thread ")]
+    told = replies(22, target_create(core.executable, core.core), *map(complete, [*texts, "ompd stack --thread 1"]))
+    for text in texts:
+        assert "['0', '1', '2', '3', " in told[complete(text)], text
+    assert "['1', " in told[complete("ompd stack --thread 1")]
 
 
 @each_version()

@@ -250,17 +250,44 @@ def test_nothing_is_left_when_a_signal_ends_the_step_in_lldb(version: int) -> No
     ]
 
 
+# Words, and how they are answered on a core.
+ON_CORE = {
+    **dict.fromkeys(("step", "next --only", "finish", "break hang.c:39 --level 1"), "a core file does not run"),
+    "break": "break needs LOCATION",
+    "step --bogus": "step has no option --bogus",
+    "break 1 --omp-thread x": "--omp-thread of break needs a number",
+    "finish now": "finish takes no 'now'",
+}
+
+
 @pytest.mark.xdist_group("gdb")
-def test_where_it_cannot_be_done_words_say_so() -> None:
+@each_gdb()
+def test_where_it_cannot_be_done_words_say_so_in_gdb(found: str) -> None:
     core = stopped("hang")
-    wrong = ("omp break", "omp break nowhere.c:1", "omp step --bogus", "omp break 1 --omp-thread x", "omp finish now")
-    told = batch(gdb(), [LOAD_IN_GDB, *open_core(core.executable, core.core), "omp step", *wrong], cwd=Path("/tmp"))
-    assert told["omp step"] == "ompd: a core file does not run\n"
-    assert told["omp break"].startswith("ompd: break needs LOCATION")
+    asked = [f"omp {words}" for words in ON_CORE]
+    started = (open_program(core.executable), "omp break nowhere.c:1")
+    told = batch(
+        gdb(found), [LOAD_IN_GDB, *started, *open_core(core.executable, core.core)[1:], *asked], cwd=Path("/tmp")
+    )
+    for words, answer in ON_CORE.items():
+        assert told[f"omp {words}"].startswith(f"ompd: {answer}")
     assert "ompd: gdb has no place for 'nowhere.c:1'" in told["omp break nowhere.c:1"]
-    assert told["omp step --bogus"].startswith("ompd: step has no option --bogus")
-    assert told["omp break 1 --omp-thread x"].startswith("ompd: --omp-thread of break needs a number")
-    assert told["omp finish now"].startswith("ompd: finish takes no 'now'")
+    assert "Traceback" not in "".join(text for _, text in told.pairs)
+
+
+@pytest.mark.xdist_group("lldb")
+@each_version()
+def test_where_it_cannot_be_done_words_say_so_in_lldb(version: int) -> None:
+    core = stopped("hang")
+    started = (target_create(core.executable), "ompd break nowhere.c:1", target_create(core.executable, core.core))
+    asked = [f"ompd {words}" for words in ON_CORE]
+    told = LldbReplies(lldb_batch(lldb(version), [LOAD_IN_LLDB, *started, *asked, "breakpoint list"], cwd=Path("/tmp")))
+    for words, answer in ON_CORE.items():
+        # LLDB 19 and later parse options themselves.
+        own = version >= 19 and ("--bogus" in words or "thread x" in words or words == "finish now")
+        assert answer in told[f"ompd {words}"] or (own and "error: " in told[f"ompd {words}"]), words
+    assert "ompd: LLDB has no place for 'nowhere.c:1'" in told["ompd break nowhere.c:1"]
+    assert "No breakpoints currently set" in told["breakpoint list"]
     assert "Traceback" not in "".join(text for _, text in told.pairs)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ompd import naming
 from ompd.commands.selecting import split_options
-from ompd.errors import BadInput
+from ompd.errors import BadInput, Unavailable
 from ompd.model import StackFrame
 from ompd.questions.walking import WayOut
 from ompd.records import record
@@ -74,6 +74,15 @@ def parse_walk(command: str, words: Sequence[str]) -> bool:
     if rest:
         raise BadInput(f"{command} takes no {rest[0]!r}", hint=f"ompd {command}")
     return "only" in given
+
+
+def refuse_core(command: str) -> None:
+    """Raise what is said where a core file is to be walked through.
+
+    :raises Unavailable: always
+    """
+    hint = "the debugger's own sets one for a program that is run later" if command == BREAK else ""
+    raise Unavailable("a core file does not run", hint=hint)
 
 
 STEP, NEXT, FINISH, BREAK = "step", "next", "finish", "break"

@@ -34,6 +34,7 @@ class BreakCommand(Prompt):
     def run(self, words: Sequence[str]) -> str:
         """Set it, and return where it is."""
         request = parse_break(words)
+        _check_runs(self.name)
         spots = spots_of(request.place)
         chosen = [_body_of(spot) for spot in choose_spots(spots)]
         condition = _condition(request.thread, request.level)
@@ -57,6 +58,11 @@ class BreakCommand(Prompt):
     def help(self) -> str:
         """Return the help of the command."""
         return words_of.format_help(words_of.BREAK, PROMPT)
+
+
+def _check_runs(command: str) -> None:
+    if core_of(gdb.selected_inferior()) is not None:
+        words_of.refuse_core(command)
 
 
 def _body_of(spot: Spot) -> Spot:
@@ -158,8 +164,7 @@ class _Walk(Prompt):
     def run(self, words: Sequence[str]) -> str:
         """Run the program, and return what gdb has not said of where it has stopped."""
         only = parse_walk(self.name, words)
-        if core_of(gdb.selected_inferior()) is not None:
-            raise Unavailable("a core file does not run")
+        _check_runs(self.name)
         driver = _Gdb(self.state)
         driver.session()  # or say why it cannot be asked
         told = Walker(driver, native_id(selected_thread()), only=only).walk(self.name)

@@ -13,7 +13,7 @@ from ompd import naming
 from ompd.commands import walking as words_of
 from ompd.commands.walker import Walker
 from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
-from ompd.errors import BadInput, OmpdError, Unavailable
+from ompd.errors import BadInput, OmpdError
 from ompd.lldb.interrupts import stopping
 from ompd.lldb.looking import where
 from ompd.lldb.prompts import FIRST_UNPRINTABLE, NO_COMPLETION, PROMPT, Prompt, process_of, state_of, thread_of
@@ -37,6 +37,9 @@ class BreakCommand(Prompt):
         target = debugger.GetSelectedTarget()
         if not target.IsValid():
             raise BadInput("there is no program", hint="target create PROGRAM")
+        process = target.GetProcess()
+        if process.IsValid() and (process.GetPluginName() or "").endswith("-core"):
+            words_of.refuse_core(words_of.BREAK)
         found = _addresses(target, request.place, exe_ctx)
         spots = {_spot(address): address for address in found}
         chosen = [spots[spot] for spot in choose_spots(list(spots))]
@@ -184,7 +187,7 @@ class _Walk(Prompt):
         process = process_of(debugger, exe_ctx)
         session = self._state.session(process)
         if session.target.is_core:
-            raise Unavailable("a core file does not run")
+            words_of.refuse_core(self.name)
         with stopping(process) as interrupts:
             driver = Driver(debugger, self._state, process, interrupts)
             told = Walker(driver, thread_of(process, exe_ctx).GetThreadID(), only=only).walk(self.name)
