@@ -114,7 +114,8 @@ def _lines(path: str, file: BinaryIO) -> Iterator[tuple[bytes, dict[str, Any] | 
             members = None
         if number == 1:
             if not isinstance(members, dict) or members.get("schema") != SCHEMA:
-                raise BadFile(path, "is no file of results of this version of ompd triage", hint="name a file that does not exist yet")
+                fault = "is no file of results of this version of ompd triage"
+                raise BadFile(path, fault, hint="name a file that does not exist yet")
             yield line, None
         elif not is_result(members):
             raise BadFile(path, f"has a line {number} that is no result of ompd triage")
