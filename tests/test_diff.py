@@ -77,6 +77,15 @@ def test_a_barrier_that_was_passed_is_a_move() -> None:
     assert [(fact.name, fact.earlier, fact.later) for fact in row.facts] == [("passes", "7", "8")]
 
 
+def test_what_has_changed_is_seen_on_both_sides() -> None:
+    # Two barriers have no names that would tell them apart, and a thread of the pool has no place in a team.
+    waiting = [thread(1, 0, wait=Wait("barrier", at)) for at in (0x10, 0x20)]
+    (row,) = compared(waiting[:1], waiting[1:]).threads
+    assert [(fact.name, fact.earlier, fact.later) for fact in row.facts] == [("wait", "barrier 0x10", "barrier 0x20")]
+    (row,) = compared([thread(1, 0)], [replace(thread(1, 0), thread_num=None, team_size=None, level=None)]).threads
+    assert [(fact.name, fact.later) for fact in row.facts] == [("team", None)]
+
+
 def test_what_is_unknown_is_compared_with_nothing() -> None:
     unknown = thread(1, 0, where=None, unavailable={"where": "the stack is lost"})
     found = compared([thread(1, 0)], [unknown])

@@ -114,6 +114,20 @@ def test_values_that_decide_a_branch_are_left_out() -> None:
     assert variables and "whose values are left out here" in page_of(found).words
 
 
+def test_several_verdicts_are_told_apart_and_the_heading_says_no_more_than_they_do() -> None:
+    found = large(20)
+    assert found.why is not None
+    (verdict,) = found.why.rows
+    rows = (verdict, replace(verdict, stuck="likely"), verdict)
+    several = page_of(replace(found, why=replace(found.why, rows=rows)))
+    assert several.faults == [] and "Why it does not go on" in several.words
+    assert (
+        several.elements["article"] == 3 and 'aria-label="picture of verdict 3: who waits for whom"' in several.source
+    )
+    # Of one that may go on nobody knows that it does not.
+    assert verdict.stuck == "unknown" and "Whether it hangs" in page_of(found).words
+
+
 def test_folders_are_no_part_of_the_page(tmp_path: Path) -> None:
     core = stopped("hang").core
     cut = tmp_path / "a folder (mine)" / "core.cut"

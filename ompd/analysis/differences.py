@@ -168,7 +168,11 @@ def _facts(old: ThreadRecord, new: ThreadRecord, unknown: dict[str, str], *, is_
             continue
         values = [_FACT[name](row, is_same) for row in (old, new)]
         if values[0] != values[1]:
-            yield FactChange(name, _text(values[0], name, old), _text(values[1], name, new))
+            before, after = _text(values[0], name, old), _text(values[1], name, new)
+            if before == after and name == "wait":
+                # Two of a kind without a name, as barriers are.
+                before, after = (_with_object(text, row) for text, row in ((before, old), (after, new)))
+            yield FactChange(name, before, after)
 
 
 # Each fact, and the keys of the rows that it is made of.
@@ -185,7 +189,7 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
 }
 _FACT: Mapping[str, Callable[[ThreadRecord, bool], Hashable]] = {
     "state": lambda row, _: general_state(row.state),
-    "team": lambda row, _: (row.thread_num, row.team_size, row.level),
+    "team": lambda row, _: _place_in_team(row),
     "region": lambda row, is_same: row.parallel if is_same else row.parallel is not None,
     "task": lambda row, is_same: row.task if is_same else row.task is not None,
     "wait": lambda row, is_same: _awaited(row.wait, is_same),
@@ -194,6 +198,11 @@ _FACT: Mapping[str, Callable[[ThreadRecord, bool], Hashable]] = {
     "passes": lambda row, is_same: row.wait.generation if is_same and row.wait is not None else None,
     "where": lambda row, is_same: _at(row.where, is_same),
 }
+
+
+def _place_in_team(row: ThreadRecord) -> Hashable:
+    found = (row.thread_num, row.team_size, row.level)
+    return found if found != (None, None, None) else None
 
 
 def _awaited(wait: Wait | None, is_same: bool) -> Hashable:
@@ -231,6 +240,11 @@ def _wait(wait: Wait | None) -> str | None:
     if wait.symbol is not None:
         return wait.symbol if wait.symbol.startswith(wait.kind) else f"{wait.kind} {wait.symbol}"
     return wait.kind if wait.object is None or wait.kind == "barrier" else f"{wait.kind} {wait.object:#x}"
+
+
+def _with_object(text: str | None, row: ThreadRecord) -> str:
+    known = row.wait.object if row.wait is not None else None
+    return f"{text} {known:#x}" if known is not None else f"{text} ?"
 
 
 def _place(place: Place | RegionFunction | None) -> str | None:

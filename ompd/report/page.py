@@ -30,6 +30,7 @@ def make_page(found: Found, command: Sequence[str], when: str) -> str:
         incomplete=folders.without(target.incomplete) if target.incomplete is not None else None,
         warnings=[*map(folders.without, found.warnings)],
         faults={name: folders.without(fault) for name, fault in found.faults.items()},
+        goes_on=sections.goes_on(found.why),
         verdicts=list(sections.verdicts(found)),
         more_verdicts=sections.more_verdicts(found.why),
         teams=sections.teams(found),

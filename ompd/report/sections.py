@@ -118,6 +118,11 @@ def _stack(why: WhyAnswer, stack: StackRecord) -> Iterator[str]:
     yield from (line for line, _ in stack_lines(shown))
 
 
+def goes_on(why: WhyAnswer | None) -> bool:
+    """Return whether nothing is known to hang: then why it does is no question."""
+    return why is None or all(verdict.stuck not in ("proven", "likely", "possible") for verdict in why.rows)
+
+
 def more_verdicts(why: WhyAnswer | None) -> str | None:
     """Return what is said of verdicts that are not shown."""
     left = len(why.rows) - _VERDICTS if why is not None else 0

@@ -12,6 +12,7 @@ from ompd.report import svg
 
 _MOST = 12  # links that are drawn
 _WIDEST = 34  # characters of a line in a box
+_LAST = 100  # of what stands below the last one
 _BOX = 62  # the height of one
 _GAP = 26
 _LENGTH = 150  # the least length of an arrow, on which words stand
@@ -90,7 +91,7 @@ def _chain(boxes: Sequence[_Box], *, closed: bool) -> tuple[list[str], float, fl
     for number, box in enumerate(boxes):
         body.append(box.draw(x, top))
         is_last = number == len(boxes) - 1
-        words = svg.shorten(box.what, _WIDEST)
+        words = svg.shorten(box.what, _LAST if is_last else _WIDEST)
         length = max(_LENGTH, svg.width_of(words) + 24)
         middle = top + _BOX / 2
         if not is_last:

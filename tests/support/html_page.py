@@ -30,6 +30,7 @@ class Page(HTMLParser):
         self._pieces: list[str] = []
         self._inside: dict[str, list[str]] = {"script": [], "style": []}
         self._ids: Counter[str] = Counter()
+        self._regions: Counter[str] = Counter()
         self._references: list[str] = []
         self._policy = ""
         self.feed(source)
@@ -62,6 +63,8 @@ class Page(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         for name, value in given.items():
             self._attribute(tag, name, value)
+        if given.get("role") == "region":
+            self._regions[given.get("aria-label", "")] += 1
         if tag == "svg":
             self.pictures.append({**given, "title": "", "desc": ""})
             if not given.get("aria-hidden") and given.get("role") != "img":
@@ -116,6 +119,8 @@ class Page(HTMLParser):
         if self._open:
             self.faults.append(f"{self._open} are not ended")
         self.faults += [f"the id {name} {count} times" for name, count in self._ids.items() if count > 1]
+        # Whoever goes from region to region by their names has to tell them apart.
+        self.faults += [f"{count} regions are called {name!r}" for name, count in self._regions.items() if count > 1]
         self.faults += [f"#{name} leads nowhere" for name in self._references if name not in self._ids]
         for kind in ("script", "style"):
             texts = self._inside[kind]
