@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bench import commands, in_gdb, learner, pages, report, tools
+from bench import commands, in_gdb, learner, pages, report, tools, triage
 from bench.measure import Command, NotMeasured
 from bench.targets import (
     ALIVE,
@@ -195,9 +195,12 @@ def _measure(options: argparse.Namespace) -> list[str]:
     ompt = tools.measure()
     say(tools.table(ompt))
     missed += _pages(say)
+    many = triage.measure(min(options.rounds, triage.ROUNDS))
+    say(triage.table(many))
     if options.write:
         report.write("\n".join(said))
-    return missed + growth.missed() + conclusion.missed() + [*debuggers.missed] + ompt.missed()
+    missed += growth.missed() + conclusion.missed()
+    return missed + [*debuggers.missed] + ompt.missed() + many.missed()
 
 
 def main(arguments: list[str] | None = None) -> int:
