@@ -200,7 +200,7 @@ def _measure(options: argparse.Namespace) -> list[str]:
     if options.write:
         report.write("\n".join(said))
     missed += growth.missed() + conclusion.missed()
-    return missed + [*debuggers.missed] + ompt.missed() + many.missed()
+    return [*missed, *debuggers.missed, *ompt.missed(), *many.missed()]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -29,12 +29,12 @@ def ompd(target: Path | int, question: str, *options: str) -> Command:
 
 def analysis(core: Path) -> Command:
     """Return the command that prints the time of an analysis alone."""
-    return Command("analysis", (sys.executable, "-m", "bench.analysis", str(core)))
+    return Command("analysis", (sys.executable, "-m", "bench.once.analysis", str(core)))
 
 
 def graph(threads: int, tasks: int) -> Command:
     """Return the command that prints the time of verdicts on so many threads and tasks."""
-    return Command("graph", (sys.executable, "-m", "bench.graph", str(threads), str(tasks)))
+    return Command("graph", (sys.executable, "-m", "bench.once.graph", str(threads), str(tasks)))
 
 
 def gdb(program: Stopped, *after: str) -> Command:

@@ -325,7 +325,7 @@ def measure_growth(programs: Mapping[int, Stopped], rounds: int) -> Growth:
     def once(program: Stopped) -> float:
         printed = output_of(commands.analysis(program.core))
         if not printed:
-            raise NotMeasured(f"python -m bench.analysis {program.core} failed")
+            raise NotMeasured(f"python -m bench.once.analysis {program.core} failed")
         return float(printed)
 
     sizes = {str(size): partial(once, program) for size, program in programs.items()}

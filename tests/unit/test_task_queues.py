@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.graph import moment, task_of, thread_of
+from bench.once.graph import moment, task_of, thread_of
 from ompd.analysis.answers import concluded
 from ompd.analysis.graph import Outlook
 from ompd.analysis.moment import Moment

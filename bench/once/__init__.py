@@ -1,0 +1,1 @@
+"""Programs that measure one thing in a fresh process, and print it."""
