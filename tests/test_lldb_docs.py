@@ -100,11 +100,12 @@ def test_the_page_shows_what_the_example_prints(tmp_path: Path) -> None:
 def test_the_examples_of_the_python_page_that_launch_run(tmp_path: Path) -> None:
     (example,) = [e for e in ALL_EXAMPLES if "launch" in e]
     (tmp_path / "example.py").write_text(f"import ompd\nPROGRAM = {str(build_regions() / 'regions')!r}\n{example}")
-    assert run_example(str(tmp_path / "example.py"), tmp_path) == (
-        "thread 0 of 2 has begun a region in work\n"
-        "thread 0 of 2 has begun a region in inner\n"
-        "thread 0 of 3 has begun a region in work\n"
-    )
+    shown = run_example(str(tmp_path / "example.py"), tmp_path).splitlines()
+    # While a region is stepped into, another thread may begin its inner one, which is not seen then.
+    began = [(size, function) for size in (2, 3, 4) for function in ("work", "inner")]
+    lines = [f"thread 0 of {2 if name == 'inner' else size} has begun a region in {name}" for size, name in began]
+    rest = iter(lines)
+    assert len(shown) == 3 and shown[0] == lines[0] and all(line in rest for line in shown), shown
 
 
 def write_page() -> None:

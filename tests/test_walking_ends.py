@@ -99,7 +99,7 @@ def test_nothing_is_left_in_lldb(version: int) -> None:
 def test_ctrl_c_ends_steps_in_gdb(found: str, tmp_path: Path) -> None:
     here = gdb(found)
     command = [*here.command, "-nx", "-q", "-ex", LOAD_IN_GDB, "-ex", "set args forever", str(build_ends())]
-    source, stop = f"directory {ENDS.parent}", f"omp break ends.cc:{LEFT} --omp-thread 1"
+    source, stop = f"directory '{ENDS.parent}'", f"omp break ends.cc:{LEFT} --omp-thread 1"
     quiet = [word for each in ("set confirm off", "set pagination off", source, stop) for word in ("-ex", each)]
     environment = {**here.environment, "TERM": "xterm"}
     with Terminal([*command, *quiet, "-ex", "run"], cwd=tmp_path, env=environment) as terminal:

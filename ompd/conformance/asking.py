@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ from ompd.conformance.reproducer import file_name, program
 from ompd.conformance.subject import Subject, subjects
 from ompd.errors import BadFile, BadInput
 from ompd.runtimes.hosted.loading.libraries import OMPD_ENTRIES, Opened, open_library
+from ompd.safety.writing import Place, make_folder
 from ompd.session import Session
 
 _MOST_KNOWN = 1 << 20
@@ -67,17 +69,27 @@ def known_in(path: str) -> Sequence[str]:
 def write_reproducers(tried: Tried, folder: str) -> Sequence[str]:
     """Write a program for each finding that calls can show into a folder, which is made, and return their names.
 
-    :raises BadInput: if that is not possible
+    :raises BadInput: if the folder cannot be made
+    :raises BadFile: if a program cannot be written there, or would take the place of what is not the user's
     """
     written = []
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for row in tried.answer.rows:
             script = tried.scripts.get(row.key)
             if script is not None:
                 name = file_name(row.key)
-                (Path(folder) / name).write_text(program(row, script, tried.answers[row.key]), encoding="utf-8")
+                write_file(os.path.join(folder, name), program(row, script, tried.answers[row.key]))  # noqa: PTH118
                 written.append(name)
     except OSError as error:
         raise BadInput(f"{folder}: {error.strerror}") from error
     return written
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file that the user named.
+
+    :raises BadFile: if it cannot be written, or would take the place of what is not the user's
+    """
+    with Place(path) as place, place.written() as file:
+        file.write(text.encode("utf-8", "backslashreplace"))

@@ -8,8 +8,9 @@ in comments are those of DWARF 5.
 from __future__ import annotations
 
 import mmap
+import sys
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import INFO, TYPES, DebugFiles
@@ -21,6 +22,7 @@ from ompd.errors import MalformedFile
 _MAX_STRINGS = 1 << 10
 _MAX_PLACES = 1 << 20
 _MAX_HITS = 64
+_FEW = 64  # strings for each of which a section is searched: more are looked for together
 _REFERRING = (dw.DW_AT_ABSTRACT_ORIGIN, dw.DW_AT_SPECIFICATION, dw.DW_AT_TYPE)
 _FAR_REFERENCES = frozenset((dw.DW_FORM_REF_ADDR, *SUPPLEMENTARY_REFERENCES))
 _OTHER_STRINGS = ".debug_str of the supplementary file"
@@ -103,8 +105,10 @@ class NameSearch:
                     keys += [(_OTHER_STRINGS, at) for at in elsewhere]
                 offsets[sections.tag] = keys
             for size in self.files.offset_sizes(sections, section):
+                every = {offset for _, offset in offsets[sections.tag] if isinstance(offset, int)}
+                present = _numbers_in(sections, section, size, every) if len(every) > _FEW else every
                 for kind, offset in offsets[sections.tag]:
-                    if isinstance(offset, int) and offset < 1 << 8 * size:
+                    if isinstance(offset, int) and offset in present and offset < 1 << 8 * size:
                         pattern = offset.to_bytes(size, sections.byte_order)
                         self._add_hits(hits, sections, section, pattern, (kind, offset))
         for sections in self.files.files:
@@ -177,6 +181,28 @@ def key_of(unit: Unit) -> tuple[str, int]:
 def _find(sections: Sections, section: str, pattern: bytes) -> list[int]:
     span = sections.span(section)
     return [] if span is None else [at - span[1] for at in find_all(*span, pattern)]
+
+
+def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -> set[int]:
+    """Return which of *wanted* are anywhere in *section*, aligned or not, as numbers of *size* bytes.
+
+    A short name ends hundreds of strings, and nobody refers to most of them there: to pass through the section for
+    each would take seconds.
+    """
+    span = sections.span(section)
+    if span is None:
+        return set()
+    data, start, end = span
+    raw = {number.to_bytes(size, sections.byte_order): number for number in wanted if number < 1 << 8 * size}
+    ours = {int.from_bytes(pattern, sys.byteorder): number for pattern, number in raw.items()}
+    keys = set(ours)
+    found: set[int] = set()
+    with memoryview(data) as view:
+        for first in range(start, min(start + size, end)):
+            last = end - (end - first) % size
+            with view[first:last] as shifted, shifted.cast("I" if size == 4 else "Q") as numbers:
+                found |= keys.intersection(numbers)
+    return {ours[number] for number in found}
 
 
 def find_all(data: bytes | mmap.mmap, start: int, end: int, pattern: bytes) -> list[int]:

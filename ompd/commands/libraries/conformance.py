@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from ompd.commands.ending import end_of_output, fail, say
-from ompd.errors import BadInput, NoAnswer, OmpdError
+from ompd.errors import NoAnswer, OmpdError
 
 _FOUND = 10
 _EXIT_CODES = """\b
@@ -72,7 +71,7 @@ def conformance(
         if reproducer is not None:
             asking.write_reproducers(tried, reproducer)
         if junit is not None:
-            _write(junit, rendered.junit(tried.answer))
+            asking.write_file(junit, rendered.junit(tried.answer))
     except OmpdError as error:
         if debug:
             raise
@@ -88,10 +87,3 @@ def conformance(
         sys.exit(_FOUND)
     if tried.answer.untried and not tried.answer.rows:
         fail(NoAnswer(f"{library}: nothing is wrong with what was tried, but not all of it could be"))
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from error
