@@ -45,7 +45,8 @@ def begun(adapter: DebugAdapter, arguments: dict[str, Any], function: str | None
         adapter.ask("setFunctionBreakpoints", breakpoints=[{"name": function}])
     adapter.ask("configurationDone")
     adapter.response(started)
-    adapter.ask("threads")  # lldb-dap 20 and later answer the first time as it was when the program had begun
+    # lldb-dap 20 and later answer the first time as it was when the program had begun; gdb refuses while it runs.
+    adapter.answered(adapter.send("threads"))
     if function is not None:
         adapter.event("stopped")
     yield adapter.ask("threads")["threads"]

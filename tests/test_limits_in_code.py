@@ -21,7 +21,7 @@ REASONS = {
     "debugger/environment.py": {"range(piece - size, -1, -size)": _HELD},
     "debugger/files/finder.py": {"bytes(mapped)": "of at most _MAX_COPIED bytes"},
     "binary/core/writer.py": {"bytes(data_at - notes_at - len(raw))": "less than a page", "bytes(out)": _HELD},
-    "binary/dwarf/search.py": {"bytes(raw)": _HELD},
+    "binary/dwarf/search.py": {"bytes(raw)": _HELD, "range(start, min(start + size, end))": "at most eight"},
     "binary/dwarf/source/table.py": {
         "range(count)": _CHECKED,
         "range(index, -1, -1)": _HELD,

@@ -44,9 +44,13 @@ class DebugAdapter:
         """Return the body of the response to a request."""
         return self.response(self.send(command, **arguments))
 
+    def answered(self, number: int) -> dict[str, Any]:
+        """Return the response to request *number*, a refusal, too."""
+        return self._wait(lambda m: m["type"] == "response" and m["request_seq"] == number)
+
     def response(self, number: int) -> Any:
         """Return the body of the response to request *number*."""
-        found = self._wait(lambda m: m["type"] == "response" and m["request_seq"] == number)
+        found = self.answered(number)
         assert found["success"], found
         return found.get("body")
 
