@@ -16,6 +16,7 @@ from tests.support import FULL, Missing, derived
 from tests.support.machine import table
 from tests.support.order import VARIABLE, chosen_seed, in_random_order
 from tests.support.stub import plugin_folder
+from tests.support.thinning import counts, is_chosen_by_name, thinned
 
 # What one test left on disk must not answer another, and the user's own cache is no test's matter.
 os.environ["OMPD_CACHE"] = "off"
@@ -35,7 +36,10 @@ ORDER = chosen_seed()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not FULL and not is_chosen_by_name(config):
+        items[:], left = thinned(items, counts())
+        config.hook.pytest_deselected(items=left)
     if ORDER:
         items[:] = in_random_order(items, ORDER)
 

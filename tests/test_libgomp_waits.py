@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -204,8 +204,9 @@ def test_who_wakes_the_others_up_does_not_sleep(tmp_path: Path) -> None:
     command = [str(compiler("gcc").path), "-g", "-fopenmp", "wake.c", "-o", "wake"]
     subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
     gdb = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]
-    # FUTEX_WAKE, by any thread: the first one is at the barrier before the region's code, or at that of its end.
-    stop = ["set startup-with-shell off", "catch syscall futex", "condition 1 ($rsi & 0x7f) == 1", "run"]
+    # FUTEX_WAKE, by any thread: the first one is at the barrier before the region's code, or at that of its end. The
+    # other one sleeps there, or is on its way.
+    stop = ["set startup-with-shell off", "catch syscall futex", "condition 1 ($rsi & 0x7f) == 1", "run", "thread"]
     commands = [word for text in (*stop, "generate-core-file core", "kill") for word in ("-ex", text)]
     done = subprocess.run(
         [*gdb, *commands, "./wake"],
@@ -218,8 +219,10 @@ def test_who_wakes_the_others_up_does_not_sleep(tmp_path: Path) -> None:
     if "ptrace" in done.stderr:
         raise Missing("gdb", "ptrace is not permitted", forbidden=True)
     with Session.open_core(tmp_path / "core") as session:
-        ways = Counter(session.process.progress(native) for native in session.process.threads())
-    assert ways["spinning"] == 1 and set(ways) <= {"spinning", "blocked", "released"}, (done.stdout, done.stderr)
+        ways = {native: session.process.progress(native) for native in session.process.threads()}
+    (waker,) = re.findall(r"^\[Current thread is \d+ \(Thread \w+ \(LWP (\d+)\)\)\]", done.stdout, re.MULTILINE)
+    assert ways.pop(int(waker)) == "spinning", (ways, done.stdout, done.stderr)
+    assert len(ways) == 1 and set(ways.values()) <= {"spinning", "blocked", "released"}, (done.stdout, done.stderr)
 
 
 GETS_NEST_LOCK = r"""

@@ -130,6 +130,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
     ]
 
 
+@pytest.mark.skipif(not FULL, reason="builds the wheel once more: make test-full")
 def test_the_program_for_32_bits_is_in_the_wheel_where_it_was_built(
     built: tuple[Path, Path], wheel_with_host: Path, tmp_path: Path
 ) -> None:

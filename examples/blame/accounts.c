@@ -453,7 +453,9 @@ static void want_report(int number)
 /* Looks at those who are waited for, and at nobody else: a signal makes sleeping system calls of the program's end early. */
 static void *sample(void *interval)
 {
-    for (;;) {
+    enum { PATIENCE = 20 };
+    for (int turns = 0;;) {
+        bool is_somebody_asked = false;
         nanosleep(interval, NULL);
         pthread_mutex_lock(&mutex);
         settle();
@@ -462,14 +464,18 @@ static void *sample(void *interval)
                 continue;
             if (__atomic_load_n(&thread->has_answered, __ATOMIC_ACQUIRE)) {
                 place(thread, &thread->answer);
-            } else if (!thread->is_asked) {
+            } else {
+                is_somebody_asked = true;
+                if (!thread->is_asked)
+                    syscall(SYS_tgkill, getpid(), thread->id, SIGPROF);
                 thread->is_asked = true;
-                syscall(SYS_tgkill, getpid(), thread->id, SIGPROF);
             }
         }
         pthread_mutex_unlock(&mutex);
-        if (is_report_wanted) {
+        /* Whoever is charged comes to say where it is first, if it gets a processor soon. */
+        if (is_report_wanted && (!is_somebody_asked || ++turns > PATIENCE)) {
             is_report_wanted = 0;
+            turns = 0;
             print_accounts();
         }
     }
