@@ -320,6 +320,17 @@ def test_queued_tasks_that_somebody_may_execute_are_no_hang() -> None:
     assert judged(thread(0, Wait("taskwait", how="blocked")), tasks=tasks)[1] == "unknown"
 
 
+def test_a_queued_task_that_somebody_may_execute_may_do_anything() -> None:
+    # A barrier that the whole team has reached, with two tasks left: one in a queue, the other one nowhere to be found.
+    rows = [thread(n, barrier((), 2, unfinished_tasks=2), team_size=2) for n in range(2)]
+    semaphore = SystemWait(kind="semaphore", object=0x80, symbol="&asked", is_timed=False, is_shared=False)
+    stranger = ThreadRecord(native_thread_id=9, thread_type="other")
+    for tasks, stuck in (((), {"proven"}), ((queued("q", "task0"),), {"possible"})):
+        moment = Moment(threads=(*rows, stranger), tasks=tasks, system={9: semaphore}, how={9: "blocked"})
+        verdicts, _, _ = concluded(moment)
+        assert {row.stuck for row in verdicts if row.kind == "external_wait"} == stuck
+
+
 def test_queued_tasks_that_nobody_can_execute() -> None:
     # The one at a scheduling point executes nothing but children of its own task.
     tasks = (

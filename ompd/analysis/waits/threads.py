@@ -50,9 +50,13 @@ class ThreadNodes:
     def close(self) -> None:
         """End the graph, once it has all waits: what any thread may do, one that is awake may be about to do.
 
-        A thread that waits for what is not known, and was not seen to sleep, may have what it waits for already.
+        A thread that waits for what is not known, and was not seen to sleep, may have what it waits for already. One
+        that executes tasks where it waits may do anything in them, though its own wait never ends.
         """
-        members = self._members
+        nodes = self.graph.nodes
+        goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
+        others = [i for i, node in enumerate(nodes) if node.outlook in goes_on and i not in self.rows]
+        members = [*self._members, *(i for i in others if i not in self._members)]
         if any(self._may_go_on(index) for index in self.rows):
             reason = "whether all threads that wait sleep is not known"
             members.append(
