@@ -527,22 +527,6 @@ def test_who_has_moved_and_come_back_was_not_stuck() -> None:
     assert (verdicts[0].kind, verdicts[0].stuck) == ("lock_cycle", "likely")
 
 
-def test_that_nobody_signals_is_proven_only_where_all_others_stay() -> None:
-    waits = {n: SystemWait(kind="semaphore", routine="sem_wait", object=0x100 * n) for n in (1, 2)}
-    rows = thread(1), thread(2)
-    asleep = dict.fromkeys(waits, "blocked")
-    there = Moment(threads=rows, system=waits, how=asleep)
-    elsewhere = Moment(threads=rows, system={1: waits[1]}, how=asleep)
-
-    def of_the_first(*earlier: Moment) -> str:
-        verdicts, _, _ = concluded(there, earlier, 0.5)
-        return next(v.stuck for v in verdicts if v.kind == "external_wait" and v.explains == (1,))
-
-    assert of_the_first() == "proven"
-    assert of_the_first(there) == "proven"
-    assert of_the_first(elsewhere) == "likely"
-
-
 def test_a_barrier_that_was_passed_in_between_holds_nobody_up() -> None:
     rows = [tuple(thread(n, barrier((3,), generation=passed)) for n in range(3)) for passed in (4, 5)]
     reading = {3: SystemWait(kind="io", routine="read", system_call="read", descriptor=0)}

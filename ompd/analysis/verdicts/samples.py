@@ -94,11 +94,6 @@ def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) 
     if verdict.kind in _LOOPS or verdict.kind == "no_stall":
         return replace(verdict, evidence=(*verdict.evidence, *_of_workers(verdict.roots, progress, span)))
     moved = [thread for thread in verdict.explains if thread in progress.moved]
-    if verdict.kind == "external_wait" and verdict.stuck == "proven" and progress.moved and not moved:
-        # That nobody of the process does it is proven by where all the others are. If one of them was elsewhere just
-        # now, the next look shows whether they stay there.
-        text = f"{counted(len(progress.moved), 'thread')} of the process did something else at the earlier moment"
-        return replace(verdict, stuck="likely", evidence=(*verdict.evidence, Evidence(text, "derived")))
     if moved:
         text = f"{counted(len(moved), 'thread')} of these did something else at the earlier moment"
         if verdict.stuck == "proven":  # it has begun to wait since
