@@ -35,7 +35,7 @@ PROGRAMS = os.environ.get("OMPD_PROGRAMS")
 # LLVM's runtime does not have what gcc calls for a detach clause.
 CASES = [
     (program, compiler, runtime, policy)
-    for program, compiler in product(("moves", "busy"), ("gcc", "clang"))
+    for program, compiler in product(("moves", "busy", "serves"), ("gcc", "clang"))
     for runtime in OF_COMPILER[compiler]
     for policy in (("passive", "active") if FULL else ("passive",))  # which is slow
 ]
@@ -70,8 +70,10 @@ def test_nothing_is_proven_of_a_program_that_moves(program: str, compiler: str, 
     has_detach = runtime in LLVMS if compiler == "clang" else runtime not in LLVMS
     flags = ("-DDETACHES",) if program == "moves" and has_detach else ()
     executable = build_live(program, runtime=runtime, compiler_name=compiler, flags=flags)
-    environment = {"OMP_WAIT_POLICY": policy, **({"KMP_BLOCKTIME": "infinite"} if policy == "active" else {})}
-    with working(program, "4", executable=executable, env=environment) as worker:
+    is_awake = policy == "active" or program == "serves"
+    environment = {"OMP_WAIT_POLICY": policy, **({"KMP_BLOCKTIME": "infinite"} if is_awake else {})}
+    threads = "2" if program == "serves" else "4"  # of more, some are mostly at work
+    with working(program, threads, executable=executable, env=environment) as worker:
         found = [proof for number in range(-(-MOMENTS // len(CHOSEN))) for proof in proofs(worker.pid, number)]
         assert "rounds" in worker.finish()
     assert found == []

@@ -43,6 +43,7 @@ class Moment:
     is_fork: bool = False
     outside: tuple[str, ...] = ()
     points: Mapping[int, SchedulingRecord] = field(default_factory=dict)
+    unfinished: Mapping[str, int | None] = field(default_factory=dict)
     how: Mapping[int, str | None] = field(default_factory=dict)
     queued: frozenset[int] = frozenset()
     handlers: frozenset[int] = frozenset()

@@ -331,6 +331,25 @@ def test_a_queued_task_that_somebody_may_execute_may_do_anything() -> None:
         assert {row.stuck for row in verdicts if row.kind == "external_wait"} == stuck
 
 
+@pytest.mark.parametrize(
+    ("tasks", "how", "stuck"),
+    [
+        pytest.param((), "blocked", "proven", id="nobody is awake to have taken it"),
+        pytest.param((), "spinning", "possible", id="taken just now"),
+        pytest.param((queued("q", "task0"),), "blocked", "possible", id="queued"),
+        pytest.param((task("q", "task0", None, "unknown"),), "spinning", "possible", id="of which nothing is known"),
+        pytest.param((task("q", "task0", 1, "suspended"),), "spinning", "proven", id="on a thread that waits"),
+    ],
+)
+def test_a_task_for_which_nobody_waits_yet_may_do_anything(tasks: tuple[TaskRecord, ...], how: str, stuck: str) -> None:
+    # One thread of a team of two waits for what a task may do that the other one may execute at its barrier.
+    semaphore = SystemWait(kind="semaphore", object=0x80, symbol="&asked", is_timed=False, is_shared=False)
+    rows = thread(0, team_size=2), thread(1, barrier((0,), 2, how=how), team_size=2)
+    facts = {"system": {0: semaphore}, "how": {0: "blocked"}, "unfinished": {"region": 1}}
+    kind, found, _ = judged(*rows, tasks=tasks, **facts)
+    assert (kind, found) == ("external_wait", stuck)
+
+
 def test_queued_tasks_that_nobody_can_execute() -> None:
     # The one at a scheduling point executes nothing but children of its own task.
     tasks = (

@@ -23,6 +23,7 @@ def build(moment: Moment) -> ThreadNodes:
     nodes = ThreadNodes(moment)
     waits = _Waits(nodes)
     waits.add_all()
+    waits.tasks.add_others()
     nodes.close()
     waits.tasks.settle()
     return nodes
@@ -169,6 +170,9 @@ class _Waits:
         if missing:
             arrived = f"{wait.arrived} of {wait.expected} have arrived"
             targets = tuple(self._nodes.thread(native) for native in missing)
+            unfinished = self._nodes.moment.unfinished.get(row.parallel or "", 0)
+            if unfinished is None or unfinished > self.tasks.unfinished_in(row.parallel):
+                self._nodes.has_loose_tasks = True
             graph.need(
                 node, Need(targets, len(targets), "member", "runtime", arrived, address=wait.object, value=wait.value)
             )

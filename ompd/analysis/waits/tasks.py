@@ -103,6 +103,10 @@ class TaskNodes:
                     found.append(child)
         return found
 
+    def unfinished_in(self, region: str | None) -> int:
+        """Return how many explicit tasks of a region were found that are not complete."""
+        return len(self._of_regions.get(region, ()))
+
     def of_region(self, node: int, row: ThreadRecord, count: int) -> None:
         """Let the node of a barrier that all threads have reached need that the region's tasks are complete.
 
@@ -220,19 +224,45 @@ class TaskNodes:
         nodes, members = self._nodes, self._nodes.by_region.get(task.parallel, [])
         if not members:
             return nodes.unknown("no thread of the task's team was found")
-        count, first = self._free(task)
-        if not count and len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
-            return nodes.unknown("threads of the task's team are in other regions")
-        if count:
-            key = f"executor:{task.parallel}:{task.generating}"
-            name = f"{counted(count, 'thread')} that may execute tasks"
-            ready = self._graph.add(Node(key, "team", name, Outlook.RUNS, nodes.rows[first].native_thread_id))
+        ready = self._ready_node(task)
+        if ready is not None:
             return Need((ready,), 1, "may_run", "derived")
+        if len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
+            return nodes.unknown("threads of the task's team are in other regions")
         # One node stands for the team: there may be as many queues as threads.
         team = self._graph.add(Node(f"team:{task.parallel}", "team", "a thread of the team"))
         if not self._graph.needs[team]:
             self._graph.need(team, Need(tuple(members), 1, "may_run", "derived"))
         return Need((team,), 1, "may_run", "derived")
+
+    def _ready_node(self, task: TaskRecord) -> int | None:
+        # The node of the threads that may execute a queued task where they are, None if there are none.
+        count, first = self._free(task)
+        if not count:
+            return None
+        key = f"executor:{task.parallel}:{task.generating}"
+        name = f"{counted(count, 'thread')} that may execute tasks"
+        return self._graph.add(Node(key, "team", name, Outlook.RUNS, self._nodes.rows[first].native_thread_id))
+
+    def add_others(self) -> None:
+        """Add who goes on with tasks for which nobody waits: whatever they do, it may set other threads free."""
+        seen = set()
+        for task in self._tasks:
+            if task.kind != "explicit" or task.status == "complete":
+                continue
+            if task.status == "queued":
+                queue = task.parallel, task.generating
+                if queue not in seen:
+                    seen.add(queue)
+                    self._ready_node(task)
+            elif not self._is_settled(task):
+                self._nodes.has_loose_tasks = True
+
+    def _is_settled(self, task: TaskRecord) -> bool:
+        # Whether it is known who goes on with it, or what it waits for.
+        if task.status in ("executing", "suspended"):
+            return task.thread is not None
+        return task.status in ("waiting", "detached")
 
     def _free(self, task: TaskRecord) -> tuple[int, int]:
         # How many threads of the team may execute a queued task where they are, and the first one of them.

@@ -16,7 +16,7 @@ from ompd.questions.facts.answers import not_begun
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.waits import lock_symbol
 from ompd.questions.why.held import held, wanted
-from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points
+from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points, unfinished_tasks
 from ompd.questions.why.python import may_hold_interpreter
 from ompd.questions.why.reentry import reentered
 from ompd.questions.why.system import system_wait
@@ -37,7 +37,8 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     answer = threads.ask(session)
-    found, teams = _tasks(session, answer.rows), _regions(session, answer.rows)
+    unfinished = unfinished_tasks(session, answer.rows)
+    found, teams = _tasks(session, answer.rows, unfinished), _regions(session, answer.rows)
     system, unread = _system_waits(session, answer.rows)
     waiting = {row.native_thread_id for row in answer.rows if row.wait is not None and row.wait.kind in _TASK_WAITS}
     points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
@@ -45,6 +46,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     rows, variables = _named(session, answer.rows, held_by)
     moment = Moment(
         points=points,
+        unfinished=unfinished,
         held=held_by,
         variables=variables,
         may_hold_interpreter=_may_hold_interpreter(session, answer.rows, system),
@@ -265,11 +267,17 @@ def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelR
     return regions.ask(session)
 
 
-def _tasks(session: Session, rows: Sequence[ThreadRecord]) -> Answer[TaskRecord] | None:
+def _tasks(
+    session: Session, rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | None]
+) -> Answer[TaskRecord] | None:
     # Most programs that hang do not wait for tasks, and listing them takes as long as listing threads.
     waits = [row.wait for row in rows if row.wait is not None]
     # At a barrier inside of a task no barrier of the team counts the thread.
     uncounted = any(wait.kind == "barrier" and wait.missing is None for wait in waits)
-    if not uncounted and not any(wait.kind in _TASK_WAITS or wait.unfinished_tasks for wait in waits):
+    if (
+        not uncounted
+        and not any(unfinished.values())
+        and not any(wait.kind in _TASK_WAITS or wait.unfinished_tasks for wait in waits)
+    ):
         return None
     return tasks.ask(session)

@@ -61,6 +61,29 @@ def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
     )
 
 
+def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[str, int | None]:
+    """Return how many tasks are not complete, at least, of each region of which threads wait at a barrier that others
+    have not reached; by the region's id, None where that is unknown. Those who wait there may execute them.
+    """
+    found: dict[str, int | None] = {}
+    one_of = {row.parallel: row for row in rows if row.wait is not None and row.wait.kind == "barrier"}
+    by_thread = {row.native_thread_id: region for region, row in one_of.items() if row.wait and row.wait.missing}
+    for runtime in session.runtimes if by_thread else ():
+        try:
+            handles = runtime.space.threads() if runtime.space is not None else ()
+        except OmpdError:
+            continue  # the answer of threads says so
+        for handle in handles:
+            with suppress(OmpdError):
+                region = by_thread.get(handle.native_thread_id())
+                team = handle.current_parallel() if region is not None else None
+                if region is None or team is None or team.id != region:
+                    continue
+                found[region] = None
+                found[region] = team.unfinished_tasks()
+    return found
+
+
 def queued_threads(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[int]:
     """Return the native ids of the threads that wait for locks without a recorded owner, and that these have in their
     queues: a lock takes out of it whom it lets go. Only libomp's locks have one.
