@@ -35,7 +35,7 @@ PROGRAMS = os.environ.get("OMPD_PROGRAMS")
 # LLVM's runtime does not have what gcc calls for a detach clause.
 CASES = [
     (program, compiler, runtime, policy)
-    for program, compiler in product(("moves", "busy", "serves"), ("gcc", "clang"))
+    for program, compiler in product(("moves", "busy", "serves", "hands_over"), ("gcc", "clang"))
     for runtime in OF_COMPILER[compiler]
     for policy in (("passive", "active") if FULL else ("passive",))  # which is slow
 ]
