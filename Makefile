@@ -14,7 +14,7 @@ demo: $(VENV)/.ready host32-if-possible
 test: $(VENV)/.ready tools intel host32-if-possible
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-# The product of all axes where `test` takes pairs: some forty minutes.
+# The product of all axes where `test` takes pairs: some two hours.
 test-full: export OMPD_FULL := 1
 test-full: $(VENV)/.ready tools intel host32-if-possible
 	@$(BIN)/python -m tests.builds --fetch || echo "what could not be fetched is not tested"
