@@ -17,18 +17,18 @@ class Moment:
     are known. ``system`` says what threads wait for of which no runtime names a wait, by native id; ``unread`` why that
     is unknown of others. ``held`` says in which constructs threads stand by their code, of those threads that were
     looked at, and ``variables`` which variable was found to stand for the runtime's own object of a lock, by that
-    object's address, where no name says it: then ``held`` has the object;
-    ``processor_ns`` how much processor time each has used. ``has_all_threads`` says whether the target names
-    all threads of the process; ``is_fork`` whether it is a forked child without the threads of its parent. ``outside``
-    lists what may act on the process from outside, as an armed timer. ``points`` says where threads wait for tasks, and
-    which ones they may execute there, by native id. ``how`` says how threads wait, as :class:`~ompd.model.Wait` has it,
-    of those of which no runtime names a wait; ``queued`` are the native ids of threads that a lock has in its queue, so
-    that they wait, whether they sleep or spin. ``handlers`` are the native ids of threads that are in a handler of
-    a signal; ``may_hold_interpreter`` those that may hold Python's interpreter lock by their stacks, where a thread
-    waits for it and the interpreter does not say who holds it; ``gone`` how many threads each runtime counts among its
-    own that the process does not have, by its id, where regions were asked for; ``processors`` how many the process may
-    use, None if that is unknown. ``unknowns`` are facts that could
-    not be read.
+    object's address, where no name says it: then ``held`` has the object; ``processor_ns`` how much processor time each
+    has used. ``has_all_threads`` says whether the target names all threads of the process; ``is_fork`` whether it is a
+    forked child without the threads of its parent. ``outside`` lists what may act on the process from outside, as an
+    armed timer. ``points`` says where threads wait for tasks, and which ones they may execute there, by native id;
+    ``unfinished`` how many tasks are not complete, at least, by region, where members wait at a barrier that others
+    have not reached, None where that is unknown. ``how`` says how threads wait, as :class:`~ompd.model.Wait` has it, of
+    those of which no runtime names a wait; ``queued`` are the native ids of threads that a lock has in its queue, so
+    that they wait, whether they sleep or spin. ``handlers`` are the native ids of threads that are in a handler of a
+    signal; ``may_hold_interpreter`` those that may hold Python's interpreter lock by their stacks, where a thread waits
+    for it and the interpreter does not say who holds it; ``gone`` how many threads each runtime counts among its own
+    that the process does not have, by its id, where regions were asked for; ``processors`` how many the process may
+    use, None if that is unknown. ``unknowns`` are facts that could not be read.
     """
 
     threads: tuple[ThreadRecord, ...]

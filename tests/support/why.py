@@ -48,8 +48,9 @@ SPINNING = {**STEADY, "OMP_WAIT_POLICY": "active", "KMP_USE_YIELD": "0"}
 class Why:
     """A program that hangs, in one of its cases.
 
-    *runtimes* are those on which it does, *own_runtimes* those of one compiler alone; *compilers* those whose code can be
-    in this state. *environment* is added to what every program gets. *second* is the compiler and the runtime of the program's second half, if it has one.
+    *runtimes* are those on which it does, *own_runtimes* those of one compiler alone; *compilers* those whose code can
+    be in this state. *environment* is added to what every program gets. *second* is the compiler and the runtime of the
+    program's second half, if it has one.
     """
 
     program: str

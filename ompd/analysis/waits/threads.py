@@ -53,10 +53,9 @@ class ThreadNodes:
         A thread that waits for what is not known, and was not seen to sleep, may have what it waits for already. One
         that executes tasks where it waits may do anything in them, though its own wait never ends.
         """
-        nodes = self.graph.nodes
         goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
-        others = [i for i, node in enumerate(nodes) if node.outlook in goes_on and i not in self.rows]
-        members = [*self._members, *(i for i in others if i not in self._members)]
+        others = (index for index, node in enumerate(self.graph.nodes) if node.outlook in goes_on)
+        members = list(dict.fromkeys((*self._members, *others)))
         if any(self._may_go_on(index) for index in self.rows):
             reason = "whether all threads that wait sleep is not known"
             members.append(

@@ -66,8 +66,9 @@ def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[
     have not reached; by the region's id, None where that is unknown. Those who wait there may execute them.
     """
     found: dict[str, int | None] = {}
-    one_of = {row.parallel: row for row in rows if row.wait is not None and row.wait.kind == "barrier"}
-    by_thread = {row.native_thread_id: region for region, row in one_of.items() if row.wait and row.wait.missing}
+    waiting = [row for row in rows if row.wait is not None and row.wait.kind == "barrier" and row.wait.missing]
+    one_of = {row.parallel: row.native_thread_id for row in waiting}
+    by_thread = {native: region for region, native in one_of.items()}
     for runtime in session.runtimes if by_thread else ():
         try:
             handles = runtime.space.threads() if runtime.space is not None else ()
