@@ -346,8 +346,9 @@ def test_a_task_for_which_nobody_waits_yet_may_do_anything(tasks: tuple[TaskReco
     semaphore = SystemWait(kind="semaphore", object=0x80, symbol="&asked", is_timed=False, is_shared=False)
     rows = thread(0, team_size=2), thread(1, barrier((0,), 2, how=how), team_size=2)
     facts = {"system": {0: semaphore}, "how": {0: "blocked"}, "unfinished": {"region": 1}}
-    kind, found, _ = judged(*rows, tasks=tasks, **facts)
-    assert (kind, found) == ("external_wait", stuck)
+    verdict = first(*rows, tasks=tasks, **facts)
+    assert (verdict.kind, verdict.stuck) == ("external_wait", stuck)
+    assert any("tasks are in a queue" in text for text in verdict.unknowns) == any(t.status == "queued" for t in tasks)
 
 
 def test_queued_tasks_that_nobody_can_execute() -> None:

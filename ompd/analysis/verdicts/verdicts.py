@@ -280,8 +280,13 @@ class Verdicts:
         return {index for index, row in self._nodes.rows.items() if row.state != "idle"}
 
     def _open_questions(self, root: Root) -> tuple[str, ...]:
-        found = [*dict.fromkeys(self._chains.open_needs(root)), *self._open_threads]
-        return tuple(found[:_MOST_UNKNOWNS])
+        open_ = dict.fromkeys(self._chains.open_needs(root))
+        tasks = [_QUEUED] if open_ and self._has_executors else []
+        return tuple([*open_, *tasks, *self._open_threads][:_MOST_UNKNOWNS])
+
+    @cached_property
+    def _has_executors(self) -> bool:
+        return any(node.kind == "team" and node.outlook is Outlook.RUNS for node in self._graph.nodes)
 
     @cached_property
     def _open_threads(self) -> list[str]:
@@ -299,6 +304,7 @@ def _may_be_in_outer(row: ThreadRecord) -> bool:
 
 
 _MOST_UNKNOWNS = 12
+_QUEUED = "tasks are in a queue, which threads of their team may execute where they wait: what they do is not known"
 # Whose turn it is, and what the runtime's own code holds, the program's code does not show.
 _NOT_BY_CODE = ("ordered", "internal_lock")
 _WITH_OBJECTS = ("lock", "nest_lock", "critical", "mutex")
