@@ -172,6 +172,16 @@ def test_wrong_words_are_answered_in_words(found: str) -> None:
 
 
 @each_gdb()
+def test_a_thread_that_gdb_has_lost_is_none(found: str) -> None:
+    # As between a thread's end and the moment when gdb notices.
+    lost = "python gdb.selected_thread = lambda: exec('raise SystemError(\"could not find gdb thread object\")')"
+    asked = ("omp threads", "omp stack", "omp status")
+    told = replies(*opened("task_tree"), *asked, lost, *(f"{words} " for words in asked), "omp thread", name=found)
+    assert [told[f"{words} "] for words in asked] == [told[words] for words in asked]
+    assert told["omp thread"].startswith("ompd: no thread is selected")
+
+
+@each_gdb()
 def test_help_and_completion(found: str) -> None:
     told = of_hang(found)
     for command in COMMANDS:

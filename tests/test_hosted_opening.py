@@ -47,7 +47,8 @@ def here(tmp_path: Path) -> Path:
 def no_descriptor_is_lost() -> Iterator[None]:
     before = len(list(Path("/proc/self/fd").iterdir()))
     yield
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    # Others may be closed meanwhile, by the collection of what is left of tests before.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 def narrow_library(folder: Path, name: str) -> Path:

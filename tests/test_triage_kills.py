@@ -47,9 +47,10 @@ def started(farm: Farm, results: Path | None, *words: str, env: Mapping[str, str
 
 def children(process_id: int) -> Iterator[int]:
     """Yield the processes that a process has started."""
-    for path in Path(f"/proc/{process_id}/task").glob("*/children"):
-        with suppress(OSError):
-            yield from map(int, path.read_text().split())
+    with suppress(OSError):  # it may end at any moment
+        for thread in os.listdir(f"/proc/{process_id}/task"):  # noqa: PTH208  Path.glob() raises what it likes
+            with suppress(OSError):
+                yield from map(int, Path(f"/proc/{process_id}/task/{thread}/children").read_text().split())
 
 
 def strike(process_id: int, parent: int, milliseconds: int) -> bool:

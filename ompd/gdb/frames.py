@@ -17,6 +17,7 @@ from gdb.FrameDecorator import FrameDecorator  # type: ignore[import-not-found, 
 
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM
+from ompd.debugger.targets.gdb.inferior import thread_selected
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.gdb.prompts import State
 from ompd.model import StackFrame
@@ -121,7 +122,7 @@ class FrameFilter:
     def filter(self, decorated: Iterable[Any]) -> Iterable[Any]:
         """Return the frames to show of the selected thread, for gdb."""
         with suppress(BaseException), self._isolation:
-            thread = gdb.selected_thread()
+            thread = thread_selected()
             if thread is not None and self._has_runtime():
                 return self._isolated(shown(decorated, self._known_of(native_id(thread))))
         return decorated

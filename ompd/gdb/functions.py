@@ -12,6 +12,7 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
+from ompd.debugger.targets.gdb.inferior import thread_selected
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError
 from ompd.gdb.prompts import State, writable
@@ -34,7 +35,7 @@ def add_functions(state: State, isolation: Isolation) -> None:
     def asked(tell: Callable[[Numbers, int | None], int]) -> Callable[[int | None], int]:
         def ask(level: int | None) -> int:
             try:
-                thread = gdb.selected_thread()
+                thread = thread_selected()
                 if thread is None:
                     return tell(Numbers(), level)
                 session = state.session_of_thread()

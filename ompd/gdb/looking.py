@@ -21,6 +21,7 @@ from ompd.commands.selecting import (
     region_of,
     without_library,
 )
+from ompd.debugger.targets.gdb.inferior import thread_selected
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import TargetGone
 from ompd.gdb.prompts import LIBRARY_HELP, PROMPT, Prompt
@@ -37,7 +38,7 @@ def selected_thread() -> Any:
 
     :raises TargetGone: if none is
     """
-    thread = gdb.selected_thread()
+    thread = thread_selected()
     if thread is None:
         raise TargetGone("no thread is selected", hint="thread 1")
     return thread

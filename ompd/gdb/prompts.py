@@ -25,7 +25,7 @@ from ompd.commands.selecting import numbers_of_team
 from ompd.commands.table import Command
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.gdb.files import file_options
-from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, core_of
+from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, core_of, thread_selected
 from ompd.debugger.targets.gdb.target import GdbTarget, native_id
 from ompd.debugger.targets.live.files import LiveFiles
 from ompd.errors import OmpdError
@@ -73,7 +73,7 @@ class State:
     def thread_numbers(self) -> Sequence[str]:
         """Return the OpenMP numbers of the threads in the team of the selected one; none where they are unknown."""
         with suppress(OmpdError, gdb.error):
-            thread = gdb.selected_thread()
+            thread = thread_selected()
             if thread is not None:
                 return numbers_of_team(self.session(), native_id(thread))
         return ()
@@ -83,7 +83,7 @@ class State:
         the condition of a breakpoint. What its modules are is kept as long as gdb sees no others.
         """
         inferior = gdb.selected_inferior()
-        thread = gdb.selected_thread()
+        thread = thread_selected()
         if not any(other.is_running() for other in inferior.threads()) or thread is None:
             return self.session()
         target = GdbTarget(inferior, self.stops, alone=thread)

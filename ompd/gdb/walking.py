@@ -12,9 +12,9 @@ from ompd.commands import walking as words_of
 from ompd.commands.prompt import clean_lines
 from ompd.commands.walker import Ended, Halt, Point, Walker
 from ompd.commands.walking import Spot, choose_spots, format_threads, parse_break, parse_walk
-from ompd.debugger.targets.gdb.inferior import core_of
+from ompd.debugger.targets.gdb.inferior import core_of, thread_selected
 from ompd.debugger.targets.gdb.target import native_id
-from ompd.errors import OmpdError, Unavailable
+from ompd.errors import OmpdError, TargetGone, Unavailable
 from ompd.gdb.looking import selected_thread, where
 from ompd.gdb.prompts import PROMPT, Prompt, State
 from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary, thread_of
@@ -119,7 +119,7 @@ class _Gdb:
 
     def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
         walking_one = thread_of(thread)
-        if gdb.selected_thread() != walking_one:
+        if thread_selected() != walking_one:
             walking_one.switch()
         gdb.newest_frame().select()
         with alone(walking_one, others_stand=only), temporary(points) as numbers:
@@ -128,7 +128,10 @@ class _Gdb:
             return Ended(stopped.exit_status)
         reached = [point for point, number in zip(points, numbers, strict=True) if number in stopped.numbers]
         self.has_printed = not reached
-        here = native_id(selected_thread())
+        try:
+            here = native_id(selected_thread())
+        except TargetGone:  # the program is ending
+            return Ended(stopped.exit_status)
         if reached:
             return Halt(here, reached)
         if stopped.signal == _INTERRUPT and here != thread:

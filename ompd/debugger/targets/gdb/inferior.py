@@ -92,10 +92,20 @@ def core_of(inferior: Any) -> str | None:
     return found[1]
 
 
+def thread_selected() -> Any:
+    """Return the ``gdb.InferiorThread`` that is selected, None without one, or if it has ended and gdb is about to
+    notice.
+    """
+    try:
+        return gdb.selected_thread()
+    except SystemError:  # gdb has lost its object
+        return None
+
+
 @contextmanager
 def selection_kept() -> Iterator[None]:
     """Restore which thread and frame are selected, whatever is selected meanwhile."""
-    thread, frame = gdb.selected_thread(), None
+    thread, frame = thread_selected(), None
     with suppress(gdb.error):
         frame = gdb.selected_frame()
     try:

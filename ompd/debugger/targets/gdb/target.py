@@ -25,7 +25,7 @@ from ompd.binary.core.procfs import MemoryMapping, file_mappings, parse_maps
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.targets.base import Loss, MemoryRegion
-from ompd.debugger.targets.gdb.inferior import Stops, check_reached, check_stopped, selection_kept
+from ompd.debugger.targets.gdb.inferior import Stops, check_reached, check_stopped, selection_kept, thread_selected
 from ompd.errors import (
     BadInput,
     MalformedFile,
@@ -135,7 +135,7 @@ class GdbTarget:
         return found
 
     def _read_all_registers(self, wanted: int) -> None:
-        selected = gdb.selected_thread()
+        selected = thread_selected()
         here = native_id(selected) if selected is not None else None
         if here in self._threads and (here == wanted or self._alone is not None):
             self._registers = {thread: {} for thread in self._threads} if self._alone is not None else {}

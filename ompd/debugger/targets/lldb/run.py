@@ -88,7 +88,10 @@ class LldbRun:
             error = lldb.SBError()
             target = debugger.CreateTarget(arguments[0], None, None, True, error)
             if error.Fail() or not target.IsValid():
-                raise BadInput(f"{arguments[0]} cannot be started: {error.GetCString() or 'it is not a program'}")
+                # Each LLDB has its own words for what is not there.
+                is_there = os.sep not in arguments[0] or os.path.exists(arguments[0])  # noqa: PTH110
+                why = error.GetCString() or "it is not a program" if is_there else f"{arguments[0]!r} does not exist"
+                raise BadInput(f"{arguments[0]} cannot be started: {why}")
             info = lldb.SBLaunchInfo(list(arguments[1:]))
             info.SetEnvironmentEntries([f"{name}={value}" for name, value in environment.items()], False)
             info.SetWorkingDirectory(cwd or os.getcwd())  # noqa: PTH109
