@@ -42,6 +42,8 @@ def in_lldb(version: int, how: str, *commands: str) -> LldbReplies:
 
 def listed_by_gdb(text: str) -> list[str]:
     """Return the breakpoints that are the user's or ours, without gdb's own for events and its steps."""
+    # Those of a step that gdb has not ended yet have no number: a process may have ended, and gdb be about to notice.
+    text = re.sub(r"^0(\.\d+)? .*\n(\t.*\n)*", "", text, flags=re.MULTILINE)
     own = re.compile(r"^-\d+(\.\d+)? .*(shlib events|master|\by- )")
     lines = [re.sub(r"0x\w+", "", line) for line in text.splitlines() if re.match(r"-?\d|\tstop", line)]
     return [line for line in lines if not own.match(line) and not re.match(r"-\d+\.1 ", line)]
