@@ -125,6 +125,13 @@ def test_who_certainly_holds_a_lock_has_it_though_another_way_may_lead_there() -
     assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
 
 
+def test_an_owner_that_is_gone_may_be_a_thread_that_no_runtime_knows() -> None:
+    rows = thread(0, lock("&a", owner_gone="the thread that the runtime has numbered 9"), team_size=1)
+    stranger = ThreadRecord(native_thread_id=9, thread_type="other")
+    assert judged(rows)[:2] == ("lock_abandoned", "proven")
+    assert judged(rows, stranger)[:2] == ("lock_abandoned", "likely")
+
+
 def test_a_section_was_left_only_if_nobody_may_stand_in_it() -> None:
     section = Wait("critical", object=0x2000, how="blocked")
     rows = thread(0, section), thread(1, section)

@@ -206,7 +206,12 @@ class _Waits:
             gone = graph.add(
                 Node(f"gone:{wait.object:#x}", "thread", "its owner", Outlook.NEVER, reason=wait.owner_gone)
             )
-            self._held_by(node, gone, wait, wait.owner_gone)
+            if any(other.runtime is None for other in self._nodes.rows.values()):
+                # Nothing but that thread's own record says which thread it is, and that may be damaged.
+                reason = "a thread of the process that no runtime knows may be its owner"
+                graph.need(node, self._nodes.unknown(reason, [gone], wait.owner_gone))
+            else:
+                self._held_by(node, gone, wait, wait.owner_gone)
             return
         if wait.owner is not None:
             self._held_by(node, self._nodes.thread(wait.owner), wait, "its owner is recorded")
