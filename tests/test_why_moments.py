@@ -32,8 +32,8 @@ from tests.support.why import LLVMS, OF_COMPILER
 
 MOMENTS = 1000 if FULL else 30
 PROGRAMS = os.environ.get("OMPD_PROGRAMS")
-# LLVM's runtime does not have what gcc calls for a detach clause. hands_over has a false proof on Intel's, at one of some
-# thousand moments: a worker that has not woken up for its region yet counts as one at the region's end.
+# LLVM's runtime does not have what gcc calls for a detach clause. hands_over has a false proof on Intel's, at one of
+# some thousand moments: a worker that has not woken up for its region yet counts as one at the region's end.
 CASES = [
     (program, compiler, runtime, policy)
     for program, compiler in product(("moves", "busy", "serves", "hands_over"), ("gcc", "clang"))
