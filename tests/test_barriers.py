@@ -81,11 +81,12 @@ def test_also_live_and_in_a_core_of_gdb(runtime: str, compiler: str, tmp_path: P
         assert compare(live).differences == []
 
 
+@pytest.mark.parametrize("runtime", ["libomp-19", INTEL])
 @pytest.mark.parametrize("pattern", ["linear", "tree", "hyper", "hierarchical"])
-def test_every_pattern_of_barriers(pattern: str) -> None:
+def test_every_pattern_of_barriers(pattern: str, runtime: str) -> None:
     names = (f"KMP_{kind}_BARRIER_PATTERN" for kind in ("PLAIN", "FORKJOIN", "REDUCTION"))
     env = {"MISMATCH": "reduction", **dict.fromkeys(names, f"{pattern},{pattern}")}
-    core = stopped("mismatched", compiler="clang", mode="neither", runtime="libomp-19", env=env)
+    core = stopped("mismatched", compiler="clang", mode="neither", runtime=runtime, env=env)
     assert compare(core).differences == []
 
 

@@ -80,14 +80,19 @@ def cut(core: Path, to: Path, size: int) -> Path:
 
 def zeroed(core: Path, to: Path, address: int, size: int) -> Path:
     """Write *core* with zeros instead of the memory at *address*."""
+    return overwritten(core, to, address, bytes(size))
+
+
+def overwritten(core: Path, to: Path, address: int, data: bytes) -> Path:
+    """Write *core* with *data* in its memory at *address*."""
     shutil.copyfile(core, to)
     with to.open("r+b") as file:
         for segment in loads_of(core):
             low = max(address, segment.p_vaddr)
-            high = min(address + size, segment.p_vaddr + segment.p_filesz)
+            high = min(address + len(data), segment.p_vaddr + segment.p_filesz)
             if low < high:
                 file.seek(segment.p_offset + low - segment.p_vaddr)
-                file.write(bytes(high - low))
+                file.write(data[low - address : high - address])
     return to
 
 

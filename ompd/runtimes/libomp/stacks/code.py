@@ -36,6 +36,9 @@ TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute
 JOIN_BARRIER, FORK_BARRIER = "__kmp_join_barrier", "__kmp_fork_barrier"
 CLOSING_BARRIERS = frozenset((JOIN_BARRIER, FORK_BARRIER))
 
+# Routines in which threads wait until a word has some value: methods of flags (kmp_wait_release.h), z_Linux_util.cpp.
+_WAIT = re.compile(r"__kmp_(?:suspend|wait)\w*$|_ZN\d+kmp_(?:atomic_)?flag_\w+?4waitE")
+
 # Routines that call a task's function at once, where it is not deferred. Another name for clang's: its code calls the
 # function itself, between two of the runtime's routines.
 _UNDEFERRED = "GOMP_task"
@@ -44,6 +47,11 @@ _UNDEFERRED = "GOMP_task"
 def is_fork(routine: str) -> bool:
     """Return whether a routine is one that user code calls to start a region, or to end it."""
     return _FORK.match(routine) is not None
+
+
+def is_wait(routine: str) -> bool:
+    """Return whether a routine is one in which threads wait until a word has some value."""
+    return _WAIT.match(routine) is not None
 
 
 def calls_user_code(routine: str) -> bool:

@@ -285,7 +285,7 @@ class _Search:
             self._rename(place._replace(name=_REDUCTION), None)
         elif place.is_primary:
             primaries.append(place)
-        elif not self._has_words(place.team):
+        elif not self._bars.are_used_by(place.team.address):
             self._doubt(frames, group)
         elif self._waits_to_go(place):
             self._mark_between(place)
@@ -372,11 +372,6 @@ class _Search:
         if key not in self._words:
             self._words[key] = frozenset(bars.arrived_at(member, kind) for member in team.t_threads if member)
         return self._has_flag(place, self._words[key] - {bars.arrived_at(info, kind)}, reached)
-
-    def _has_words(self, team: Team) -> bool:
-        # Whether its barriers count by these words: the distributed ones do not.
-        view = self._runtime.structures.view("kmp_base_team_t.b", team.address)
-        return "b" not in view.layout.fields or view.pointer("b") is None
 
     def _is_held(self, place: _Place, kind: int) -> bool:
         # Whether all have arrived, and it waits to be let go.

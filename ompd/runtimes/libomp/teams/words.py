@@ -23,11 +23,19 @@ class Words:
 
     def __init__(self, heap: Heap, structures: Structures) -> None:
         self._heap = heap
+        self._structures = structures
         self._state = structures.layout("kmp_bstate")
         self._of_team = structures.layout("kmp_barrier_team_union")
         self._sizes = _size(structures.layout("kmp_barrier_union")), _size(self._of_team)
         self._in_thread = structures.layout("kmp_base_info_t.th_bar").field("th_bar").offset
         self._in_team = structures.layout("kmp_base_team_t.t_bar").field("t_bar").offset
+
+    def are_used_by(self, team: int) -> bool:
+        """Return whether a team's barriers count by these words: distributed ones, which have memory of their own
+        (``t.b``, with ``KMP_FORKJOIN_BARRIER_PATTERN=dist,dist``), do not.
+        """
+        view = self._structures.view("kmp_base_team_t.b", team)
+        return "b" not in view.layout.fields or view.pointer("b") is None
 
     def arrived_at(self, info: int, kind: int) -> int:
         """Return the address of the word by which a thread tells that it has arrived."""

@@ -17,7 +17,7 @@ from ompd.contract.memory import read_unsigned
 from ompd.contract.process import Frame, Shape
 from ompd.contract.waits import BarrierState
 from ompd.errors import FieldNotFound, LayoutUnavailable, Unavailable
-from ompd.runtimes.libomp.stacks.code import FORK_BARRIER, JOIN_BARRIER
+from ompd.runtimes.libomp.stacks.code import FORK_BARRIER, JOIN_BARRIER, is_wait
 from ompd.runtimes.libomp.stacks.regions import Hosted, Stacks
 from ompd.runtimes.libomp.stacks.unnamed import Unnamed
 from ompd.runtimes.libomp.teams.reading import Reading
@@ -47,10 +47,19 @@ class Barriers:
         self._unnamed = unnamed
         # The routines that the code of the region whose frame is at some index has called, by stacks' shapes.
         self._called: dict[tuple[Shape, int], frozenset[str | None]] = {}
+        self._gathered: dict[int, bool] = {}  # by teams' addresses
 
     @cached_property
     def _counters(self) -> Counters:
         return Counters(self._runtime)
+
+    @cached_property
+    def _words(self) -> Words | None:
+        # None if their places are unknown.
+        try:
+            return Words(self._runtime.heap, self._structures)
+        except LayoutUnavailable:
+            return None
 
     def of(self, region: Region) -> tuple[BarrierState, ...]:
         """See :meth:`ompd.contract.plugin.ParallelHandle.barriers`.
@@ -86,11 +95,10 @@ class Barriers:
         # What a team counts of the barriers that it has passed, None if nothing tells where it does. Intel's runtime
         # leaves out regions' ends there; distributed barriers (KMP_PLAIN_BARRIER_PATTERN=dist) leave out all in the
         # words that the others have, which then show no step between a worker that is here and its team.
-        if self._counters.are_kept:
-            return self._counters.passed(region, kind) if kind != CLOSING else None
-        try:
-            words = Words(self._runtime.heap, self._structures)
-        except LayoutUnavailable:
+        if self._counters.are_kept and kind != CLOSING:
+            return self._counters.passed(region, kind)
+        words = self._words
+        if words is None:
             return None
         address = words.passed_at(region.team.address, kind)
         value = read_unsigned(self._runtime.heap, address, 8)
@@ -155,11 +163,40 @@ class Barriers:
             return None
         if self._unnamed is not None:
             return True
+        has_arrived = self._has_arrived(thread, region)
+        if has_arrived is not None:
+            return has_arrived
         let_go = self._is_let_go(thread, frames)
-        if let_go is None:
-            how = self._runtime.process.progress(thread.native_thread_id())
-            return {"blocked": True, "released": False}.get(how or "")
-        return not let_go
+        if let_go is False and any(is_wait(name) for name in names if name):
+            return True
+        if let_go:
+            return False
+        # It may have seen that it was let go, and cleared the word.
+        how = self._runtime.process.progress(thread.native_thread_id())
+        return {"blocked": True, "released": False}.get(how or "")
+
+    def _has_arrived(self, thread: Thread, region: Region) -> bool | None:
+        # Whether a worker has counted that it is at the region's end, while its team has not passed that; None if this
+        # is unknown, or its team may have: then who has been let go looks the same until it notices.
+        words, team = self._words, region.team.address
+        if words is None or not words.are_used_by(team):
+            return None
+        if words.arrived(thread.address, CLOSING) == words.passed(team, CLOSING) + STEP:
+            return True
+        return None if self._may_be_gathered(region, words) else False
+
+    def _may_be_gathered(self, region: Region, words: Words) -> bool:
+        # Whether all may have come to the region's end: its primary thread is there, and no worker has counted on to
+        # more than the team has passed.
+        team = region.team.address
+        if team not in self._gathered:
+            primary = self._runtime.thread_at(region.member(0))
+            until = words.passed(team, CLOSING) + STEP
+            workers = map(region.member, range(1, region.size()))
+            self._gathered[team] = self._stacks.hosted(primary).places.get(region) is None and not any(
+                words.arrived(worker, CLOSING) == until for worker in workers
+            )
+        return self._gathered[team]
 
     def _is_beginning(self, region: Region) -> bool:
         stack = self._stacks.hosted(self._runtime.thread_at(region.member(0)))
