@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from ompd.contract.plugin import ThreadHandle
@@ -22,26 +22,26 @@ def scheduling_points(
     """
     found: dict[int, SchedulingRecord] = {}
     unread: dict[int, str] = {}
-    for runtime in session.runtimes:
+    for native, handle in _handles(session):
+        if wanted is not None and native not in wanted:
+            continue
         try:
-            handles = runtime.space.threads() if runtime.space is not None else ()
-        except OmpdError:
-            continue  # the answer of threads says so
-        for handle in handles:
-            try:
-                native = handle.native_thread_id()
-            except OmpdError:
-                continue  # as above
-            if wanted is not None and native not in wanted:
-                continue
-            try:
-                point = _record(native, handle)
-            except OmpdError as error:
-                unread[native] = str(error)
-            else:
-                if point is not None:
-                    found[native] = point
+            point = _record(native, handle)
+        except OmpdError as error:
+            unread[native] = str(error)
+        else:
+            if point is not None:
+                found[native] = point
     return found, unread
+
+
+def _handles(session: Session) -> Iterator[tuple[int, ThreadHandle]]:
+    # All threads that runtimes know, with their native ids; the answer of threads says which cannot be read.
+    for runtime in session.runtimes:
+        with suppress(OmpdError):
+            for handle in runtime.space.threads() if runtime.space is not None else ():
+                with suppress(OmpdError):
+                    yield handle.native_thread_id(), handle
 
 
 def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
@@ -65,23 +65,16 @@ def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[
     """Return how many tasks are not complete, at least, of each region of which threads wait at a barrier that others
     have not reached; by the region's id, None where that is unknown. Those who wait there may execute them.
     """
-    found: dict[str, int | None] = {}
     waiting = [row for row in rows if row.wait is not None and row.wait.kind == "barrier" and row.wait.missing]
-    one_of = {row.parallel: row.native_thread_id for row in waiting}
-    by_thread = {native: region for region, native in one_of.items()}
-    for runtime in session.runtimes if by_thread else ():
-        try:
-            handles = runtime.space.threads() if runtime.space is not None else ()
-        except OmpdError:
-            continue  # the answer of threads says so
-        for handle in handles:
+    one_of = {row.parallel: row.native_thread_id for row in waiting if row.parallel is not None}
+    regions = {native: region for region, native in one_of.items()}
+    found: dict[str, int | None] = dict.fromkeys(one_of)
+    for native, handle in _handles(session) if regions else ():
+        region = regions.get(native)
+        if region is not None:
             with suppress(OmpdError):
-                region = by_thread.get(handle.native_thread_id())
-                team = handle.current_parallel() if region is not None else None
-                if region is None or team is None or team.id != region:
-                    continue
-                found[region] = None
-                found[region] = team.unfinished_tasks()
+                team = handle.current_parallel()
+                found[region] = team.unfinished_tasks() if team is not None and team.id == region else None
     return found
 
 
@@ -94,16 +87,11 @@ def queued_threads(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[
         wait = row.wait
         if wait is not None and wait.owner is None and wait.how != "blocked" and wait.object is not None:
             asking.setdefault(wait.object, row.native_thread_id or 0)
-    found: set[int] = set()
-    for runtime in session.runtimes if asking else ():
-        try:
-            handles = runtime.space.threads() if runtime.space is not None else ()
-        except OmpdError:
-            continue  # the answer of threads says so
-        for handle in handles:
-            with suppress(OmpdError):
-                lock = handle.lock() if handle.native_thread_id() in asking.values() else None
-                found.update(lock.waiters if lock is not None else ())
+    chosen, found = frozenset(asking.values()), set[int]()
+    for native, handle in _handles(session) if chosen else ():
+        with suppress(OmpdError):
+            lock = handle.lock() if native in chosen else None
+            found.update(lock.waiters if lock is not None else ())
     return frozenset(found)
 
 

@@ -7,7 +7,7 @@ the region's beginning and end. Threads of which some wait at one kind and some 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from ompd.contract.memory import read_unsigned
 from ompd.contract.process import Frame, Shape
 from ompd.contract.waits import BarrierState
 from ompd.errors import FieldNotFound, LayoutUnavailable, Unavailable
-from ompd.runtimes.libomp.stacks.code import FORK_BARRIER, JOIN_BARRIER, is_wait
+from ompd.runtimes.libomp.stacks.code import CLOSING_BARRIERS, FORK_BARRIER, JOIN_BARRIER, is_wait
 from ompd.runtimes.libomp.stacks.regions import Hosted, Stacks
 from ompd.runtimes.libomp.stacks.unnamed import Unnamed
 from ompd.runtimes.libomp.teams.reading import Reading
@@ -47,7 +47,9 @@ class Barriers:
         self._unnamed = unnamed
         # The routines that the code of the region whose frame is at some index has called, by stacks' shapes.
         self._called: dict[tuple[Shape, int], frozenset[str | None]] = {}
-        self._gathered: dict[int, bool] = {}  # by teams' addresses
+        # By teams' addresses and the kind of barrier.
+        self._gathered: dict[tuple[int, int], bool] = {}
+        self._arrivals: dict[tuple[int, int], frozenset[int]] = {}
 
     @cached_property
     def _counters(self) -> Counters:
@@ -134,7 +136,11 @@ class Barriers:
             self._called[stack.stack.shape, place] = names
         if _INNER.isdisjoint(names):
             return (), True
-        return self._counted(thread, region, REDUCTION if not _REDUCTIONS.isdisjoint(names) else PLAIN), True
+        likely = REDUCTION if not _REDUCTIONS.isdisjoint(names) else PLAIN
+        if self._counters.are_kept:
+            return self._counted(thread, region, likely), True
+        is_there = self._is_there(thread, region, likely, self._called_by(stack.frames, place))
+        return (likely,) if is_there is not False else (), is_there is not None
 
     def _is_doubtful(self, frames: Sequence[Frame]) -> bool:
         return self._unnamed is not None and any(map(self._unnamed.is_doubtful, frames))
@@ -152,51 +158,68 @@ class Barriers:
 
     def _is_closing(self, thread: Thread, region: Region, frames: Sequence[Frame]) -> bool | None:
         # Whether it waits at the region's end; None if that is not certain. Workers wait for the next region in the
-        # second half of that barrier, so that one that was let go, and has not run since, has not begun the region.
+        # second half of that barrier.
         names = {self._code.routine_of(frame) for frame in frames}
-        if JOIN_BARRIER in names or FORK_BARRIER not in names:
-            return JOIN_BARRIER in names
-        if region.thread(0).address == thread.address:
+        if CLOSING_BARRIERS.isdisjoint(names):
             return False
+        if region.member(0) == thread.address:
+            return JOIN_BARRIER in names
         if self._is_beginning(region):
             # Its primary thread lets one after the other go: this one has not begun it, or has come to its end already.
             return None
-        if self._unnamed is not None:
+        return self._is_there(thread, region, CLOSING, frames) if self._unnamed is None else True
+
+    def _is_there(self, thread: Thread, region: Region, kind: int, frames: Sequence[Frame]) -> bool | None:
+        # Whether a thread waits at a barrier whose routines it is in; None if that is not certain: it may not have come
+        # to it, or may have been let go.
+        names = {self._code.routine_of(frame) for frame in frames}
+        is_waiting = any(is_wait(name) for name in names if name)
+        words, team = self._words, region.team.address
+        if words is None or not words.are_used_by(team):
+            let_go = self._is_let_go(thread, kind, frames)
+            return not let_go if let_go is not None and (let_go or is_waiting) else self._sleeps(thread)
+        is_primary, until = region.member(0) == thread.address, words.passed(team, kind) + STEP
+        if not is_primary and words.arrived(thread.address, kind) == until:
             return True
-        has_arrived = self._has_arrived(thread, region)
-        if has_arrived is not None:
-            return has_arrived
-        let_go = self._is_let_go(thread, frames)
-        if let_go is False and any(is_wait(name) for name in names if name):
-            return True
-        if let_go:
+        on_stack = self._flags(frames)
+        if any(count == until and self._is_arrival(region, kind, words, at) for at, count in on_stack):
+            return True  # it waits for those behind it in the tree
+        if not self._may_be_gathered(region, kind, words):
+            return False if FORK_BARRIER in names else None
+        # All have come, and the primary thread has them wait until tasks are done, or lets them go.
+        if is_primary:
+            return True if is_waiting else None
+        if words.go(thread.address, kind):
             return False
+        return True if is_waiting else self._sleeps(thread)
+
+    def _sleeps(self, thread: Thread) -> bool | None:
         # It may have seen that it was let go, and cleared the word.
         how = self._runtime.process.progress(thread.native_thread_id())
         return {"blocked": True, "released": False}.get(how or "")
 
-    def _has_arrived(self, thread: Thread, region: Region) -> bool | None:
-        # Whether a worker has counted that it is at the region's end, while its team has not passed that; None if this
-        # is unknown, or its team may have: then who has been let go looks the same until it notices.
-        words, team = self._words, region.team.address
-        if words is None or not words.are_used_by(team):
-            return None
-        if words.arrived(thread.address, CLOSING) == words.passed(team, CLOSING) + STEP:
-            return True
-        return None if self._may_be_gathered(region, words) else False
+    def _is_arrival(self, region: Region, kind: int, words: Words, address: int) -> bool:
+        # Whether this is the word of one of the region's threads by which it tells that it has arrived.
+        key = region.team.address, kind
+        if key not in self._arrivals:
+            members = map(region.member, range(region.size()))
+            self._arrivals[key] = frozenset(words.arrived_at(member, kind) for member in members)
+        return address in self._arrivals[key]
 
-    def _may_be_gathered(self, region: Region, words: Words) -> bool:
-        # Whether all may have come to the region's end: its primary thread is there, and no worker has counted on to
-        # more than the team has passed.
-        team = region.team.address
-        if team not in self._gathered:
+    def _may_be_gathered(self, region: Region, kind: int, words: Words) -> bool:
+        # Whether all may have come to a barrier: the primary thread is there, and no worker has counted on to more than
+        # the team has passed.
+        key = region.team.address, kind
+        if key not in self._gathered:
             primary = self._runtime.thread_at(region.member(0))
-            until = words.passed(team, CLOSING) + STEP
+            stack = self._stacks.hosted(primary)
+            place = stack.places.get(region)
+            inside = () if place is None else self._called_by(stack.frames, place)
+            is_there = place is None if kind == CLOSING else any(self._code.routine_of(f) in _INNER for f in inside)
+            until = words.passed(region.team.address, kind) + STEP
             workers = map(region.member, range(1, region.size()))
-            self._gathered[team] = self._stacks.hosted(primary).places.get(region) is None and not any(
-                words.arrived(worker, CLOSING) == until for worker in workers
-            )
-        return self._gathered[team]
+            self._gathered[key] = is_there and not any(words.arrived(worker, kind) == until for worker in workers)
+        return self._gathered[key]
 
     def _is_beginning(self, region: Region) -> bool:
         stack = self._stacks.hosted(self._runtime.thread_at(region.member(0)))
@@ -205,7 +228,7 @@ class Barriers:
         names = {self._code.routine_of(frame) for frame in _around_end(stack, region)}
         return FORK_BARRIER in names and JOIN_BARRIER not in names
 
-    def _is_let_go(self, thread: Thread, frames: Sequence[Frame]) -> bool | None:
+    def _is_let_go(self, thread: Thread, kind: int, frames: Sequence[Frame]) -> bool | None:
         # By the flag on its stack: the address of a word among its own of this barrier, and the count that it waits
         # for.
         try:
@@ -213,16 +236,17 @@ class Barriers:
         except FieldNotFound:
             return None
         size = whole.size // KINDS
-        own = range(
-            thread.address + whole.offset + CLOSING * size, thread.address + whole.offset + (CLOSING + 1) * size
-        )
-        last = next(index for index in range(len(frames) - 1, -1, -1) if self._is_runtimes(frames[index]))
-        # A flag has the address of a word, and behind that the count that is waited for.
-        on_stack = pairwise(words_on(self._runtime.process, frames[0].sp, frames[last].cfa))
-        found = {at for at, until in on_stack if until == STEP and at in own}
+        first = thread.address + whole.offset + kind * size
+        own = range(first, first + size)
+        found = {at for at, count in self._flags(frames) if count == STEP and at in own}
         if len(found) != 1:
             return None
         return read_unsigned(self._runtime.heap, found.pop(), 8) & COUNT == STEP
+
+    def _flags(self, frames: Sequence[Frame]) -> Iterable[tuple[int, int]]:
+        # A flag has the address of a word, and behind that the count that is waited for.
+        last = next(index for index in range(len(frames) - 1, -1, -1) if self._is_runtimes(frames[index]))
+        return pairwise(words_on(self._runtime.process, frames[0].sp, frames[last].cfa))
 
     def _is_runtimes(self, frame: Frame) -> bool:
         return self._runtime.owners.at(frame.call_site) == RUNTIME
@@ -231,8 +255,6 @@ class Barriers:
         # A thread may still be on its way out of the barrier before. Intel's runtime counts, for all but the region's
         # end, how many its team has passed and each worker has reached.
         counters = self._counters
-        if not counters.are_kept:
-            return (likely,)
         kinds = (likely, *(kind for kind in (PLAIN, REDUCTION) if kind != likely))
         return tuple(kind for kind in kinds if counters.has_reached(thread, region, kind))[:1]
 
