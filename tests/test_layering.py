@@ -117,6 +117,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.process", "ompd.debugger.system_waits.facts"),
     ("ompd.debugger.process", "ompd.debugger.system_waits.waits"),
     ("ompd.debugger.process", "ompd.debugger.flow.functions"),
+    ("ompd.debugger.process", "ompd.debugger.flow.processors"),
     ("ompd.debugger.process", "ompd.debugger.threads.emutls"),
     ("ompd.debugger.emulation.routines", "ompd.debugger.emulation.emulate"),
     ("ompd.debugger.emulation.routines", "ompd.debugger.emulation.decode"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ompd.commands.walking import Spot, choose_spots, parse_break, parse_walk
+from ompd.debugger.flow.references_x86 import X86References
 from ompd.errors import BadInput
 from ompd.questions.walking import body_called
 from tests.support import FULL, stopped
@@ -309,14 +310,15 @@ def test_a_line_of_a_construct_is_in_the_code_of_its_threads() -> None:
 def test_the_code_that_a_function_of_clangs_calls() -> None:
     # mov -0x18(%rbp),%rdi has a byte that looks like a call.
     code = b"\x55\x48\x8b\x7d\xe8\xe8" + (0x1100 - 0x100A).to_bytes(4, "little") + b"\xc3" + b"\x90" * 21
+    calls = list(X86References().calls(code, 0x1000))
     names = {0x1000: ("w", 32), 0x1100: ("x.omp_outlined_debug__", 16)}
 
     def named_at(address: int) -> tuple[str, int] | None:
         return next(((n, address - a) for a, (n, s) in names.items() if a <= address < a + s), None)
 
-    assert body_called(code, 0x1000, named_at) == 0x1100
+    assert body_called(calls, 0x1000, named_at) == 0x1100
     names[0x1100] = ("printf", 16)
-    assert body_called(code, 0x1000, named_at) is None
+    assert body_called(calls, 0x1000, named_at) is None
 
 
 def test_words() -> None:

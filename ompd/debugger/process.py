@@ -32,6 +32,7 @@ from ompd.debugger.waiting import Waiting
 if TYPE_CHECKING:
     from ompd.debugger.flow.conditions import Read
     from ompd.debugger.flow.functions import Functions
+    from ompd.debugger.flow.references_x86 import X86References
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
     from ompd.debugger.threads.emutls import EmulatedTls
@@ -202,6 +203,13 @@ class StoppedProcess:
         from ompd.debugger.system_waits.facts import SystemFacts  # noqa: PLC0415  for one query alone
 
         return SystemFacts(self.target, self.memory, self.module_list)
+
+    @cached_property
+    def references(self) -> X86References | None:
+        """How this processor's code refers to other code, None if that is not known."""
+        from ompd.debugger.flow.processors import references_of  # noqa: PLC0415  for one query alone
+
+        return references_of(self.target.architecture.e_machine)
 
     def functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
         """Return what has been begun by the calls of functions; see :class:`ompd.debugger.flow.functions.Functions`.

@@ -12,6 +12,7 @@ from ompd.commands import walking as words_of
 from ompd.commands.prompt import clean_lines
 from ompd.commands.walker import Ended, Halt, Point, Walker
 from ompd.commands.walking import Spot, choose_spots, format_threads, parse_break, parse_walk
+from ompd.debugger.flow.references_x86 import X86References
 from ompd.debugger.targets.gdb.inferior import core_of, thread_selected
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError, TargetGone, Unavailable
@@ -76,7 +77,7 @@ def _body_of(spot: Spot) -> Spot:
             code = bytes(gdb.selected_inferior().read_memory(start, size))
         except gdb.error:  # the section ends before
             continue
-        body = walking.body_called(code, start, symbol_at)
+        body = walking.body_called(X86References().calls(code, start), start, symbol_at)
         if body is not None:
             named = symbol_at(body)
             return Spot(_behind_prologue(body), named[0] if named is not None else "")

@@ -13,6 +13,7 @@ from ompd import naming
 from ompd.commands import walking as words_of
 from ompd.commands.walker import Walker
 from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
+from ompd.debugger.flow.references_x86 import X86References
 from ompd.errors import BadInput, OmpdError
 from ompd.lldb.interrupts import stopping
 from ompd.lldb.looking import where
@@ -160,8 +161,8 @@ def _body_of(target: Any, address: Any) -> Any:
         begin = found.GetSymbol().GetStartAddress()
         return (_name(found), place - begin.GetFileAddress()) if begin.IsValid() else None
 
-    code = target.ReadMemory(start, _MOST_CODE, lldb.SBError())
-    body = walking.body_called(code, start.GetFileAddress(), named_at) if code else None
+    code, begin = target.ReadMemory(start, _MOST_CODE, lldb.SBError()), start.GetFileAddress()
+    body = walking.body_called(X86References().calls(code, begin), begin, named_at) if code else None
     if body is None:
         return address
     found = module.ResolveFileAddress(body)

@@ -6,8 +6,7 @@ no debugger's step finds the way. Where the way leads is read from the stopped p
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ompd import naming
@@ -18,18 +17,7 @@ from ompd.session import Session
 
 _MOST_CODE = 1 << 16  # bytes of a function that are looked through
 _MOST_OF_ENTRY = 256  # and of one that enters a task
-# How x86-64 and i386 load the address of a function: lea relative to the next instruction, and the address itself.
-# What looks like one may be a part of another instruction, so that they overlap.
-_RELATIVE = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
-_ABSOLUTE = re.compile(
-    rb"(?:[\xb8-\xbf\x68]|\xc7\x04\x24|\xc7\x44\x24.|[\x48\x49]\xc7[\xc0-\xc7])(?=(....))", re.DOTALL
-)
-_WIDE = re.compile(rb"[\x48\x49][\xb8-\xbf](?=(.{8}))", re.DOTALL)
-# lea of a distance from the module's own table, which code for 32 bits that may be loaded anywhere has in a register.
-_FROM_TABLE = re.compile(rb"\x8d[\x80-\xbf](?=(....))", re.DOTALL)
 _TABLE = "_GLOBAL_OFFSET_TABLE_"
-_CALL = re.compile(rb"[\xe8\xe9](?=(....))", re.DOTALL)
-_KNOWN = ("x86_64", "i386")
 
 
 class Begun(NamedTuple):
@@ -61,7 +49,7 @@ def begun_by(session: Session, frame: StackFrame, *, innermost: bool) -> list[Be
     :raises Unavailable: if code of this processor is not understood
     """
     process = session.process
-    if session.target.architecture.name not in _KNOWN:
+    if process.references is None:
         raise Unavailable(f"which code a line begins is not known for {session.target.architecture.name}")
     if frame.address is None or frame.line is None:
         return []
@@ -98,19 +86,14 @@ def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
     # What the code of a function loads the addresses of, and where.
     process = session.process
     start, code = _function_at(session, here)
-    order = process.byte_order
     module = process.module_at(here)
     table = process.symbol_in(module, _TABLE) if module is not None and process.pointer_size == 4 else None
-    for pattern in (_RELATIVE, _ABSOLUTE, _WIDE, *((_FROM_TABLE,) if table is not None else ())):
-        for match in pattern.finditer(code):
-            value = int.from_bytes(match[1], order, signed=pattern in (_RELATIVE, _FROM_TABLE))
-            base = start + match.end(1) if pattern is _RELATIVE else table if pattern is _FROM_TABLE else 0
-            target = (base or 0) + value
-            place = process.locate(target)
-            if place.symbol_address != target or not naming.is_construct_code(place.symbol or ""):
-                continue
-            if process.locate(start + match.start()).symbol_address == start:
-                yield start + match.start(), target
+    for at, target in process.references.loaded(code, start, table) if process.references is not None else ():
+        place = process.locate(target)
+        if place.symbol_address != target or not naming.is_construct_code(place.symbol or ""):
+            continue
+        if process.locate(at).symbol_address == start:
+            yield at, target
 
 
 def _code_at(session: Session, entry: int, place: int) -> Begun | None:
@@ -126,7 +109,7 @@ def _code_at(session: Session, entry: int, place: int) -> Begun | None:
         is_task = made.startswith("task") if made is not None else None
     else:
         start, code = _function_at(session, entry)
-        called = body_called(code, start, lambda address: _named_at(session, address))
+        called = body_called(_calls(session, code, start), start, lambda address: _named_at(session, address))
         if called is None and is_task:
             called = _behind_first_line(session, start, code)
         entry = called if called is not None else entry
@@ -159,20 +142,25 @@ def _named_at(session: Session, address: int) -> tuple[str, int] | None:
     return place.symbol, address - place.symbol_address
 
 
-def body_called(code: bytes, start: int, named_at: Callable[[int], tuple[str, int] | None]) -> int | None:
+def _calls(session: Session, code: bytes, start: int, first: int = 0) -> Iterable[tuple[int, int, int]]:
+    references = session.process.references
+    return references.calls(code, start, first) if references is not None else ()
+
+
+def body_called(
+    calls: Iterable[tuple[int, int, int]], start: int, named_at: Callable[[int], tuple[str, int] | None]
+) -> int | None:
     """Return where the function with the user's code begins that a function of clang's calls, None if it calls none:
     then it has that code itself.
 
-    :param code: the function's, and maybe more
+    :param calls: the calls in its code, and maybe in what is behind it: each one's place, what is behind it, its target
     :param start: where it begins
     :param named_at: gives the linker's name of what is at an address, and how far behind its beginning that is
     """
-    for match in _CALL.finditer(code):
-        at = start + match.start()
-        known = named_at(at)
-        if known is None or at - known[1] != start:
+    for place, _, target in calls:
+        known = named_at(place)
+        if known is None or place - known[1] != start:
             return None  # the function ends here
-        target = (start + match.end(1) + int.from_bytes(match[1], "little", signed=True)) & (1 << 64) - 1
         called = named_at(target)
         if called is not None and called[1] == 0 and naming.is_construct_code(called[0]):
             return target
@@ -183,10 +171,10 @@ def _construct_made(session: Session, place: int) -> str | None:
     # Which construct gcc's code begins by the call that gets what is loaded at *place*.
     process = session.process
     start, code = _function_at(session, place)
-    for match in _CALL.finditer(code, place - start):
-        if process.locate(start + match.start()).symbol_address != start:
+    for at, behind, _ in _calls(session, code, start, place - start):
+        if process.locate(at).symbol_address != start:
             return None
-        found = naming.construct_of_routine(process.routine_called(start + match.end(1)) or "")
+        found = naming.construct_of_routine(process.routine_called(behind) or "")
         if found is not None:
             return found
     return None

@@ -234,13 +234,6 @@ def _on_zero(opcode: int) -> bool | None:
     return {4: True, 5: False}.get(opcode & 15)
 
 
-def _to(r: _Reader, **fields: object) -> dict[str, object]:
-    # What is written to the register or memory of the field rm.
-    if r.mode == 3:
-        return {**fields, "to": _NUMBERS[r.rm]}
-    return {"stores": True, "operand": r.placed(), **fields}
-
-
 def _clobbers(r: _Reader) -> dict[str, object]:
     if r.mode == 3:
         return {"clobbers": (_NUMBERS[r.rm],)}
