@@ -22,7 +22,8 @@ _MOST = 64  # characters of a text
 
 def width_of(text: str) -> float:
     """Return about how wide a text is."""
-    return sum(_WIDTH if character < "\u1100" else 2 * _WIDTH for character in text)
+    # Not a sum of widths: each Python rounds that in its own way.
+    return _WIDTH * sum(1 if character < "\u1100" else 2 for character in text)
 
 
 def shorten(text: str, most: int = _MOST) -> str:
