@@ -66,15 +66,17 @@ def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[
     have not reached; by the region's id, None where that is unknown. Those who wait there may execute them.
     """
     waiting = [row for row in rows if row.wait is not None and row.wait.kind == "barrier" and row.wait.missing]
-    one_of = {row.parallel: row.native_thread_id for row in waiting if row.parallel is not None}
-    regions = {native: region for region, native in one_of.items()}
+    one_of = {row.parallel: row.native_thread_id for row in reversed(waiting) if row.parallel is not None}
+    left = {native: region for region, native in one_of.items()}
     found: dict[str, int | None] = dict.fromkeys(one_of)
-    for native, handle in _handles(session) if regions else ():
-        region = regions.get(native)
+    for native, handle in _handles(session) if left else ():
+        region = left.pop(native, None)
         if region is not None:
             with suppress(OmpdError):
                 team = handle.current_parallel()
                 found[region] = team.unfinished_tasks() if team is not None and team.id == region else None
+            if not left:
+                break
     return found
 
 

@@ -154,6 +154,10 @@ class Runtime(Threads, Plain):
         """See :meth:`Waiting.unfinished_children`."""
         return self._waiting.unfinished_children(task)
 
+    def counted_children_of(self, task: Task) -> int:
+        """See :meth:`Waiting.counted_children`."""
+        return self._waiting.counted_children(task)
+
     @property
     def known_children(self) -> Mapping[int, int]:
         """See :attr:`Waiting.known_children`."""

@@ -161,6 +161,17 @@ class Task(Unnumbered):
         except LayoutUnavailable as error:
             raise Unavailable(str(error)) from error
 
+    def counted_children(self) -> int:
+        """Return how many children the runtime counts that are not complete: all of them in a team of several threads.
+        Nothing is searched for that.
+
+        :raises Unavailable: if nothing tells where the count is
+        """
+        try:
+            return self.runtime.counted_children_of(self)
+        except LayoutUnavailable as error:
+            raise Unavailable(str(error)) from error
+
     def thread(self) -> ThreadHandle | None:
         """See :meth:`TaskHandle.thread`. An implicit task's follows from its place in the array of its team.
 
@@ -351,6 +362,13 @@ class Tasks(Teams):
     @abstractmethod
     def unfinished_children_of(self, task: Task) -> int:
         """See :meth:`TaskHandle.unfinished_children`.
+
+        :raises LayoutUnavailable: if the place of the count is unknown
+        """
+
+    @abstractmethod
+    def counted_children_of(self, task: Task) -> int:
+        """See :meth:`Task.counted_children`.
 
         :raises LayoutUnavailable: if the place of the count is unknown
         """

@@ -316,14 +316,7 @@ class Region(Unnumbered):
 
         :raises Unavailable: if nothing tells where that is
         """
-        numbers = range(self.size())
-        known = {task.id: task for task in map(self.team.regions[-1].implicit_task, numbers)}
-        for number in numbers:
-            task = self.thread(number).current_task()
-            while task is not None and task.id not in known and task.kind() == "explicit":
-                known[task.id] = task
-                task = task.generating()
-        return sum(task.unfinished_children() for task in known.values())
+        return self.team.runtime.unfinished_tasks_of(self)
 
 
 class Teams(Reading):
@@ -372,6 +365,10 @@ class Teams(Reading):
     @abstractmethod
     def encountering_frames_of(self, region: Region) -> Sequence[Frame]:
         """See :meth:`ParallelHandle.encountering_frames`."""
+
+    @abstractmethod
+    def unfinished_tasks_of(self, region: Region) -> int:
+        """See :meth:`Region.unfinished_tasks`."""
 
     @abstractmethod
     def barriers_of(self, region: Region) -> Sequence[BarrierState]:

@@ -265,6 +265,21 @@ class Threads(Tasks):
             return False
         return True
 
+    def unfinished_tasks_of(self, region: Region) -> int:
+        """See :meth:`Region.unfinished_tasks`."""
+        numbers, place = range(region.size()), region.team.regions[-1].place
+        implicit = (self.implicit_task(region.team, number, place) for number in numbers)
+        known = {task.id: task for task in implicit}
+        for number in numbers:
+            task = self.thread_at(region.member(number)).current_task()
+            while task is not None and task.id not in known and task.kind() == "explicit":
+                known[task.id] = task
+                task = task.generating()
+        if region.size() == 1:
+            # It executes most tasks where it meets them, which the runtime does not count.
+            return sum(task.unfinished_children() for task in known.values())
+        return sum(task.counted_children() for task in known.values())
+
     def thread_at(self, address: int) -> Thread:
         """Return the thread whose ``kmp_info_t`` is at *address*.
 

@@ -7,7 +7,7 @@ the region's beginning and end. Threads of which some wait at one kind and some 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
 
@@ -139,7 +139,7 @@ class Barriers:
         likely = REDUCTION if not _REDUCTIONS.isdisjoint(names) else PLAIN
         if self._counters.are_kept:
             return self._counted(thread, region, likely), True
-        is_there = self._is_there(thread, region, likely, self._called_by(stack.frames, place))
+        is_there = self._is_there(thread, region, likely, names, lambda: self._called_by(stack.frames, place))
         return (likely,) if is_there is not False else (), is_there is not None
 
     def _is_doubtful(self, frames: Sequence[Frame]) -> bool:
@@ -167,21 +167,22 @@ class Barriers:
         if self._is_beginning(region):
             # Its primary thread lets one after the other go: this one has not begun it, or has come to its end already.
             return None
-        return self._is_there(thread, region, CLOSING, frames) if self._unnamed is None else True
+        return self._is_there(thread, region, CLOSING, names, lambda: frames) if self._unnamed is None else True
 
-    def _is_there(self, thread: Thread, region: Region, kind: int, frames: Sequence[Frame]) -> bool | None:
-        # Whether a thread waits at a barrier whose routines it is in; None if that is not certain: it may not have come
-        # to it, or may have been let go.
-        names = {self._code.routine_of(frame) for frame in frames}
+    def _is_there(
+        self, thread: Thread, region: Region, kind: int, names: Set[str | None], frames: Callable[[], Sequence[Frame]]
+    ) -> bool | None:
+        # Whether a thread waits at a barrier whose routines, of these names, it is in; None if that is not certain: it
+        # may not have come to it, or may have been let go. To make frames takes long, and most threads need none.
         is_waiting = any(is_wait(name) for name in names if name)
         words, team = self._words, region.team.address
         if words is None or not words.are_used_by(team):
-            let_go = self._is_let_go(thread, kind, frames)
+            let_go = self._is_let_go(thread, kind, frames())
             return not let_go if let_go is not None and (let_go or is_waiting) else self._sleeps(thread)
         is_primary, until = region.member(0) == thread.address, words.passed(team, kind) + STEP
         if not is_primary and words.arrived(thread.address, kind) == until:
             return True
-        on_stack = self._flags(frames)
+        on_stack = self._flags(frames())
         if any(count == until and self._is_arrival(region, kind, words, at) for at, count in on_stack):
             return True  # it waits for those behind it in the tree
         if not self._may_be_gathered(region, kind, words):

@@ -110,7 +110,7 @@ class Waiting:
         known = self._found.children.get(task.address, 0)
         if task.place < task.count:
             return 0  # what it has met is the next serialized region, whose task has its descriptor
-        return max(self._count(task), known)
+        return max(self.counted_children(task), known)
 
     @property
     def known_children(self) -> Mapping[int, int]:
@@ -120,7 +120,8 @@ class Waiting:
         """
         return self._found.children
 
-    def _count(self, task: Task) -> int:
+    def counted_children(self, task: Task) -> int:
+        """Return ``td_incomplete_child_tasks``, which counts all children in a team of several threads."""
         view = StructView(task.view.memory, self._structures.layout("kmp_taskdata_t"), task.address)
         count = view.signed("td_incomplete_child_tasks")
         if not 0 <= count <= _MAX_NODES:
@@ -168,7 +169,7 @@ class Waiting:
                         fresh.append(later)
             todo = fresh
             if not todo:
-                hidden = {at for at, task in seen.items() if self._count(task) > found.children.get(at, 0)}
+                hidden = {at for at, task in seen.items() if self.counted_children(task) > found.children.get(at, 0)}
                 hidden.update(at for at, head in plain.items() if head.children > found.children.get(at, 0))
                 known = seen.keys() | plain.keys() if hidden else set()
                 todo = [task for task in self._detached(hidden) if task.address not in known] if hidden else []
