@@ -153,11 +153,12 @@ class Copy:
 
         :raises UnknownMappings: if the mappings were not read in time, and have changed
         """
-        pages: dict[int, bytes] = {}
+        pages: dict[int, memoryview] = {}
         for got, buffer in ((self._got_nearby, self._buffer_nearby), (self._got, self._buffer)):
+            view = memoryview(buffer)
             for address, size, at in got:
                 for offset in range(0, size - PAGE + 1, PAGE):
-                    pages[(address + offset) >> PAGE_BITS] = buffer[at + offset : at + offset + PAGE]
+                    pages[(address + offset) >> PAGE_BITS] = view[at + offset : at + offset + PAGE]
         tried = frozenset(_pages(self._tried))
         left_out = len(set(_pages(self._left_out)) - tried)
         maps = self._maps

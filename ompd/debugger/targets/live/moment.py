@@ -32,6 +32,8 @@ class Moment:
     ``missed`` are the numbers of pages that can change, were asked for and were not copied; they were read as the
     process runs on, so that an answer that depends on them is none. ``left_out`` is how many pages should have been
     copied when the stop had lasted as long as it may.
+
+    :param copied: the pages that were copied, by their numbers; None of a glance
     """
 
     kind = "live"
@@ -43,7 +45,7 @@ class Moment:
         process: RunningProcess,
         threads: Mapping[int, Mapping[str, int] | None],
         memory: Sequence[MemoryMapping],
-        pages: dict[int, bytes] | None = None,
+        copied: Mapping[int, memoryview] | None = None,
         *,
         asked_for: Collection[int] = (),
         left_out: int = 0,
@@ -55,15 +57,17 @@ class Moment:
         self.process_id: int | None = process.process_id
         self.command = process.command
         self.missed: set[int] = set()
-        self.is_stopped = pages is not None
+        self.is_stopped = copied is not None
         self.left_out = left_out
         self._process = process
         self._threads = dict(sorted(threads.items(), key=lambda item: (item[0] != process.process_id, item[0])))
         self._memory = memory
         self._starts = [mapping.start for mapping in memory]
         self._mappings = file_mappings(list(memory))
-        self._pages = pages if pages is not None else {}
-        self._room = (_MAX_GLANCE >> PAGE_BITS) - len(self._pages)
+        # Of what was copied an answer needs a part, so a page becomes one of `_pages` when it is read.
+        self._copied = copied if copied is not None else {}
+        self._pages: dict[int, bytes] = {}
+        self._room = (_MAX_GLANCE >> PAGE_BITS) - len(self._copied)
         self._asked_for = asked_for
         self._keeps_pages = keeps_pages
         self._texts = dict(texts) if texts is not None else {}
@@ -105,9 +109,12 @@ class Moment:
         return None
 
     def _fetch(self, number: int, address: int, size: int) -> bytes:
-        # A page that was not copied, from the process as it is now.
+        # A page that is read for the first time: if it was not copied, from the process as it is now.
         if self._is_over:
             raise StaleHandle(f"{self.name} ran on since this was asked: handles are of one stop")
+        if number in self._copied:
+            copy = self._pages[number] = self._copied[number].tobytes()
+            return copy
         mapping = self._mapping_at(number << PAGE_BITS)
         is_constant = mapping is not None and not mapping.is_writable
         # What cannot change need not have been copied, and may not have been: what lies before the vDSO cannot be.
@@ -249,7 +256,7 @@ class Moment:
     def retire(self) -> None:
         """Another stop has begun, or the session is closed: reading raises :class:`~ompd.errors.StaleHandle`."""
         self._is_over = True
-        self._pages = {}
+        self._pages, self._copied = {}, {}
 
     def close(self) -> None:
         """Let go of what was copied."""
