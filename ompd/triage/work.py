@@ -10,6 +10,7 @@ import gc
 import multiprocessing
 import os
 import signal
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -26,11 +27,14 @@ import ompd.debugger.system_waits.waits
 import ompd.debugger.variables.locals
 import ompd.debugger.variables.mentioned
 import ompd.questions.stacks.locals
+import ompd.runtimes.installed
 import ompd.runtimes.libgomp.plugin
 import ompd.runtimes.libomp.plugin  # noqa: F401
+from ompd import naming
 from ompd.debugger.files.finder import FileOptions
 from ompd.errors import OmpdError
 from ompd.records import record
+from ompd.runtimes.layout.table import shipped_tables
 from ompd.safety.child import GivenUp, Killed, end_with, run
 from ompd.triage.inspect import inspect
 from ompd.triage.targets import Wanted
@@ -99,5 +103,15 @@ def begin() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         end_with(parent.sentinel, os.getpid())
+    _prepare()
     gc.collect()
     gc.freeze()  # what is loaded is shared with the children: they need not look at it
+
+
+def _prepare() -> None:
+    # What an inspection reads or compiles once in a process, whatever the target: its children find it done.
+    with suppress(OmpdError):
+        shipped_tables()
+    for name in ("f._omp_fn.0", ".omp_outlined.", ".omp_task_entry.", "f.omp.reduction.reduction_func"):
+        naming.is_added(name)
+        naming.parse_outlined(name)
