@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from subprocess import CalledProcessError
@@ -24,6 +25,9 @@ os.environ["OMPD_CACHE"] = "off"
 os.environ["XDG_DATA_HOME"] = "/proc/no-such-folder"
 # The stub's plugin is that of this checkout, whatever is installed.
 os.environ["OMPD_PLUGINS"] = str(plugin_folder())
+# Bytecode is kept: where the environment forbids it, each debugger that starts would compile its Python's library anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
 # How long a stop may last by itself is for tests/test_stop_time_limits.py.
 USUAL_STOP_NS = live.DEFAULT_STOP_NS

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import compileall
 import shutil
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -31,7 +33,11 @@ def fetch_debs(name: str) -> Path:
     """
     row = table()[name]
     options = suite_options(row.suite) if row.suite is not None else ()
-    return unpack_debs(name, row.debs or row.lone, CACHE / "debs" / name, alone=not row.debs, options=options)
+    folder = unpack_debs(name, row.debs or row.lone, CACHE / "debs" / name, alone=not row.debs, options=options)
+    # LLDB writes no bytecode: each start would compile its module anew, which takes as long as all else that it does.
+    for modules in folder.glob(f"usr/lib/llvm-*/lib/python{sys.version_info[0]}.{sys.version_info[1]}"):
+        compileall.compile_dir(modules, quiet=2)
+    return folder
 
 
 def unpack_debs(

@@ -30,7 +30,7 @@ TABLE = CHECKOUT / "tests" / "tools.toml"
 # The product of all axes where otherwise pairs are taken: `make test-full`.
 FULL = os.environ.get("OMPD_FULL") == "1"
 REMOVED_PREFIXES = ("OMP_", "KMP_", "GOMP_", "LD_")
-REMOVED = {"DEBUGINFOD_URLS", "COLUMNS", "NO_COLOR"}
+REMOVED = {"DEBUGINFOD_URLS", "COLUMNS", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"}
 # Parts of the wheel that no test uses: device offloading, 135 of its 150 MB.
 UNUSED = ("libomptarget*", "libarcher*", "libiompstubs5*")
 
