@@ -33,15 +33,16 @@ def modules(package: Path) -> dict[str, ast.Module]:
     }
 
 
-def imports(tree: ast.AST) -> set[str]:
+@cache
+def imports(tree: ast.AST) -> frozenset[str]:
     """Return what the imports in *tree* name, wherever they are: in functions and for type checking, too."""
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 @cache

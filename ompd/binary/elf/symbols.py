@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from ompd.binary.elf.elf import (
     SHN_UNDEF,
@@ -318,14 +318,24 @@ class SymbolSection:
         info, section, value = (1, 3, 4) if self._elf.ident_class == 64 else (3, 5, 1)
         return [row[info] for row in rows], [row[section] for row in rows], [row[value] for row in rows]
 
+    @cached_property
+    def _sizes(self) -> Sequence[int]:
+        # st_size of every symbol: the third word of both layouts.
+        if self._elf.byte_order == sys.byteorder:
+            words = memoryview(self._entries).cast("Q" if self._elf.ident_class == 64 else "I")
+            return cast("Sequence[int]", words[2::3] if self._elf.ident_class == 64 else words[2::4])
+        at = 5 if self._elf.ident_class == 64 else 2
+        return [row[at] for row in self._struct.iter_unpack(self._entries)]
+
     def covering(self, address: int) -> Symbol | None:
         # The symbol whose st_size covers the address: of those the one that begins nearest. One that ended before the
         # address may be inside of one that covers it.
         starts, indexes = self._by_address
+        sizes = self._sizes
         position = bisect_right(starts, address)
         for last in range(position - 1, max(position - 1 - _MAX_NESTED, -1), -1):
             start = starts[last]
-            if address < start + self._symbol(indexes[last], "").size:
+            if address < start + sizes[indexes[last]]:
                 first = bisect_left(starts, start, 0, last)
                 aliases = self._named(indexes[first : last + 1])
                 return min((s for s in aliases if address < start + s.size), key=_preference, default=None)
