@@ -58,7 +58,7 @@ def test_a_named_test_is_run_whole(pytester: pytest.Pytester) -> None:
 
 def test_rows_are_proposed_for_what_takes_long(tmp_path: Path) -> None:
     case = '<testcase classname="tests.unit.test_a" name="{}" time="{}"/>'
-    cases = [case.format(f"test_dear[{number}]", 1.5) for number in range(8)]
+    cases = [case.format(f"test_dear[{number}]", 0.75) for number in range(8)]
     cases += [case.format("test_alone", 9), *[case.format(f"test_cheap[{number}]", 0.1) for number in range(9)]]
     (tmp_path / "report.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
     assert proposed(tmp_path / "report.xml") == {"unit/test_a": {"test_dear": 2}}
