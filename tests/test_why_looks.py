@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import ompd
 from ompd.errors import BadInput
 from tests.support import stopped, stopped_twice
 from tests.support.command import ompd as command
+from tests.support.live import status_of, wait_until
 from tests.support.why import WHYS, hanging
 
 
@@ -38,9 +41,35 @@ def test_the_command_looks_as_often_as_it_is_told_to(tmp_path: Path) -> None:
     with hanging(WHYS["lock_cycle-nested"], "gcc", "libgomp", folder=tmp_path) as hung:
         done = command("why", str(hung.pid), "--json", "--samples", "2", "--interval", "0.01")
         wrong = command("why", str(hung.pid), "--interval", "soon")
+    assert done.json["target"]["stops_ns"]
     evidence = [item["text"] for item in done.json["why"][0]["evidence"]]
     assert any("has moved" in text for text in evidence), evidence
     assert wrong.code == 2 and "soon" in wrong.err
+
+
+def test_who_has_missed_a_wakeup_is_not_woken_up_by_being_looked_at(tmp_path: Path) -> None:
+    with hanging(WHYS["lost_wakeup-lock"], "gcc", "libgomp", folder=tmp_path) as hung:
+        asleep = {native for native in hung.threads() if native != hung.pid}
+        for _ in range(2):
+            done = command("why", str(hung.pid), "--json", "--interval", "0.1")
+            first = done.json["why"][0]
+            assert (first["kind"], first["stuck"], set(first["roots"])) == ("lost_wakeup", "likely", asleep)
+            assert first["place"]["function"] == "want_lock" and not done.json["target"]["stops_ns"]
+            assert "there was none" in done.err
+        # A stop ends it: their calls begin anew, and see that the lock is free.
+        command("why", str(hung.pid), "--samples", "1")
+        wait_until(lambda: not any(Path(f"/proc/{hung.pid}/task/{thread}").exists() for thread in asleep))
+
+
+@pytest.mark.parametrize("how", [(), ("--nonblocking",)], ids=("stopped", "nonblocking"))
+def test_nobody_has_missed_a_wakeup_in_a_process_that_does_not_run(how: tuple[str, ...], tmp_path: Path) -> None:
+    with hanging(WHYS["lost_wakeup-lock"], "gcc", "libgomp", folder=tmp_path) as hung:
+        os.kill(hung.pid, signal.SIGSTOP)
+        wait_until(lambda: set(status_of(hung.pid, "State")) == {"T (stopped)"})
+        done = command("why", str(hung.pid), "--json", "--interval", "0.1", *how)
+        assert set(status_of(hung.pid, "State")) == {"T (stopped)"}
+    assert all(row["kind"] != "lost_wakeup" and row["stuck"] != "likely" for row in done.json["why"])
+    assert f"process {hung.pid} does not run: a signal has stopped it (kill -CONT {hung.pid}" in done.err
 
 
 @pytest.mark.parametrize(("samples", "interval"), [(0, 0.5), (2, -1.0), (2, float("nan"))])

@@ -23,7 +23,7 @@ def concluded(
     solved = Solved(build(moment))
     verdicts = tuple(Verdicts(solved).all())
     if earlier:
-        verdicts = weighed(verdicts, Progress.over((*earlier, moment)), seconds)
+        verdicts = weighed(verdicts, moment, Progress.over((*earlier, moment)), seconds)
     return verdicts, _nodes(solved), _edges(solved)
 
 

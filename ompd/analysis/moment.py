@@ -28,7 +28,8 @@ class Moment:
     signal; ``may_hold_interpreter`` those that may hold Python's interpreter lock by their stacks, where a thread waits
     for it and the interpreter does not say who holds it; ``gone`` how many threads each runtime counts among its own
     that the process does not have, by its id, where regions were asked for; ``processors`` how many the process may
-    use, None if that is unknown. ``unknowns`` are facts that could not be read.
+    use, None if that is unknown. ``is_held`` says that the process did not run: a signal had stopped it, or a debugger,
+    so that nobody sleeps who would go on. ``unknowns`` are facts that could not be read.
     """
 
     threads: tuple[ThreadRecord, ...]
@@ -41,6 +42,7 @@ class Moment:
     processor_ns: Mapping[int, int] = field(default_factory=dict)
     has_all_threads: bool = True
     is_fork: bool = False
+    is_held: bool = False
     outside: tuple[str, ...] = ()
     points: Mapping[int, SchedulingRecord] = field(default_factory=dict)
     unfinished: Mapping[str, int | None] = field(default_factory=dict)

@@ -51,7 +51,9 @@ class Stopper:
     ) -> None:
         self.process = process
         self._options = files
-        self._nonblocking = nonblocking
+        self.nonblocking = nonblocking
+        self._spares = False
+        self.held_by: str | None = None
         self._moment: Moment | None = None
         self._best: Moment | None = None  # of an earlier stop, for an answer that may be from it
         # Why the last answer is not whole.
@@ -111,8 +113,16 @@ class Stopper:
         """Why the last answer is not whole: what of it was not copied while the process was stopped."""
         return tuple(self._shortfalls)
 
+    def spare_next(self) -> bool:
+        """Have the next question be of the process as it runs, without a stop; return False if it does not run, or
+        never is stopped.
+        """
+        self._spares = not self.nonblocking and self.process.held_by() is None
+        return self._spares
+
     def ask(self, begin: Begin, question: Callable[[], _T]) -> _T:
-        """Return what *question* answers when all that it reads of its session is of one moment.
+        """Return what *question* answers when all that it reads of its session is of one moment; or of the process as
+        it runs, if it is not to be stopped.
 
         :param begin: is called for each moment of which the question is asked
         :raises NotStopped: if the process did not stop within the limit of a stop
@@ -140,9 +150,11 @@ class Stopper:
         return cast("_T", told if isinstance(result, tuple) else told[0])
 
     def _ask(self, begin: Begin, question: Callable[[], _T]) -> tuple[_T, Stop]:
-        glance = self.process.glance()
-        stop = self._show(begin, glance, rehearses=not self._nonblocking)
-        if self._nonblocking:
+        self.held_by = self.process.held_by()
+        glance, spares = self.process.glance(), self._spares
+        self._spares = False
+        stop = self._show(begin, glance, rehearses=not self.nonblocking)
+        if self.nonblocking or spares:
             try:
                 return question(), stop
             finally:
@@ -233,7 +245,12 @@ class Stopper:
 
     def _notes(self, stop: Stop) -> list[str]:
         notes = [self.process.note] if self.process.note is not None else []
-        if self._nonblocking:
+        number = self.process.process_id
+        if self.held_by == "a signal":
+            notes.append(f"process {number} does not run: a signal has stopped it (kill -CONT {number} lets it go on)")
+        elif self.held_by is not None:
+            notes.append(f"process {number} does not run: {self.held_by} holds it")
+        if isinstance(stop.target, Moment) and not stop.target.is_stopped:
             notes.append(_NOT_STOPPED)
         elif isinstance(stop.target, Moment):
             threads = stop.target.unstopped_threads()

@@ -141,6 +141,17 @@ class Session:
         finally:
             self._is_asking = False
 
+    def spare_next_stop(self) -> bool:
+        """Have the next question be of the process as it runs; return False for a target that does not, or is not
+        stopped anyway.
+        """
+        return self._stopper is not None and self._stopper.spare_next()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the process did not run when it was asked, because a signal had stopped it, or a debugger."""
+        return self._stopper is not None and self._stopper.held_by is not None
+
     def _ask(self, question: Callable[[Self], _T]) -> _T:
         # A library that fails while it is used is given up: the query begins anew, by our own plugin.
         while True:

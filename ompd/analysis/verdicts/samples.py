@@ -42,7 +42,7 @@ class Progress:
                 used[native] = later.processor_ns[native] - earlier.processor_ns[native]
             if old is None or _doing(old, earlier) != _doing(row, later):
                 moved.add(native)
-            elif _is_free(old) and _is_free(row) and not used.get(native, 1):
+            elif not later.is_held and _is_free(old) and _is_free(row) and not used.get(native, 1):
                 asleep.add(native)
         return cls(frozenset(moved), used, frozenset(asleep))
 
@@ -73,23 +73,23 @@ def _is_free(row: ThreadRecord) -> bool:
 
 
 def weighed(
-    verdicts: Sequence[VerdictRecord], progress: Progress, seconds: float | None = None
+    verdicts: Sequence[VerdictRecord], moment: Moment, progress: Progress, seconds: float | None = None
 ) -> tuple[VerdictRecord, ...]:
-    """Return verdicts on the later moment with what an earlier one adds.
+    """Return verdicts on the later *moment* with what an earlier one adds.
 
     Threads that have moved are not stuck, whatever was likely; if none has moved and none has used processor time, what
     was possible is likely.
 
     :param seconds: how long lies between the moments, None if that is unknown
     """
-    found = [_weighed(verdict, progress, seconds) for verdict in verdicts]
+    found = [_weighed(verdict, progress, seconds, is_held=moment.is_held) for verdict in verdicts]
     if progress.asleep_though_free:
-        found.insert(0, _lost_wakeup(progress))
+        found.insert(0, _lost_wakeup(moment, progress))
         found = [verdict for verdict in found if verdict.kind != "no_stall"]
     return tuple(found)
 
 
-def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) -> VerdictRecord:
+def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None, *, is_held: bool) -> VerdictRecord:
     span = f" in {seconds:g} s" if seconds is not None else ""
     if verdict.kind in _LOOPS or verdict.kind == "no_stall":
         return replace(verdict, evidence=(*verdict.evidence, *_of_workers(verdict.roots, progress, span)))
@@ -101,6 +101,9 @@ def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) 
         return replace(
             verdict, stuck="unknown", confidence="unknown", evidence=(*verdict.evidence, Evidence(text, "derived"))
         )
+    if is_held:
+        text = "none of these threads has moved, nor could any: the process does not run"
+        return replace(verdict, evidence=(*verdict.evidence, Evidence(text, "runtime")))
     text = f"none of these threads has moved{span}"
     stuck = verdict.stuck
     used = [progress.used_ns.get(thread, 1) for thread in verdict.explains]
@@ -120,8 +123,9 @@ def _of_workers(threads: Iterable[int], progress: Progress, span: str) -> Iterab
         yield Evidence(f"thread {thread} {time}, and {place}", "runtime")
 
 
-def _lost_wakeup(progress: Progress) -> VerdictRecord:
+def _lost_wakeup(moment: Moment, progress: Progress) -> VerdictRecord:
     threads = tuple(sorted(progress.asleep_though_free))
+    places = (row.where for row in moment.threads if row.native_thread_id in progress.asleep_though_free)
     return VerdictRecord(
         kind="lost_wakeup",
         stuck="likely",
@@ -131,4 +135,5 @@ def _lost_wakeup(progress: Progress) -> VerdictRecord:
         roots=threads,
         explains=threads,
         evidence=(Evidence("at both moments the word on which they sleep had changed already", "runtime"),),
+        place=next((place for place in places if place is not None), None),
     )

@@ -67,7 +67,7 @@ class Verdicts:
         rows = self._nodes.rows
         free = [n for n, row in rows.items() if row.wait is not None and row.wait.how == "released"]
         running = [n for n in rows if self._graph.nodes[n].outlook in (Outlook.RUNS, Outlook.UNKNOWN)]
-        if not free or set(running) - set(free):
+        if not free or set(running) - set(free) or self._nodes.moment.is_held:
             return []
         return [
             VerdictRecord(

@@ -63,6 +63,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
         has_all_threads=_has_all_threads(session, rows),
         is_fork=is_fork(session),
+        is_held=session.is_held,
         processors=_processors(session),
         unknowns=tuple(_unknowns(session, (*answer.warnings, *(found.warnings if found is not None else ())))),
     )

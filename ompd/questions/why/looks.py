@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from ompd.analysis.moment import Moment
-from ompd.errors import BadInput
+from ompd.analysis.verdicts.samples import Progress
+from ompd.errors import BadInput, OmpdError, TargetGone
 from ompd.questions.why.collect import collect
 from ompd.session import Session
 from ompd.session.face import is_same_process
@@ -17,11 +19,12 @@ _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
 
 class Look(NamedTuple):
     """What looks at a process found, the latest last, and how many seconds before the next one the first one was, None
-    if that is unknown.
+    if that is unknown. ``is_spared`` if it was not stopped for them, nor is for the next question.
     """
 
     moments: tuple[Moment, ...]
     seconds: float | None
+    is_spared: bool = False
 
 
 def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
@@ -41,12 +44,46 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
         raise BadInput(f"{interval} is not a number of seconds from 0 to {_LONGEST:g}")
     if session.target.kind != "live" or count == 1:
         return None
+    spared = _look_without_stop(session, seconds)
+    if spared is not None:
+        return spared
     begin = time.monotonic()
     moments = []
     for _ in range(count - 1):
         moments.append(session.ask(lambda session: collect(session)[0]))
         time.sleep(seconds)
     return Look(tuple(moments), round(time.monotonic() - begin, 2))
+
+
+def _look_without_stop(session: Session, seconds: float) -> Look | None:
+    # A thread that sleeps though its word has changed is woken up by being stopped: its futex() begins anew, and
+    # returns at once. So whoever has missed a wake-up has to be looked at while the process runs.
+    begin = time.monotonic()
+    try:
+        if not session.spare_next_stop() or not session.ask(_sleep_though_free):
+            return None
+        moments = []
+        for pause in (seconds, 0.0):
+            session.spare_next_stop()
+            moments.append(session.ask(lambda session: collect(session)[0]))
+            time.sleep(pause)
+    except TargetGone:
+        raise
+    except OmpdError:  # what is read as it changes may contradict itself
+        return None
+    if not Progress.between(*moments).asleep_though_free:
+        return None
+    session.spare_next_stop()
+    return Look((moments[0],), round(time.monotonic() - begin, 2), is_spared=True)
+
+
+def _sleep_though_free(session: Session) -> bool:
+    process = session.process
+    for thread in process.threads():
+        with suppress(OmpdError):
+            if process.progress(thread) == "released":
+                return True
+    return False
 
 
 def look_at_earlier(earlier: Session, session: Session) -> Look:

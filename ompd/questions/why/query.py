@@ -10,6 +10,8 @@ from ompd.questions.why.looks import Look
 from ompd.questions.why.stacks import add_stacks
 from ompd.session import Session
 
+_SPARED = "a stop would wake up who has missed a wake-up, so there was none (--samples 1 has one)"
+
 
 def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     """Return the reasons why threads of the process do not go on, the one to read first in front.
@@ -26,4 +28,6 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     if stacks is not None:
         complete = complete and stacks.complete
         warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
+    if earlier is not None and earlier.is_spared:
+        warnings = (*warnings, _SPARED)
     return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))

@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ompd.binary.core.notes import parse_auxv
-from ompd.binary.core.procfs import parse_status, parse_syscall, parse_syscall_arguments
+from ompd.binary.core.procfs import parse_stat, parse_status, parse_syscall, parse_syscall_arguments
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
 from ompd.debugger.targets.live.tracer import stop_error
-from ompd.errors import BadProcess, TargetGone, Unavailable
+from ompd.errors import BadProcess, MalformedFile, TargetGone, Unavailable
 
 PAGE = mmap.PAGESIZE
 PAGE_BITS = PAGE.bit_length() - 1
@@ -66,6 +66,16 @@ class RunningProcess:
         self.auxiliary_vector: Mapping[int, int] = parse_auxv(
             auxv, self.architecture.pointer_size, self.architecture.byte_order
         )
+
+    def held_by(self) -> str | None:
+        """Return what keeps all threads from going on: ``a signal`` (SIGSTOP, Ctrl-Z) or ``a debugger``; None where the
+        process runs.
+        """
+        try:
+            state = parse_stat(self._read(f"task/{self.reader}/stat")).state
+        except (TargetGone, MalformedFile):
+            return None
+        return {"T": "a signal", "t": "a debugger"}.get(state)
 
     def _read(self, name: str) -> bytes:
         descriptor = _open(name, self.folder, 0, self.process_id)
