@@ -13,7 +13,7 @@ import pytest
 
 from ompd.contract.waits import BarrierState
 from ompd.model import ThreadRecord, Wait
-from ompd.questions import threads
+from ompd.questions import threads, why
 from ompd.session import Session
 from tests.support.damage import overwritten
 from tests.support.odd import Core, Odd, core_of
@@ -130,6 +130,26 @@ def test_who_was_let_go_into_a_region_does_not_wait_at_its_end(link: str, tmp_pa
     for native in waits:
         found = rows[native]
         assert found.wait is None or (found.wait.arrived is None and "wait.arrived" in found.unavailable), found
+
+
+def test_a_barrier_that_some_are_just_leaving_is_named(tmp_path: Path) -> None:
+    # libgomp has counted one thread more than are seen there. That two looks find another generation shows still that
+    # the team has gone on.
+    core = stalled("passed", "libgomp", "gcc", PASSES="2", AT="inside", AWAY="0")
+    before = {native: row.wait for native, row in told(core).items() if row.wait is not None and row.wait.missing}
+    (address, value) = next((wait.object, wait.value) for wait in before.values())
+    assert len(before) == 2 and address is not None and value is not None
+    later = overwritten(core.path, tmp_path / "core", address, (value - 1).to_bytes(4, "little"))
+    with Session.open_core(later) as session:
+        rows = {row.native_thread_id: row for row in threads.ask(session).rows}
+        verdicts = [row for row in why.ask(session).rows if set(row.explains) & set(before)]
+    for native, wait in before.items():
+        found = rows[native].wait
+        assert wait is not None and found is not None and (found.arrived, found.expected, found.missing) == (None,) * 3
+        assert (found.object, found.value, found.generation) == (address, value - 1, wait.generation)
+        assert "2 threads are seen at the barrier, which has counted 3" in rows[native].unavailable["wait.arrived"]
+    (verdict,) = verdicts
+    assert set(verdict.explains) == set(before) and verdict.stuck in ("possible", "unknown")
 
 
 def test_distributed_barriers_count_elsewhere() -> None:

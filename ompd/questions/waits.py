@@ -153,7 +153,12 @@ class Waits:
                 )
             return known
         else:
-            reason = barrier.doubt
+            # Which barrier it is does not depend on who has come to it: of two looks they show whether it was passed.
+            there = Wait("barrier", object=barrier.address, value=barrier.value, generation=barrier.generation)
+            for key in _BARRIER_KEYS:
+                if getattr(there, key) is None:
+                    facts.unavailable[f"wait.{key}"] = barrier.doubt
+            return there
         for key in _BARRIER_KEYS:
             facts.unavailable[f"wait.{key}"] = reason
         return Wait("barrier")

@@ -562,6 +562,16 @@ def test_a_barrier_that_was_passed_in_between_holds_nobody_up() -> None:
     assert first(*rows[0], thread(3), system=reading, earlier=earlier).stuck != "unknown"
 
 
+def test_who_is_at_a_barrier_that_some_are_leaving_waits_for_one_thing() -> None:
+    def there(passed: int) -> list[ThreadRecord]:
+        return [thread(n, barrier(None, object=64, generation=passed, how="spinning")) for n in range(4)]
+
+    (verdict, *others), nodes, _ = concluded(Moment(threads=tuple(there(4))), (Moment(threads=tuple(there(4))),), 0.5)
+    assert (verdict.kind, verdict.stuck, verdict.explains, others) == ("undecided", "possible", (0, 1, 2, 3), [])
+    assert [node.kind for node in nodes].count("barrier") == 1
+    assert first(*there(5), earlier=Moment(threads=tuple(there(4)))).stuck == "unknown"
+
+
 def test_a_wakeup_that_was_lost() -> None:
     rows = tuple(thread(n, barrier((), unfinished_tasks=0, how="released")) for n in range(2))
     used = {0: 10, 1: 10}

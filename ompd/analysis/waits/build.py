@@ -114,9 +114,12 @@ class _Waits:
         graph = self._graph
         if wait.how == "blocked" and self._lost_members.get(row.parallel or ""):
             return self._lost(row, barrier_name(row))
-        node = graph.add(Node(f"barrier:{row.native_thread_id}", "barrier", barrier_name(row)))
-        reason = row.unavailable.get("wait.missing", "who is missing is not known")
-        graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
+        name = barrier_name(row)
+        which = f"{row.parallel}:{wait.object:#x}:{name}" if wait.object is not None else row.native_thread_id
+        node = graph.add(Node(f"barrier:{row.runtime}:{which}", "barrier", name))
+        if not graph.needs[node]:
+            reason = row.unavailable.get("wait.missing", "who is missing is not known")
+            graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
         return node
 
     def _lost(self, row: ThreadRecord, name: str) -> int:
