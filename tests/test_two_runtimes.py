@@ -31,11 +31,10 @@ void spread(int stop) {
     {
         #pragma omp barrier
         if (stop && omp_get_thread_num() == 0) {
+            // Who has not left the barrier yet could execute the task.
+            while (__atomic_load_n(&here, __ATOMIC_SEQ_CST) < 2) sched_yield();
             #pragma omp task
-            {
-                while (__atomic_load_n(&here, __ATOMIC_SEQ_CST) < 2) sched_yield();
-                abort();
-            }
+            abort();
             #pragma omp taskwait
         } else if (stop) {
             __atomic_add_fetch(&here, 1, __ATOMIC_SEQ_CST);
