@@ -77,7 +77,8 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         earlier = why.look_before(self, samples, interval)
-        return _answer_of("why", self.ask(lambda session: why.ask(session, earlier)))
+        may_stop = earlier is None or earlier.may_stop
+        return _answer_of("why", self.ask(lambda session: why.ask(session, earlier), may_stop=may_stop))
 
     def ask_parallel(self) -> Answer[ParallelRecord]:
         """Return the parallel regions that are being executed, enclosing ones before those they enclose.

@@ -102,7 +102,8 @@ class Command:
         :meth:`answer`.
         """
         earlier = self.look(session, **self._passed(given)) if self.look is not None else None
-        return session.ask(lambda session: self.answer(session, given, earlier))
+        may_stop = earlier is None or earlier.may_stop
+        return session.ask(lambda session: self.answer(session, given, earlier), may_stop=may_stop)
 
     def run_later(self, earlier: Session, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
         """Run the query after a look at another target, which is an earlier moment of the same process.

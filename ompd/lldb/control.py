@@ -73,10 +73,10 @@ class LldbInspection(Inspection):
         self._run = run
         self._entries: EntryEvents | None = None
 
-    def ask(self, question: Callable[[LldbInspection], _T]) -> _T:
+    def ask(self, question: Callable[[LldbInspection], _T], *, may_stop: bool = True) -> _T:
         """See :meth:`Session.ask`."""
         with _AWAY:
-            return super().ask(question)
+            return super().ask(question, may_stop=may_stop)
 
     @property
     def runtimes(self) -> tuple[LoadedRuntime, ...]:

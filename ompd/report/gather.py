@@ -83,7 +83,7 @@ def gather(session: Session, names: Sequence[str] = (), *, has_environment: bool
         return (found.runtimes,)
 
     # Of a live process the last time counts, and the answer has the lengths of the stops.
-    (first,) = session.ask(question)
+    (first,) = session.ask(question, may_stop=earlier is None or earlier.may_stop)
     found = kept[-1]
     return _with(found, first)
 

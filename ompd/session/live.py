@@ -52,7 +52,6 @@ class Stopper:
         self.process = process
         self._options = files
         self.nonblocking = nonblocking
-        self._spares = False
         self.held_by: str | None = None
         self._moment: Moment | None = None
         self._best: Moment | None = None  # of an earlier stop, for an answer that may be from it
@@ -113,23 +112,16 @@ class Stopper:
         """Why the last answer is not whole: what of it was not copied while the process was stopped."""
         return tuple(self._shortfalls)
 
-    def spare_next(self) -> bool:
-        """Have the next question be of the process as it runs, without a stop; return False if it does not run, or
-        never is stopped.
-        """
-        self._spares = not self.nonblocking and self.process.held_by() is None
-        return self._spares
-
-    def ask(self, begin: Begin, question: Callable[[], _T]) -> _T:
-        """Return what *question* answers when all that it reads of its session is of one moment; or of the process as
-        it runs, if it is not to be stopped.
+    def ask(self, begin: Begin, question: Callable[[], _T], *, may_stop: bool = True) -> _T:
+        """Return what *question* answers when all that it reads of its session is of one moment.
 
         :param begin: is called for each moment of which the question is asked
+        :param may_stop: whether the process is stopped for it; else the answer is of the process as it runs
         :raises NotStopped: if the process did not stop within the limit of a stop
         """
         first = len(self.process.stops_ns)
         self._shortfalls = []
-        result, stop = self._ask(begin, question)
+        result, stop = self._ask(begin, question, may_stop=may_stop and not self.nonblocking)
         answers = result if isinstance(result, tuple) else (result,)
         if not any(isinstance(answer, Answer) for answer in answers):
             return result
@@ -149,12 +141,11 @@ class Stopper:
         )
         return cast("_T", told if isinstance(result, tuple) else told[0])
 
-    def _ask(self, begin: Begin, question: Callable[[], _T]) -> tuple[_T, Stop]:
+    def _ask(self, begin: Begin, question: Callable[[], _T], *, may_stop: bool) -> tuple[_T, Stop]:
         self.held_by = self.process.held_by()
-        glance, spares = self.process.glance(), self._spares
-        self._spares = False
-        stop = self._show(begin, glance, rehearses=not self.nonblocking)
-        if self.nonblocking or spares:
+        glance = self.process.glance()
+        stop = self._show(begin, glance, rehearses=may_stop)
+        if not may_stop:
             try:
                 return question(), stop
             finally:

@@ -123,12 +123,13 @@ class Session:
             stopper.close()
             raise
 
-    def ask(self, question: Callable[[Self], _T]) -> _T:
+    def ask(self, question: Callable[[Self], _T], *, may_stop: bool = True) -> _T:
         """Return what *question* answers when it is called with this session: all that it reads is of one moment.
 
         Of a live process it is called more than once; what counts is what it returns the last time. Within a question
         others may be asked: they are then of the same moment.
 
+        :param may_stop: False to read a live process as it runs, as a session that is nonblocking does
         :raises TargetGone: if the session was closed, or the process ended
         """
         if self._is_asking or (self._stopper is None and self.ompd_library is None):
@@ -137,28 +138,27 @@ class Session:
             raise TargetGone(f"the session on {self.target.name} was closed")
         self._is_asking = True
         try:
-            return self._ask(question)
+            return self._ask(question, may_stop=may_stop)
         finally:
             self._is_asking = False
 
-    def spare_next_stop(self) -> bool:
-        """Have the next question be of the process as it runs; return False for a target that does not, or is not
-        stopped anyway.
-        """
-        return self._stopper is not None and self._stopper.spare_next()
+    @property
+    def may_stop(self) -> bool:
+        """Whether questions stop the process; False for other targets than a live one, too."""
+        return self._stopper is not None and not self._stopper.nonblocking
 
     @property
     def is_held(self) -> bool:
         """Whether the process did not run when it was asked, because a signal had stopped it, or a debugger."""
         return self._stopper is not None and self._stopper.held_by is not None
 
-    def _ask(self, question: Callable[[Self], _T]) -> _T:
+    def _ask(self, question: Callable[[Self], _T], *, may_stop: bool) -> _T:
         # A library that fails while it is used is given up: the query begins anew, by our own plugin.
         while True:
             lost = self._lost_libraries
             try:
                 if self._stopper is not None:
-                    result = self._stopper.ask(self.begin_stop, lambda: question(self))
+                    result = self._stopper.ask(self.begin_stop, lambda: question(self), may_stop=may_stop)
                 else:
                     result = question(self)
             except OmpdError:

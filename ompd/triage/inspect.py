@@ -51,7 +51,7 @@ def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: floa
         earlier = None
         with suppress(NoAnswer):
             earlier = why.look_before(session, _LOOKS, _SECONDS_BETWEEN)
-        return session.ask(lambda session: _answer(session, earlier))
+        return session.ask(lambda session: _answer(session, earlier), may_stop=earlier is None or earlier.may_stop)
 
 
 def _answer(session: Session, earlier: Any) -> dict[str, Any]:

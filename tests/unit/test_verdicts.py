@@ -577,9 +577,11 @@ def test_a_wakeup_that_was_lost() -> None:
     used = {0: 10, 1: 10}
     verdict = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns=used)
     assert (verdict.kind, verdict.stuck, verdict.explains) == ("lost_wakeup", "likely", (0, 1))
-    # Nobody wakes up in a process that a signal has stopped.
-    held = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns=used, is_held=True)
-    assert held.kind == "no_stall"
+    # Nobody wakes up while a signal has stopped the process, at one of the moments or at both.
+    free = Moment(threads=rows, processor_ns=used)
+    for before, after in ((False, True), (True, False), (True, True)):
+        verdicts, _, _ = concluded(replace(free, is_held=after), (replace(free, is_held=before),), 0.5)
+        assert all(row.stuck != "likely" for row in verdicts) and (not after or verdicts[0].kind == "no_stall")
     # One of them woke up in between.
     moved = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns={0: 10, 1: 20})
     assert moved.explains == (0,)

@@ -21,16 +21,19 @@ class Progress:
     ``moved`` are the native ids of threads that are elsewhere, or wait for something else, or are new; ``used_ns`` is
     the processor time that threads used in between, in nanoseconds, without those of which it is unknown.
     ``asleep_though_free`` are threads that could have gone on at both moments and did not: what they sleep on had
-    changed already.
+    changed already. ``was_held`` says that the process did not run at one of the moments, so that it tells nothing of a
+    thread that it has not moved.
     """
 
     moved: frozenset[int]
     used_ns: dict[int, int]
     asleep_though_free: frozenset[int]
+    was_held: bool
 
     @classmethod
     def between(cls, earlier: Moment, later: Moment) -> Progress:
         """Return what has changed between two moments of one process."""
+        was_held = earlier.is_held or later.is_held
         before = {row.native_thread_id: row for row in earlier.threads}
         moved, used, asleep = set(), {}, set()
         for row in later.threads:
@@ -42,9 +45,9 @@ class Progress:
                 used[native] = later.processor_ns[native] - earlier.processor_ns[native]
             if old is None or _doing(old, earlier) != _doing(row, later):
                 moved.add(native)
-            elif not later.is_held and _is_free(old) and _is_free(row) and not used.get(native, 1):
+            elif not was_held and _is_free(old) and _is_free(row) and not used.get(native, 1):
                 asleep.add(native)
-        return cls(frozenset(moved), used, frozenset(asleep))
+        return cls(frozenset(moved), used, frozenset(asleep), was_held)
 
     @classmethod
     def over(cls, moments: Sequence[Moment]) -> Progress:
@@ -54,7 +57,8 @@ class Progress:
         steps = [cls.between(earlier, later) for earlier, later in pairwise(moments)]
         asleep = frozenset.intersection(*(step.asleep_though_free for step in steps))
         used = cls.between(moments[0], moments[-1]).used_ns
-        return cls(frozenset().union(*(step.moved for step in steps)), used, asleep)
+        was_held = any(moment.is_held for moment in moments)
+        return cls(frozenset().union(*(step.moved for step in steps)), used, asleep, was_held)
 
 
 def _doing(row: ThreadRecord, moment: Moment) -> Hashable:
@@ -82,14 +86,14 @@ def weighed(
 
     :param seconds: how long lies between the moments, None if that is unknown
     """
-    found = [_weighed(verdict, progress, seconds, is_held=moment.is_held) for verdict in verdicts]
+    found = [_weighed(verdict, progress, seconds) for verdict in verdicts]
     if progress.asleep_though_free:
         found.insert(0, _lost_wakeup(moment, progress))
         found = [verdict for verdict in found if verdict.kind != "no_stall"]
     return tuple(found)
 
 
-def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None, *, is_held: bool) -> VerdictRecord:
+def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) -> VerdictRecord:
     span = f" in {seconds:g} s" if seconds is not None else ""
     if verdict.kind in _LOOPS or verdict.kind == "no_stall":
         return replace(verdict, evidence=(*verdict.evidence, *_of_workers(verdict.roots, progress, span)))
@@ -101,8 +105,8 @@ def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None, 
         return replace(
             verdict, stuck="unknown", confidence="unknown", evidence=(*verdict.evidence, Evidence(text, "derived"))
         )
-    if is_held:
-        text = "none of these threads has moved, nor could any: the process does not run"
+    if progress.was_held:
+        text = "none of these threads has moved, which tells nothing: the process did not run"
         return replace(verdict, evidence=(*verdict.evidence, Evidence(text, "runtime")))
     text = f"none of these threads has moved{span}"
     stuck = verdict.stuck

@@ -19,12 +19,12 @@ _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
 
 class Look(NamedTuple):
     """What looks at a process found, the latest last, and how many seconds before the next one the first one was, None
-    if that is unknown. ``is_spared`` if it was not stopped for them, nor is for the next question.
+    if that is unknown. ``may_stop`` is False where the next look must not stop the process either.
     """
 
     moments: tuple[Moment, ...]
     seconds: float | None
-    is_spared: bool = False
+    may_stop: bool = True
 
 
 def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
@@ -44,13 +44,14 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
         raise BadInput(f"{interval} is not a number of seconds from 0 to {_LONGEST:g}")
     if session.target.kind != "live" or count == 1:
         return None
-    spared = _look_without_stop(session, seconds)
-    if spared is not None:
-        return spared
+    if session.may_stop:
+        found = _look_without_stop(session, seconds)
+        if found is not None:
+            return found
     begin = time.monotonic()
     moments = []
     for _ in range(count - 1):
-        moments.append(session.ask(lambda session: collect(session)[0]))
+        moments.append(session.ask(_moment))
         time.sleep(seconds)
     return Look(tuple(moments), round(time.monotonic() - begin, 2))
 
@@ -58,28 +59,29 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
 def _look_without_stop(session: Session, seconds: float) -> Look | None:
     # A thread that sleeps though its word has changed is woken up by being stopped: its futex() begins anew, and
     # returns at once. So whoever has missed a wake-up has to be looked at while the process runs.
-    begin = time.monotonic()
     try:
-        if not session.spare_next_stop() or not session.ask(_sleep_though_free):
+        if not session.ask(_sleep_though_free, may_stop=False):
             return None
-        moments = []
-        for pause in (seconds, 0.0):
-            session.spare_next_stop()
-            moments.append(session.ask(lambda session: collect(session)[0]))
-            time.sleep(pause)
+        begin = time.monotonic()
+        first = session.ask(_moment, may_stop=False)
+        time.sleep(seconds)
+        second = session.ask(_moment, may_stop=False)
     except TargetGone:
         raise
     except OmpdError:  # what is read as it changes may contradict itself
         return None
-    if not Progress.between(*moments).asleep_though_free:
+    if not Progress.between(first, second).asleep_though_free:
         return None
-    session.spare_next_stop()
-    return Look((moments[0],), round(time.monotonic() - begin, 2), is_spared=True)
+    return Look((first,), round(time.monotonic() - begin, 2), may_stop=False)
+
+
+def _moment(session: Session) -> Moment:
+    return collect(session)[0]
 
 
 def _sleep_though_free(session: Session) -> bool:
     process = session.process
-    for thread in process.threads():
+    for thread in process.threads() if not session.is_held else ():
         with suppress(OmpdError):
             if process.progress(thread) == "released":
                 return True
@@ -98,4 +100,4 @@ def look_at_earlier(earlier: Session, session: Session) -> Look:
         raise BadInput(f"{names} are not of the same process")
     if is_same is None:
         raise BadInput(f"{names}: it is not known whether they are of the same process")
-    return Look((earlier.ask(lambda earlier: collect(earlier)[0]),), None)
+    return Look((earlier.ask(_moment),), None)

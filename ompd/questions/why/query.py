@@ -28,6 +28,6 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     if stacks is not None:
         complete = complete and stacks.complete
         warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
-    if earlier is not None and earlier.is_spared:
+    if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
     return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))
