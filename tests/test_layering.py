@@ -61,7 +61,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.libraries.conformance", "ompd.model.conformance"),
     ("ompd.commands.libraries.conformance", "ompd.render.conformance"),
     ("ompd.commands.libraries.conformance", "ompd.render.json"),
-    ("ompd.commands.main", "ompd.render.answers.layouts"),
+    ("ompd.commands.main", "ompd.render.answers.libraries.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
     *(
         ("ompd.commands.shell.triage", f"ompd.triage.{name}")
@@ -83,8 +83,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.asking", "ompd.questions.why.looks"),
     ("ompd.render.terminal", "ompd.render.answers.why"),
     ("ompd.render.terminal", "ompd.render.answers.why_dot"),
-    ("ompd.render.terminal", "ompd.render.answers.findings"),
-    ("ompd.render.terminal", "ompd.render.answers.layouts"),
+    ("ompd.render.terminal", "ompd.render.answers.libraries.findings"),
+    ("ompd.render.terminal", "ompd.render.answers.libraries.layouts"),
     ("ompd.render.terminal", "ompd.render.exchange"),
     ("ompd.render.terminal", "ompd.render.answers.diff"),
     ("ompd.commands.shell.diff", "ompd.questions.diff"),
@@ -99,7 +99,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.asking", "ompd.questions.check.answering"),
     ("ompd.inspection", "ompd.questions.check"),
     ("ompd.inspection", "ompd.questions.check.answering"),
-    ("ompd.render.terminal", "ompd.render.answers.checks"),
+    ("ompd.render.terminal", "ompd.render.answers.libraries.checks"),
     ("ompd.session.face", "ompd.runtimes.hosted.handles.space"),
     ("ompd.debugger.targets.lldb.loading", "lldb"),
     *(("ompd.gdb_script", name) for name in ("gdb", "os")),
@@ -231,7 +231,7 @@ def layer(module: str) -> str:
 
 MODULES = modules(PACKAGE)
 OF_THE_STUB = modules(STUBS)
-_MOST_FILES = 15  # __init__ is one
+_MOST_FILES = 14
 _MOST_LINES = 500
 # What breaks a rule still. Each list is checked to be true, and may only become shorter.
 KNOWN_TO_BE_CROWDED: dict[str, int] = {}

@@ -93,7 +93,7 @@ def test_the_holder_of_a_lock_has_ended(runtime: tuple[str, str], kind: str | No
 
 def test_a_task_whose_thread_cannot_be_read_is_not_said_to_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
     core = stalled("holders", "libgomp", "gcc", HOLDER="task")
-    monkeypatch.setattr("ompd.questions.waits.is_damaged", lambda _: True)
+    monkeypatch.setattr("ompd.questions.threads.waits.is_damaged", lambda _: True)
     assert {wait.owner_gone for wait in waits_of(core)} == {None}
 
 

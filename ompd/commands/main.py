@@ -252,7 +252,7 @@ def layout_add(file: str, name: str | None, runtime: str | None, as_json: bool, 
         build-id       -
     """
     import ompd.questions.layouts as layouts  # noqa: PLC0415  no other command needs it
-    from ompd.render.answers.layouts import describe_layout  # noqa: PLC0415
+    from ompd.render.answers.libraries.layouts import describe_layout  # noqa: PLC0415
 
     def describe(answer: LayoutAnswer) -> str:
         return describe_layout(answer.rows[0], len(answer.structs or ()))

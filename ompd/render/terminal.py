@@ -232,7 +232,7 @@ def print_diff(console: Console, answer: DiffAnswer, *, unfold: bool, verbose: b
 
 def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``doctor``."""
-    import ompd.render.answers.findings as findings  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.libraries.findings as findings  # noqa: PLC0415  no other command needs it
 
     if answer.target.kind != "machine":
         _print_head(console, answer, verbose)
@@ -241,7 +241,7 @@ def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verb
 
 def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``check``."""
-    import ompd.render.answers.checks as checks  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.libraries.checks as checks  # noqa: PLC0415  no other command needs it
 
     _print_head(console, answer, verbose)
     for library in answer.libraries:
@@ -264,7 +264,7 @@ def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose:
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:
     """Print the known tables of layouts, or the contents of one."""
-    import ompd.render.answers.layouts as layouts  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.libraries.layouts as layouts  # noqa: PLC0415  no other command needs it
 
     if answer.structs is None:
         _print_table(console, layouts.layouts_table(answer))

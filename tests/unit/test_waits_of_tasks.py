@@ -11,7 +11,7 @@ from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.contract.waits import BarrierState
 from ompd.questions.facts.gathering import Facts, Problems
-from ompd.questions.waits import Waits
+from ompd.questions.threads.waits import Waits
 
 TEAM = (11, 12)
 

@@ -14,7 +14,7 @@ from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, TaskRecor
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.answers import not_begun
 from ompd.questions.facts.damage import is_damaged, is_fork
-from ompd.questions.waits import lock_symbol
+from ompd.questions.threads.waits import lock_symbol
 from ompd.questions.why.held import held, wanted
 from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points, unfinished_tasks
 from ompd.questions.why.python import may_hold_interpreter

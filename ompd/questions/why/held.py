@@ -16,7 +16,7 @@ from ompd.contract.process import Frame
 from ompd.errors import OmpdError
 from ompd.model import HeldRecord, Place
 from ompd.questions import places
-from ompd.questions.waits import lock_symbol
+from ompd.questions.threads.waits import lock_symbol
 
 if TYPE_CHECKING:
     from ompd.session import Session

@@ -1,1 +1,3 @@
-"""Each query's rows as lines of cells: one file for each command, which sees only records. ``terminal`` prints them."""
+"""Each query's rows as lines of cells: one file for each command, which sees only records. ``libraries`` has the
+commands that are about libraries. ``terminal`` prints the lines.
+"""

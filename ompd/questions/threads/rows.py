@@ -19,7 +19,7 @@ from ompd.questions.facts.matching import Matching, team_order
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.facts.signals import signal_of
 from ompd.questions.runtimes import records
-from ompd.questions.waits import Waits
+from ompd.questions.threads.waits import Waits
 from ompd.session import LoadedRuntime, Session
 
 

@@ -1,0 +1,1 @@
+"""Answers about libraries: what ``check``, ``conformance`` and ``layout`` print."""
