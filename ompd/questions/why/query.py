@@ -10,7 +10,9 @@ from ompd.questions.why.looks import Look
 from ompd.questions.why.stacks import add_stacks
 from ompd.session import Session
 
-_SPARED = "a stop would wake up who has missed a wake-up, so there was none (--samples 1 has one)"
+_SPARED = (
+    "a thread missed its wake-up; stopping the process would wake it, so it was not stopped (--samples 1 stops it)"
+)
 
 
 def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:

@@ -112,9 +112,9 @@ class Moment:
         # A page that is read for the first time: if it was not copied, from the process as it is now.
         if self._is_over:
             raise StaleHandle(f"{self.name} ran on since this was asked: handles are of one stop")
-        if number in self._copied:
-            copy = self._pages[number] = self._copied[number].tobytes()
-            return copy
+        copied = self._copied.get(number)
+        if copied is not None:
+            return self._pages.setdefault(number, copied.tobytes())
         mapping = self._mapping_at(number << PAGE_BITS)
         is_constant = mapping is not None and not mapping.is_writable
         # What cannot change need not have been copied, and may not have been: what lies before the vDSO cannot be.
