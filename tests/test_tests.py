@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from tests.support import minutes
 
@@ -45,6 +47,43 @@ def test_modules_of_helpers_have_no_tests() -> None:
                 if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
             ]
     assert found == []
+
+
+def modules_imported(tree: ast.Module) -> dict[str, ModuleType]:
+    """The project's modules that a file has at hand, by the name that it gives them."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("ompd", "tests"):
+            try:
+                source = __import__(node.module, fromlist=[name.name for name in node.names])
+            except ModuleNotFoundError as error:
+                # Only a debugger, or a library that is not installed here, can have it.
+                assert error.name is None or error.name.split(".")[0] not in ("ompd", "tests"), error
+                continue
+            for name in node.names:
+                module = getattr(source, name.name, None)
+                if isinstance(module, ModuleType):
+                    found[name.asname or name.name] = module
+    return found
+
+
+def missing(tree: ast.Module) -> Iterator[str]:
+    """What a file takes of the project's modules that they do not have."""
+    nodes = list(ast.walk(tree))
+    # A name that is something else, too, somewhere in the file may be that here.
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    modules = {name: module for name, module in modules_imported(tree).items() if name not in bound}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            if module is not None and not hasattr(module, node.attr):
+                yield f"{module.__name__}.{node.attr}"
+
+
+def test_what_tests_take_of_modules_is_there() -> None:
+    # Tests are not type checked: without this, whoever moves a function learns only from a run of everything.
+    assert {named(path): names for path in MODULES if (names := list(missing(parsed(path))))} == {}
 
 
 def test_no_file_of_tests_is_too_long_to_be_read() -> None:

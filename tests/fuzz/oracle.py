@@ -26,6 +26,7 @@ from ompd.model import Answer
 from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.questions.facts.answers import begin
 from ompd.questions.facts.gathering import Facts
+from ompd.questions.threads import rows as thread_rows
 from ompd.render import terminal
 from ompd.render.json import format_answer
 from ompd.runtimes.libomp.plugin import Runtime
@@ -160,18 +161,18 @@ class Victim:
                 yield session, loaded, loaded.space if loaded is not None else None, tracked  # type: ignore[misc]
 
     def _threads_rows(self, rows: Sequence[Any]) -> Iterator[tuple[Any, FactSpans]]:
-        each = threads.each
+        each = thread_rows.each
         for row in rows:
             with self._alone() as (session, _, _, tracked):
 
                 def only(session: Session, items: Any, record: Any, wanted: int = row.native_thread_id) -> Any:
                     return each(session, [item for item in items if item == wanted], record)
 
-                threads.each = only
+                thread_rows.each = only
                 try:
                     (again,) = threads.ask(session).rows
                 finally:
-                    threads.each = each
+                    thread_rows.each = each
                 yield row.native_thread_id, tracked.of(row, again)
 
     def _parallel_rows(self, rows: Sequence[Any]) -> Iterator[tuple[Any, FactSpans]]:
