@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.support import imports as house
 from tests.support import stopped
@@ -229,8 +228,6 @@ def layer(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-MODULES = modules(PACKAGE)
-OF_THE_STUB = modules(STUBS)
 _MOST_FILES = 14
 _MOST_LINES = 500
 # What breaks a rule still. Each list is checked to be true, and may only become shorter.
@@ -238,34 +235,37 @@ KNOWN_TO_BE_CROWDED: dict[str, int] = {}
 KNOWN_TO_BE_IN_CIRCLES: set[str] = set()
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down(module: str) -> None:
-    here = layer(module)
-    if not here:
-        return  # the front door
-    for imported in imports(MODULES[module]):
-        if not imported.startswith("ompd."):
-            continue
-        there = layer(imported)
-        if there not in RANK:  # a name of the front door's, as ompd.__version__
-            continue
-        assert RANK[there] <= RANK[here], f"{module} imports {imported}"
-        assert {here, there} != {"debugger", "runtimes"}, f"{module} imports {imported}"
-        if here == "contract":
-            assert there in ("contract", "errors", "naming", "records")
+def each_import(package: Path = PACKAGE) -> Iterator[tuple[str, str]]:
+    """Each module of a package with each name that it imports, wherever in it.
+
+    A rule is one test, not one for each of hundreds of modules, which would take longer to count than to run.
+    """
+    return ((module, imported) for module, tree in modules(package).items() for imported in sorted(imports(tree)))
 
 
-@pytest.mark.parametrize("module", OF_THE_STUB)
-def test_a_plugin_of_others_imports_the_contract_alone(module: str) -> None:
-    allowed = {"ompd.contract", "ompd.errors", "ompd_stub"}
-    for imported in imports(OF_THE_STUB[module]):
-        package = imported.partition(".")[0]
-        assert package in sys.stdlib_module_names or any(f"{imported}.".startswith(f"{name}.") for name in allowed)
+def may_import(here: str, there: str) -> bool:
+    if here == "contract" and there not in ("contract", "errors", "naming", "records"):
+        return False
+    return RANK[there] <= RANK[here] and {here, there} != {"debugger", "runtimes"}
+
+
+def test_imports_point_down() -> None:
+    ours = [(module, imported) for module, imported in each_import() if imported.startswith("ompd.")]
+    # The front door is above all of them; what is in no layer is a name of it, as ompd.__version__.
+    known = [pair for pair in ours if layer(pair[0]) and layer(pair[1]) in RANK]
+    assert len(known) > len(modules(PACKAGE))
+    assert [pair for pair in known if not may_import(layer(pair[0]), layer(pair[1]))] == []
+
+
+def test_a_plugin_of_others_imports_the_contract_alone() -> None:
+    allowed = tuple(f"{name}." for name in (*sys.stdlib_module_names, "ompd.contract", "ompd.errors", "ompd_stub"))
+    assert [pair for pair in each_import(STUBS) if not f"{pair[1]}.".startswith(allowed)] == []
 
 
 def test_imports_of_the_stubs_plugin_have_an_order() -> None:
     # Those for type checking included.
-    waiting = {name: imports(tree) & OF_THE_STUB.keys() - {name} for name, tree in OF_THE_STUB.items()}
+    of_the_stub = modules(STUBS)
+    waiting = {name: imports(tree) & of_the_stub.keys() - {name} for name, tree in of_the_stub.items()}
     order: list[str] = []
     while waiting:
         ready = [name for name, needed in waiting.items() if needed <= {*order, "ompd_stub"}]
@@ -275,16 +275,10 @@ def test_imports_of_the_stubs_plugin_have_an_order() -> None:
     assert order[-1] == "ompd_stub.plugin"
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("ompd.binary")])
-def test_formats_know_bytes_only(module: str) -> None:
-    ours = {name for name in imports(MODULES[module]) if name.startswith("ompd.")} - {"ompd.safety"}
-    below = (
-        "ompd.errors",
-        "ompd.records",
-        "ompd.safety.limits",
-        "ompd.binary",
-    )
-    assert all(name.startswith(below) for name in ours), ours
+def test_formats_know_bytes_only() -> None:
+    below = ("ompd.errors", "ompd.records", "ompd.safety.limits", "ompd.binary")
+    ours = [pair for pair in each_import() if pair[0].startswith("ompd.binary") and pair[1].startswith("ompd.")]
+    assert [pair for pair in ours if pair[1] != "ompd.safety" and not pair[1].startswith(below)] == []
 
 
 def test_of_the_runtimes_half_only_what_loads_libraries_reads_files() -> None:
@@ -337,25 +331,28 @@ def test_every_folder_says_what_it_is() -> None:
     assert all(ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) for folder in folders)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_foreign_packages_stay_in_their_place(module: str) -> None:
-    for imported in imports(MODULES[module]):
-        allowed = ONLY_IN.get(imported.split(".")[0])
-        assert allowed is None or module in allowed, f"{module} imports {imported}"
+def test_foreign_packages_stay_in_their_place() -> None:
+    foreign = [(module, name.split(".")[0]) for module, name in each_import() if name.split(".")[0] in ONLY_IN]
+    assert {name for _, name in foreign} == ONLY_IN.keys()
+    assert [(module, name) for module, name in foreign if module not in ONLY_IN[name]] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_inside_functions_have_a_reason(module: str) -> None:
-    for function in ast.walk(MODULES[module]):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            inside = {name for name in imports(function) if (module, name) not in INSIDE_FUNCTIONS}
-            names = {name for name in inside if name in MODULES or not name.startswith("ompd")}
-            assert not names, f"{module}.{function.name} imports {names}"
+def test_imports_inside_functions_have_a_reason() -> None:
+    inside = {
+        (module, name)
+        for module, tree in modules(PACKAGE).items()
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for name in imports(function)
+        if name in modules(PACKAGE) or not name.startswith("ompd")
+    }
+    assert inside - INSIDE_FUNCTIONS == set()
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_module_keeps_state(module: str) -> None:
-    assert not [node for node in ast.walk(MODULES[module]) if isinstance(node, ast.Global)]
+def test_no_module_keeps_state() -> None:
+    nodes = ((module, node) for module, tree in modules(PACKAGE).items() for node in ast.walk(tree))
+    keep = {module for module, node in nodes if isinstance(node, ast.Global)}
+    assert keep == set()
 
 
 def test_importing_the_package_loads_nothing_else() -> None:

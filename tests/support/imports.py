@@ -23,7 +23,8 @@ Graph = Mapping[str, frozenset[str]]
 """By each node those that it needs."""
 
 
-def modules(package: Path) -> dict[str, ast.Module]:
+@cache
+def modules(package: Path) -> Mapping[str, ast.Module]:
     """Return the files of *package*, by their dotted names."""
     return {
         ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
