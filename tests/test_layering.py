@@ -7,9 +7,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support import imports as house
 from tests.support import stopped
 from tests.support.imports import PACKAGE, imports, loaded_after, modules
+
+# Each process that runs any of these has to read all files.
+pytestmark = pytest.mark.xdist_group("house")
 
 STUBS = Path(__file__).parents[1] / "runtime_stub" / "plugin" / "ompd_stub"
 

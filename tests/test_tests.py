@@ -9,18 +9,22 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from tests.support import minutes
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "testing.md"
 MODULES = sorted(TESTS.rglob("*.py"))
+# Each process that runs any of these has to read all files.
+pytestmark = pytest.mark.xdist_group("tests")
 # A file is about one subject, which its name says.
 MOST_LINES = 700
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
 
 
 def named(path: Path) -> str:
@@ -40,19 +44,18 @@ def test_modules_of_helpers_have_no_tests() -> None:
     found = []
     for path in MODULES:
         if not path.name.startswith("test_"):
-            tree = parsed(path)
             found += [
                 f"{named(path)}: {node.name}"
-                for node in ast.walk(tree)
+                for node in nodes(path)
                 if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
             ]
     assert found == []
 
 
-def modules_imported(tree: ast.Module) -> dict[str, ModuleType]:
+def modules_imported(path: Path) -> dict[str, ModuleType]:
     """The project's modules that a file has at hand, by the name that it gives them."""
     found = {}
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("ompd", "tests"):
             try:
                 source = __import__(node.module, fromlist=[name.name for name in node.names])
@@ -67,14 +70,13 @@ def modules_imported(tree: ast.Module) -> dict[str, ModuleType]:
     return found
 
 
-def missing(tree: ast.Module) -> Iterator[str]:
+def missing(path: Path) -> Iterator[str]:
     """What a file takes of the project's modules that they do not have."""
-    nodes = list(ast.walk(tree))
     # A name that is something else, too, somewhere in the file may be that here.
-    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    modules = {name: module for name, module in modules_imported(tree).items() if name not in bound}
-    for node in nodes:
+    bound = {node.id for node in nodes(path) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes(path) if isinstance(node, ast.arg)}
+    modules = {name: module for name, module in modules_imported(path).items() if name not in bound}
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             module = modules.get(node.value.id)
             if module is not None and not hasattr(module, node.attr):
@@ -83,7 +85,7 @@ def missing(tree: ast.Module) -> Iterator[str]:
 
 def test_what_tests_take_of_modules_is_there() -> None:
     # Tests are not type checked: without this, whoever moves a function learns only from a run of everything.
-    assert {named(path): names for path in MODULES if (names := list(missing(parsed(path))))} == {}
+    assert {named(path): names for path in MODULES if (names := list(missing(path)))} == {}
 
 
 def test_no_file_of_tests_is_too_long_to_be_read() -> None:
@@ -145,13 +147,13 @@ def c_sleeps(text: str) -> list[str]:
     return found
 
 
-def python_sleeps(tree: ast.Module) -> list[str]:
+def python_sleeps(path: Path) -> list[str]:
     """Return the calls of ``time.sleep`` that are in no loop which waits for something."""
-    loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
+    loops = [node for node in nodes(path) if isinstance(node, ast.While)]
     polled = {inner for loop in loops for part in loop.body for inner in ast.walk(part)}
     return [
         ast.unparse(node)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "sleep"
@@ -159,17 +161,16 @@ def python_sleeps(tree: ast.Module) -> list[str]:
     ]
 
 
-def c_texts(tree: ast.Module) -> str:
+def c_texts(path: Path) -> str:
     """Return the programs in C that are texts of a module."""
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    texts = (node.value for node in nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return "\n".join(text for text in texts if "#include" in text)
 
 
 def test_nothing_waits_by_sleeping() -> None:
     found: dict[str, list[str]] = {}
     for path in MODULES:
-        tree = parsed(path)
-        found[named(path)] = python_sleeps(tree) + c_sleeps(c_texts(tree))
+        found[named(path)] = python_sleeps(path) + c_sleeps(c_texts(path))
     for pattern in ("*.c", "*.cc", "*.cpp", "*.h"):
         for path in TESTS.rglob(pattern):
             found[named(path)] = c_sleeps(path.read_text())
@@ -185,7 +186,7 @@ def test_no_time_of_the_clock_is_asserted() -> None:
     # A deadline is no such time: it ends a loop that waits.
     found = []
     for path in MODULES:
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Assert):
                 text = ast.unparse(node.test)
                 if _CLOCK.search(text) and not _DEADLINE.search(text):
@@ -200,7 +201,7 @@ def test_every_test_asserts_something() -> None:
     # By itself, or by what it calls; functions of one name are taken for one.
     functions: dict[str, list[ast.FunctionDef]] = {}
     for path in MODULES:
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef):
                 functions.setdefault(node.name, []).append(node)
 
