@@ -23,7 +23,7 @@ from tests.support.cache import CHECKOUT
 from tests.support.machine import tomllib
 
 TABLE = CHECKOUT / "tests" / "thinned.toml"
-SECONDS = 1.2  # of all cases of one test
+SECONDS = 1.0  # of all cases of one test
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
