@@ -1,14 +1,17 @@
-"""What is read of a process's memory around pages that cannot be read."""
+"""What is read of a process's memory around pages that cannot be read, and what it is read into."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 import os
+import resource
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from ompd.debugger.targets.live import ptrace
+import pytest
+
+from ompd.debugger.targets.live import copying, ptrace
 from ompd.debugger.targets.live.copying import _ranges
 
 PAGE = mmap.PAGESIZE
@@ -61,3 +64,16 @@ def test_no_row_of_pages_is_in_two_mappings() -> None:
     assert list(_ranges([1, 2, 3, 4, 7], [0, 3 * PAGE, 9 * PAGE])) == [
         *((PAGE, 2 * PAGE), (3 * PAGE, 2 * PAGE), (7 * PAGE, PAGE))
     ]
+
+
+@pytest.mark.parametrize("advice", [copying._MADV_POPULATE_WRITE, 0x7FFF], ids=["populate", "of an old kernel"])
+def test_what_a_stop_copies_into_is_there_before(advice: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "_MADV_POPULATE_WRITE", advice)
+    # Of large pages too few would be missing to be seen.
+    monkeypatch.setattr(mmap, "MADV_HUGEPAGE", mmap.MADV_NOHUGEPAGE)
+    with copying._buffer(1024 * PAGE) as buffer:
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+        for at in range(0, len(buffer), PAGE):
+            buffer[at] = 1
+        faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+    assert faults < 100

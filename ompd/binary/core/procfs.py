@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ompd.binary.core.notes import FileMapping
@@ -60,7 +61,7 @@ def parse_maps(text: bytes) -> list[MemoryMapping]:
     return found
 
 
-def file_mappings(mappings: list[MemoryMapping]) -> list[FileMapping]:
+def file_mappings(mappings: Sequence[MemoryMapping]) -> list[FileMapping]:
     """Return those that come from files, as ``NT_FILE`` of a core has them."""
     return [FileMapping(m.start, m.end, m.offset, m.name) for m in mappings if m.is_file]
 

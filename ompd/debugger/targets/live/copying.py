@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from ompd.binary.core.procfs import parse_maps
 from ompd.debugger.architecture import ThreadDescriptors
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.moment import Moment
@@ -27,6 +27,7 @@ _MAX_CAPTURE = 128 << 20
 # What is copied because it may be needed is no reason to hold a process for much longer, until it was seen to be: parts
 # of how long a stop may last.
 _NEARBY_PART, _LIKELY_PART = 0.2, 0.6
+_MADV_POPULATE_WRITE = 23  # of Linux 5.14 and later
 # Bytes of maps that are read in no time, before anything else: without them nothing can be said of what was copied.
 _SHORT_MAPS = 64 << 10
 
@@ -65,7 +66,7 @@ class Copy:
         needed = sorted(pages)[:room]
         others = [number for number in dict.fromkeys(nearby) if number not in pages][: room - len(needed)]
         self._before = process.maps()
-        self._memory = parse_maps(self._before)
+        self._memory = process.mappings(self._before)
         self._starts = [mapping.start for mapping in self._memory]
         # What is needed first: the stop may end before all is copied.
         self._ranges, self._nearby = (list(_ranges(numbers, self._starts)) for numbers in (needed, others))
@@ -173,7 +174,7 @@ class Copy:
         return Moment(
             self._process,
             self._registers,
-            parse_maps(maps),
+            self._process.mappings(maps),
             pages,
             asked_for=tried,
             left_out=left_out,
@@ -200,9 +201,17 @@ def _descriptors(thread: int, descriptors: ThreadDescriptors) -> bytes | None:
 
 
 def _buffer(size: int) -> mmap.mmap:
-    # Its pages are there before the stop begins.
-    populate: int = getattr(mmap, "MAP_POPULATE", 0)
-    return mmap.mmap(-1, max(size, PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | populate)
+    # Its pages are there before the stop begins; as large ones, where the kernel has such, in a quarter of the time.
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    found = mmap.mmap(-1, max(size, PAGE), flags=flags)
+    try:
+        with suppress(OSError):
+            found.madvise(mmap.MADV_HUGEPAGE)
+        found.madvise(_MADV_POPULATE_WRITE)
+    except OSError:
+        found.close()
+        return mmap.mmap(-1, max(size, PAGE), flags=flags | mmap.MAP_POPULATE)
+    return found
 
 
 def _ranges(pages: Sequence[int], starts: Collection[int]) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from ompd.binary.core.procfs import parse_maps
 from ompd.debugger.targets.live.copying import Copy, UnknownMappings
 from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.process import RunningProcess
@@ -47,11 +46,11 @@ class LiveProcess(RunningProcess):
     def glance(self) -> Moment:
         """Return the process as it is told while it runs. Of threads that run now the registers are not known."""
         self.wanted.clear()
-        return Moment(self, {t: self.blocked_at(t) for t in self.thread_ids()}, parse_maps(self.maps()))
+        return Moment(self, {t: self.blocked_at(t) for t in self.thread_ids()}, self.mappings(self.maps()))
 
     def surface(self) -> Moment:
         """Return the process for reading what nobody writes to: no threads, and nothing that is read is kept."""
-        return Moment(self, {}, parse_maps(self.maps()), keeps_pages=False)
+        return Moment(self, {}, self.mappings(self.maps()), keeps_pages=False)
 
     def limit_ns(self, threads: int) -> int:
         """Return how long a stop of so many threads may last, in nanoseconds."""

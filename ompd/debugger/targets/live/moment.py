@@ -63,7 +63,7 @@ class Moment:
         self._threads = dict(sorted(threads.items(), key=lambda item: (item[0] != process.process_id, item[0])))
         self._memory = memory
         self._starts = [mapping.start for mapping in memory]
-        self._mappings = file_mappings(list(memory))
+        self._mappings = file_mappings(memory)
         # Of what was copied an answer needs a part, so a page becomes one of `_pages` when it is read.
         self._copied = copied if copied is not None else {}
         self._pages: dict[int, bytes] = {}

@@ -6,12 +6,19 @@ import errno
 import mmap
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ompd.binary.core.notes import parse_auxv
-from ompd.binary.core.procfs import parse_stat, parse_status, parse_syscall, parse_syscall_arguments
+from ompd.binary.core.procfs import (
+    MemoryMapping,
+    parse_maps,
+    parse_stat,
+    parse_status,
+    parse_syscall,
+    parse_syscall_arguments,
+)
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
@@ -40,6 +47,7 @@ class RunningProcess:
         self.constants: dict[int, bytes] = {}
         self.wanted: dict[str, None] = {}
         """Paths in its folder that a query reads: as its pages are, they are read while the process is stopped."""
+        self._parsed: tuple[bytes, Sequence[MemoryMapping]] | None = None
         self._pages = ptrace.Reader(ptrace.MAX_PIECE)
         self.reader = self.process_id
         """A thread that has the memory: the first one may have ended before the others."""
@@ -127,6 +135,12 @@ class RunningProcess:
         :raises TargetGone: if the process has ended
         """
         return self._read_of_program("maps")
+
+    def mappings(self, maps: bytes) -> Sequence[MemoryMapping]:
+        """Return the mappings that *maps* lists. As a rule it is what was read before, and then not parsed again."""
+        if self._parsed is None or self._parsed[0] != maps:
+            self._parsed = maps, parse_maps(maps)
+        return self._parsed[1]
 
     def maps_of(self, thread: int, is_over: Callable[[], bool]) -> bytes | None:
         """Return the maps as a thread has them that stands still; None where there is no time for it."""
