@@ -86,6 +86,12 @@ class KernelArguments(NamedTuple):
     waits: Mapping[int, str]
 
 
+RESTARTS = frozenset((-512, -513, -514, -516))
+"""Answers of a system call that a stop has interrupted and the kernel begins anew: ERESTARTSYS, ERESTARTNOINTR,
+ERESTARTNOHAND, ERESTART_RESTARTBLOCK (Linux, ``include/linux/errno.h``).
+"""
+
+
 class PthreadObjects(NamedTuple):
     """Where in glibc's objects for synchronisation members are that an ABI has in places of its own: ``__kind`` of
     ``pthread_mutex_t``, and ``__cur_writer`` of ``pthread_rwlock_t`` (glibc, ``bits/struct_mutex.h`` and

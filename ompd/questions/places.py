@@ -134,13 +134,7 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
     if owner == UNKNOWN or code.frame + 1 >= len(frames):
         return None
     process = session.process
-    entry = process.function_called(frames[code.frame + 1])
-    try:
-        known = code.task if code.kind == "task" else code.region
-        if entry is None or code_owner(session, entry) != USER:
-            entry = known.function() if known is not None else None
-    except OmpdError:
-        entry = None
+    entry = _entry_of_construct(session, code, frames)
     if owner == USER:
         return _left_for_users(session, frame, entry)
     reached = entry_of(process, frame.call_site) or frame.function_start
@@ -156,6 +150,20 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
         ways = here or ways
     sources = {tuple(tuple(process.source_frames(jump.address)) for jump in way) for way in ways}
     return CodeLeft(min(ways)[::-1] if len(sources) == 1 else (), entry, len(ways) == 1)
+
+
+def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[Frame]) -> int | None:
+    # Where the code of a construct begins. Of a region the runtime knows it, or the call that passed it. Of other
+    # constructs the register by which the code was called comes first.
+    entry = None
+    if code.kind != "parallel":
+        entry = session.process.function_called(frames[code.frame + 1])
+        entry = entry if entry is not None and code_owner(session, entry) == USER else None
+    known = code.task if code.kind == "task" else code.region
+    try:
+        return known.function() if entry is None and known is not None else entry
+    except OmpdError:
+        return entry
 
 
 def _left_for_users(session: Session, frame: Frame, entry: int | None) -> CodeLeft | None:

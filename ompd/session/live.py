@@ -1,5 +1,7 @@
 """Asking a live process: rehearse the question while it runs, stop it, copy what the answer reads, let it go.
 
+If all threads slept during the rehearsal nothing has changed, and its answer is the answer: most hangs are not stopped.
+
 A program that makes tasks and regions all the time may have other structures at each stop, and these at other places.
 So there are a few stops, each with a limit in time; then the best of them is what is answered from, as far as it goes.
 """
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -30,6 +31,7 @@ MAX_STOPS = 5
 _MAX_REHEARSED, _MAX_REHEARSED_PER_THREAD = 400_000, 1_000
 _LONGEST_STOP = 3_600_000.0  # an hour, in milliseconds
 _NOT_STOPPED = "the process was not stopped: what this tells of different threads may be of different moments"
+_UNREAD = "asleep, and not stopped since its system call might not begin anew, so that some registers are unknown"
 
 _T = TypeVar("_T")
 Begin = Callable[[Moment, StoppedProcess], Stop]
@@ -122,9 +124,9 @@ class Stopper:
         first = len(self.process.stops_ns)
         self._shortfalls = []
         result, stop = self._ask(begin, question, may_stop=may_stop and not self.nonblocking)
-        answers = result if isinstance(result, tuple) else (result,)
-        if not any(isinstance(answer, Answer) for answer in answers):
+        if not _answers(result):
             return result
+        answers = result if isinstance(result, tuple) else (result,)
         own = {str(thread): number for thread, number in self.process.own_thread_ids().items()}
         target = replace(stop.record, stops_ns=tuple(self.process.stops_ns[first:]), own_thread_ids=own)
         notes = self._notes(stop)
@@ -144,20 +146,33 @@ class Stopper:
     def _ask(self, begin: Begin, question: Callable[[], _T], *, may_stop: bool) -> tuple[_T, Stop]:
         self.held_by = self.process.held_by()
         glance = self.process.glance()
-        stop = self._show(begin, glance, rehearses=may_stop)
-        if not may_stop:
-            try:
-                return question(), stop
-            finally:
-                glance.settle()
-        with suppress(OmpdError):  # what is read as it changes may contradict itself, which tells nothing
-            question()
-        needed, nearby = set(glance.missed), list(glance.pages_nearby(0))
+        sleeps = None not in glance.asleep.values()
+        stop = self._show(begin, glance, is_limited=may_stop and not sleeps)
+        result: list[_T] = []
+        fault: OmpdError | None = None
+        try:
+            result.append(question())
+        except OmpdError as error:
+            # What is read as it changes may contradict itself, which tells nothing.
+            fault = error
+        is_answer = not may_stop or (glance.confirm() and not glance.lacking) or not self._has_runtime(stop)
+        if is_answer:
+            glance.settle()
+            if fault is not None:
+                raise fault
+            return result[0], stop
+        try:
+            return self._ask_stopped(begin, question, glance)
+        except NotStopped as error:
+            return self._ask_unstopped(begin, question, error)
+
+    def _ask_stopped(self, begin: Begin, question: Callable[[], _T], glance: Moment) -> tuple[_T, Stop]:
+        needed, nearby, lacking = set(glance.missed), list(glance.pages_nearby(0)), set(glance.lacking)
         best: Moment | None = None
         stops, deep, has_ended = 0, False, False
         while stops < MAX_STOPS:
             try:
-                moment = self.process.stop(needed, nearby, deep=deep, are_likely=best is not None)
+                moment = self.process.stop(needed, nearby, lacking=lacking, deep=deep, are_likely=best is not None)
             except (TargetGone, NotStopped) as error:
                 if best is None:
                     raise
@@ -169,22 +184,46 @@ class Stopper:
                 continue
             try:
                 result = question()
-                if not moment.missed:
+                if moment.is_whole:
                     moment.settle()
                     return result, stop
             except OmpdError:
-                if not moment.missed:
+                if moment.is_whole:
                     raise
             if best is None or len(moment.missed) <= len(best.missed):
                 best = moment
             deep = deep or moment.misses_stacks()
             needed |= moment.missed
+            lacking |= moment.lacking
             nearby = [*moment.pages_nearby(stops), *nearby]
         if best is None:
             raise BadProcess(
                 self.process.process_id, f"loaded or unloaded libraries at each of {MAX_STOPS} stops", hint="try again"
             )
         return self._answer_from(begin, best, stops, question, has_ended=has_ended)
+
+    def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: NotStopped) -> tuple[_T, Stop]:
+        # Of a process that does not stop in time there is an answer as it runs, if that can be said with it.
+        glance = self.process.glance()
+        stop = self._show(begin, glance)
+        try:
+            result = question()
+        except OmpdError:
+            raise error from None
+        finally:
+            glance.settle()
+        if not _answers(result):
+            raise error
+        if not glance.confirm():
+            self._shortfalls.append(f"{error}; it was read as it runs ({LONGER_STOPS})")
+        return result, stop
+
+    def _has_runtime(self, stop: Stop) -> bool:
+        # Without one there is nothing to stop a process for.
+        try:
+            return bool(stop.runtimes)
+        except OmpdError:
+            return True
 
     def _answer_from(
         self, begin: Begin, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
@@ -215,7 +254,7 @@ class Stopper:
             )
         return result, stop
 
-    def _show(self, begin: Begin, moment: Moment, *, keep: Moment | None = None, rehearses: bool = False) -> Stop:
+    def _show(self, begin: Begin, moment: Moment, *, keep: Moment | None = None, is_limited: bool = False) -> Stop:
         # From here on the session is of this moment. What was read at the one before is forgotten, unless it is kept.
         if not self._fits(moment):
             self.base.close()
@@ -225,7 +264,7 @@ class Stopper:
                 other.retire()
         self._moment, self._best = moment, keep
         process = self.base.at_another_stop(moment)
-        if rehearses:
+        if is_limited:
             process.memory.limit_reads(_MAX_REHEARSED + _MAX_REHEARSED_PER_THREAD * len(moment.thread_ids()))
         return begin(moment, process)
 
@@ -244,11 +283,19 @@ class Stopper:
         if isinstance(stop.target, Moment) and not stop.target.is_stopped:
             notes.append(_NOT_STOPPED)
         elif isinstance(stop.target, Moment):
-            threads = stop.target.unstopped_threads()
-            if threads:
-                listed = ", ".join(map(str, threads))
-                notes.append(f"asleep in the kernel, so that all registers could not be read: thread {listed}")
+            unknown, unread = stop.target.unknown_threads(), sorted(stop.target.unread)
+            if unknown:
+                listed = ", ".join(map(str, unknown))
+                notes.append(f"could not be stopped, so that its place is not known: thread {listed}")
+            if unread:
+                listed = ", ".join(map(str, unread))
+                notes.append(f"{_UNREAD}: thread {listed}")
         return notes
+
+
+def _answers(result: object) -> bool:
+    # Whether a question returned answers that are shown.
+    return any(isinstance(each, Answer) for each in (result if isinstance(result, tuple) else (result,)))
 
 
 def _nanoseconds(milliseconds: float | None) -> int | None:

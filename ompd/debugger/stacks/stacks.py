@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from ompd.contract.process import Shape, Stack, shape_of
@@ -10,9 +10,12 @@ from ompd.debugger.architecture import Architecture
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.regions import Regions
+from ompd.debugger.stacks.frames import Frame
+from ompd.debugger.stacks.partial import FrameRegisters, PartialStacks
 from ompd.debugger.stacks.steps import Steps, Table
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.symbols import Symbols
+from ompd.debugger.targets.base import PartialRegisters
 from ompd.debugger.threads.threads import NO_REGISTERS, Threads
 
 
@@ -73,6 +76,8 @@ class Stacks:
             if certain.stopped is None:
                 return certain
         registers = self._threads.registers(thread)
+        if isinstance(registers, PartialRegisters):
+            return self._partial_stack(thread, registers, guess)
         found = self.unwinder.shape(registers) if not guess else None
         if found is not None:
             # Most threads of a team stand in the same code, and what that tells is known from the first of them.
@@ -83,3 +88,33 @@ class Stacks:
         frames = tuple(walk)
         shape = shape_of(frames)
         return Stack.of(frames, walk.stopped, self._shapes.setdefault(shape, shape))
+
+    def _partial_stack(self, thread: int, registers: PartialRegisters, guess: bool) -> Stack:
+        # Of a thread that was not stopped: without some registers that a call keeps, unless an inner frame saved them.
+        def noting(frames: Iterator[Frame]) -> Iterator[Frame]:
+            for frame in frames:
+                unknown = self._architecture.callee_saved.difference(frame.registers)
+                if unknown:
+                    frame = frame._replace(registers=FrameRegisters(frame.registers, unknown, registers.want))
+                yield frame
+
+        found = self.unwinder.shape(registers) if not guess else None
+        if found is None and self._architecture.fp not in registers:
+            pointer = self._partial.frame_pointer(registers)
+            if pointer is not None:
+                registers[self._architecture.fp] = pointer
+                found = self.unwinder.shape(registers) if not guess else None
+        if found is not None:
+            shape, innermost = found
+            shape = self._shapes.setdefault(shape, shape)
+            return Stack(shape, None, lambda: noting(self.unwinder.unwind(registers)), next(noting(iter([innermost]))))
+        walk = self.unwinder.unwind(registers, guess=guess)
+        frames = tuple(noting(walk))
+        if walk.stopped is not None and isinstance(frames[-1].registers, FrameRegisters):
+            registers.want()
+        shape = shape_of(frames)
+        return Stack.of(frames, walk.stopped, self._shapes.setdefault(shape, shape))
+
+    @cached_property
+    def _partial(self) -> PartialStacks:
+        return PartialStacks(self.unwinder, self._architecture, self._memory.read, self._memory.read_code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
@@ -36,6 +36,18 @@ class MemoryRegion:
     start: int
     end: int
     flags: int
+
+
+class PartialRegisters(dict[str, int]):
+    """Registers of a thread that was read without being stopped: those that a system call leaves to ``/proc``.
+
+    :param values: the registers that are known
+    :param on_want: is called when an answer needs one of the others
+    """
+
+    def __init__(self, values: Mapping[str, int], on_want: Callable[[], None]) -> None:
+        super().__init__(values)
+        self.want = on_want
 
 
 class Target(Protocol):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from ompd.contract.ompd import ThreadIdKind
-from ompd.debugger.targets.base import Target
+from ompd.debugger.targets.base import PartialRegisters, Target
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.debugger.threads.tls import pthread_of, thread_pointer_of
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable, Unsupported
@@ -94,10 +94,20 @@ class Threads:
 
     def _listed_thread_pointer(self, thread: int) -> int:
         # A debugger need not give this register; glibc's own lists have all threads.
-        pthread = self._glibc.pthreads().get(thread)
+        try:
+            pthread = self._glibc.pthreads().get(thread)
+        except OmpdError:
+            self._want_registers(thread)
+            raise
         if pthread is None:
+            self._want_registers(thread)
             raise Unavailable(f"the thread pointer of {thread}: it is in no register and not in glibc's lists")
         return thread_pointer_of(pthread, self._target.architecture, self._glibc)
+
+    def _want_registers(self, thread: int) -> None:
+        registers = self.registers(thread)
+        if isinstance(registers, PartialRegisters):
+            registers.want()
 
     @cached_property
     def _by_thread_pointer(self) -> dict[int, int]:

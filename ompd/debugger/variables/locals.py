@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
@@ -159,10 +160,11 @@ class _ModuleLocals:
         code = self._code(frame.call_site - self._module.bias)
         registers = frame.registers
         if code.by_stack_pointer:
-            number = self._stack_pointer
-            registers = {key: value for key, value in registers.items() if key != number}
+            changed = cast("dict[int, int]", copy(frame.registers))
+            changed.pop(self._stack_pointer, None)
             if code.frame_size is not None and frame.cfa is not None:
-                registers[number] = frame.cfa - code.frame_size
+                changed[self._stack_pointer] = frame.cfa - code.frame_size
+            registers = changed
         context = FrameContext(
             registers=registers,
             read=self._memory.read_data,

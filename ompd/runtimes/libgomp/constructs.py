@@ -186,16 +186,17 @@ class Constructs:
         group = thread.group_of(region.address)
         if group is None or group.code != PARALLEL:
             return None
-        # The user's function that one of the runtime's routines called, whatever that ended with.
+        # What runs there may be what the region's function ended with, by a jump: its name, or the call, tells.
         frames = thread.stack.frames
+        inner = frames[group.inner - 1]
+        symbol = self._process.locate(inner.call_site).symbol
+        is_users = self._owners.is_users(inner)
+        if is_users and symbol is not None and naming.parse_outlined(symbol) is not None:
+            return self._start_of(inner)
         function = self._process.function_called(frames[group.inner])
         if function is not None and self._owners.at(function) == USER:
             return function
-        # What runs there may be what the function ended with, by a jump; names tell.
-        inner = frames[group.inner - 1]
-        symbol = self._process.locate(inner.call_site).symbol
-        is_its_own = self._owners.is_users(inner) and (symbol is None or naming.parse_outlined(symbol) is not None)
-        return self._start_of(inner) if is_its_own else None
+        return self._start_of(inner) if is_users and symbol is None else None
 
     def _passed(self, region: Region) -> int | None:
         # The call that began it says which function it passed.

@@ -7,11 +7,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from ompd.debugger.architecture import ThreadDescriptors
+from ompd.debugger.architecture import RESTARTS, ThreadDescriptors
 from ompd.debugger.targets.live import ptrace
+from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.process import PAGE, PAGE_BITS, RunningProcess
-from ompd.debugger.targets.live.tracer import LONGER_STOPS
+from ompd.debugger.targets.live.tracer import LONGER_STOPS, Registers
 from ompd.errors import BadProcess, Unavailable
 
 # What is copied of all stacks together, from the stack pointers on: each is copied as far as it is used, and of the
@@ -81,7 +82,7 @@ class Copy:
         self._registers: dict[int, Mapping[str, int] | None] = {}
         self._texts: dict[str, bytes | None] = {}
 
-    def run(self, registers: dict[int, bytes | None], is_over: Callable[[], bool]) -> None:
+    def run(self, registers: Registers, is_over: Callable[[], bool]) -> None:
         """Copy, while the threads stand still: what :class:`Stop` is to do.
 
         :raises BadProcess: if a thread runs code of another kind
@@ -89,7 +90,9 @@ class Copy:
         arch, process = self._process.architecture, self._process
         soon = self._clock() + int(self._limit_ns(len(registers)) * self._part)
         for thread, raw in registers.items():
-            if raw is not None and len(raw) == arch.prstatus_words.size:
+            if isinstance(raw, Asleep):
+                self._registers[thread] = process.registers_asleep(raw.call)
+            elif raw is not None and len(raw) == arch.prstatus_words.size:
                 known = dict(zip(arch.registers, arch.prstatus_words.unpack(raw), strict=True))
                 if arch.descriptors is not None:
                     pointer = arch.described_thread_pointer(known, _descriptors(thread, arch.descriptors))
@@ -149,8 +152,26 @@ class Copy:
                 room -= share
             room = max(room, 0)
 
-    def moment(self) -> Moment:
+    def restarted(self, thread: int) -> Mapping[str, int] | None:
+        """Return the registers of a thread whose system call begins anew; None of another."""
+        registers, arguments = self._registers.get(thread), self._process.architecture.kernel_arguments
+        if registers is None or arguments is None:
+            return None
+        bits = 8 * self._process.architecture.pointer_size
+        answer = registers.get(arguments.result)
+        return registers if answer is not None and answer - (1 << bits) in RESTARTS else None
+
+    def moment(
+        self,
+        woken: Collection[int] = (),
+        unstoppable: Collection[int] = (),
+        known: Mapping[int, Mapping[str, int]] | None = None,
+    ) -> Moment:
         """Return what was copied.
+
+        :param woken: threads that have run meanwhile: where they are is not known
+        :param unstoppable: sleeping threads that may not be stopped
+        :param known: registers of sleeping threads that are known from before
 
         :raises UnknownMappings: if the mappings were not read in time, and have changed
         """
@@ -173,9 +194,10 @@ class Copy:
                 )
         return Moment(
             self._process,
-            self._registers,
+            self._registers | dict(known or {}) | dict.fromkeys(woken),
             self._process.mappings(maps),
             pages,
+            unstoppable=unstoppable,
             asked_for=tried,
             left_out=left_out,
             texts=self._texts,

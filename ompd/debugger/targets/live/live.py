@@ -1,17 +1,20 @@
 """Live processes of Linux: stopped while what an answer reads is copied, and not while it is worked out.
 
 A :class:`LiveProcess` gives :class:`Moment` after :class:`Moment`, each a target of its own. The first kind is a
-glance: nothing is stopped, memory is read as it changes, registers are as far as ``/proc`` tells them. A question that
-is asked of a glance answers nothing that may be shown, but the pages that it reads are, nearly all, those that it will
-read. The second kind is of a stop: registers of all threads, the tops of their stacks and those pages, copied within
-milliseconds. A page that is asked for and was not copied is noted, so that another stop can copy it as well.
+glance: nothing is stopped, memory is read as it changes, registers are as far as ``/proc`` tells them. If all threads
+slept all the while, its answer is the answer. Otherwise it may not be shown, but the pages that it has read are, nearly
+all, those that the answer will read. The second kind is of a stop: threads that run are stopped, those that sleep as a
+rule not. Registers, the tops of the stacks and those pages are copied within milliseconds. A page, or a sleeping
+thread's register, that is asked for and was not copied is noted, so that another stop can copy it as well.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
+from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.copying import Copy, UnknownMappings
 from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.process import RunningProcess
@@ -21,6 +24,9 @@ from ompd.debugger.targets.live.tracer import NotStopped, Stop
 # the processors in time that they need to stop on; another moment may be better.
 DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
 STOP_TRIES = 3
+# So many times sleeping threads are left alone; if some of them run meanwhile each time, they are stopped, too.
+_TRIES_ASLEEP = 2
+_TURNS_OF_A_STOP = 2
 
 
 class LiveProcess(RunningProcess):
@@ -39,6 +45,7 @@ class LiveProcess(RunningProcess):
         self._max_stop_ns = max_stop_ns
         self._clock = clock
         self.stops_ns: list[int] = []
+        self._stopped_asleep: dict[int, _StoppedAsleep] = {}  # since the last glance
         super().__init__(process_id)
 
     # Moments
@@ -46,7 +53,10 @@ class LiveProcess(RunningProcess):
     def glance(self) -> Moment:
         """Return the process as it is told while it runs. Of threads that run now the registers are not known."""
         self.wanted.clear()
-        return Moment(self, {t: self.blocked_at(t) for t in self.thread_ids()}, self.mappings(self.maps()))
+        self._stopped_asleep.clear()
+        asleep = {thread: self.asleep(thread) for thread in self.thread_ids()}
+        registers = {t: self.registers_asleep(how.call) if how is not None else None for t, how in asleep.items()}
+        return Moment(self, registers, self.mappings(self.maps()), asleep=asleep)
 
     def surface(self) -> Moment:
         """Return the process for reading what nobody writes to: no threads, and nothing that is read is kept."""
@@ -59,47 +69,125 @@ class LiveProcess(RunningProcess):
         return DEFAULT_STOP_NS + max(0, threads - _THREADS_INCLUDED) * _EACH_FURTHER_NS
 
     def stop(
-        self, pages: Collection[int], nearby: Collection[int] = (), *, deep: bool = False, are_likely: bool = False
+        self,
+        pages: Collection[int],
+        nearby: Collection[int] = (),
+        *,
+        lacking: Collection[int] = (),
+        deep: bool = False,
+        are_likely: bool = False,
     ) -> Moment:
-        """Stop all threads, copy the tops of the stacks, *pages*, and if there is time *nearby*, and let them go.
+        """Stop the threads that run, copy the tops of the stacks, *pages*, and if there is time *nearby*, and let them
+        go.
 
-        What could not be copied within the limit is left out.
+        What could not be copied within the limit is left out. Threads that sleep are left alone, but for those of
+        *lacking*. If some of them run meanwhile, it is tried once more; then all are stopped that may be.
 
         :param nearby: pages that may be needed, the likely ones first
+        :param lacking: sleeping threads whose registers are needed
         :param are_likely: whether some of these are known to be: then there is more time for them
         :param deep: whether the stacks are copied as far as they reach, if there are not too many
         :raises NotStopped: if they did not all stop within the limit, three times
         :raises BadProcess: if the process may not be stopped
         :raises TargetGone: if it has ended
         """
-        tries = 0
+        tries = woken = 0
         while True:
-            tries += 1
+            copying = Copy(
+                self,
+                pages,
+                nearby,
+                len(self.thread_ids()),
+                deep=deep,
+                are_likely=are_likely,
+                limit_ns=self.limit_ns,
+                clock=self._clock,
+            )
+            leaves_sleepers = woken < _TRIES_ASLEEP
+            sleepers = _Sleepers(self, lacking if leaves_sleepers else None, self._stopped_asleep)
             try:
-                return self._stop(pages, nearby, deep, are_likely)
+                stop = self._stop(copying, sleepers)
+                if stop.woken and leaves_sleepers:
+                    woken += 1
+                    continue
+                return copying.moment(stop.woken, sleepers.unstoppable, sleepers.known)
             except NotStopped as error:
+                tries += 1
                 if tries == STOP_TRIES:
                     raise NotStopped(self.process_id, error.running, error.threads, error.limit_ns, tries) from error
                 time.sleep(min(error.limit_ns, DEFAULT_STOP_NS) / 1e9)  # in which it works on
             except UnknownMappings:
+                tries += 1
                 if tries == STOP_TRIES:
                     raise
 
-    def _stop(self, pages: Collection[int], nearby: Collection[int], deep: bool, are_likely: bool) -> Moment:
-        copying = Copy(
-            self,
-            pages,
-            nearby,
-            len(self.thread_ids()),
-            deep=deep,
-            are_likely=are_likely,
+    def _stop(self, copying: Copy, sleepers: _Sleepers) -> Stop[None]:
+        stop = Stop(
+            self.process_id,
+            self.folder,
+            copying.run,
+            leave=sleepers.leave,
+            asleep=self.asleep,
             limit_ns=self.limit_ns,
             clock=self._clock,
         )
-        stop = Stop(self.process_id, self.folder, copying.run, limit_ns=self.limit_ns, clock=self._clock)
         try:
             stop.run()
         finally:
+            for thread, turns in sleepers.stopped.items():
+                self._stopped_asleep[thread] = _StoppedAsleep(turns, copying.restarted(thread))
             if stop.duration_ns:
                 self.stops_ns.append(stop.duration_ns)
-        return copying.moment()
+        return stop
+
+
+class _StoppedAsleep(NamedTuple):
+    """A sleeping thread that was stopped in this look: how often it had run before, and what its registers were, None
+    if its call did not begin anew.
+    """
+
+    turns: int
+    registers: Mapping[str, int] | None
+
+
+class _Sleepers:
+    """Which sleeping threads one stop leaves alone.
+
+    ``stopped`` are those that it stops, with :attr:`Asleep.turns`; ``unstoppable`` those whose registers are needed and
+    that may not be stopped; ``known`` the registers of those that an earlier stop of this look has read.
+
+    :param lacking: the threads whose registers are needed, None for all
+    :param before: those that were stopped earlier in this look: none is stopped twice
+    """
+
+    def __init__(
+        self, process: RunningProcess, lacking: Collection[int] | None, before: Mapping[int, _StoppedAsleep]
+    ) -> None:
+        self._process, self._lacking, self._before = process, lacking, before
+        self.stopped: dict[int, int] = {}
+        self.unstoppable: set[int] = set()
+        self.known: dict[int, Mapping[str, int]] = {}
+
+    def leave(self, thread: int) -> Asleep | None:
+        """Return how a thread sleeps, None if it is to be stopped, or runs."""
+        process, before = self._process, self._before.get(thread)
+        asleep = process.asleep(thread)
+        if asleep is None or (before is None and self._lacking is not None and thread not in self._lacking):
+            return asleep
+        if before is not None and self._is_back(before, asleep):
+            self.known[thread] = before.registers or {}
+        elif before is not None or not process.can_restart(thread, asleep):
+            self.unstoppable.add(thread)
+        else:
+            self.stopped[thread] = asleep.turns
+            return None
+        return asleep
+
+    def _is_back(self, before: _StoppedAsleep, asleep: Asleep) -> bool:
+        # To stop took one turn of the processor, and to begin the call anew the next one: the program's own code has
+        # not run in between.
+        if before.registers is None or asleep.turns != before.turns + _TURNS_OF_A_STOP:
+            return False
+        now = self._process.registers_asleep(asleep.call)
+        arch = self._process.architecture
+        return all(now.get(name) == before.registers.get(name) for name in (arch.sp, arch.pc))

@@ -9,9 +9,10 @@ from functools import cached_property
 from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
 from ompd.binary.core.procfs import MemoryMapping, file_mappings
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X
-from ompd.debugger.targets.base import Loss, MemoryRegion
+from ompd.debugger.targets.base import Loss, MemoryRegion, PartialRegisters
+from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.process import PAGE, PAGE_BITS, RunningProcess
-from ompd.errors import BadInput, MemoryFault, StaleHandle, Unavailable
+from ompd.errors import BadInput, MemoryFault, StaleHandle, TargetGone, Unavailable
 
 # Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on: so
 # many more of them as it has moved on more often.
@@ -31,9 +32,13 @@ class Moment:
 
     ``missed`` are the numbers of pages that can change, were asked for and were not copied; they were read as the
     process runs on, so that an answer that depends on them is none. ``left_out`` is how many pages should have been
-    copied when the stop had lasted as long as it may.
+    copied when the stop had lasted as long as it may. ``lacking`` are threads of which an answer needs registers that
+    only a stop tells; ``unread`` those of them that may not be stopped.
 
+    :param threads: the registers of each thread, as far as they are known, None of one that runs
     :param copied: the pages that were copied, by their numbers; None of a glance
+    :param asleep: of a glance: how the threads slept when it began, None for those that ran
+    :param unstoppable: sleeping threads that may not be stopped
     """
 
     kind = "live"
@@ -51,16 +56,23 @@ class Moment:
         left_out: int = 0,
         keeps_pages: bool = True,
         texts: Mapping[str, bytes | None] | None = None,
+        asleep: Mapping[int, Asleep | None] | None = None,
+        unstoppable: Collection[int] = (),
     ) -> None:
         self.name = f"process {process.process_id}"
         self.architecture = process.architecture
         self.process_id: int | None = process.process_id
         self.command = process.command
         self.missed: set[int] = set()
+        self.lacking: set[int] = set()
+        self.unread: set[int] = set()
         self.is_stopped = copied is not None
+        """Whether all that it has is of one moment; for a glance :meth:`confirm` says so."""
+        self.asleep = asleep or {}
         self.left_out = left_out
         self._process = process
-        self._threads = dict(sorted(threads.items(), key=lambda item: (item[0] != process.process_id, item[0])))
+        ordered = sorted(threads, key=lambda thread: (thread != process.process_id, thread))
+        self._threads = {thread: self._known(thread, threads[thread], unstoppable) for thread in ordered}
         self._memory = memory
         self._starts = [mapping.start for mapping in memory]
         self._mappings = file_mappings(memory)
@@ -73,6 +85,30 @@ class Moment:
         self._texts = dict(texts) if texts is not None else {}
         self._settled: tuple[str, str] | None = None
         self._is_over = False
+
+    def _known(
+        self, thread: int, registers: Mapping[str, int] | None, unstoppable: Collection[int]
+    ) -> Mapping[str, int] | None:
+        if registers is None or self.architecture.fp in registers:
+            return registers
+        lacking = self.unread if thread in unstoppable else self.lacking
+        return PartialRegisters(registers, lambda: lacking.add(thread))
+
+    def confirm(self) -> bool:
+        """Return whether all threads slept when this glance began, and have not run since: then nothing has changed
+        that it has read, and it is as good as a stop.
+
+        Two things are presumed: neither the kernel, for a read that goes on, nor a process that shares memory writes
+        to what was read.
+        """
+        if not self.asleep or None in self.asleep.values():
+            return False
+        try:
+            same = set(self._process.thread_ids()) == set(self.asleep)
+        except TargetGone:
+            return False
+        self.is_stopped = same and all(self._process.asleep(t) == how for t, how in self.asleep.items())
+        return self.is_stopped
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
@@ -161,11 +197,9 @@ class Moment:
             raise BadInput(f"no thread {thread} in {self.name}")
         return self._threads[thread] or {}
 
-    def unstopped_threads(self) -> Sequence[int]:
-        """Return the threads that sleep in the kernel and could not be stopped."""
-        return tuple(
-            thread for thread, known in self._threads.items() if known is None or self.architecture.fp not in known
-        )
+    def unknown_threads(self) -> Sequence[int]:
+        """Return the threads of which nothing but the number is known: they did not stop, or ran meanwhile."""
+        return tuple(thread for thread, registers in self._threads.items() if registers is None)
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings that come from files, by address."""
@@ -208,6 +242,11 @@ class Moment:
         # Where the mappings begin that threads have their stack pointers in.
         found = (self._mapping_at(known[self.architecture.sp]) for known in self._threads.values() if known)
         return frozenset(mapping.start for mapping in found if mapping is not None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether an answer has got all that it asked for: pages, and registers of sleeping threads."""
+        return not self.missed and not self.lacking
 
     def misses_stacks(self) -> bool:
         """Tell whether pages of stacks were missed."""

@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from ompd.binary.core.procfs import (
 )
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.targets.live import ptrace
+from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
 from ompd.debugger.targets.live.tracer import stop_error
 from ompd.errors import BadProcess, MalformedFile, TargetGone, Unavailable
@@ -183,22 +185,71 @@ class RunningProcess:
                     found[thread] = int(numbers[-1])
         return found
 
-    def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return stack pointer, program counter and what tells the system call of a thread that sleeps in the kernel,
-        None of another one.
-        """
+    def asleep(self, thread: int) -> Asleep | None:
+        """Return what the kernel says of a thread that sleeps; None for one that runs, has ended, or cannot be told."""
         try:
-            text = self._read(f"task/{thread}/syscall")
+            turns = self._read_at_once(f"task/{thread}/schedstat").split()
+            call = self._read_at_once(f"task/{thread}/syscall")
+        except OSError:
+            return None
+        # A kernel without these statistics writes zeros. A zombie has neither stack pointer nor program counter.
+        if len(turns) != 3 or not turns[2].isdigit() or not int(turns[2]) or parse_syscall(call) in (None, (0, 0)):
+            return None
+        return Asleep(call, int(turns[2]))
+
+    def _read_at_once(self, name: str) -> bytes:
+        # A file of one short line.
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
+        try:
+            return os.read(descriptor, 1 << 12)
+        finally:
+            os.close(descriptor)
+
+    def registers_asleep(self, call: bytes) -> Mapping[str, int]:
+        """Return the registers that the line of ``syscall`` tells of a sleeping thread: stack pointer, program counter,
+        and those with the number and the arguments of its system call. A page fault has no such call.
+        """
+        where, arch = parse_syscall(call), self.architecture
+        if where is None:
+            return {}
+        registers = {arch.sp: where[0], arch.pc: where[1]}
+        words = parse_syscall_arguments(call)
+        if words and arch.kernel_arguments is not None:
+            names = (arch.kernel_arguments.number, *arch.kernel_arguments.arguments)
+            registers.update(zip(names, words, strict=False))
+        return registers
+
+    def blocked_at(self, thread: int) -> Mapping[str, int] | None:
+        """Return the registers of a thread that sleeps in the kernel, as far as ``/proc`` tells them; None of another."""
+        try:
+            return self.registers_asleep(self._read(f"task/{thread}/syscall")) or None
         except (TargetGone, BadProcess):
             return None
-        blocked, arch = parse_syscall(text), self.architecture
-        if blocked is None:
-            return None
-        known = {arch.sp: blocked[0], arch.pc: blocked[1]}
-        call = parse_syscall_arguments(text)
-        if call and arch.kernel_arguments is not None:
-            known.update(zip((arch.kernel_arguments.number, *arch.kernel_arguments.arguments), call, strict=False))
-        return known
+
+    def can_restart(self, thread: int, asleep: Asleep) -> bool:
+        """Return whether a sleeping thread may be stopped: its system call, which a stop ends, can begin anew.
+
+        The kernel goes back to the instruction before the program counter. A library that was unloaded has taken it
+        along, or code that was made at run time has been replaced. A seccomp filter sees the call once more, and may
+        kill the process for it (for ``restart_syscall``, say).
+        """
+        arch, pc = self.architecture, self.registers_asleep(asleep.call).get(self.architecture.pc, 0)
+        if not parse_syscall_arguments(asleep.call):
+            return True  # a page fault, which the thread takes again
+        if arch.system_calls is None:
+            return False
+        code = arch.system_calls.instruction
+        memory = self._parsed[1] if self._parsed is not None else ()
+        index = bisect_right(memory, pc - 1, key=lambda mapping: mapping.start) - 1
+        mapping = memory[index] if index >= 0 else None
+        if mapping is None or not mapping.start <= pc - len(code) < mapping.end or not mapping.is_executable:
+            return False
+        if self.read_now(pc - len(code), len(code)) != code:
+            return False
+        try:
+            return parse_status(self._read(f"task/{thread}/status")).get("Seccomp", "0") == "0"
+        except (TargetGone, BadProcess):
+            return False
 
     def text(self, path: str) -> bytes:
         """Return what ``/proc/PID/`` has at *path* now; of a link of ``fd``, what it refers to.

@@ -1,4 +1,7 @@
-"""Stopping all threads of a process at once, and letting them go whatever happens.
+"""Stopping the threads of a process that run, all at once, and letting them go whatever happens.
+
+Threads that sleep in the kernel stand still by themselves, and are left alone unless the caller needs them stopped.
+They are looked at before something is read and after it: one that has run in between makes the stop worthless.
 
 The stop is made by a thread of our own. The kernel lets go of everything that a thread traces when that thread ends, so
 the program runs on even if we fail, are interrupted, or are killed; and an interrupt from the keyboard, which Python
@@ -20,6 +23,7 @@ from typing import Generic, TypeVar
 
 from ompd.binary.core.procfs import parse_stat, parse_status
 from ompd.debugger.targets.live import ptrace
+from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.refusals import refusal
 from ompd.errors import BadProcess, MalformedFile, OmpdError, TargetGone
 
@@ -57,12 +61,21 @@ class NotStopped(BadProcess):
         self.running, self.threads, self.limit_ns, self.tries = running, threads, limit_ns, tries
 
 
+Registers = dict[int, "bytes | Asleep | None"]
+"""What is known of threads that stand still: the general registers of one that was stopped, how one sleeps that was
+not, None for one that sleeps in the kernel and cannot stop.
+"""
+
+
 class Stop(Generic[_T]):
-    """One stop of a process: all its threads are stopped, something is read, and they are let go.
+    """One stop of a process: the threads that run are stopped, something is read, and they are let go.
+
+    ``woken`` are threads that were left alone and have run while something was read.
 
     :param folder: descriptor of ``/proc/PID``
-    :param capture: called while all threads stand still, with the general registers of each, None for one that sleeps
-        in the kernel and cannot stop, and with a function that tells whether it has to end
+    :param capture: called while all threads stand still, and with a function that tells whether it has to end
+    :param leave: tells of a thread how it sleeps, if it is to be left alone, else None
+    :param asleep: tells how a thread sleeps, None for one that runs
     :param limit_ns: how long the stop may last, in nanoseconds, for a number of threads
     :param clock: the time in nanoseconds
     """
@@ -71,8 +84,10 @@ class Stop(Generic[_T]):
         self,
         process_id: int,
         folder: int,
-        capture: Callable[[dict[int, bytes | None], Callable[[], bool]], _T],
+        capture: Callable[[Registers, Callable[[], bool]], _T],
         *,
+        leave: Callable[[int], Asleep | None],
+        asleep: Callable[[int], Asleep | None],
         limit_ns: Callable[[int], int],
         clock: Callable[[], int],
     ) -> None:
@@ -81,12 +96,15 @@ class Stop(Generic[_T]):
         self._process_id = process_id
         self._folder = folder
         self._capture = capture
+        self._leave, self._asleep = leave, asleep
         self._limit_ns = limit_ns
         self._clock = clock
         self._release = threading.Event()
         self._error: BaseException | None = None
         # Traced threads, and how each is to be let go: with a signal, or None while it has not stopped.
         self._traced: dict[int, int | None] = {}
+        self._left: dict[int, Asleep] = {}
+        self.woken: set[int] = set()
         self._is_seizing = False
         self._began_ns: int | None = None
         # Not to be waited for at the end of the interpreter: with the process it ends, and lets go, too.
@@ -136,6 +154,7 @@ class Stop(Generic[_T]):
             self._stop_all()
             if not self._release.is_set():
                 self._captured.append(self._capture(self._registers(), self._is_over))
+                self.woken = {thread for thread, asleep in self._left.items() if self._asleep(thread) != asleep}
         except BaseException as error:  # noqa: BLE001  it is raised where the stop was asked for
             self._error = error
         # The kernel lets go of all threads at once when this one ends. One by one they would get the processors that
@@ -145,7 +164,7 @@ class Stop(Generic[_T]):
 
     @property
     def _limit(self) -> int:
-        return self._limit_ns(len(self._traced))
+        return self._limit_ns(len(self._traced) + len(self._left))
 
     def _elapsed(self) -> int:
         return self._clock() - self._began_ns if self._began_ns is not None else 0
@@ -160,17 +179,19 @@ class Stop(Generic[_T]):
             raise NotStopped(self._process_id, running, len(self._traced), self._limit)
 
     def _stop_all(self) -> None:
-        # To trace a thread does not stop it, so that is done first and for all.
+        # To trace a thread does not stop it, so that is done first and for all. A thread that slept may be woken up by
+        # one that has not stopped yet: after each round it is looked at once more.
         for round_number in range(_MAX_ROUNDS):
+            slept = dict(self._left)
             found, refused = self._seize_new()
             if refused:
                 # While another program is executed this is so for a moment.
                 if round_number >= _REFUSALS:
                     raise refusal(self._process_id)
                 time.sleep(_LONGEST_PAUSE)
-            elif not found and self._began_ns is not None:
+            elif not found and (self._left == slept or self._began_ns is None):
                 return
-            if self._began_ns is None:
+            if self._began_ns is None and found:
                 self._began_ns = self._clock()
             # All are told to before any is waited for.
             for thread in found:
@@ -187,6 +208,11 @@ class Stop(Generic[_T]):
         for thread in self._thread_ids():
             if thread in self._traced:
                 continue
+            asleep = self._leave(thread)
+            if asleep is not None:
+                self._left[thread] = asleep
+                continue
+            self._left.pop(thread, None)
             try:
                 self._is_seizing = True
                 ptrace.seize(thread)
@@ -204,7 +230,7 @@ class Stop(Generic[_T]):
                 self._is_seizing = False
             self._traced[thread] = None
             found.append(thread)
-        if not self._traced and not refused:
+        if not self._traced and not self._left and not refused:
             raise TargetGone(f"process {self._process_id} ended before it was stopped")
         return found, refused
 
@@ -268,16 +294,16 @@ class Stop(Generic[_T]):
         finally:
             os.close(descriptor)
 
-    def _registers(self) -> dict[int, bytes | None]:
-        found: dict[int, bytes | None] = {}
+    def _registers(self) -> Registers:
+        registers: Registers = dict(self._left)
         for thread, how in self._traced.items():
             self._check(0)
             try:
-                found[thread] = ptrace.general_registers(thread) if how is not None else None
+                registers[thread] = ptrace.general_registers(thread) if how is not None else None
             except OSError as error:
                 if error.errno != errno.ESRCH:
                     raise
-        return found
+        return registers
 
 
 def stop_error(error: OSError, process_id: int) -> OmpdError:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ompd import naming
-from ompd.contract.code_owners import RUNTIME, SYSTEM
+from ompd.contract.code_owners import RUNTIME, SYSTEM, construct_passed, entry_of
 from ompd.contract.helpers.entries import asks_only
 from ompd.contract.helpers.stacks import CodeOwners, interrupted_at, runs
 from ompd.contract.process import Frame
@@ -124,13 +124,23 @@ class Parsed:
     def _jumped_to(self, index: int) -> str | None:
         # The entry point to which the code of a construct ended by a jump, which may have jumped on to what is there.
         name = self._routine(self.frames[index].call_site)
-        function = self.process.function_called(self.frames[index + 1])
-        if naming.is_entry(name) or function is None:
+        function = self._construct_called(index + 1) if not naming.is_entry(name) else None
+        if function is None:
             return name
         ways = self.process.tail_calls(function, self.frames[index].function_start or 0)
         targets = (next((jump.target for jump in way if self.owners.at(jump.target) == RUNTIME), None) for way in ways)
         found = {self._routine(target) for target in targets if target is not None}
         return found.pop() if len(found) == 1 else name
+
+    def _construct_called(self, index: int) -> int | None:
+        # The function that a frame of the runtime's has called by a pointer. If that is an entry point that was passed
+        # it, its caller's code tells; else the register does.
+        frames, process = self.frames, self.process
+        if index + 1 < len(frames) and not self.is_runtimes(frames[index + 1]):
+            passed = construct_passed(process, frames[index + 1].pc, entry_of(process, frames[index].call_site))
+            if passed is not None:
+                return passed
+        return process.function_called(frames[index])
 
     def _entry(self, outer: int) -> tuple[str | None, int | None]:
         exported = self._routine(self.frames[outer].call_site)

@@ -1,0 +1,126 @@
+"""Stacks of threads that sleep and were not stopped: registers that a call keeps are unknown, but those that are saved.
+
+The frame pointer is what most of these stacks need: code that keeps one finds its frame by it. Where the function's code
+says how large its frame is, the stack pointer gives the frame, too. It counts as read if the stack can then be followed
+to its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.flow.frame_sizes import frame_size
+from ompd.debugger.flow.processors import processor_of
+from ompd.debugger.stacks.frames import Frame
+from ompd.debugger.stacks.unwind import Unwinder
+from ompd.errors import MemoryFault, OmpdError
+
+_MAX_CODE = 1 << 18  # of one function
+_MAX_LINKAGE = 16
+
+
+class FrameRegisters(dict[int, int]):
+    """Registers of a frame, by DWARF number; asking for one that only a stop would tell calls *on_want*."""
+
+    def __init__(self, values: Mapping[int, int], unknown: frozenset[int], on_want: Callable[[], None]) -> None:
+        super().__init__(values)
+        self._unknown, self._on_want = unknown, on_want
+
+    def get(self, number: int, default: int | None = None) -> int | None:  # type: ignore[override]
+        """Return the value of a register, *default* if it is unknown."""
+        if number in self._unknown:
+            self._on_want()
+        return super().get(number, default)
+
+    def __missing__(self, number: int) -> int:
+        if number in self._unknown:
+            self._on_want()
+        raise KeyError(number)
+
+
+class PartialStacks:
+    """Follows stacks of threads some of whose registers are unknown.
+
+    :param read_code: reads code, from files where possible
+    """
+
+    def __init__(
+        self,
+        unwinder: Unwinder,
+        architecture: Architecture,
+        read: Callable[[int, int], bytes],
+        read_code: Callable[[int, int], bytes],
+    ) -> None:
+        self._unwinder, self._architecture = unwinder, architecture
+        self._read, self._read_code = read, read_code
+        self._processor = processor_of(architecture.e_machine)
+        numbers = architecture.dwarf_registers
+        self._sp, self._fp = numbers[architecture.sp], numbers[architecture.fp]
+        self._sizes: dict[int, int | None] = {}
+
+    def frame_pointer(self, registers: Mapping[str, int]) -> int | None:
+        """Return the frame pointer of a thread, None if its stack's code and words do not prove it."""
+        frames = tuple(self._unwinder.unwind(registers))
+        if not frames or frames[-1].cfa is not None or self._fp in frames[-1].registers:
+            return None
+        value = self._found(frames[-1])
+        if value is None:
+            return None
+        # No frame inside of that one has saved the register, so that the thread still has it.
+        walk = self._unwinder.unwind({**registers, self._architecture.fp: value})
+        for _ in walk:
+            pass
+        return value if walk.stopped is None else None
+
+    def _found(self, frame: Frame) -> int | None:
+        step = self._unwinder.step_at(frame.call_site)
+        if step is None or step.row.cfa.expression or step.cfa_register != self._fp:
+            return None
+        size = self._size(frame, step.function_start, step.function_end, step.cfa_offset)
+        if size is None:
+            return None
+        cfa, fp = frame.sp + size, frame.sp + size - step.cfa_offset
+        try:
+            word = self._architecture.pointer_size
+            saved, caller = (
+                int.from_bytes(self._read(at, word), self._architecture.byte_order) for at in (fp, cfa - word)
+            )
+        except MemoryFault:
+            return None
+        return fp if not frame.sp <= saved < cfa and self._calls(caller, step.function_start) else None
+
+    def _size(self, frame: Frame, start: int, end: int, below_cfa: int) -> int | None:
+        # The frame's size where it stands. All threads of a team stand at the same few places.
+        if frame.pc not in self._sizes:
+            self._sizes[frame.pc] = self._size_by_code(frame.pc, start, end, below_cfa)
+        return self._sizes[frame.pc]
+
+    def _size_by_code(self, pc: int, start: int, end: int, below_cfa: int) -> int | None:
+        # Cold code that a compiler moved away begins with a frame, whose size its function's other part says.
+        processor, entry = self._processor, self._unwinder.step_at(start)
+        if processor is None or entry is None or end - start > _MAX_CODE:
+            return None
+        if (entry.cfa_register, entry.cfa_offset) != (self._sp, processor.entry_distance):
+            return None
+        try:
+            return frame_size(processor, self._read_code(start, end - start), start, pc, below_cfa)
+        except OmpdError:
+            return None
+
+    def _calls(self, address: int, function: int) -> bool:
+        # Whether there is a call before an address: of the function, by a pointer, or through a linkage table.
+        architecture = self._architecture
+        try:
+            code = self._read_code(address - architecture.max_call_size, architecture.max_call_size)
+            call = re.search(architecture.call, code)
+            if call is None or call["distance"] is None:
+                return call is not None
+            target = address + int.from_bytes(call["distance"], architecture.byte_order, signed=True)
+            if target == function:
+                return True
+            linkage = architecture.calls.linkage if architecture.calls is not None else rb"(?!)"
+            return re.match(linkage, self._read_code(target, _MAX_LINKAGE)) is not None
+        except OmpdError:
+            return False
