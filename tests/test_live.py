@@ -17,12 +17,12 @@ import pytest
 
 import ompd
 from ompd.contract.plugin import ThreadHandle
-from ompd.errors import MemoryFault, StaleHandle, TargetGone
+from ompd.errors import BadProcess, MemoryFault, StaleHandle, TargetGone
 from ompd.inspection import Inspection
 from ompd.model import Answer, StackRecord, ThreadRecord
 from tests.support import FULL, Missing, clean_environment, require, running
 from tests.support.facts import expected, facts_told
-from tests.support.live import Worker, build_live, is_let_go, run, status_of, wait_until, working
+from tests.support.live import Worker, build_live, is_let_go, run, status_of, stop_all, wait_until, working
 from tests.support.programs import ALL_PROGRAMS, STACK_PROGRAMS
 from tests.support.runs import kernel_core_obstacle
 from tests.truth import compare, everything
@@ -150,14 +150,21 @@ def test_handles_are_of_one_stop(tmp_path: Path) -> None:
         session.ask_threads()
 
 
-def test_one_stop_is_enough_for_a_program_at_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stops", [0, 1])
+def test_a_program_at_rest_is_not_stopped_and_one_stop_would_be_enough(
+    stops: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if stops:
+        stop_all(monkeypatch)
     with running("many", folder=tmp_path) as live, ompd.attach(live.pid) as session:
         for answer in (session.ask_threads(), session.ask_parallel(), session.ask_runtimes()):
-            assert len(answer.target.stops_ns) == 1
+            assert len(answer.target.stops_ns) == stops and answer.complete and not answer.warnings
             assert answer.target.signal is None and answer.target.kind == "live"
 
 
-def test_a_question_that_fails_lets_the_program_go(tmp_path: Path) -> None:
+def test_a_question_that_fails_lets_the_program_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stop_all(monkeypatch)
+
     class Failed(Exception):
         pass
 
@@ -186,9 +193,14 @@ def test_without_stopping_it_is_said_that_facts_may_not_agree(tmp_path: Path) ->
         )
         try:
             wait_until(lambda: set(status_of(live.pid, "TracerPid")) == {str(gdb.pid)})
-            refused = run("threads", live.pid)
-            assert refused.returncode == 1 and f"is traced already, by process {gdb.pid} (gdb)" in refused.stderr
-            assert "--nonblocking" in refused.stderr
+            # What another debugger holds sleeps, and needs no stop; with one it is refused.
+            held = run("threads", live.pid, "--json")
+            assert held.returncode == 0 and f"process {live.pid} does not run: a debugger holds it" in held.stderr
+            with pytest.MonkeyPatch.context() as patching, ompd.attach(live.pid) as session:
+                stop_all(patching)
+                with pytest.raises(BadProcess, match=rf"is traced already, by process {gdb.pid} \(gdb\)") as refused:
+                    session.ask_threads()
+                assert "--nonblocking" in refused.value.hint
             told = run("threads", live.pid, "--nonblocking", "--json")
             assert "was not stopped" in told.stderr
             answer = json.loads(told.stdout)

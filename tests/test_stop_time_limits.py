@@ -30,7 +30,7 @@ from ompd.model import Answer
 from ompd.session.live import MAX_STOPS, Stopper
 from tests.conftest import USUAL_STOP_NS
 from tests.support import FULL, running
-from tests.support.live import build_live, is_let_go, status_of, wait_until, working
+from tests.support.live import STOPS_ALL, build_live, is_let_go, status_of, stop_all, wait_until, working
 from tests.support.products import sample
 from tests.support.runtimes import STRIPPED
 
@@ -97,7 +97,12 @@ def test_how_long_a_stop_may_last() -> None:
         worker.finish()
 
 
-@pytest.mark.usefixtures("_usual_limit")
+@pytest.fixture
+def _all_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_all(monkeypatch)
+
+
+@pytest.mark.usefixtures("_usual_limit", "_all_are_stopped")
 @pytest.mark.parametrize("failures", [0, 1, 2, 3])
 def test_a_process_that_does_not_stop_in_time_is_let_go_and_tried_again(
     failures: int, monkeypatch: pytest.MonkeyPatch
@@ -137,6 +142,7 @@ def test_a_process_that_does_not_stop_in_time_is_let_go_and_tried_again(
 
 def test_the_command_says_what_helps_where_a_process_does_not_stop() -> None:
     code = (
+        f"{STOPS_ALL}"
         "import sys\n"
         "from ompd.debugger.targets.live import ptrace\n"
         "ptrace.interrupt = lambda thread: None\n"
@@ -146,8 +152,9 @@ def test_the_command_says_what_helps_where_a_process_does_not_stop() -> None:
     with working("busy", "3", "1000") as worker:
         command = [sys.executable, "-c", code, "threads", str(worker.pid), "--max-stop", "0.5"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert f"ompd: process {worker.pid}: was not stopped within 0.5 ms, 3 times: " in done.stderr
+        # It is read as it runs.
+        assert done.returncode == 3 and "LEVEL" in done.stdout
+        assert f"ompd: warning: process {worker.pid}: was not stopped within 0.5 ms, 3 times: " in done.stderr
         assert "--max-stop MS allows longer stops" in done.stderr and "Traceback" not in done.stderr
         for wrong in ("0", "-3", "x", "1e9"):
             command[-1] = wrong
@@ -165,6 +172,7 @@ def known_of(answer: Answer[Any]) -> dict[Any, dict[str, Any]]:
     return {row.native_thread_id: {key: getattr(row, key) for key in keys} for row in answer.rows}
 
 
+@pytest.mark.usefixtures("_all_are_stopped")
 @pytest.mark.parametrize("runtime", ["intel", "libgomp"])
 def test_what_was_not_copied_in_time_is_named_and_what_was_is_right(
     runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -261,6 +269,7 @@ def test_stacks_are_copied_as_far_as_they_are_used() -> None:
     assert 4900 < len(used[2]) < 5000 and deeper.end // PAGE - 1 in used[2]
 
 
+@pytest.mark.usefixtures("_all_are_stopped")
 def test_a_snapshot_says_what_was_not_copied_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clock = Clock()
     with running("nested", mode="neither", folder=tmp_path) as program:
@@ -280,10 +289,11 @@ def test_a_snapshot_says_what_was_not_copied_in_time(monkeypatch: pytest.MonkeyP
 # A program that changes all the time
 
 
+@pytest.mark.usefixtures("_all_are_stopped")
 def test_a_program_that_changes_all_the_time_is_never_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stop = LiveProcess.stop
 
-    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), **options: bool) -> Moment:
+    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), **options: Any) -> Moment:
         return stop(self, ())  # what is needed is somewhere else each time
 
     monkeypatch.setattr(LiveProcess, "stop", stopping)
@@ -306,10 +316,11 @@ def test_a_program_that_changes_all_the_time_is_never_held(monkeypatch: pytest.M
         assert is_let_go(program.pid)
 
 
+@pytest.mark.usefixtures("_all_are_stopped")
 def test_a_program_that_ends_between_two_stops_is_said_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stop, stops = LiveProcess.stop, []
 
-    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), **options: bool) -> Moment:
+    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), **options: Any) -> Moment:
         stops.append(pages)
         if len(stops) > 1:
             raise TargetGone("it ended")
@@ -327,6 +338,7 @@ def test_a_program_that_ends_between_two_stops_is_said_to(monkeypatch: pytest.Mo
 def test_a_rehearsal_reads_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ompd.session.live, "_MAX_REHEARSED", 20)
     monkeypatch.setattr(ompd.session.live, "_MAX_REHEARSED_PER_THREAD", 0)
+    monkeypatch.setattr(LiveProcess, "asleep", lambda self, thread: None)  # as if all threads ran
     with running("nested", folder=tmp_path) as program, ompd.attach(program.pid) as session:
         budgets: list[int] = []
 

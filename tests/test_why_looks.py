@@ -12,7 +12,7 @@ import ompd
 from ompd.errors import BadInput
 from tests.support import stopped, stopped_twice
 from tests.support.command import ompd as command
-from tests.support.live import status_of, wait_until
+from tests.support.live import status_of, stop_all, wait_until
 from tests.support.why import WHYS, hanging
 
 
@@ -41,7 +41,7 @@ def test_the_command_looks_as_often_as_it_is_told_to(tmp_path: Path) -> None:
     with hanging(WHYS["lock_cycle-nested"], "gcc", "libgomp", folder=tmp_path) as hung:
         done = command("why", str(hung.pid), "--json", "--samples", "2", "--interval", "0.01")
         wrong = command("why", str(hung.pid), "--interval", "soon")
-    assert done.json["target"]["stops_ns"]
+    assert done.json["target"]["stops_ns"] == []  # all its threads sleep
     evidence = [item["text"] for item in done.json["why"][0]["evidence"]]
     assert any("has moved" in text for text in evidence), evidence
     assert wrong.code == 2 and "soon" in wrong.err
@@ -56,9 +56,11 @@ def test_who_has_missed_a_wakeup_is_not_woken_up_by_being_looked_at(tmp_path: Pa
             assert (first["kind"], first["stuck"], set(first["roots"])) == ("lost_wakeup", "likely", asleep)
             assert first["place"]["function"] == "want_lock" and not done.json["target"]["stops_ns"]
             assert "so it was not stopped" in done.err
-        # A stop ends it: their calls begin anew, and see that the lock is free.
-        command("why", str(hung.pid), "--samples", "1")
-        wait_until(lambda: not any(Path(f"/proc/{hung.pid}/task/{thread}").exists() for thread in asleep))
+        with pytest.MonkeyPatch.context() as patching, ompd.attach(hung.pid) as session:
+            # A stop ends it: their calls begin anew, and see that the lock is free.
+            stop_all(patching)
+            session.ask_threads()
+            wait_until(lambda: not any(Path(f"/proc/{hung.pid}/task/{thread}").exists() for thread in asleep))
 
 
 @pytest.mark.parametrize("how", [(), ("--nonblocking",)], ids=("stopped", "nonblocking"))

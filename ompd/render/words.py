@@ -82,9 +82,11 @@ def format_nothing(answer: Answer[Any], none: str, what: str) -> str:
 
 
 def format_stops(target: TargetRecord) -> str | None:
-    """Return how often and for how long a live process was stopped, None if it was not."""
-    if not target.stops_ns:
+    """Return how often and for how long a live process was stopped; None for any other target."""
+    if target.kind != "live":
         return None
+    if not target.stops_ns:
+        return "the process was not stopped"
     lengths = ", ".join(f"{length / 1e6:.1f} ms" for length in target.stops_ns)
     times = "once" if len(target.stops_ns) == 1 else f"{len(target.stops_ns)} times"
     return f"the process was stopped {times}, for {lengths}"

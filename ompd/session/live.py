@@ -19,7 +19,7 @@ from ompd.debugger.targets.live.files import LiveFiles
 from ompd.debugger.targets.live.live import LiveProcess
 from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.tracer import LONGER_STOPS, NotStopped
-from ompd.errors import BadInput, BadProcess, OmpdError, TargetGone
+from ompd.errors import BadInput, BadProcess, NoAnswer, OmpdError, TargetGone
 from ompd.model import Answer
 from ompd.session.stop import NAMES, Stop
 
@@ -155,8 +155,9 @@ class Stopper:
         except OmpdError as error:
             # What is read as it changes may contradict itself, which tells nothing.
             fault = error
-        is_answer = not may_stop or (glance.confirm() and not glance.lacking) or not self._has_runtime(stop)
-        if is_answer:
+        if isinstance(fault, NoAnswer) and not stop.runtimes:
+            raise fault  # to stop it would bring no more
+        if not may_stop or (glance.confirm() and not glance.lacking):
             glance.settle()
             if fault is not None:
                 raise fault
@@ -217,13 +218,6 @@ class Stopper:
         if not glance.confirm():
             self._shortfalls.append(f"{error}; it was read as it runs ({LONGER_STOPS})")
         return result, stop
-
-    def _has_runtime(self, stop: Stop) -> bool:
-        # Without one there is nothing to stop a process for.
-        try:
-            return bool(stop.runtimes)
-        except OmpdError:
-            return True
 
     def _answer_from(
         self, begin: Begin, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ompd.debugger.targets.live import live as live_process
+from ompd.debugger.targets.live.moment import Moment
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.machine import clean_environment, intel_runtime
@@ -145,3 +149,17 @@ def run(
         stdin=subprocess.DEVNULL,
         timeout=60,
     )
+
+
+# Python code after which all threads of a process are stopped, those that sleep, too.
+STOPS_ALL = """
+from ompd.debugger.targets.live import live, moment
+live._Sleepers.leave = lambda self, thread: None
+moment.Moment.confirm = lambda self: False
+"""
+
+
+def stop_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all threads of a process be stopped, those that sleep, too, and no answer be one of the rehearsal's."""
+    monkeypatch.setattr(live_process._Sleepers, "leave", lambda self, thread: None)
+    monkeypatch.setattr(Moment, "confirm", lambda self: False)

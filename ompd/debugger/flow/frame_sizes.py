@@ -34,10 +34,9 @@ def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa
         size = after
         if instruction.flow != "next" and body is None:
             body = size
-        target = instruction.target
-        if instruction.flow in ("jump", "branch") and target is not None and start <= target < end:
-            if sizes.setdefault(target, size) != size:
-                return None
+        target = instruction.target if instruction.flow in ("jump", "branch") else None
+        if target is not None and start <= target < end and sizes.setdefault(target, size) != size:
+            return None
         if instruction.flow in ("jump", "return", "stop", "computed"):
             size = None
         address = instruction.end

@@ -23,7 +23,7 @@ from ompd.debugger.environment import EnvironmentBlock, find_environment
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.signals import is_fault
-from ompd.debugger.targets.base import MemoryRegion, Target
+from ompd.debugger.targets.base import MemoryRegion, PartialRegisters, Target
 from ompd.debugger.threads.emutls import PREFIX
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
 from ompd.records import record
@@ -103,6 +103,8 @@ def take(
     starts = [region.start for region in regions]
     for thread in process.threads():
         registers = target.registers(thread)
+        if isinstance(registers, PartialRegisters):
+            registers.want()
         if any(name not in registers for name in target.architecture.dwarf_registers):
             problems.append(f"registers of thread {thread} could not be read, and are 0")
         sp = registers.get(target.architecture.sp)

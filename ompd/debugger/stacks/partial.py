@@ -1,8 +1,8 @@
-"""Stacks of threads that sleep and were not stopped: registers that a call keeps are unknown, but those that are saved.
+"""Stacks of threads that sleep and were not stopped.
 
-The frame pointer is what most of these stacks need: code that keeps one finds its frame by it. Where the function's code
-says how large its frame is, the stack pointer gives the frame, too. It counts as read if the stack can then be followed
-to its end.
+Registers that a call keeps are unknown there, unless an inner frame has saved them. Most of these stacks need the frame
+pointer: code that keeps one finds its frame by it. If the function's code says how large its frame is, the stack pointer
+gives the frame, too. The frame pointer counts as read if the stack can then be followed to its end.
 """
 
 from __future__ import annotations
@@ -60,12 +60,14 @@ class PartialStacks:
         self._sp, self._fp = numbers[architecture.sp], numbers[architecture.fp]
         self._sizes: dict[int, int | None] = {}
 
-    def frame_pointer(self, registers: Mapping[str, int]) -> int | None:
-        """Return the frame pointer of a thread, None if its stack's code and words do not prove it."""
-        frames = tuple(self._unwinder.unwind(registers))
-        if not frames or frames[-1].cfa is not None or self._fp in frames[-1].registers:
+    def frame_pointer(self, registers: Mapping[str, int], last: Frame) -> int | None:
+        """Return the frame pointer of a thread, None if its stack's code and words do not prove it.
+
+        :param last: the frame at which its stack could not be followed further
+        """
+        if last.cfa is not None or self._fp in last.registers:
             return None
-        value = self._found(frames[-1])
+        value = self._found(last)
         if value is None:
             return None
         # No frame inside of that one has saved the register, so that the thread still has it.

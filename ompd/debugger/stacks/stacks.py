@@ -77,7 +77,7 @@ class Stacks:
                 return certain
         registers = self._threads.registers(thread)
         if isinstance(registers, PartialRegisters):
-            return self._partial_stack(thread, registers, guess)
+            return self._partial_stack(registers, guess)
         found = self.unwinder.shape(registers) if not guess else None
         if found is not None:
             # Most threads of a team stand in the same code, and what that tells is known from the first of them.
@@ -89,7 +89,7 @@ class Stacks:
         shape = shape_of(frames)
         return Stack.of(frames, walk.stopped, self._shapes.setdefault(shape, shape))
 
-    def _partial_stack(self, thread: int, registers: PartialRegisters, guess: bool) -> Stack:
+    def _partial_stack(self, registers: PartialRegisters, guess: bool) -> Stack:
         # Of a thread that was not stopped: without some registers that a call keeps, unless an inner frame saved them.
         def noting(frames: Iterator[Frame]) -> Iterator[Frame]:
             for frame in frames:
@@ -99,18 +99,19 @@ class Stacks:
                 yield frame
 
         found = self.unwinder.shape(registers) if not guess else None
-        if found is None and self._architecture.fp not in registers:
-            pointer = self._partial.frame_pointer(registers)
-            if pointer is not None:
-                registers[self._architecture.fp] = pointer
-                found = self.unwinder.shape(registers) if not guess else None
         if found is not None:
             shape, innermost = found
             shape = self._shapes.setdefault(shape, shape)
             return Stack(shape, None, lambda: noting(self.unwinder.unwind(registers)), next(noting(iter([innermost]))))
         walk = self.unwinder.unwind(registers, guess=guess)
-        frames = tuple(noting(walk))
-        if walk.stopped is not None and isinstance(frames[-1].registers, FrameRegisters):
+        frames = tuple(walk)
+        if walk.stopped is not None and not guess:
+            pointer = self._partial.frame_pointer(registers, frames[-1]) if frames else None
+            if pointer is not None:
+                registers[self._architecture.fp] = pointer
+                return self._partial_stack(registers, guess)
+        frames = tuple(noting(iter(frames)))
+        if walk.stopped is not None and frames and isinstance(frames[-1].registers, FrameRegisters):
             registers.want()
         shape = shape_of(frames)
         return Stack.of(frames, walk.stopped, self._shapes.setdefault(shape, shape))

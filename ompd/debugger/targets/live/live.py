@@ -26,6 +26,7 @@ DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
 STOP_TRIES = 3
 # So many times sleeping threads are left alone; if some of them run meanwhile each time, they are stopped, too.
 _TRIES_ASLEEP = 2
+# To stop takes a sleeping thread one turn of the processor, and to begin its call anew the next one.
 _TURNS_OF_A_STOP = 2
 
 
@@ -157,7 +158,7 @@ class _Sleepers:
     that may not be stopped; ``known`` the registers of those that an earlier stop of this look has read.
 
     :param lacking: the threads whose registers are needed, None for all
-    :param before: those that were stopped earlier in this look: none is stopped twice
+    :param before: those that were stopped earlier in this look: none is stopped twice in one system call
     """
 
     def __init__(
@@ -174,20 +175,14 @@ class _Sleepers:
         asleep = process.asleep(thread)
         if asleep is None or (before is None and self._lacking is not None and thread not in self._lacking):
             return asleep
-        if before is not None and self._is_back(before, asleep):
-            self.known[thread] = before.registers or {}
-        elif before is not None or not process.can_restart(thread, asleep):
+        if before is not None and asleep.turns <= before.turns + _TURNS_OF_A_STOP:
+            if before.registers is not None:
+                self.known[thread] = before.registers
+            else:
+                self.unstoppable.add(thread)
+        elif not process.can_restart(thread, asleep):
             self.unstoppable.add(thread)
         else:
             self.stopped[thread] = asleep.turns
             return None
         return asleep
-
-    def _is_back(self, before: _StoppedAsleep, asleep: Asleep) -> bool:
-        # To stop took one turn of the processor, and to begin the call anew the next one: the program's own code has
-        # not run in between.
-        if before.registers is None or asleep.turns != before.turns + _TURNS_OF_A_STOP:
-            return False
-        now = self._process.registers_asleep(asleep.call)
-        arch = self._process.architecture
-        return all(now.get(name) == before.registers.get(name) for name in (arch.sp, arch.pc))

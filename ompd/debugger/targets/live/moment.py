@@ -89,7 +89,7 @@ class Moment:
     def _known(
         self, thread: int, registers: Mapping[str, int] | None, unstoppable: Collection[int]
     ) -> Mapping[str, int] | None:
-        if registers is None or self.architecture.fp in registers:
+        if registers is None or all(name in registers for name in self.architecture.dwarf_registers):
             return registers
         lacking = self.unread if thread in unstoppable else self.lacking
         return PartialRegisters(registers, lambda: lacking.add(thread))

@@ -217,10 +217,12 @@ class RunningProcess:
         if words and arch.kernel_arguments is not None:
             names = (arch.kernel_arguments.number, *arch.kernel_arguments.arguments)
             registers.update(zip(names, words, strict=False))
+            # As long as a call has no answer, the kernel has this in the answer's place (x86: entry_64.S, entry_32.S).
+            registers[arch.kernel_arguments.result] = -errno.ENOSYS & (1 << 8 * arch.pointer_size) - 1
         return registers
 
     def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return the registers of a thread that sleeps in the kernel, as far as ``/proc`` tells them; None of another."""
+        """Return the registers of a thread that sleeps in the kernel, as far as ``/proc`` tells them; None otherwise."""
         try:
             return self.registers_asleep(self._read(f"task/{thread}/syscall")) or None
         except (TargetGone, BadProcess):
