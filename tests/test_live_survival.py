@@ -222,7 +222,8 @@ def test_no_signal_to_the_program_is_lost() -> None:
                         session.ask_runtimes()
                 else:
                     at = str(chance.randint(30, 90))
-                    subprocess.run([sys.executable, "-c", STOPS_ALL + KILL_AT, "9", at, str(worker.pid)], capture_output=True)
+                    command = [sys.executable, "-c", STOPS_ALL + KILL_AT, "9", at, str(worker.pid)]
+                    subprocess.run(command, capture_output=True)
         finally:
             over.set()
             sender.join()

@@ -1,8 +1,8 @@
 """Stacks of threads that sleep and were not stopped.
 
-Registers that a call keeps are unknown there, unless an inner frame has saved them. Most of these stacks need the frame
-pointer: code that keeps one finds its frame by it. If the function's code says how large its frame is, the stack pointer
-gives the frame, too. The frame pointer counts as read if the stack can then be followed to its end.
+Registers that a call keeps are unknown there, unless an inner frame has saved them. Most of these stacks need the
+frame pointer: code that keeps one finds its frame by it. If the function's code says how large its frame is, the stack
+pointer gives the frame, too. The frame pointer counts as read if the stack can then be followed to its end.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
 STOP_TRIES = 3
 # So many times sleeping threads are left alone; if some of them run meanwhile each time, they are stopped, too.
 _TRIES_ASLEEP = 2
-# To stop takes a sleeping thread one turn of the processor, and to begin its call anew the next one.
+# To stop takes a sleeping thread one turn on a processor, and to begin its call anew the next one.
 _TURNS_OF_A_STOP = 2
+_PAUSES, _PAUSE = 40, 5e-4
 
 
 class LiveProcess(RunningProcess):
@@ -94,6 +95,7 @@ class LiveProcess(RunningProcess):
         """
         tries = woken = 0
         while True:
+            self._await_sleep()
             copying = Copy(
                 self,
                 pages,
@@ -121,6 +123,13 @@ class LiveProcess(RunningProcess):
                 tries += 1
                 if tries == STOP_TRIES:
                     raise
+
+    def _await_sleep(self) -> None:
+        # Sleeping threads that a stop has just let go are about to begin their system calls anew, and sleep again.
+        for _ in range(_PAUSES):
+            if all(self.asleep(thread) is not None for thread in self._stopped_asleep):
+                return
+            time.sleep(_PAUSE)
 
     def _stop(self, copying: Copy, sleepers: _Sleepers) -> Stop[None]:
         stop = Stop(
@@ -154,8 +163,8 @@ class _StoppedAsleep(NamedTuple):
 class _Sleepers:
     """Which sleeping threads one stop leaves alone.
 
-    ``stopped`` are those that it stops, with :attr:`Asleep.turns`; ``unstoppable`` those whose registers are needed and
-    that may not be stopped; ``known`` the registers of those that an earlier stop of this look has read.
+    ``stopped`` are those that it stops, with the turns that they had by then; ``unstoppable`` those whose registers are
+    needed and that may not be stopped; ``known`` the registers of those that an earlier stop of this look has read.
 
     :param lacking: the threads whose registers are needed, None for all
     :param before: those that were stopped earlier in this look: none is stopped twice in one system call
@@ -175,7 +184,7 @@ class _Sleepers:
         asleep = process.asleep(thread)
         if asleep is None or (before is None and self._lacking is not None and thread not in self._lacking):
             return asleep
-        if before is not None and asleep.turns <= before.turns + _TURNS_OF_A_STOP:
+        if before is not None and self._own_turns(thread, asleep) <= before.turns + _TURNS_OF_A_STOP:
             if before.registers is not None:
                 self.known[thread] = before.registers
             else:
@@ -183,6 +192,10 @@ class _Sleepers:
         elif not process.can_restart(thread, asleep):
             self.unstoppable.add(thread)
         else:
-            self.stopped[thread] = asleep.turns
+            self.stopped[thread] = self._own_turns(thread, asleep)
             return None
         return asleep
+
+    def _own_turns(self, thread: int, asleep: Asleep) -> int:
+        # Those that it did not need since another program took the processor away from it.
+        return asleep.turns - self._process.preemptions(thread)

@@ -222,11 +222,19 @@ class RunningProcess:
         return registers
 
     def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return the registers of a thread that sleeps in the kernel, as far as ``/proc`` tells them; None otherwise."""
+        """Return the registers of a thread that sleeps in the kernel, as far as ``/proc`` tells; None otherwise."""
         try:
             return self.registers_asleep(self._read(f"task/{thread}/syscall")) or None
         except (TargetGone, BadProcess):
             return None
+
+    def preemptions(self, thread: int) -> int:
+        """Return how often a thread has lost its processor to another one, 0 if it has ended."""
+        try:
+            status = parse_status(self._read(f"task/{thread}/status"))
+        except (TargetGone, BadProcess):
+            return 0
+        return int(status.get("nonvoluntary_ctxt_switches", "0"))
 
     def can_restart(self, thread: int, asleep: Asleep) -> bool:
         """Return whether a sleeping thread may be stopped: its system call, which a stop ends, can begin anew.

@@ -1,0 +1,215 @@
+"""A look harms nobody: threads that sleep are read without a stop, and what is read is the same. No thread is stopped
+whose system call might not begin anew.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ompd
+from ompd.debugger.targets.live.live import LiveProcess
+from ompd.errors import NoAnswer
+from ompd.inspection import Inspection
+from ompd.model import Answer
+from tests.support import FULL
+from tests.support.build import compiler
+from tests.support.cache import entry, key_of
+from tests.support.live import SOURCES, Worker, build_live, is_let_go, stop_all, wait_until, working
+from tests.support.machine import clean_environment, require
+from tests.support.products import sample
+
+LOOKS = 200 if FULL else 3
+FUTEX = b"202 "
+# A call that would return early; one that a filter of system calls forbids by now; one whose code is gone.
+KINDS = ("recv", "write", "mknod", "nanosleep", "futex", "poll", "read", "unmapped", "protected", "replaced")
+
+
+def built(name: str, source: str, *options: str, used: str = "gcc") -> Path:
+    """Return the executable, or the library, of a file of ``fixtures/live`` that is compiled with *options*."""
+    text = (SOURCES / source).read_text()
+    by = require("gfortran") if used == "gfortran" else compiler(used).path
+    command = [str(by), "-g", *options, str(SOURCES / source), "-o", name]
+
+    def make(folder: Path) -> None:
+        subprocess.run(command, cwd=folder, check=True, env=clean_environment())
+
+    return entry("programs", key_of(name, text, command), make) / name
+
+
+def interruptible(worker: Worker) -> list[bytes]:
+    """Return the system call that each thread sleeps in."""
+    return [path.read_bytes() for path in Path(f"/proc/{worker.pid}/task").glob("*/syscall")]
+
+
+def look(session: Inspection) -> list[Answer[Any]]:
+    answers: list[Answer[Any]] = [session.ask_stacks(raw=True)]
+    for question in (session.ask_threads, lambda: session.ask_why(samples=1)):
+        with suppress(NoAnswer):  # without a runtime
+            answers.append(question())
+    return answers
+
+
+@pytest.mark.parametrize(("kind", "busy", "openmp"), sample(product(KINDS, [False, True], [True, False])))
+def test_a_thread_is_not_stopped_that_might_be_harmed(kind: str, busy: bool, openmp: bool) -> None:
+    program = build_live("fragile", openmp=openmp, runtime="libgomp")
+    arguments = [kind, "busy"] if busy else [kind]
+    with working("fragile", *arguments, executable=program) as worker, ompd.attach(worker.pid) as session:
+        for _ in range(LOOKS):
+            answers = look(session)
+        assert len(answers) == (3 if openmp else 1)
+        # A thread that works is stopped, one that sleeps is not.
+        assert busy or not any(answer.target.stops_ns for answer in answers)
+        assert worker.finish() == "unharmed\n"
+
+
+def test_a_process_without_a_runtime_is_not_stopped_to_find_none() -> None:
+    program = build_live("fragile", openmp=False)
+    with working("fragile", "read", "busy", executable=program) as worker, ompd.attach(worker.pid) as session:
+        with pytest.raises(NoAnswer):
+            session.ask_threads()
+        assert session._stopper is not None and session._stopper.process.stops_ns == []
+        worker.finish()
+
+
+@contextmanager
+def crossed(*program: Path) -> Iterator[Inspection]:
+    """Give a session on a program whose two threads wait for each other's locks."""
+    with working("crossed", *map(str, program[1:]), executable=program[0]) as worker:
+        wait_until(lambda: all(call.startswith(FUTEX) for call in interruptible(worker)))
+        with ompd.attach(worker.pid) as session:
+            yield session
+        assert is_let_go(worker.pid)
+
+
+def all_of(session: Inspection) -> Sequence[Answer[Any]]:
+    why: Callable[[], Answer[Any]] = lambda: session.ask_why(samples=1)  # noqa: E731
+    questions = (session.ask_threads, session.ask_stacks, session.ask_parallel, session.ask_tasks, why)
+    return [question() for question in questions]
+
+
+LANGUAGES = {"c": ("crossed.c", "gcc", ()), "fortran": ("crossed_fortran.f90", "gfortran", ())}
+LANGUAGES["alloca"] = ("crossed.c", "gcc", ("-DALLOCA",))
+LANGUAGES["pointer"] = ("crossed.c", "gcc", ("-fno-omit-frame-pointer",))
+
+
+@pytest.mark.parametrize(("language", "level"), sample(product(LANGUAGES, range(4))))
+def test_what_is_read_without_a_stop_is_what_a_stop_would_read(
+    language: str, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, used, options = LANGUAGES[language]
+    program = built("crossed", source, f"-O{level}", "-fopenmp", *options, used=used)
+    with crossed(program) as session:
+        before = all_of(session)
+        stop_all(monkeypatch)
+        for answer, stopped in zip(before, all_of(session), strict=True):
+            assert answer.rows == stopped.rows and answer.complete and stopped.target.stops_ns
+        # Without optimisation nothing is needed that only a stop tells, unless the frame's size is known to nobody.
+        assert level or any(answer.target.stops_ns for answer in before) == (language == "alloca")
+
+
+@pytest.mark.parametrize("language", ["c", "fortran"])
+def test_under_a_filter_of_system_calls_the_facts_are_the_same(language: str) -> None:
+    source, used, options = LANGUAGES[language]
+    program = built("crossed", source, "-O0", "-fopenmp", *options, used=used)
+    told = []
+    for way in ((program,), (built("filtered", "filtered.c"), program)):
+        with crossed(*way) as session:
+            answers = all_of(session)
+            assert not any(answer.target.stops_ns for answer in answers)
+            rows = [(row.thread_num, row.state, row.wait.symbol, row.where.line) for row in answers[0].rows]
+            frames = [[(f.function, f.line, f.kind) for f in row.frames] for row in answers[1].rows]
+            why = [(row.kind, row.stuck, row.confidence, row.place.line) for row in answers[-1].rows]
+            told.append((rows, frames, why, [answer.warnings for answer in answers]))
+    assert told[0] == told[1]
+
+
+def test_a_sleeping_thread_is_stopped_once_in_a_look_and_only_if_its_registers_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop = LiveProcess._stop
+    stopped: list[dict[int, int]] = []
+
+    def counting(self: LiveProcess, copying: Any, sleepers: Any) -> Any:
+        try:
+            return stop(self, copying, sleepers)
+        finally:
+            stopped.append(sleepers.stopped)
+
+    monkeypatch.setattr(LiveProcess, "_stop", counting)
+    with crossed(built("crossed", "crossed.c", "-O0", "-fopenmp", "-DALLOCA")) as session:
+        answers = all_of(session)
+        assert all(answer.complete for answer in answers)
+        stopped.clear()
+        assert session.ask_tasks().complete
+        assert sorted(thread for each in stopped for thread in each) == sorted(session.process.threads())
+
+
+def test_a_thread_that_was_stopped_and_sleeps_again_is_known_from_then() -> None:
+    with crossed(built("crossed", "crossed.c", "-O0", "-fopenmp")) as session:
+        assert session._stopper is not None
+        process = session._stopper.process
+        process.glance()
+        threads = process.thread_ids()
+        first = process.stop((), lacking=threads)
+        second = process.stop((), lacking=threads)
+        assert len(process.stops_ns) == 1 and not second.lacking
+        assert all(dict(first.registers(thread)) == dict(second.registers(thread)) for thread in threads)
+
+
+def test_threads_that_sleep_where_a_library_was_are_not_woken_up() -> None:
+    library = built("libplugin.so", "plugin.c", "-DLIBRARY", "-shared", "-fPIC", "-fopenmp")
+    program = built("plugin", "plugin.c", "-O1")
+    with working("plugin", str(library), executable=program) as worker, ompd.attach(worker.pid) as session:
+        for _ in range(LOOKS):
+            rows = session.ask_stacks(raw=True).rows
+        assert len(rows) == 3
+        assert worker.finish() == "unharmed\n"
+
+
+# docs/live.md has them in a table.
+DISTURBED_BY_A_STOP = {
+    "EINTR": {
+        *("epoll_wait", "epoll_wait_timeout", "semop", "semtimedop", "io_getevents", "io_uring_enter"),
+        *("recv_timeout", "accept_timeout", "sigtimedwait", "sigwaitinfo"),
+    },
+    "part": {"recv_waitall", "write_pipe", "write_socket"},
+}
+
+
+def returned(said: str) -> dict[str, set[str]]:
+    """Return the calls that have returned: with EINTR, or with a part of what they were to do."""
+    calls: dict[str, set[str]] = {"EINTR": set(), "part": set()}
+    for line in said.splitlines()[:-1]:
+        name, _, interrupted, _, other, _, result, _ = line.split()
+        if int(other):
+            assert interrupted == "0" and int(result) > 0, line
+        calls["part" if int(other) else "EINTR"].add(name)
+    return calls
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_of_48_system_calls_none_notices_a_look_and_some_a_stop(stops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = built("calls", "calls.c", "-O1", "-fopenmp", "-lrt")
+    with working("calls", executable=program) as worker, ompd.attach(worker.pid) as session:
+        if stops:
+            stop_all(monkeypatch)
+        looks = 1 if stops else LOOKS
+        for _ in range(looks):
+            answers = look(session)
+        assert all(bool(answer.target.stops_ns) == stops for answer in answers)
+        assert len(answers[0].rows) == 49 and not any(row.stopped for row in answers[0].rows)
+        if stops:
+            wait_until(lambda: all(call[:1].isdigit() for call in interruptible(worker)))  # they sleep again
+        found = returned(worker.finish())
+    possible = DISTURBED_BY_A_STOP if stops else {"EINTR": set(), "part": set()}
+    # A machine may forbid io_uring.
+    assert {kind: calls | {"io_uring_enter"} for kind, calls in found.items()} == {
+        kind: calls | {"io_uring_enter"} for kind, calls in possible.items()
+    }
