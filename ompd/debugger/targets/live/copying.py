@@ -91,7 +91,7 @@ class Copy:
         soon = self._clock() + int(self._limit_ns(len(registers)) * self._part)
         for thread, raw in registers.items():
             if isinstance(raw, Asleep):
-                self._registers[thread] = process.registers_asleep(raw.call)
+                self._registers[thread] = process.registers_asleep(raw)
             elif raw is not None and len(raw) == arch.prstatus_words.size:
                 known = dict(zip(arch.registers, arch.prstatus_words.unpack(raw), strict=True))
                 if arch.descriptors is not None:

@@ -57,7 +57,10 @@ class LiveProcess(RunningProcess):
         self.wanted.clear()
         self._stopped_asleep.clear()
         asleep = {thread: self.asleep(thread) for thread in self.thread_ids()}
-        registers = {t: self.registers_asleep(how.call) if how is not None else None for t, how in asleep.items()}
+        registers = {
+            thread: self.registers_asleep(how) if how is not None else self.blocked_at(thread)
+            for thread, how in asleep.items()
+        }
         return Moment(self, registers, self.mappings(self.maps()), asleep=asleep)
 
     def surface(self) -> Moment:

@@ -186,16 +186,19 @@ class RunningProcess:
         return found
 
     def asleep(self, thread: int) -> Asleep | None:
-        """Return what the kernel says of a thread that sleeps; None for one that runs, has ended, or cannot be told."""
+        """Return what the kernel says of a thread that sleeps; None for one that runs, has ended, or is held by a signal
+        or a debugger: that may have come back from its call.
+        """
         try:
             turns = self._read_at_once(f"task/{thread}/schedstat").split()
+            state = self._read_at_once(f"task/{thread}/stat").rpartition(b")")[2].split(None, 1)[:1]
             call = self._read_at_once(f"task/{thread}/syscall")
         except OSError:
             return None
-        # A kernel without these statistics writes zeros. A zombie has neither stack pointer nor program counter.
-        if len(turns) != 3 or not turns[2].isdigit() or not int(turns[2]) or parse_syscall(call) in (None, (0, 0)):
+        # A kernel without these statistics writes zeros.
+        if len(turns) != 3 or not turns[2].isdigit() or not int(turns[2]):
             return None
-        return Asleep(call, int(turns[2]))
+        return Asleep(call, int(turns[2])) if state in ([b"S"], [b"D"]) and parse_syscall(call) is not None else None
 
     def _read_at_once(self, name: str) -> bytes:
         # A file of one short line.
@@ -205,10 +208,26 @@ class RunningProcess:
         finally:
             os.close(descriptor)
 
-    def registers_asleep(self, call: bytes) -> Mapping[str, int]:
-        """Return the registers that the line of ``syscall`` tells of a sleeping thread: stack pointer, program counter,
-        and those with the number and the arguments of its system call. A page fault has no such call.
+    def registers_asleep(self, asleep: Asleep) -> Mapping[str, int]:
+        """Return the registers that are known of a sleeping thread."""
+        registers, arch = dict(self._registers_in(asleep.call)), self.architecture
+        if arch.kernel_arguments is not None and arch.kernel_arguments.number in registers:
+            # As long as a call has no answer, the kernel has this in the answer's place (x86: entry_64.S, entry_32.S).
+            registers[arch.kernel_arguments.result] = -errno.ENOSYS & (1 << 8 * arch.pointer_size) - 1
+        return registers
+
+    def blocked_at(self, thread: int) -> Mapping[str, int] | None:
+        """Return the registers that are known of a thread that stands in the kernel, None of one that runs. It may have
+        come back from its call.
         """
+        try:
+            return self._registers_in(self._read(f"task/{thread}/syscall")) or None
+        except (TargetGone, BadProcess):
+            return None
+
+    def _registers_in(self, call: bytes) -> Mapping[str, int]:
+        # What a line of ``syscall`` has: stack pointer, program counter, and, unless it is in a page fault, those with
+        # the number and the arguments of its call.
         where, arch = parse_syscall(call), self.architecture
         if where is None:
             return {}
@@ -217,16 +236,7 @@ class RunningProcess:
         if words and arch.kernel_arguments is not None:
             names = (arch.kernel_arguments.number, *arch.kernel_arguments.arguments)
             registers.update(zip(names, words, strict=False))
-            # As long as a call has no answer, the kernel has this in the answer's place (x86: entry_64.S, entry_32.S).
-            registers[arch.kernel_arguments.result] = -errno.ENOSYS & (1 << 8 * arch.pointer_size) - 1
         return registers
-
-    def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return the registers of a thread that sleeps in the kernel, as far as ``/proc`` tells; None otherwise."""
-        try:
-            return self.registers_asleep(self._read(f"task/{thread}/syscall")) or None
-        except (TargetGone, BadProcess):
-            return None
 
     def preemptions(self, thread: int) -> int:
         """Return how often a thread has lost its processor to another one, 0 if it has ended."""
@@ -243,7 +253,7 @@ class RunningProcess:
         along, or code that was made at run time has been replaced. A seccomp filter sees the call once more, and may
         kill the process for it (for ``restart_syscall``, say).
         """
-        arch, pc = self.architecture, self.registers_asleep(asleep.call).get(self.architecture.pc, 0)
+        arch, pc = self.architecture, self.registers_asleep(asleep).get(self.architecture.pc, 0)
         if not parse_syscall_arguments(asleep.call):
             return True  # a page fault, which the thread takes again
         if arch.system_calls is None:
