@@ -10,9 +10,7 @@ from ompd.questions.why.looks import Look
 from ompd.questions.why.stacks import add_stacks
 from ompd.session import Session
 
-_SPARED = (
-    "a thread missed its wake-up; stopping the process would wake it, so it was not stopped (--samples 1 stops it)"
-)
+_SPARED = "a thread missed its wake-up; stopping the process would wake it, so it was not stopped"
 
 
 def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:

@@ -186,8 +186,8 @@ class RunningProcess:
         return found
 
     def asleep(self, thread: int) -> Asleep | None:
-        """Return what the kernel says of a thread that sleeps; None for one that runs, has ended, or is held by a signal
-        or a debugger: that may have come back from its call.
+        """Return what the kernel says of a thread that sleeps; None for one that runs or has ended, and for one that a
+        signal or a debugger holds, which may have come back from its call.
         """
         try:
             turns = self._read_at_once(f"task/{thread}/schedstat").split()
