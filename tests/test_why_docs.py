@@ -29,6 +29,7 @@ OF_SEVERAL = {
     "locks",
     "parted",
 }  # programs in other languages, or about other things, which are not called like a verdict
+OF_OTHER_TESTS = {"runtime_unloaded"}  # tests/test_harmless.py has its program
 NOT_VERDICTS = {"proven", "likely", "possible", "unknown"}
 
 
@@ -56,7 +57,7 @@ def test_every_verdict_has_a_section() -> None:
     assert len(re.findall(r"^### ", PAGE.read_text(), re.MULTILINE)) == len(SECTIONS)
     for kind, text in SECTIONS.items():
         assert kind in ("no_stall", "undecided") or "To mend it, " in text, kind
-        assert EXAMPLE.search(text), kind
+        assert EXAMPLE.search(text) or kind in OF_OTHER_TESTS, kind
 
 
 @pytest.mark.parametrize(

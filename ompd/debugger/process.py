@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
     from ompd.debugger.threads.emutls import EmulatedTls
+    from ompd.debugger.threads.gone_code import GoneCode
     from ompd.debugger.variables.locals import FunctionLocals, Locals, Parts
     from ompd.debugger.variables.static import Variables
     from ompd.naming import Routine
@@ -172,6 +173,12 @@ class StoppedProcess:
         return read_environment(self.memory, self.module_list.auxiliary_vector)
 
     # Outside of OpenMP
+
+    def gone_code(self) -> GoneCode | None:
+        """Return which threads sleep in code that is no longer there; see :mod:`ompd.debugger.threads.gone_code`."""
+        from ompd.debugger.threads.gone_code import gone_code  # noqa: PLC0415  for one query alone
+
+        return gone_code(self)
 
     def system_wait(self, thread: int) -> ThreadWait | None:
         """Return what *thread* waits for as C library and kernel have it, None if it is in no call that waits.

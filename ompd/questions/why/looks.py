@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.samples import Progress
-from ompd.errors import BadInput, OmpdError, TargetGone
+from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone
 from ompd.questions.why.collect import collect
 from ompd.session import Session
 from ompd.session.face import is_same_process
@@ -34,7 +34,6 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     :param samples: how often to look at all, :data:`SAMPLES` if None
     :param interval: seconds between two looks, :data:`INTERVAL` if None
     :raises BadInput: if one of them makes no sense
-    :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     count = SAMPLES if samples is None else samples
     if not 1 <= count <= _MOST_SAMPLES:
@@ -51,7 +50,10 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     begin = time.monotonic()
     moments = []
     for _ in range(count - 1):
-        moments.append(session.ask(_moment))
+        try:
+            moments.append(session.ask(_moment))
+        except NoAnswer:
+            return None  # what there is to say of a process without a runtime needs no second look
         time.sleep(seconds)
     return Look(tuple(moments), round(time.monotonic() - begin, 2))
 

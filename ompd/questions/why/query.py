@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ompd.analysis.answers import concluded
+from ompd.errors import NoAnswer
 from ompd.model import GraphRecord, WhyAnswer
 from ompd.questions.why.branches import add_branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
 from ompd.questions.why.stacks import add_stacks
+from ompd.questions.why.unloaded import unloaded
 from ompd.session import Session
 
 _SPARED = "a thread missed its wake-up; stopping the process would wake it, so it was not stopped"
@@ -19,7 +21,13 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     :param earlier: an earlier look at the same process
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    moment, threads = collect(session, has_times=earlier is not None)
+    gone = unloaded(session)
+    try:
+        moment, threads = collect(session, has_times=earlier is not None)
+    except NoAnswer as error:
+        if gone is None:
+            raise
+        return WhyAnswer(session.stop.record, (), (gone,), True, (str(error),))
     found, nodes, edges = (
         concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
@@ -30,4 +38,5 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
     if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
+    verdicts = (gone, *verdicts) if gone is not None else verdicts
     return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))

@@ -1,0 +1,113 @@
+"""Threads that sleep in code which is no longer there, and the library that it was of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from ompd.binary.core.procfs import parse_maps
+from ompd.binary.elf.elf import PF_X, PT_LOAD, ElfFile
+from ompd.errors import OmpdError
+
+if TYPE_CHECKING:
+    from ompd.debugger.process import StoppedProcess
+
+_PAGE = 4096
+_MAX_THREADS, _MAX_STACK, _MAX_FILE = 64, 1 << 14, 1 << 26
+# OpenMP runtimes, which are looked for in each folder that a library of the process comes from.
+_RUNTIMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
+
+
+class GoneCode(NamedTuple):
+    """The program counters of threads that are in a system call in code that is gone, by thread; and the file of the
+    OpenMP runtime that was there, None if it is unknown.
+    """
+
+    threads: dict[int, int]
+    runtime: str | None
+
+
+def gone_code(process: StoppedProcess) -> GoneCode | None:
+    """Return which threads sleep in code that is no longer there, None if none does."""
+    pcs = _asleep_without_code(process)
+    return GoneCode(pcs, _former_module(process, pcs)) if pcs else None
+
+
+def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
+    # By thread the program counter. A target that is not whole has lost mappings, too.
+    target = process.target
+    calls, arguments = target.architecture.system_calls, target.architecture.kernel_arguments
+    if target.kind not in ("live", "core") or target.loss is not None or calls is None or arguments is None:
+        return {}
+    pcs: dict[int, int] = {}
+    for thread in process.threads():
+        registers = process.registers(thread)
+        pc, number = registers.get(target.architecture.pc, 0), registers.get(arguments.number)
+        is_in_call = number is not None and number < 1 << 31  # another one is -1
+        if is_in_call and pc and not process.regions.is_code(pc - len(calls.instruction)):
+            pcs[thread] = pc
+    return pcs if pcs and not _is_only_unreadable(process, pcs) else {}
+
+
+def _is_only_unreadable(process: StoppedProcess, pcs: dict[int, int]) -> bool:
+    # Whether a process has code there that can be executed and not read, or does not say.
+    if process.target.kind != "live":
+        return False
+    try:
+        mappings = parse_maps(process.target.proc_text("maps"))
+    except OmpdError:
+        return True
+    return any(m.is_executable and m.start < pc <= m.end for m in mappings for pc in pcs.values())
+
+
+def _former_module(process: StoppedProcess, pcs: dict[int, int]) -> str | None:
+    # The one file of a runtime whose code fits: at one distance its system calls are where the threads sleep, and there
+    # are calls before the addresses on their stacks that point between its first and last instruction.
+    words = [word for thread in sorted(pcs)[:_MAX_THREADS] for word in _stack_words(process, thread)]
+    fitting = [name for name in _candidates(process) if _fits(process, name, set(pcs.values()), words)]
+    return fitting[0] if fitting else None
+
+
+def _candidates(process: StoppedProcess) -> Iterator[str]:
+    folders = {str(PurePosixPath(module.name).parent) for module in process.modules()}
+    for folder in sorted(folder for folder in folders if folder.startswith("/")):
+        for name in _RUNTIMES:
+            yield f"{folder}/{name}"
+
+
+def _stack_words(process: StoppedProcess, thread: int) -> Sequence[int]:
+    architecture = process.target.architecture
+    sp, size = process.registers(thread).get(architecture.sp), architecture.pointer_size
+    end = process.regions.end_of(sp) if sp is not None else None
+    if sp is None or end is None:
+        return ()
+    with suppress(OmpdError):
+        raw = process.read(sp, min(end - sp, _MAX_STACK) // size * size)
+        return [int.from_bytes(raw[at : at + size], architecture.byte_order) for at in range(0, len(raw), size)]
+    return ()
+
+
+def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int]) -> bool:
+    architecture = process.target.architecture
+    try:
+        path = Path(process.finder.resolve(name))
+        elf = ElfFile(path.read_bytes() if path.stat().st_size <= _MAX_FILE else b"", name)
+        code = [(s.p_vaddr, elf.segment_data(s)) for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X]
+    except (OSError, OmpdError):
+        return False
+    instruction = architecture.system_calls.instruction if architecture.system_calls is not None else b"(none)"
+    calls = ((start, re.finditer(re.escape(instruction), data)) for start, data in code)
+    behind = {start + match.end() for start, matches in calls for match in matches}
+    one = next(iter(pcs))
+    for address in behind:
+        bias = one - address
+        if bias % _PAGE or not {pc - bias for pc in pcs} <= behind:
+            continue
+        for start, data in code:
+            inside = (word - bias - start for word in words if 0 < word - bias - start < len(data))
+            if any(re.search(architecture.call, data[max(at - architecture.max_call_size, 0) : at]) for at in inside):
+                return True
+    return False
