@@ -162,6 +162,16 @@ def test_figure_8_of_a_process_that_runs(width: int, of_program: int, monkeypatc
         process.communicate()
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_debugger_that_knows_the_paper_alone_is_served(width: int) -> None:
+    program = build_stub_program("paper_debugger.c", machine=tuple(narrow(width)))
+    done = subprocess.run(
+        [program, file_of(width)], capture_output=True, text=True, env=clean_environment(), check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines() == ["version 1", "initialise 0", "address 0 1", "name 0 solve 0"]
+
+
 # What it is made of
 
 
@@ -178,16 +188,17 @@ def test_it_calls_nothing_of_others_and_keeps_only_what_it_is_given(width: int) 
     assert {name for name in exported if name.startswith("DMPL_")} == {
         *("DMPL_initialise", "DMPL_initialize", "DMPL_version_compatibility", "DMPL_version_string"),
         *("DMPL_error_string", "DMPL_destroy_process_info", "DMPL_destroy_thread_info", "DMPL_demangle_name"),
-        *("DMPL_get_tls_address", "DMPL_get_rtl_names"),
+        *("DMPL_get_tls_address", "DMPL_get_rtl_names", "DMPL_extend"),
     }
     sections = subprocess.run(
         [require("readelf"), "-SW", file_of(width)], capture_output=True, text=True, check=True
     ).stdout
-    # What is writable once it is loaded: two pointers in .bss. What holds addresses is protected by the loader.
+    # What is writable once it is loaded: three pointers in .bss. What holds addresses is protected by the loader.
     assert not re.search(r" \.(data|tbss|tdata|init_array|ctors) ", sections)
-    assert sorted(row[-1] for row in symbols() if row[-2] in "bBC") == ["dmpl_callbacks", "ompd_callbacks"]
+    pointers = ["dmpl_callbacks", "dmpl_extension", "ompd_callbacks"]
+    assert sorted(row[-1] for row in symbols() if row[-2] in "bBC") == pointers
     (size,) = re.findall(r" \.bss +NOBITS +\w+ +\w+ +(\w+)", sections)
-    assert int(size, 16) == 2 * width // 8
+    assert int(size, 16) == 3 * width // 8
 
 
 @pytest.mark.parametrize("name", ["gcc", "clang", "g++"])
@@ -213,9 +224,9 @@ def built(name: str, tmp_path: Path, flags: Sequence[str] = ()) -> Path:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_one_of_another_version_is_refused_by_its_name(width: int, tmp_path: Path) -> None:
-    flags = ["-DVERSION=0x201", *(["-m32", "-nostdlib", "-ffreestanding"] if width == 32 else [])]
+    flags = ["-DVERSION=2", *(["-m32", "-nostdlib", "-ffreestanding"] if width == 32 else [])]
     library = built("newer", tmp_path, flags)
-    expected = r"version 0x201 of DMPL is not known.*'an odd library'"
+    expected = r"version 0x2 of DMPL is not known.*'an odd library'"
     with pytest.raises(Unsupported, match=expected), hosted(library, width):
         pass
 

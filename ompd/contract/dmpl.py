@@ -16,11 +16,6 @@ from ompd.records import record
 INTERFACE_COMPATIBILITY = 1
 """``XLD_INTERFACE_COMPATIBILITY``: version of the interface."""
 
-EXTENSION = 0x100
-"""Bit beside :data:`INTERFACE_COMPATIBILITY` in the version of a library that needs :class:`TypeFunctions`, for which
-the paper's table has no members (``DMPL_EXTENSION`` in ``runtime_stub/include/Dmpl.h``).
-"""
-
 VARINFO_NEEDS_DEREFERENCE = 0x8000
 """Bit that may be or-ed into any :class:`VarInfo`: the variable's storage holds its address."""
 
@@ -137,8 +132,8 @@ class CallbackTable:
 
 @record
 class TypeFunctions:
-    """``DMPL_sizeof_ft`` and ``DMPL_field_offset_ft``: the header has their types and no member of the table for them,
-    so that they are handed over beside it, and in C behind it. Both give -1 for what there is not. The second takes a
+    """``DMPL_sizeof_ft`` and ``DMPL_field_offset_ft``: the header has their types and no member of the table for them.
+    They are handed over beside it, in C by ``DMPL_extend``. Both give -1 for what there is not. The second takes a
     member's name.
     """
 
@@ -176,9 +171,7 @@ class Library(Protocol):
         """Take the callbacks. ``DMPL_initialise``; the paper's figures spell it ``DMPL_initialize``."""
 
     def version_compatibility(self) -> int:
-        """Return the version of the interface that the library implements: :data:`INTERFACE_COMPATIBILITY`, with
-        :data:`EXTENSION` if it needs that.
-        """
+        """Return the version of the interface that the library implements: :data:`INTERFACE_COMPATIBILITY`."""
 
     def version_string(self) -> str:
         """Return what the library calls itself."""

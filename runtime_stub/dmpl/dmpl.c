@@ -11,7 +11,8 @@
 
 enum { MAX_VARIABLES = 1 << 16, CAPACITY = 1 << 20 /* of a thread's storage */ };
 
-const DMPL_extended_callbacks_t *dmpl_callbacks;
+const DMPL_callbacks_t *dmpl_callbacks;
+const DMPL_extension_t *dmpl_extension;
 
 struct _DMPL_process_info_t {
     uint64_t pointer_size;
@@ -37,7 +38,8 @@ struct variable {
 
 static int initialise(const DMPL_callbacks_t *callbacks)
 {
-    dmpl_callbacks = (const DMPL_extended_callbacks_t *)callbacks;
+    dmpl_callbacks = callbacks;
+    dmpl_extension = NULL;
     return DMPL_ok;
 }
 
@@ -51,9 +53,17 @@ EXPORT int DMPL_initialize(const DMPL_callbacks_t *callbacks)
     return initialise(callbacks);
 }
 
+EXPORT int DMPL_extend(const DMPL_extension_t *extension)
+{
+    if (!dmpl_callbacks)
+        return STUB_NOT_INITIALISED;
+    dmpl_extension = extension;
+    return DMPL_ok;
+}
+
 EXPORT int DMPL_version_compatibility(void)
 {
-    return XLD_INTERFACE_COMPATIBILITY | DMPL_EXTENSION;
+    return XLD_INTERFACE_COMPATIBILITY;
 }
 
 EXPORT const char *DMPL_version_string(void)
@@ -73,7 +83,7 @@ EXPORT const char *DMPL_error_string(int code)
     case STUB_DAMAGED: return "the runtime's list of threadprivate variables is damaged";
     case STUB_NOT_INITIALISED: return "the library has not been initialised";
     }
-    return dmpl_callbacks ? dmpl_callbacks->table.DMPL_error_string_fp(code) : "a code that is not this library's";
+    return dmpl_callbacks ? dmpl_callbacks->DMPL_error_string_fp(code) : "a code that is not this library's";
 }
 
 EXPORT const DMPL_rtl_names *DMPL_get_rtl_names(int language)
@@ -91,7 +101,7 @@ static int give_back(void *info)
 {
     if (!dmpl_callbacks)
         return STUB_NOT_INITIALISED;
-    dmpl_callbacks->table.DMPL_free_fp(info);
+    dmpl_callbacks->DMPL_free_fp(info);
     return DMPL_ok;
 }
 
@@ -120,10 +130,10 @@ static int check(int code)
 {
     if (code != DMPL_ok) {
         char text[256];
-        const char *meaning = dmpl_callbacks->table.DMPL_error_string_fp(code);
+        const char *meaning = dmpl_callbacks->DMPL_error_string_fp(code);
         size_t used = append(text, 0, sizeof text, "DMPL for libomp_stub: ");
         append(text, used, sizeof text, meaning ? meaning : "");
-        dmpl_callbacks->table.DMPL_prints_fp(text);
+        dmpl_callbacks->DMPL_prints_fp(text);
     }
     return code;
 }
@@ -131,7 +141,7 @@ static int check(int code)
 static int find_symbol(DMPL_process_t *process, const char *name, uint64_t *address)
 {
     DMPL_taddr_t found = 0;
-    int code = check(dmpl_callbacks->table.DMPL_find_symbol_fp(process, name, &found));
+    int code = check(dmpl_callbacks->DMPL_find_symbol_fp(process, name, &found));
     *address = found;
     return code;
 }
@@ -141,7 +151,7 @@ static uint64_t number_of(DMPL_thread_t *thread, const void *raw, size_t size)
 {
     unsigned char host[8] = {0};
     uint64_t number = 0;
-    dmpl_callbacks->table.DMPL_target_to_host_fp(thread, raw, host, (int)size);
+    dmpl_callbacks->DMPL_target_to_host_fp(thread, raw, host, (int)size);
     for (size_t at = 0; at < size; at++)
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
         number = number << 8 | host[at];
@@ -155,7 +165,7 @@ static int read_word(const struct lookup *lookup, uint64_t address, uint64_t *va
 {
     unsigned char raw[8];
     int size = (int)lookup->process->pointer_size;
-    int code = check(dmpl_callbacks->table.DMPL_get_data_fp(lookup->thread, address, raw, size));
+    int code = check(dmpl_callbacks->DMPL_get_data_fp(lookup->thread, address, raw, size));
     if (code == DMPL_ok)
         *value = number_of(lookup->thread, raw, (size_t)size);
     return code;
@@ -175,7 +185,7 @@ static int table_symbol(void *of, const char *name, uint64_t *address)
 
 static int table_read(void *of, uint64_t address, void *buffer, size_t size)
 {
-    return check(dmpl_callbacks->table.DMPL_get_data_fp(((struct of_table *)of)->thread, address, buffer, (int)size));
+    return check(dmpl_callbacks->DMPL_get_data_fp(((struct of_table *)of)->thread, address, buffer, (int)size));
 }
 
 static int table_number(void *of, const void *raw, size_t size, uint64_t *number)
@@ -186,12 +196,12 @@ static int table_number(void *of, const void *raw, size_t size, uint64_t *number
 
 static void *table_memory(size_t size)
 {
-    return dmpl_callbacks->table.DMPL_malloc_fp(size);
+    return dmpl_callbacks->DMPL_malloc_fp(size);
 }
 
 static void table_free(void *memory)
 {
-    dmpl_callbacks->table.DMPL_free_fp(memory);
+    dmpl_callbacks->DMPL_free_fp(memory);
 }
 
 static int read_layout(DMPL_process_t *process, DMPL_thread_t *thread, struct layout_query *queries, size_t count)
@@ -206,19 +216,22 @@ static int read_layout(DMPL_process_t *process, DMPL_thread_t *thread, struct la
 
 /* What is kept of the process */
 
-/* Where a record has its members: by debug information, as DMPL offers it; by the runtime's table if there is none. */
+/* Where a record has its members: by debug information if the debugger has extended the interface, else by the runtime's
+ * table. The paper's table alone finds a type, and has no function for its members. */
 static int find_members(DMPL_process_t *process, DMPL_thread_t *thread, DMPL_process_info_t *found)
 {
     static const char *const names[] = {"next", "variable", "size", "offset", "number"};
     enum { COUNT = sizeof names / sizeof *names };
     uint64_t *const places[COUNT] = {&found->next, &found->variable, &found->size, &found->offset, &found->number};
     uint64_t extent;
-    DMPL_type_t *type = dmpl_callbacks->table.DMPL_find_type_fp(process, "struct omp_stub_private", DMPL_lang_c);
+    DMPL_type_t *type = NULL;
+    if (dmpl_extension)
+        type = dmpl_callbacks->DMPL_find_type_fp(process, "struct omp_stub_private", DMPL_lang_c);
     if (type) {
-        int size = dmpl_callbacks->DMPL_sizeof_fp(type);
+        int size = dmpl_extension->DMPL_sizeof_fp(type);
         extent = size > 0 ? (uint64_t)size : 0;
         for (size_t at = 0; at < COUNT; at++) {
-            int offset = dmpl_callbacks->DMPL_field_offset_fp(type, names[at]);
+            int offset = dmpl_extension->DMPL_field_offset_fp(type, names[at]);
             *places[at] = offset >= 0 ? (uint64_t)offset : UINT64_MAX;
         }
     } else {
@@ -246,7 +259,7 @@ static int ask_process(DMPL_process_t *process, DMPL_thread_t *thread, DMPL_proc
 {
     DMPL_target_type_sizes_t sizes;
     uint64_t root = 0;
-    int code = check(dmpl_callbacks->table.DMPL_get_type_sizes_fp(process, &sizes));
+    int code = check(dmpl_callbacks->DMPL_get_type_sizes_fp(process, &sizes));
     if (code != DMPL_ok)
         return code;
     if (sizes.pointer_size <= 0 || sizes.pointer_size > 8)
@@ -269,7 +282,7 @@ static int ask_process(DMPL_process_t *process, DMPL_thread_t *thread, DMPL_proc
 
 static int process_info(struct lookup *lookup)
 {
-    const DMPL_callbacks_t *callbacks = &dmpl_callbacks->table;
+    const DMPL_callbacks_t *callbacks = dmpl_callbacks;
     DMPL_process_t *process = callbacks->DMPL_get_process_fp(lookup->thread);
     DMPL_process_info_t *info = callbacks->DMPL_get_process_info_fp(process);
     if (!info) {
@@ -348,7 +361,7 @@ static int ask_base(const struct lookup *lookup, uint64_t *base)
         return code;
     if (key == none) /* no thread has used any such variable */
         return DMPL_tls_unallocated;
-    code = check(dmpl_callbacks->table.DMPL_get_pthread_key_fp(lookup->thread, (DMPL_tword_t)key, &value));
+    code = check(dmpl_callbacks->DMPL_get_pthread_key_fp(lookup->thread, (DMPL_tword_t)key, &value));
     *base = value;
     return code == DMPL_ok && !value ? DMPL_tls_unallocated : code;
 }
@@ -356,7 +369,7 @@ static int ask_base(const struct lookup *lookup, uint64_t *base)
 /* A thread keeps its storage as long as it lives. */
 static int storage(const struct lookup *lookup, uint64_t *base)
 {
-    const DMPL_callbacks_t *callbacks = &dmpl_callbacks->table;
+    const DMPL_callbacks_t *callbacks = dmpl_callbacks;
     DMPL_thread_info_t *info = callbacks->DMPL_get_thread_info_fp(lookup->thread);
     if (!info) {
         int code = ask_base(lookup, base);

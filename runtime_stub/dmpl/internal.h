@@ -18,8 +18,10 @@ enum {
     STUB_NOT_INITIALISED
 };
 
-/* What DMPL_initialise was given: all that the library keeps. */
-extern const DMPL_extended_callbacks_t *dmpl_callbacks;
+/* The arguments of DMPL_initialise and of DMPL_extend; the latter is NULL if the debugger knows the paper alone. The library
+ * keeps nothing else. */
+extern const DMPL_callbacks_t *dmpl_callbacks;
+extern const DMPL_extension_t *dmpl_extension;
 
 /* A part of a text. */
 struct span {

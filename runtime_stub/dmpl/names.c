@@ -296,11 +296,11 @@ static int put_function(const struct result *result, const char *mangled, struct
 {
     struct span whole = {mangled, length_of(mangled)};
     int length = 0, code = DMPL_name_unchanged, own = 0;
-    if (dmpl_callbacks && dmpl_callbacks->DMPL_source_of_fp) {
+    if (dmpl_extension) {
         if (name.length)
-            code = dmpl_callbacks->DMPL_source_of_fp(mangled, &length, NULL, 0, &own);
+            code = dmpl_extension->DMPL_source_of_fp(mangled, &length, NULL, 0, &own);
         else
-            code = dmpl_callbacks->DMPL_source_of_fp(mangled, &length, result->buffer, result->room, &own);
+            code = dmpl_extension->DMPL_source_of_fp(mangled, &length, result->buffer, result->room, &own);
     }
     bool is_known = name.length || code == DMPL_ok || code == DMPL_name_too_long;
     if (line && is_known && own > 0)

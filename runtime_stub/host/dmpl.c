@@ -10,7 +10,7 @@
 
 enum call {
     INITIALISE = 1, VERSION_COMPATIBILITY, VERSION_STRING, ERROR_STRING, DESTROY_PROCESS_INFO, DESTROY_THREAD_INFO,
-    DEMANGLE_NAME, GET_TLS_ADDRESS, GET_RTL_NAMES, CALLS
+    DEMANGLE_NAME, GET_TLS_ADDRESS, GET_RTL_NAMES, EXTEND, CALLS
 };
 enum callback {
     ON_PUT_PROCESS_INFO = 1, ON_GET_PROCESS_INFO, ON_PUT_THREAD_INFO, ON_GET_THREAD_INFO, ON_GET_PROCESS,
@@ -318,18 +318,18 @@ static int source_of(const char *mangled, int *length, char *name, int room, int
     return !is_known ? DMPL_name_unchanged : fits ? DMPL_ok : DMPL_name_too_long;
 }
 
-static const DMPL_extended_callbacks_t callbacks = {
-    {put_process_info, get_process_info, put_thread_info, get_thread_info, get_process, get_type_sizes, find_symbol,
-     find_type, get_data, get_pthread_key, target_to_host, get_storage, free_storage, error_string, prints},
-    size_of, field_offset, source_of,
+static const DMPL_callbacks_t callbacks = {
+    put_process_info, get_process_info, put_thread_info, get_thread_info, get_process, get_type_sizes, find_symbol,
+    find_type, get_data, get_pthread_key, target_to_host, get_storage, free_storage, error_string, prints,
 };
+static const DMPL_extension_t extension = {size_of, field_offset, source_of};
 
 /* The library */
 
 static const char *const NAMES[CALLS] = {
     "", "DMPL_initialise", "DMPL_version_compatibility", "DMPL_version_string", "DMPL_error_string",
     "DMPL_destroy_process_info", "DMPL_destroy_thread_info", "DMPL_demangle_name", "DMPL_get_tls_address",
-    "DMPL_get_rtl_names",
+    "DMPL_get_rtl_names", "DMPL_extend",
 };
 static void *functions[CALLS];
 
@@ -345,7 +345,7 @@ static void start(void *library)
         functions[call] = dlsym(library, NAMES[call]);
         if (!functions[call] && call == INITIALISE)
             functions[call] = dlsym(library, "DMPL_initialize");
-        if (!functions[call])
+        if (!functions[call] && call != EXTEND)
             snprintf(missing + strlen(missing), sizeof missing - strlen(missing), "%s%s", *missing ? " " : "",
                      NAMES[call]);
     }
@@ -354,7 +354,13 @@ static void start(void *library)
     int version = LIBRARY(VERSION_COMPATIBILITY, DMPL_version_compatibility)();
     const char *text = LIBRARY(VERSION_STRING, DMPL_version_string)();
     end_call();
-    ready(version, text, NAMES + INITIALISE, numbers + INITIALISE, CALLS - INITIALISE);
+    ready(version, text, NAMES + INITIALISE, numbers + INITIALISE, (functions[EXTEND] ? CALLS : EXTEND) - INITIALISE);
+}
+
+static int initialise(void)
+{
+    int code = LIBRARY(INITIALISE, DMPL_initialise)(&callbacks);
+    return code == DMPL_ok && functions[EXTEND] ? LIBRARY(EXTEND, DMPL_extend)(&extension) : code;
 }
 
 static void demangle(struct buffer *question, struct buffer *answer)
@@ -382,7 +388,7 @@ static void call(uint32_t number, struct buffer *question, struct buffer *answer
     void *thread;
     switch (number) {
     case INITIALISE:
-        put_number(answer, LIBRARY(INITIALISE, DMPL_initialise)(&callbacks.table));
+        put_number(answer, initialise());
         return;
     case ERROR_STRING:
         put_text(answer, LIBRARY(ERROR_STRING, DMPL_error_string)((int)take_number(question)));

@@ -59,11 +59,11 @@ static int source_of(const char *name, int *length, char *buffer, int room, int 
     return name && length && buffer && room && line;
 }
 
-static const DMPL_extended_callbacks_t table = {
-    {put_process_info, get_process_info, put_thread_info, get_thread_info, get_process, get_type_sizes, find_symbol,
-     find_type, get_data, get_pthread_key, target_to_host, get_memory, free_memory, error_string, prints},
-    size_of, field_offset, source_of,
+static const DMPL_callbacks_t table = {
+    put_process_info, get_process_info, put_thread_info, get_thread_info, get_process, get_type_sizes, find_symbol,
+    find_type, get_data, get_pthread_key, target_to_host, get_memory, free_memory, error_string, prints,
 };
+static const DMPL_extension_t extension = {size_of, field_offset, source_of};
 
 int ask(DMPL_thread_t *thread, DMPL_process_info_t *process_info, DMPL_thread_info_t *thread_info);
 int ask(DMPL_thread_t *thread, DMPL_process_info_t *process_info, DMPL_thread_info_t *thread_info)
@@ -74,7 +74,7 @@ int ask(DMPL_thread_t *thread, DMPL_process_info_t *process_info, DMPL_thread_in
     const DMPL_rtl_names *routines = DMPL_get_rtl_names(DMPL_lang_c);
     const char *texts[] = {DMPL_version_string(), DMPL_error_string(DMPL_ok), names.main_task_dispatcher,
                            routines->microtask_invoker};
-    return DMPL_initialise(&table.table) + DMPL_initialize(&table.table) + DMPL_version_compatibility() +
+    return DMPL_initialise(&table) + DMPL_initialize(&table) + DMPL_extend(&extension) + DMPL_version_compatibility() +
            DMPL_destroy_process_info(process_info) + DMPL_destroy_thread_info(thread_info) +
            DMPL_demangle_name("a", &length, buffer, 8, &flags, &line) +
            DMPL_get_tls_address(thread, address, &address) + sizes.pointer_size + (texts[0] != 0);

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ompd.contract.dmpl import (
-    EXTENSION,
     INTERFACE_COMPATIBILITY,
     CallbackTable,
     DemangledName,
@@ -126,7 +125,7 @@ class StubLibrary:
 
     def version_compatibility(self) -> int:
         """See :meth:`Library.version_compatibility`."""
-        return INTERFACE_COMPATIBILITY | EXTENSION
+        return INTERFACE_COMPATIBILITY
 
     def version_string(self) -> str:
         """See :meth:`Library.version_string`."""

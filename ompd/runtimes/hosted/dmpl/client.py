@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ompd.contract.dmpl import (
-    EXTENSION,
     INTERFACE_COMPATIBILITY,
     CallbackTable,
     DemangledName,
@@ -88,7 +87,7 @@ class HostedLibrary:
         self._connection = Connection(loadable, _DMPL, self._serve, limits=limits, warn=warn, program=program)
         ready = self._connection.wait()
         self._version, self._version_string = ready.api_version, ready.version_string
-        if self._version not in (INTERFACE_COMPATIBILITY, INTERFACE_COMPATIBILITY | EXTENSION):
+        if self._version != INTERFACE_COMPATIBILITY:
             self.close()
             raise Unsupported(
                 f"{loadable.name}: version {self._version:#x} of DMPL is not known, only {INTERFACE_COMPATIBILITY} is; "

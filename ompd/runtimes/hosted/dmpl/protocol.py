@@ -30,7 +30,7 @@ _WORD = struct.Struct("<q")
 
 
 class Call(IntEnum):
-    """The calls, by their numbers. The worker itself makes those without fields in :data:`CALLS`."""
+    """The calls, by their numbers. The worker itself makes those that :data:`CALLS` leaves out."""
 
     INITIALISE = 1
     VERSION_COMPATIBILITY = 2
@@ -41,6 +41,7 @@ class Call(IntEnum):
     DEMANGLE_NAME = 7
     GET_TLS_ADDRESS = 8
     GET_RTL_NAMES = 9
+    EXTEND = 10
 
 
 class Callback(IntEnum):
@@ -99,7 +100,7 @@ CALLBACKS = {
 INITIALISE = ("DMPL_initialise", "DMPL_initialize")
 """The two spellings of one function."""
 FUNCTIONS = {call: f"DMPL_{call.name.lower()}" for call in Call}
-"""The functions that a library has."""
+"""The functions that a library has; ``DMPL_extend`` may be missing."""
 NAMES = {**{int(call): name for call, name in FUNCTIONS.items()}, LOAD: "the library's own start"}
 
 

@@ -22,7 +22,7 @@ class _Sizes(ctypes.Structure):
 _REF, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
 _ADDRESS, _WORD = ctypes.c_ulonglong, ctypes.c_longlong
 _TO_ADDRESS, _TO_INT = ctypes.POINTER(_ADDRESS), ctypes.POINTER(_INT)
-# What each returns, and what it takes; in the table's order.
+# The result and the arguments of each: the table's, in its order, then those of DMPL_extension_t.
 _KINDS = [
     ctypes.CFUNCTYPE(*types)
     for types in (
@@ -48,8 +48,15 @@ _KINDS = [
 ]
 
 
-class _Structure(ctypes.Structure):
-    _fields_: ClassVar = [(f"callback_{at}", kind) for at, kind in enumerate(_KINDS)]
+_EXTENSION = 15  # the index of its first
+
+
+class _Table(ctypes.Structure):
+    _fields_: ClassVar = [(f"callback_{at}", kind) for at, kind in enumerate(_KINDS[:_EXTENSION])]
+
+
+class _Extension(ctypes.Structure):
+    _fields_: ClassVar = [(f"callback_{at}", kind) for at, kind in enumerate(_KINDS[_EXTENSION:])]
 
 
 class Table:
@@ -60,7 +67,15 @@ class Table:
         self._owner = get_ident()
         self._texts: dict[int, ctypes.Array[ctypes.c_char]] = {}  # that a library may still read
         self._storage: dict[int, ctypes.Array[ctypes.c_char]] = {}
-        self.structure = self._structure()
+        functions: tuple[Callable[..., Any], ...] = (
+            *(self._put_process_info, self._get_process_info, self._put_thread_info, self._get_thread_info),
+            *(self._get_process, self._get_type_sizes, self._find_symbol, self._find_type, self._get_data),
+            *(self._get_pthread_key, self._target_to_host, self._malloc, self._free, self._error_string),
+            *(self._prints, self._sizeof, self._field_offset, self._source_of),
+        )
+        pointers = [kind(function) for kind, function in zip(_KINDS, functions, strict=True)]
+        self.structure = _Table(*pointers[:_EXTENSION])
+        self.extension = _Extension(*pointers[_EXTENSION:])
 
     def ask(self, what: Callback, *fields: Field) -> list[Any]:
         """Return the debugger's answer; ends the process if there is none."""
@@ -74,15 +89,6 @@ class Table:
             return unpacked(body, CALLBACKS[what][1])
         except Malformed as error:
             stop(str(error).encode())
-
-    def _structure(self) -> ctypes.Structure:
-        functions: tuple[Callable[..., Any], ...] = (
-            *(self._put_process_info, self._get_process_info, self._put_thread_info, self._get_thread_info),
-            *(self._get_process, self._get_type_sizes, self._find_symbol, self._find_type, self._get_data),
-            *(self._get_pthread_key, self._target_to_host, self._malloc, self._free, self._error_string),
-            *(self._prints, self._sizeof, self._field_offset, self._source_of),
-        )
-        return _Structure(*(kind(function) for kind, function in zip(_KINDS, functions, strict=True)))
 
     # In the table's order. ctypes gives None for a null pointer.
 

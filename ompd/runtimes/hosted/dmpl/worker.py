@@ -24,6 +24,7 @@ _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
     Call.DEMANGLE_NAME: (_INT, (ctypes.c_char_p, _TO_INT, _REF, _INT, _TO_INT, _TO_INT)),
     Call.GET_TLS_ADDRESS: (_INT, (_REF, _WORD, ctypes.POINTER(_WORD))),
     Call.GET_RTL_NAMES: (ctypes.POINTER(ctypes.c_char_p), (_INT,)),
+    Call.EXTEND: (_INT, (_REF,)),
 }
 
 
@@ -44,7 +45,8 @@ class _Worker:
             spellings = INITIALISE if call == Call.INITIALISE else (name,)
             found = next((one for one in spellings if hasattr(loaded, one)), None)
             if found is None:
-                missing.append(name)
+                if call != Call.EXTEND:
+                    missing.append(name)
                 continue
             function = self._functions[call] = getattr(loaded, found)
             function.restype, function.argtypes = _KINDS[call]
@@ -53,9 +55,9 @@ class _Worker:
             return
         version = self._call(Call.VERSION_COMPATIBILITY)
         text = short(self._call(Call.VERSION_STRING))
-        self._channel.ready(version, text, tuple(FUNCTIONS.items()))
+        self._channel.ready(version, text, [(call, FUNCTIONS[call]) for call in self._functions])
         calls: dict[int, Callable[..., Sequence[Field]]] = {
-            Call.INITIALISE: lambda: (self._call(Call.INITIALISE, ctypes.addressof(self._table.structure)),),
+            Call.INITIALISE: self._initialise,
             Call.ERROR_STRING: self._error_string,
             Call.DESTROY_PROCESS_INFO: lambda info: (self._call(Call.DESTROY_PROCESS_INFO, info),),
             Call.DESTROY_THREAD_INFO: lambda info: (self._call(Call.DESTROY_THREAD_INFO, info),),
@@ -76,6 +78,12 @@ class _Worker:
         result = self._functions[call](*arguments)
         self._channel.end()
         return result
+
+    def _initialise(self) -> Sequence[Field]:
+        code = self._call(Call.INITIALISE, ctypes.addressof(self._table.structure))
+        if code == 0 and Call.EXTEND in self._functions:
+            code = self._call(Call.EXTEND, ctypes.addressof(self._table.extension))
+        return (code,)
 
     def _error_string(self, code: int) -> Sequence[Field]:
         return (short(self._call(Call.ERROR_STRING, code)),)
