@@ -307,6 +307,11 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         old = [call("ompd_initialize", ("n", version), ("table", 0))]
         title = f"version {version if version < 1 << 63 else -1} of the interface"
         yield first(f"version-{version}", "ompd_initialize", title, old, unsupported, rule="no-version")
+    for version in (202111, 209912, (1 << 63) - 1):
+        if version > plan.api:
+            newer = [call("ompd_initialize", ("n", version), ("table", 0))]
+            title = f"version {version} of the interface, which is newer than the library's latest"
+            yield first(f"newer-{version}", "ompd_initialize", title, newer, unsupported, rule="newer-version")
     begin = [fill(SPACE, 0), call("ompd_process_initialize", ("n", 1), ("at", SPACE))]
     yield first("first", "ompd_process_initialize", "before initialisation", begin, _REFUSED, rule="not-begun")
     ended = [call("ompd_finalize")]

@@ -40,6 +40,9 @@ RULES: Mapping[str, Rule] = {
     "lasting-text": _demands("20.5.1.3", "the version's text stays valid while the library is loaded"),
     "no-callbacks": _demands("20.5.1.1", "callbacks that are invalid are bad input"),
     "no-version": _demands("20.5.1.1", "a version of the interface that cannot be provided is unsupported"),
+    "newer-version": _demands(
+        "20.5.1.1", "a version above the latest one, which ompd_get_api_version returns, is unsupported"
+    ),
     "not-initialised": _demands("20.5.1.4", "to finalise a library that is not initialised is unsupported"),
     "each-process": _demands("20.5.1", "the library is initialised once, and each process or core file besides"),
     "null-input": _demands(

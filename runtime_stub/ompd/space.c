@@ -11,7 +11,7 @@ EXPORT ompd_rc_t ompd_initialize(ompd_word_t version, const ompd_callbacks_t *ca
     if (!callbacks || !callbacks->alloc_memory || !callbacks->free_memory || !callbacks->sizeof_type ||
         !callbacks->symbol_addr_lookup || !callbacks->read_memory || !callbacks->read_string || !callbacks->device_to_host)
         return ompd_rc_bad_input;
-    if (version < 201811)
+    if (version != 201811)
         return ompd_rc_unsupported;
     ompd_callbacks = callbacks;
     return ompd_rc_ok;

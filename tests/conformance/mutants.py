@@ -31,7 +31,8 @@ class Mutant(NamedTuple):
 
 _SPACE = (
     ("ompd_initialize", "!callbacks ||", "0 ||"),
-    ("ompd_initialize", "version < 201811", "0"),
+    ("ompd_initialize", "version != 201811", "0"),
+    ("ompd_initialize", "version != 201811", "version < 201811"),
     ("ompd_initialize", "return ompd_rc_bad_input", "return ompd_rc_error"),
     ("ompd_initialize", "return ompd_rc_ok", "return ompd_rc_error"),
     ("ompd_finalize", "return ompd_rc_unsupported", "return ompd_rc_ok"),
