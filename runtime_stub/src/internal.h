@@ -58,7 +58,8 @@ struct whole_task {
     uint64_t wide_frame[3];           /* a copy of `frame` in the form of OpenMP 5, on machines of 32 bits */
     enum target_kind target_kind;     /* of a target task */
     uint64_t target_word, operation;  /* of its construct: a tool's word, and the number of the region's execution */
-    struct open_data *open_data;      /* target data regions of its code, innermost first */
+    struct target_scope *scopes;      /* of target constructs that its code is in, innermost first */
+    bool is_targeted;                 /* it was created in such a scope, of the device */
 };
 struct whole_work {
     struct stub_work known;
@@ -138,6 +139,7 @@ extern bool host_is_device;           /* OMP_STUB_DEVICE=host: it is device 0 */
 enum { THE_DEVICE = 0 };
 void read_device_environment(void);
 struct stub_task *target_task_of(struct stub_task *task); /* in whose region its code is, NULL if in none */
+bool is_targeted(struct stub_task *task); /* its code is in the scope of a target construct, of any kind */
 bool on_device(void);                 /* the caller is in a target region */
 
 /* work.c */

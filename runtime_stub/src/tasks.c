@@ -25,6 +25,7 @@ static struct stub_task *allocate_task(enum stub_task_type type, struct stub_tas
     task->is_tied = 1;
     task->thread_num = -1;
     whole_task(task)->references = 1;
+    whole_task(task)->is_targeted = generating && is_targeted(generating);
     return task;
 }
 

@@ -9,9 +9,9 @@
 
 bool host_is_device;
 
-/* A target data region that the code of a task is in. */
-struct open_data {
-    struct open_data *outer;
+/* A target construct that the code of a task has encountered and that has not ended: target data, or one with a task. */
+struct target_scope {
+    struct target_scope *outer;
     bool on_device;
 };
 
@@ -28,6 +28,14 @@ struct stub_task *target_task_of(struct stub_task *task)
     while (task && whole_task(task)->target_kind != TARGET_REGION)
         task = task->generating;
     return task;
+}
+
+bool is_targeted(struct stub_task *task)
+{
+    const struct target_scope *scope = whole_task(task)->scopes;
+    while (scope && !scope->on_device)
+        scope = scope->outer;
+    return scope || whole_task(task)->is_targeted;
 }
 
 bool on_device(void)
@@ -121,6 +129,9 @@ static void move_nothing(void *unused)
 static void run_target(struct stub_thread *thread, enum target_kind kind, void (*function)(void *), void *data, size_t count,
                        void **addresses, const size_t *sizes, const unsigned short *kinds)
 {
+    struct whole_task *encountering = whole_task(thread->task);
+    struct target_scope scope = {encountering->scopes, true};
+    encountering->scopes = &scope;
     struct stub_task *task = new_target_task(thread, kind, function, data);
     whole_task(task)->operation = kind == TARGET_REGION ? new_id() : 0;
     TELL(task_create, thread, task);
@@ -135,6 +146,7 @@ static void run_target(struct stub_thread *thread, enum target_kind kind, void (
         TELL(target_submit, task, false);
     TELL(target, thread, task, false);
     release_task(task);
+    encountering->scopes = scope.outer;
 }
 
 EXPORT void GOMP_target_ext(int device, void (*function)(void *), size_t count, void **addresses, size_t *sizes,
@@ -158,11 +170,11 @@ EXPORT void GOMP_target_ext(int device, void (*function)(void *), size_t count, 
 EXPORT void GOMP_target_data_ext(int device, size_t count, void **addresses, size_t *sizes, unsigned short *kinds)
 {
     struct stub_thread *thread = meet(CALLERS_STACK(), "GOMP_target_data_ext");
-    struct open_data *data = allocate(sizeof *data);
-    data->outer = whole_task(thread->task)->open_data;
-    data->on_device = is_the_device(thread, device);
-    whole_task(thread->task)->open_data = data;
-    if (data->on_device) {
+    struct target_scope *scope = allocate(sizeof *scope);
+    scope->outer = whole_task(thread->task)->scopes;
+    scope->on_device = is_the_device(thread, device);
+    whole_task(thread->task)->scopes = scope;
+    if (scope->on_device) {
         TELL(target_data, thread, true);
         map(thread, NULL, count, addresses, sizes, kinds);
     }
@@ -172,13 +184,13 @@ EXPORT void GOMP_target_data_ext(int device, size_t count, void **addresses, siz
 EXPORT void GOMP_target_end_data(void)
 {
     struct stub_thread *thread = meet(CALLERS_STACK(), "GOMP_target_end_data");
-    struct open_data *data = whole_task(thread->task)->open_data;
-    if (!data)
+    struct target_scope *scope = whole_task(thread->task)->scopes;
+    if (!scope)
         fail("GOMP_target_end_data: there is no target data region");
-    whole_task(thread->task)->open_data = data->outer;
-    if (data->on_device)
+    if (scope->on_device)
         TELL(target_data, thread, false);
-    free(data);
+    whole_task(thread->task)->scopes = scope->outer;
+    free(scope);
     leave(thread);
 }
 

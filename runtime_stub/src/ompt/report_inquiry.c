@@ -155,7 +155,7 @@ static int ompt_get_num_devices(void)
 static int ompt_target_get_device_id(void)
 {
     const struct stub_thread *thread = asking_thread();
-    return thread && target_task_of(thread->task) ? THE_DEVICE : -1;
+    return thread && is_targeted(thread->task) ? THE_DEVICE : -1;
 }
 
 static int ompt_target_get_device_info(int device, const char **type, ompt_target_device_t **object,

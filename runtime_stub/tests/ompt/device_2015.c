@@ -36,12 +36,14 @@ static void on_target_begin(ompt_task_id_t parent, const ompt_frame_t *frame, om
                             const void *code, ompt_target_task_type_t type)
 {
     CHECK(number == 0 && task && task != parent && frame->reenter_runtime_frame);
+    IS(int, get_device_id(), 0);
     add('B');
     heard.parent = parent, heard.task = task, heard.code = code, heard.type = type;
 }
 static void on_target_end(ompt_task_id_t task)
 {
     CHECK(task == heard.task);
+    IS(int, get_device_id(), 0);
     add('E');
 }
 static void on_switch(ompt_task_id_t first, ompt_task_id_t second)
@@ -54,6 +56,7 @@ static void on_map_begin(ompt_task_id_t task, int number, const ompt_target_map_
                          ompt_target_activity_id_t id)
 {
     CHECK(number == 0 && task && count && id);
+    IS(int, get_device_id(), 0);
     add('m');
     heard.map = id, heard.count = count;
     for (unsigned at = 0; at < count && at < 4; at++) {
@@ -64,15 +67,19 @@ static void on_map_begin(ompt_task_id_t task, int number, const ompt_target_map_
 static void on_map_end(int number, ompt_target_activity_id_t id)
 {
     CHECK(number == 0 && id == heard.map);
+    IS(int, get_device_id(), 0);
     add('M');
 }
 static void on_data_begin(ompt_task_id_t task, int number, const void *codeptr)
 {
     CHECK(task && number == 0 && codeptr);
+    IS(int, get_device_id(), 0);
     add('d');
 }
-static void on_data_end(ompt_task_id_t task) {
+static void on_data_end(ompt_task_id_t task)
+{
     CHECK(task);
+    IS(int, get_device_id(), 0);
     add('D');
 }
 
@@ -176,8 +183,18 @@ static void test_data(void)
         HEARD("BmMsEs");
         IS(int, heard.type, ompt_target_task_update);
         CHECK(!heard.code);
+        IS(int, get_device_id(), 0);
+        IS(int, omp_get_device_num(), 1); /* it is code of the host nevertheless */
+        #pragma omp parallel num_threads(2)
+        IS(int, get_device_id(), 0);
+        #pragma omp target data if (0) map(alloc : array)
+        IS(int, get_device_id(), 0);
     }
     HEARD("D");
+    IS(int, get_device_id(), -1);
+    #pragma omp target data device(1) map(alloc : array)
+    IS(int, get_device_id(), -1);
+    HEARD("");
     #pragma omp target enter data map(to : array)
     IS(int, heard.type, ompt_target_task_enter_data);
     IS(int, heard.items[0].mapping_flags, ompt_target_map_flag_to | ompt_target_map_flag_sync);
@@ -187,6 +204,27 @@ static void test_data(void)
     #pragma omp target exit data map(delete : array)
     IS(int, heard.items[0].mapping_flags, ompt_target_map_flag_delete | ompt_target_map_flag_sync);
     HEARD("BmMsEsBmMsEsBmMsEs");
+}
+
+/* A task that was created before a target data region is not in it, whenever it is executed. */
+static void test_scopes(void)
+{
+    int before = 0, inside = 0;
+    #pragma omp parallel num_threads(2)
+    #pragma omp master
+    {
+        #pragma omp task shared(before)
+        before = get_device_id();
+        #pragma omp target data map(alloc : before)
+        {
+            #pragma omp task shared(inside)
+            inside = get_device_id() + 1;
+            #pragma omp taskwait
+        }
+    }
+    IS(int, before, -1);
+    IS(int, inside, 1);
+    memset(heard.order, 0, sizeof heard.order);
 }
 
 /* A region is over when its tasks are, of whichever depth; a target task waits for what it depends on. */
@@ -431,6 +469,7 @@ int main(void)
     find_device();
     test_regions();
     test_data();
+    test_scopes();
     test_tasks();
     test_what_is_traced();
     test_trace(100000, 0);

@@ -67,8 +67,11 @@ static void test_outside(void)
     CHECK(initial.type == ompt_task_serial && initial.id && !initial.region && get_thread_id());
     CHECK(!initial.frame->exit_runtime_frame && !initial.frame->reenter_runtime_frame);
     ends_at(1, 0);
+    char *own = __builtin_frame_address(0);
     #pragma omp task /* is not deferred, and so is none */
     {
+        char *reenter = initial.frame->reenter_runtime_frame; /* in the frame of the function that made the call */
+        CHECK(reenter <= own && reenter > (char *)__builtin_frame_address(0));
         struct task task = task_at(0);
         CHECK(task.type == ompt_task_degenerate && task.id == 0 && !task.region && task.frame->exit_runtime_frame);
         CHECK(task_at(1).id == initial.id && initial.frame->reenter_runtime_frame);
