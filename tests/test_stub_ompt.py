@@ -133,6 +133,64 @@ def test_a_library_that_is_not_there_or_has_no_tool_is_passed() -> None:
     assert errors.startswith("libomp_stub: OMP_TOOL_LIBRARIES: /nowhere/tool.so: ") and errors.count("\n") == 1
 
 
+# OMP_TOOL_VERBOSE_INIT
+
+
+def steps(text: str) -> list[str]:
+    """Return the steps of a registration that a log has."""
+    return re.findall(r"^libomp_stub: tool: (.*)$", text, re.MULTILINE)
+
+
+NO_TOOL = [
+    *("there is no ompt_start_tool in the address space", "there is no ompt_tool in the address space"),
+    *("there is no ompt_initialize in the address space", "no tool is active"),
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "to_output", "to_errors"),
+    [
+        *((None, [], []), ("disabled", [], []), (" Disabled ", [], [])),
+        *(("stdout", NO_TOOL, []), ("STDERR", [], NO_TOOL), ("/nowhere/log", [], NO_TOOL)),
+    ],
+)
+def test_the_registration_is_logged(value: str | None, to_output: list[str], to_errors: list[str]) -> None:
+    variables = {} if value is None else {"OMP_TOOL_VERBOSE_INIT": value}
+    code, lines, errors = run(compiled("plain.c"), **variables)
+    assert (code, lines[-1]) == (0, WORKED)
+    assert (steps("\n".join(lines)), steps(errors)) == (to_output, to_errors)
+    assert ("/nowhere/log cannot be opened" in errors) == (value == "/nowhere/log")
+
+
+def test_a_log_is_a_file_that_has_each_step(tmp_path: Path) -> None:
+    log, plain = tmp_path / "log", compiled("plain.c", "-DLIBRARY", name="plain.so")
+    none, library = tool("START_TOOL=0", name="none.so"), tool("START_TOOL=1", name="first.so")
+    names = f"/nowhere/tool.so:{plain}:{none}:{library}"
+    run(compiled("plain.c"), OMP_TOOL_VERBOSE_INIT=str(log), OMP_TOOL_LIBRARIES=names)
+    first, lost, *rest = steps(log.read_text())
+    assert first == NO_TOOL[0] and lost.startswith("/nowhere/tool.so cannot be loaded: ")
+    assert rest == [
+        f"{plain} has no ompt_start_tool",
+        f"ompt_start_tool of {none} returns NULL",
+        f"ompt_start_tool of {library} returns a tool",
+        "its initializer succeeds",
+        "the tool is active",
+    ]
+    run(compiled("plain.c"), OMP_TOOL_VERBOSE_INIT=str(log), OMP_TOOL="disabled")
+    assert steps(log.read_text())[-2:] == ["tool-var is disabled", "no tool is active"]
+
+
+def test_a_log_names_the_file_of_each_generations_tool() -> None:
+    answers = {
+        "START_TOOL=2": ["ompt_start_tool of * returns a tool", "its initializer returns 0", "no tool is active"],
+        "TOOL=1": [NO_TOOL[0], "ompt_tool of * returns a tool", "the tool is active"],
+        "INITIALIZE=1": [*NO_TOOL[:2], "ompt_initialize of * returns 1", "the tool is active"],
+    }
+    for answer, expected in answers.items():
+        _, lines, _ = run(with_tool(answer), OMP_TOOL_VERBOSE_INIT="stdout")
+        assert [re.sub(r"of \S+/tool\.so ", "of * ", step) for step in steps("\n".join(lines))] == expected
+
+
 # Which definition the runtime sees
 
 

@@ -265,34 +265,41 @@ static struct stub_icvs *icvs(void)
     return &current_thread()->task->icvs;
 }
 
+/* Each routine begins with initialize(): the first one that a program calls starts its tool, whatever the routine does. */
+
 /* Fortran's name of a routine without arguments. */
 #define QUERY(type, name, value)                                                                                       \
     EXPORT type name(void)                                                                                             \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         return value;                                                                                                  \
     }                                                                                                                  \
     EXPORT type name##_(void)                                                                                          \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         return value;                                                                                                  \
     }
 
-/* A routine that sets one value, with Fortran's two names, for integer(4) and integer(8). */
 static int32_t clamp(int64_t value)
 {
     return value > INT_MAX ? INT_MAX : value < INT_MIN ? INT_MIN : (int32_t)value;
 }
 
+/* A routine that sets one value, with Fortran's two names, for integer(4) and integer(8). */
 #define SETTER(name)                                                                                                   \
     EXPORT void name(int value)                                                                                        \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         name##_to(value);                                                                                              \
     }                                                                                                                  \
     EXPORT void name##_(const int32_t *value)                                                                          \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         name##_to(*value);                                                                                             \
     }                                                                                                                  \
     EXPORT void name##_8_(const int64_t *value)                                                                        \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         name##_to(clamp(*value));                                                                                      \
     }
 
@@ -300,14 +307,17 @@ static int32_t clamp(int64_t value)
 #define FUNCTION(name)                                                                                                 \
     EXPORT int name(int value)                                                                                         \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         return name##_of(value);                                                                                       \
     }                                                                                                                  \
     EXPORT int32_t name##_(const int32_t *value)                                                                       \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         return name##_of(*value);                                                                                      \
     }                                                                                                                  \
     EXPORT int32_t name##_8_(const int64_t *value)                                                                     \
     {                                                                                                                  \
+        initialize();                                                                                                  \
         return name##_of(clamp(*value));                                                                               \
     }
 
@@ -323,16 +333,16 @@ QUERY(int, omp_get_active_level, current_thread()->team->active_level)
 QUERY(int, omp_in_final, current_thread()->task->is_final)
 QUERY(int, omp_get_proc_bind, icvs()->proc_bind)
 QUERY(int, omp_get_default_device, icvs()->default_device)
-QUERY(int, omp_get_num_procs, (initialize(), omp_stub_process.num_procs))
-QUERY(int, omp_get_max_task_priority, (initialize(), omp_stub_process.max_task_priority))
+QUERY(int, omp_get_num_procs, omp_stub_process.num_procs)
+QUERY(int, omp_get_max_task_priority, omp_stub_process.max_task_priority)
 QUERY(int, omp_get_supported_active_levels, SUPPORTED_LEVELS)
 QUERY(int, omp_get_cancellation, 0)
 QUERY(int, omp_get_num_places, 0)
 QUERY(int, omp_get_place_num, -1)
 QUERY(int, omp_get_partition_num_places, 0)
-QUERY(int, omp_get_num_devices, (initialize(), host_is_device))
+QUERY(int, omp_get_num_devices, host_is_device)
 QUERY(int, omp_get_device_num, on_device() ? THE_DEVICE : host_is_device)
-QUERY(int, omp_get_initial_device, (initialize(), host_is_device)) /* the number behind those of devices */
+QUERY(int, omp_get_initial_device, host_is_device) /* the number behind those of devices */
 QUERY(int, omp_is_initial_device, !on_device())
 QUERY(int, omp_get_num_teams, 1)
 QUERY(int, omp_get_team_num, 0)
@@ -454,12 +464,12 @@ static int omp_get_place_num_procs_of(int place)
 }
 FUNCTION(omp_get_place_num_procs)
 
-EXPORT void omp_get_place_proc_ids(int place, int *ids) { (void)place, (void)ids; }
-EXPORT void omp_get_place_proc_ids_(const int32_t *place, int32_t *ids) { (void)place, (void)ids; }
-EXPORT void omp_get_place_proc_ids_8_(const int64_t *place, int64_t *ids) { (void)place, (void)ids; }
-EXPORT void omp_get_partition_place_nums(int *nums) { (void)nums; }
-EXPORT void omp_get_partition_place_nums_(int32_t *nums) { (void)nums; }
-EXPORT void omp_get_partition_place_nums_8_(int64_t *nums) { (void)nums; }
+EXPORT void omp_get_place_proc_ids(int place, int *ids) { (void)place, (void)ids, initialize(); }
+EXPORT void omp_get_place_proc_ids_(const int32_t *place, int32_t *ids) { (void)place, (void)ids, initialize(); }
+EXPORT void omp_get_place_proc_ids_8_(const int64_t *place, int64_t *ids) { (void)place, (void)ids, initialize(); }
+EXPORT void omp_get_partition_place_nums(int *nums) { (void)nums, initialize(); }
+EXPORT void omp_get_partition_place_nums_(int32_t *nums) { (void)nums, initialize(); }
+EXPORT void omp_get_partition_place_nums_8_(int64_t *nums) { (void)nums, initialize(); }
 
 static void set_schedule(uint32_t kind, int64_t chunk)
 {

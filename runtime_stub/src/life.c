@@ -56,8 +56,11 @@ static int pause_all(int kind)
 
 EXPORT int omp_pause_resource_all(int kind) { return pause_all(kind); }
 EXPORT int omp_pause_resource_all_(const int32_t *kind) { return pause_all(*kind); }
-EXPORT int omp_pause_resource(int kind, int device) { return device == HOST ? pause_all(kind) : -1; }
-EXPORT int omp_pause_resource_(const int32_t *kind, const int32_t *device)
+
+static int pause_device(int kind, int device)
 {
-    return *device == HOST ? pause_all(*kind) : -1;
+    initialize();
+    return device == HOST ? pause_all(kind) : -1;
 }
+EXPORT int omp_pause_resource(int kind, int device) { return pause_device(kind, device); }
+EXPORT int omp_pause_resource_(const int32_t *kind, const int32_t *device) { return pause_device(*kind, *device); }

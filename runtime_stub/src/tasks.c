@@ -521,6 +521,7 @@ EXPORT void GOMP_taskwait_depend(void **depend)
 
 EXPORT void GOMP_taskyield(void)
 {
+    initialize();
 }
 
 static void begin_group(struct stub_thread *thread)

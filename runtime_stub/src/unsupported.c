@@ -45,13 +45,14 @@ UNSUPPORTED(GOMP_warning)
 /* Cancellation is never activated (cancel-var is false), and then these constructs have no effect. */
 EXPORT bool GOMP_cancel(int which, bool do_cancel)
 {
-    (void)which;
-    (void)do_cancel;
+    (void)which, (void)do_cancel;
+    initialize();
     return false;
 }
 
 EXPORT bool GOMP_cancellation_point(int which)
 {
     (void)which;
+    initialize();
     return false;
 }

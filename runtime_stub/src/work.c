@@ -503,6 +503,7 @@ EXPORT void GOMP_scope_start(uintptr_t *reductions)
 {
     if (reductions)
         fail("GOMP_scope_start with task reductions is not supported");
+    initialize();
 }
 
 EXPORT void GOMP_ordered_start(void)

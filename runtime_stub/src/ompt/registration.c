@@ -1,4 +1,4 @@
-/* Who the tool is: the three ways in which one registers, tried in this order, and OMP_TOOL. */
+/* Who the tool is: the three ways in which one registers, tried in this order, OMP_TOOL and OMP_TOOL_VERBOSE_INIT. */
 #include "ask.h"
 #include "ompt_generations.h"
 
@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -48,23 +49,80 @@ EXPORT __attribute__((weak)) int ompt_initialize(ompt_function_lookup_t lookup, 
     return 0;
 }
 
-/* omp-tool-var. */
+/* Whether a variable's value is a word, in any case and with any spaces around it. */
+static bool is_word(const char *value, const char *word)
+{
+    while (isspace((unsigned char)*value))
+        value++;
+    size_t length = strlen(value);
+    while (length && isspace((unsigned char)value[length - 1]))
+        length--;
+    return length == strlen(word) && !strncasecmp(value, word, length);
+}
+
+/* tool-var. */
 static bool is_enabled(void)
 {
     const char *value = getenv("OMP_TOOL");
-    if (!value)
+    if (!value || is_word(value, "enabled"))
         return true;
-    const char *begin = value;
-    while (isspace((unsigned char)*begin))
-        begin++;
-    size_t length = strlen(begin);
-    while (length && isspace((unsigned char)begin[length - 1]))
-        length--;
-    if (length == strlen("enabled") && !strncasecmp(begin, "enabled", length))
-        return true;
-    if (length == strlen("disabled") && !strncasecmp(begin, "disabled", length))
+    if (is_word(value, "disabled"))
         return false;
     fail("OMP_TOOL=%s is neither enabled nor disabled", value);
+}
+
+/* tool-verbose-init-var: where the steps of the registration are logged, NULL if they are not. */
+static FILE *log_file;
+
+/* A file is continued: a child of fork() and a runtime that was paused register anew. */
+static void open_log(void)
+{
+    const char *value = secure_getenv("OMP_TOOL_VERBOSE_INIT");
+    if (!value || is_word(value, "") || is_word(value, "disabled"))
+        return;
+    log_file = is_word(value, "stdout") ? stdout : is_word(value, "stderr") ? stderr : fopen(value, "ae");
+    if (!log_file) {
+        log_file = stderr;
+        warn("OMP_TOOL_VERBOSE_INIT=%s cannot be opened", value);
+    }
+}
+
+static void close_log(void)
+{
+    if (log_file && log_file != stdout && log_file != stderr)
+        fclose(log_file);
+    else if (log_file)
+        fflush(log_file);
+    log_file = NULL;
+}
+
+__attribute__((format(printf, 1, 2))) static void log_step(const char *format, ...)
+{
+    va_list arguments;
+    if (!log_file)
+        return;
+    va_start(arguments, format);
+    fprintf(log_file, "libomp_stub: tool: ");
+    vfprintf(log_file, format, arguments);
+    fputc('\n', log_file);
+    va_end(arguments);
+}
+
+/* Logs what a tool's function returned, with the file that defines it. Behind the stub only ompt_start_tool is seen. */
+static void log_start(const char *name, bool is_seen_behind, const char *returned)
+{
+    Dl_info definition, own;
+    void *function = log_file ? dlsym(RTLD_DEFAULT, name) : NULL;
+    if (!function || !dladdr(function, &definition) || !dladdr(&log_file, &own))
+        return;
+    if (definition.dli_fbase == own.dli_fbase) {
+        function = is_seen_behind ? dlsym(RTLD_NEXT, name) : NULL;
+        if (!function || !dladdr(function, &definition)) {
+            log_step("there is no %s in the address space", name);
+            return;
+        }
+    }
+    log_step("%s of %s returns %s", name, definition.dli_fname, returned);
 }
 
 /* tool-libraries-var: the first library whose tool wants to be one. */
@@ -78,12 +136,20 @@ static ompt_start_tool_result_t *start_tool_of_libraries(void)
             continue;
         void *library = dlopen(name, RTLD_LAZY);
         if (!library) {
-            warn("OMP_TOOL_LIBRARIES: %s", dlerror());
+            const char *reason = dlerror();
+            warn("OMP_TOOL_LIBRARIES: %s", reason);
+            log_step("%s cannot be loaded: %s", name, reason);
             continue;
         }
         ompt_start_tool_result_t *(*start)(unsigned int, const char *);
         *(void **)&start = dlsym(library, "ompt_start_tool");
+        if (start == ompt_start_tool) /* of another library that this one needs, and it has been called before */
+            start = NULL;
         result = start ? start((unsigned)omp_stub_process.openmp_version, omp_stub_version) : NULL;
+        if (start)
+            log_step("ompt_start_tool of %s returns %s", name, result ? "a tool" : "NULL");
+        else
+            log_step("%s has no ompt_start_tool", name);
         if (!result)
             dlclose(library);
     }
@@ -118,6 +184,7 @@ static void end_generation(const struct generation *asked, uint64_t kept, int ve
 static bool find_openmp5(void)
 {
     ompt_start_tool_result_t *result = ompt_start_tool((unsigned)omp_stub_process.openmp_version, omp_stub_version);
+    log_start("ompt_start_tool", true, result ? "a tool" : "NULL");
     if (!result)
         result = start_tool_of_libraries();
     if (!result)
@@ -125,6 +192,7 @@ static bool find_openmp5(void)
     tool_5 = result;
     uint64_t kept = begin_generation(&generation_5);
     bool is_tool = result->initialize && result->initialize(generation_5.lookup, HOST_DEVICE, &result->tool_data);
+    log_step("its initializer %s", is_tool ? "succeeds" : "returns 0");
     end_generation(&generation_5, kept, is_tool ? 5 : 0);
     return true;
 }
@@ -132,6 +200,7 @@ static bool find_openmp5(void)
 static bool find_report(void)
 {
     ompt_initialize_fn_t initialize = ompt_tool();
+    log_start("ompt_tool", false, initialize ? "a tool" : "NULL");
     if (!initialize)
         return false;
     uint64_t kept = begin_generation(&generation_2015);
@@ -144,15 +213,19 @@ static void find_draft(void)
 {
     uint64_t kept = begin_generation(&generation_2015);
     bool is_tool = ompt_initialize(generation_2015.lookup, omp_stub_version, ompt2015_version_of_initialize);
+    log_start("ompt_initialize", false, is_tool ? "1" : "0");
     end_generation(&generation_2015, kept, is_tool ? ompt2015_version_of_initialize : 0);
 }
 
 void find_tool(void)
 {
+    open_log();
     if (!is_enabled())
-        return;
-    if (!find_openmp5() && !find_report())
+        log_step("tool-var is disabled");
+    else if (!find_openmp5() && !find_report())
         find_draft();
+    log_step(generation ? "the tool is active" : "no tool is active");
+    close_log();
     if (!generation)
         return;
     __atomic_store_n(&tool_events, generation->events, __ATOMIC_RELEASE);
