@@ -13,6 +13,7 @@ import pytest
 
 from ompd.questions import stacks, tasks, threads
 from ompd.render.answers.stacks import stack_lines
+from ompd.render.answers.tasks import task_lines
 from ompd.session import Session
 from tests.stub.programs import core_of
 from tests.stub.tools import compiled
@@ -78,6 +79,8 @@ def test_ompd_reads_the_target_task_that_the_tool_was_told_of() -> None:
         rows = [row for row in answer.rows if row.thread_num is not None]
     assert of_tasks.complete and of_threads.complete
     (target,) = (row for row in of_tasks.rows if row.ompt_type == "target")
+    titles = [text.partition("   ")[0] for _, text in task_lines(of_tasks)]
+    assert (titles.count("target task"), titles.count("explicit task")) == (1, 0)
     assert (str(target.ompt_id), target.kind) == (last[3], "explicit")
     (initial,) = (row for row in of_tasks.rows if row.kind == "initial")
     assert target.generating == target.scheduling == initial.id and target.function is not None

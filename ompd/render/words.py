@@ -18,6 +18,7 @@ from ompd.model import (
     TargetRecord,
     ThreadRecord,
 )
+from ompd.model.base import addresses_of
 from ompd.records import record
 
 # Thread ids of a folded row that are listed before the rest is counted.
@@ -56,10 +57,14 @@ class Table:
 
 
 def format_field(record: Any, key: str, shown: Any = None) -> str:
-    """Return a field for the screen: what it is, ``-`` if there is none, ``?`` if it is unknown."""
+    """Return a field for the screen, addresses and words in hexadecimal; ``-`` if there is none, ``?`` if it is
+    unknown.
+    """
     value = getattr(record, key)
     if value is None:
         return UNKNOWN if key in record.unavailable else NONE
+    if shown is None and key in addresses_of(record.__class__):
+        return f"{value:#x}"
     return clean(str(value if shown is None else shown))
 
 

@@ -223,6 +223,18 @@ def test_one_is_not_written_as_many() -> None:
     assert summary == "OpenMP: 2 threads in 1 region: 1 of unknown state, 1 work_parallel"
 
 
+def test_words_of_a_tool_are_hexadecimal_as_in_json() -> None:
+    word = 0x7F00_1234_5678
+    thread = replace(team(1, [0])[0], tool_data=word)
+    region = replace(LISTS["print_parallel"][0], tool_data=word)
+    task = replace(LISTS["print_tasks"][0], tool_data=word)
+    for printer, row in (("print_threads", thread), ("print_parallel", region), ("print_tasks", task)):
+        file = io.StringIO()
+        console = terminal.make_console("never", file=file, width=None)
+        getattr(terminal, printer)(console, answer_of([row]), unfold=False, verbose=True)
+        assert "0x7f0012345678" in file.getvalue() and str(word) not in file.getvalue()
+
+
 def test_answers_without_rows_say_why() -> None:
     early = replace(RUNTIME, layout=None, version=None, unavailable={"layout": "has not begun"})
     said = {}

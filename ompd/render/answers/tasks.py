@@ -37,6 +37,7 @@ def _fold_tasks(
         alike = (
             row.runtime,
             row.kind,
+            row.ompt_type == "target",
             row.status,
             row.function,
             row.final,
@@ -52,7 +53,7 @@ def _fold_tasks(
 def _task_text(group: Sequence[TaskRecord], children: Sequence[TaskRecord], verbose: bool) -> str:
     row = group[0]
     words = [f"{len(group)} x"] if len(group) > 1 else []
-    words.append(f"{format_field(row, 'kind')} task")
+    words.append(f"{'target' if row.ompt_type == 'target' else format_field(row, 'kind')} task")
     if row.function is not None:
         words.append(format_place(row.function, verbose=verbose))
     elif "function" in row.unavailable:

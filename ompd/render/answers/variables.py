@@ -115,8 +115,7 @@ def _address(rows: Sequence[VariableRecord]) -> str:
     addresses = dict.fromkeys(row.address for row in rows)
     if len(addresses) > 1:
         return format_count(len(addresses), "copy", "copies")
-    row = rows[0]
-    return format_field(row, "address", f"{row.address:#x}" if row.address is not None else None)
+    return format_field(rows[0], "address")
 
 
 def _value(row: VariableRecord) -> str:
