@@ -42,7 +42,7 @@ from tests.support.dmpl import (
 )
 from tests.support.hosted import time_passes_in, unconfined_command
 from tests.support.m32 import m32_flags
-from tests.support.machine import FULL, clean_environment, require
+from tests.support.machine import FULL, Missing, clean_environment, require
 from tests.support.stub import INCLUDE, plugin_folder
 
 WIDTHS = (64, 32)
@@ -160,6 +160,15 @@ def test_figure_8_of_a_process_that_runs(width: int, of_program: int, monkeypatc
     finally:
         process.kill()
         process.communicate()
+
+
+def test_without_packages_of_32_bits_a_test_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise Missing("gcc-m32", "missing for a test")
+
+    monkeypatch.setattr("tests.support.dmpl.host32", missing)
+    with pytest.raises(Missing), hosted_instead(32):
+        pass
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -373,7 +382,7 @@ with hosted(Path(sys.argv[1]), int(sys.argv[2])) as library:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_library_that_loops_ends_with_its_host(width: int, tmp_path: Path) -> None:
-    flags = ["-DODD_loop", *(["-m32", "-nostdlib", "-ffreestanding"] if width == 32 else [])]
+    flags = ["-DODD_loop", *narrow(width)]
     library = built("loop", tmp_path, flags)
     environment = {**os.environ, "PYTHONPATH": f"{CHECKOUT}:{plugin_folder()}"}
     command = [sys.executable, "-c", HOST, str(library), str(width)]

@@ -56,7 +56,13 @@ def hosted(
 
 @contextmanager
 def hosted_instead(width: int) -> Iterator[Callable[[], HostedLibrary]]:
-    """Yield what makes hosted libraries where ``StubLibrary`` makes those in Python; they end with the context."""
+    """Yield what makes hosted libraries where ``StubLibrary`` makes those in Python; they end with the context.
+
+    :raises Missing: if libraries of that width cannot be hosted here. Within a plugin's call that would be a fault of
+        the plugin.
+    """
+    if width == 32:
+        host32()
     with ExitStack() as stack:
         yield lambda: stack.enter_context(hosted(file_of(width), width))
 
