@@ -81,6 +81,8 @@ class Comparison:
         for icv in self.ours.icvs():
             self.expect(f"scope of {icv.name}", self.icvs[icv.name].scope, icv.scope)
         self.variables("process", space, Scope.ADDRESS_SPACE, self.ours)
+        self.settings = dict(text.split("=") for text in batch.get_display_control_vars(space).value())
+        self.expect("settings", self.settings, dict(self.ours.display_control_vars()))
         for thread in self.ours.threads():
             self.thread(thread)
 
@@ -199,6 +201,17 @@ def test_each_fact_is_what_our_plugin_reads(program: str, runtime: str, mode: st
     comparison = compared(on_stub(program, mode=mode, runtime=runtime).core, width)
     assert comparison.differences == []
     assert comparison.facts > 50
+
+
+def test_the_settings_are_those_of_the_environment() -> None:
+    comparison = compared(on_stub("icvs_env").core)
+    assert comparison.differences == []
+    assert comparison.settings == {
+        **{"OMP_CANCELLATION": "false", "OMP_DEBUG": "enabled", "OMP_DEFAULT_DEVICE": "0", "OMP_DYNAMIC": "false"},
+        **{"OMP_MAX_ACTIVE_LEVELS": "3", "OMP_MAX_TASK_PRIORITY": "5", "OMP_NUM_THREADS": "4"},
+        **{"OMP_PROC_BIND": "spread", "OMP_SCHEDULE": "monotonic:dynamic,7", "OMP_THREAD_LIMIT": "20"},
+        "OMP_STACKSIZE": f"{256 << 10}B",
+    }
 
 
 FAULTS = ("bad_team", "bad_parent", "thread_count", "thread_cycle", "torn_frame", "bad_state", "cyclic_queue")

@@ -269,13 +269,13 @@ static char *append_number(char *at, int64_t number)
     return at;
 }
 
-static ompd_rc_t schedule(const struct any_handle *task, char *at)
+static ompd_rc_t schedule(ompd_address_space_handle_t *space, uint64_t icvs, char *at)
 {
     static const char kinds[][8] = {"", "static", "dynamic", "guided", "auto"};
     int32_t kind = 0, chunk = 0;
-    ompd_rc_t rc = task_icv(task->space, task->address, stub_icvs_schedule_kind, &kind);
+    ompd_rc_t rc = read_int(space, icvs, stub_icvs_schedule_kind, &kind);
     if (rc == ompd_rc_ok)
-        rc = task_icv(task->space, task->address, stub_icvs_schedule_chunk, &chunk);
+        rc = read_int(space, icvs, stub_icvs_schedule_chunk, &chunk);
     if (rc != ompd_rc_ok)
         return rc;
     uint32_t plain = (uint32_t)kind & 0x7fffffffu; /* the highest bit is omp_sched_monotonic */
@@ -295,12 +295,13 @@ static ompd_rc_t schedule(const struct any_handle *task, char *at)
 EXPORT ompd_rc_t ompd_get_icv_string_from_scope(void *handle, ompd_scope_t scope, ompd_icv_id_t id, const char **value)
 {
     char text[48];
+    const struct any_handle *task = handle;
     ompd_word_t number = 0;
     ompd_rc_t rc = check_scope(handle, scope, id, value);
     if (rc != ompd_rc_ok)
         return rc;
     if (ICVS[id - 1].from == SCHEDULE) {
-        rc = schedule(handle, text);
+        rc = schedule(task->space, task->address + task->space->offsets[stub_task_icvs], text);
     } else {
         rc = ompd_get_icv_from_scope(handle, scope, id, &number);
         if (rc == ompd_rc_ok)
@@ -309,7 +310,65 @@ EXPORT ompd_rc_t ompd_get_icv_string_from_scope(void *handle, ompd_scope_t scope
     return rc == ompd_rc_ok ? text_copy(text, value) : rc;
 }
 
-/* The stub displays none. */
+/* Settings by their names in the environment: those of the process, and those that initial tasks begin with. */
+
+enum form { NUMBER, BYTES, TRUTH, ENABLED, BINDING, SCHEDULING };
+
+static const struct {
+    char name[24];
+    uint8_t from, form;
+    uint16_t member;
+} SETTINGS[] = {
+    {"OMP_CANCELLATION", OF_PROCESS_INT, TRUTH, stub_process_cancellation},
+    {"OMP_DEBUG", OF_PROCESS_WIDE, ENABLED, stub_process_debug_enabled},
+    {"OMP_DEFAULT_DEVICE", OF_TASK, NUMBER, stub_icvs_default_device},
+    {"OMP_DYNAMIC", OF_TASK, TRUTH, stub_icvs_dynamic},
+    {"OMP_MAX_ACTIVE_LEVELS", OF_TASK, NUMBER, stub_icvs_max_active_levels},
+    {"OMP_MAX_TASK_PRIORITY", OF_PROCESS_INT, NUMBER, stub_process_max_task_priority},
+    {"OMP_NUM_THREADS", OF_TASK, NUMBER, stub_icvs_nthreads},
+    {"OMP_PROC_BIND", OF_TASK, BINDING, stub_icvs_proc_bind},
+    {"OMP_SCHEDULE", OF_TASK, SCHEDULING, 0},
+    {"OMP_STACKSIZE", OF_PROCESS_WIDE, BYTES, stub_process_stack_size},
+    {"OMP_THREAD_LIMIT", OF_TASK, NUMBER, stub_icvs_thread_limit},
+};
+enum { SETTING_COUNT = sizeof SETTINGS / sizeof *SETTINGS, SETTING_SIZE = 80 };
+
+/* "NAME=value" */
+static ompd_rc_t write_setting(ompd_address_space_handle_t *space, size_t index, char *at)
+{
+    static const char bindings[][8] = {"false", "true", "primary", "close", "spread"};
+    uint64_t icvs = space->root + space->offsets[stub_process_icvs], wide = 0;
+    int32_t number = 0;
+    enum member member = (enum member)SETTINGS[index].member;
+    ompd_rc_t rc = ompd_rc_ok;
+    at = append(at, SETTINGS[index].name);
+    *at++ = '=';
+    if (SETTINGS[index].form == SCHEDULING)
+        return schedule(space, icvs, at);
+    if (SETTINGS[index].from == OF_PROCESS_WIDE)
+        rc = read_wide(space, space->root, member, &wide);
+    else
+        rc = read_int(space, SETTINGS[index].from == OF_TASK ? icvs : space->root, member, &number);
+    int64_t value = SETTINGS[index].from == OF_PROCESS_WIDE ? (int64_t)wide : number;
+    if (rc != ompd_rc_ok)
+        return rc;
+    switch ((enum form)SETTINGS[index].form) {
+    case TRUTH: at = append(at, value ? "true" : "false"); break;
+    case ENABLED: at = append(at, value ? "enabled" : "disabled"); break;
+    case BINDING:
+        if (value < 0 || value >= (int64_t)(sizeof bindings / sizeof *bindings))
+            return ompd_rc_error;
+        at = append(at, bindings[value]);
+        break;
+    default: at = append_number(at, value); break;
+    }
+    if (SETTINGS[index].form == BYTES)
+        *at++ = 'B';
+    *at = 0;
+    return ompd_rc_ok;
+}
+
+/* The vector and its texts are one piece of memory. */
 EXPORT ompd_rc_t ompd_get_display_control_vars(ompd_address_space_handle_t *space, const char *const **variables)
 {
     void *memory = NULL;
@@ -318,11 +377,19 @@ EXPORT ompd_rc_t ompd_get_display_control_vars(ompd_address_space_handle_t *spac
         return rc;
     if (!variables)
         return ompd_rc_bad_input;
-    rc = allocate(sizeof(char *), &memory);
-    if (rc == ompd_rc_ok) {
-        *(char **)memory = NULL;
-        *variables = memory;
+    rc = allocate((SETTING_COUNT + 1) * sizeof(char *) + SETTING_COUNT * SETTING_SIZE, &memory);
+    if (rc != ompd_rc_ok)
+        return rc;
+    char **vector = memory, *texts = (char *)(vector + SETTING_COUNT + 1);
+    for (size_t at = 0; rc == ompd_rc_ok && at < SETTING_COUNT; at++) {
+        vector[at] = texts + at * SETTING_SIZE;
+        rc = write_setting(space, at, vector[at]);
     }
+    vector[SETTING_COUNT] = NULL;
+    if (rc == ompd_rc_ok)
+        *variables = memory;
+    else
+        ompd_callbacks->free_memory(memory);
     return rc;
 }
 

@@ -65,7 +65,7 @@ extern const ompd_callbacks_t *ompd_callbacks;
 #define MEMBERS(M)                                                                                                     \
     M(stub_process, openmp_version) M(stub_process, debug_enabled) M(stub_process, initialized)                        \
     M(stub_process, threads) M(stub_process, max_task_priority) M(stub_process, cancellation)                          \
-    M(stub_process, stack_size) M(stub_process, num_procs)                                                             \
+    M(stub_process, stack_size) M(stub_process, num_procs) M(stub_process, icvs)                                       \
     M(stub_thread, next) M(stub_thread, state) M(stub_thread, wait_id) M(stub_thread, pthread)                         \
     M(stub_thread, native_id) M(stub_thread, team) M(stub_thread, task) M(stub_thread, stack_low)                      \
     M(stub_thread, stack_high) M(stub_thread, tool_data)                                                               \

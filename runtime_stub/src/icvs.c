@@ -15,7 +15,6 @@
 #define SUPPORTED_LEVELS 255
 #define MOST_BINDS 32
 
-struct stub_icvs initial_icvs;
 static int32_t *nthreads_list; /* of OMP_NUM_THREADS, by level */
 static int32_t nthreads_length;
 static int32_t bind_list[MOST_BINDS]; /* of OMP_PROC_BIND, likewise */
@@ -126,7 +125,7 @@ static void read_num_threads(void)
         free(list);
         return;
     }
-    initial_icvs.nthreads = list[0];
+    omp_stub_process.icvs.nthreads = list[0];
     nthreads_list = list;
     nthreads_length = length;
 }
@@ -160,8 +159,8 @@ static void read_schedule(void)
     }
     if (is_monotonic || (kind == 1 && !is_nonmonotonic))
         kind |= SCHEDULE_MONOTONIC;
-    initial_icvs.schedule_kind = (int32_t)kind;
-    initial_icvs.schedule_chunk = (int32_t)chunk;
+    omp_stub_process.icvs.schedule_kind = (int32_t)kind;
+    omp_stub_process.icvs.schedule_chunk = (int32_t)chunk;
 }
 
 static void read_stack_size(void)
@@ -213,7 +212,7 @@ static bool read_proc_bind(void)
         bind_list[bind_length++] = bind;
         value = *value ? skip_space(value + 1) : NULL;
     }
-    initial_icvs.proc_bind = bind_list[0];
+    omp_stub_process.icvs.proc_bind = bind_list[0];
     return bind_length > 1;
 }
 
@@ -221,12 +220,12 @@ static void read_levels(bool has_list)
 {
     int32_t nested;
     bool knows_nested = truth_of("OMP_NESTED", &nested);
-    initial_icvs.max_active_levels = has_list ? SUPPORTED_LEVELS : 1;
+    omp_stub_process.icvs.max_active_levels = has_list ? SUPPORTED_LEVELS : 1;
     if (knows_nested)
-        initial_icvs.max_active_levels = nested ? SUPPORTED_LEVELS : 1;
-    number_of("OMP_MAX_ACTIVE_LEVELS", 0, &initial_icvs.max_active_levels);
-    if (initial_icvs.max_active_levels > SUPPORTED_LEVELS)
-        initial_icvs.max_active_levels = SUPPORTED_LEVELS;
+        omp_stub_process.icvs.max_active_levels = nested ? SUPPORTED_LEVELS : 1;
+    number_of("OMP_MAX_ACTIVE_LEVELS", 0, &omp_stub_process.icvs.max_active_levels);
+    if (omp_stub_process.icvs.max_active_levels > SUPPORTED_LEVELS)
+        omp_stub_process.icvs.max_active_levels = SUPPORTED_LEVELS;
 }
 
 static int32_t count_procs(void)
@@ -241,18 +240,18 @@ void read_environment(void)
 {
     int32_t refused = 0;
     omp_stub_process.num_procs = count_procs();
-    initial_icvs.nthreads = omp_stub_process.num_procs;
-    initial_icvs.schedule_kind = 2;
-    initial_icvs.schedule_chunk = 1;
-    initial_icvs.thread_limit = INT_MAX;
+    omp_stub_process.icvs.nthreads = omp_stub_process.num_procs;
+    omp_stub_process.icvs.schedule_kind = 2;
+    omp_stub_process.icvs.schedule_chunk = 1;
+    omp_stub_process.icvs.thread_limit = INT_MAX;
     read_num_threads();
-    truth_of("OMP_DYNAMIC", &initial_icvs.dynamic);
+    truth_of("OMP_DYNAMIC", &omp_stub_process.icvs.dynamic);
     bool has_list = read_proc_bind();
     read_levels(has_list || nthreads_length > 1);
-    number_of("OMP_THREAD_LIMIT", 1, &initial_icvs.thread_limit);
+    number_of("OMP_THREAD_LIMIT", 1, &omp_stub_process.icvs.thread_limit);
     read_schedule();
     read_stack_size();
-    number_of("OMP_DEFAULT_DEVICE", 0, &initial_icvs.default_device);
+    number_of("OMP_DEFAULT_DEVICE", 0, &omp_stub_process.icvs.default_device);
     number_of("OMP_MAX_TASK_PRIORITY", 0, &omp_stub_process.max_task_priority);
     number_of("OMP_NUM_TEAMS", 1, &teams_count);
     number_of("OMP_TEAMS_THREAD_LIMIT", 1, &teams_thread_limit);

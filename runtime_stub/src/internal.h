@@ -157,7 +157,6 @@ void acquire(struct stub_thread *thread, struct stub_lock *lock, uint32_t state)
 void release(struct stub_lock *lock, const void *codeptr);
 
 /* icvs.c */
-extern struct stub_icvs initial_icvs;
 void read_environment(void);
 int32_t nthreads_of_level(int32_t level, int32_t otherwise);
 int32_t bind_of_level(int32_t level, int32_t otherwise);

@@ -244,6 +244,7 @@ struct stub_process {
     int32_t tool;                     /* OMPT's generation of the tool that is registered: 1 draft of 2015, 2 report of
                                        * 2015, 5 OpenMP 5; 0 if there is none */
     int32_t padding;
+    struct stub_icvs icvs;            /* that each initial task begins with, by the environment */
     pthread_mutex_t mutex;            /* guards the lists */
 };
 
@@ -269,7 +270,7 @@ struct omp_stub_layout_header {
     member(stub_process, idle_count) member(stub_process, pool) member(stub_process, teams)                            \
     member(stub_process, locks) member(stub_process, privates) member(stub_process, max_task_priority)                 \
     member(stub_process, cancellation) member(stub_process, stack_size) member(stub_process, num_procs)                \
-    member(stub_process, wait_policy) member(stub_process, tool) record(stub_process)                                                             \
+    member(stub_process, wait_policy) member(stub_process, tool) member(stub_process, icvs) record(stub_process)       \
     member(stub_thread, id) member(stub_thread, next) member(stub_thread, type) member(stub_thread, state)             \
     member(stub_thread, wait_id) member(stub_thread, pthread) member(stub_thread, native_id)                           \
     member(stub_thread, thread_num) member(stub_thread, team) member(stub_thread, task)                                \

@@ -174,7 +174,7 @@ static struct stub_thread *new_initial_thread(void)
     struct stub_thread *thread = new_thread(STUB_THREAD_INITIAL);
     struct stub_team *team = new_team(NULL, NULL, 1);
     struct stub_task *task = new_task(STUB_TASK_SERIAL, NULL, team);
-    task->icvs = is_resumed ? resumed : initial_icvs;
+    task->icvs = is_resumed ? resumed : omp_stub_process.icvs;
     task->thread = thread;
     task->thread_num = 0;
     task->status = STUB_EXECUTING;

@@ -45,6 +45,28 @@ def _schedule(task: Task) -> str:
     return icv_readers.schedule(icvs.unsigned("schedule_kind"), icvs.signed("schedule_chunk"), task.address)
 
 
+def display(runtime: Reading) -> dict[str, str]:
+    """Return the settings by their names in the environment: those of the process, and those of ``process.icvs``, with
+    which initial tasks begin.
+    """
+    root, initial = runtime.root, runtime.embedded(runtime.root, "icvs", "stub_icvs")
+    schedule = initial.unsigned("schedule_kind"), initial.signed("schedule_chunk"), initial.address
+    return {
+        "OMP_CANCELLATION": _TRUTH[root.unsigned("cancellation") != 0],
+        "OMP_DEBUG": ("disabled", "enabled")[root.unsigned("debug_enabled") != 0],
+        "OMP_DEFAULT_DEVICE": str(initial.signed("default_device")),
+        "OMP_DYNAMIC": _TRUTH[initial.unsigned("dynamic") != 0],
+        "OMP_MAX_ACTIVE_LEVELS": str(initial.signed("max_active_levels")),
+        "OMP_MAX_TASK_PRIORITY": str(root.signed("max_task_priority")),
+        "OMP_NUM_THREADS": str(initial.signed("nthreads")),
+        "OMP_PROC_BIND": icv_readers.binding(initial.signed("proc_bind")),
+        "OMP_SCHEDULE": icv_readers.schedule(*schedule),
+        "OMP_STACKSIZE": f"{root.unsigned('stack_size')}B",
+        "OMP_THREAD_LIMIT": str(initial.signed("thread_limit")),
+    }
+
+
+_TRUTH = ("false", "true")
 _HANDLES: icv_readers.Handles = {Scope.THREAD: Thread, Scope.PARALLEL: Region, Scope.TASK: Task}
 
 _READERS: icv_readers.Readers = {

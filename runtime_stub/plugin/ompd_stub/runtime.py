@@ -112,5 +112,5 @@ class Runtime(AllQueued, Threads):
         return icvs.read(self, name, handle)
 
     def display_control_vars(self) -> Mapping[str, str]:
-        """The stub keeps none of what it could display."""
-        return {}
+        """See :meth:`AddressSpace.display_control_vars`."""
+        return icvs.display(self)
