@@ -172,7 +172,7 @@ def test_without_packages_of_32_bits_a_test_is_skipped(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_debugger_that_knows_the_paper_alone_is_served(width: int) -> None:
+def test_a_debugger_that_knows_only_the_paper_is_served(width: int) -> None:
     program = build_stub_program("paper_debugger.c", machine=tuple(narrow(width)))
     done = subprocess.run(
         [program, file_of(width)], capture_output=True, text=True, env=clean_environment(), check=False

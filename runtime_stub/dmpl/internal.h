@@ -18,8 +18,8 @@ enum {
     STUB_NOT_INITIALISED
 };
 
-/* The arguments of DMPL_initialise and of DMPL_extend; the latter is NULL if the debugger knows the paper alone. The library
- * keeps nothing else. */
+/* The arguments of DMPL_initialise and of DMPL_extend; the latter is NULL if the debugger knows only the paper. This
+ * part of the library keeps nothing else. */
 extern const DMPL_callbacks_t *dmpl_callbacks;
 extern const DMPL_extension_t *dmpl_extension;
 

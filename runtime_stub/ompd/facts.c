@@ -310,7 +310,7 @@ EXPORT ompd_rc_t ompd_get_icv_string_from_scope(void *handle, ompd_scope_t scope
     return rc == ompd_rc_ok ? text_copy(text, value) : rc;
 }
 
-/* Settings by their names in the environment: those of the process, and those that initial tasks begin with. */
+/* Settings by their names in the environment: those of the process, and the values of a new initial task. */
 
 enum form { NUMBER, BYTES, TRUTH, ENABLED, BINDING, SCHEDULING };
 

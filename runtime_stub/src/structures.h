@@ -244,7 +244,7 @@ struct stub_process {
     int32_t tool;                     /* OMPT's generation of the tool that is registered: 1 draft of 2015, 2 report of
                                        * 2015, 5 OpenMP 5; 0 if there is none */
     int32_t padding;
-    struct stub_icvs icvs;            /* that each initial task begins with, by the environment */
+    struct stub_icvs icvs;            /* of a new initial task, by the environment */
     pthread_mutex_t mutex;            /* guards the lists */
 };
 

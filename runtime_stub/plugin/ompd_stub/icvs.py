@@ -46,8 +46,8 @@ def _schedule(task: Task) -> str:
 
 
 def display(runtime: Reading) -> dict[str, str]:
-    """Return the settings by their names in the environment: those of the process, and those of ``process.icvs``, with
-    which initial tasks begin.
+    """Return the settings by their names in the environment: those of the process, and ``process.icvs``, the values of
+    a new initial task.
     """
     root, initial = runtime.root, runtime.embedded(runtime.root, "icvs", "stub_icvs")
     schedule = initial.unsigned("schedule_kind"), initial.signed("schedule_chunk"), initial.address
