@@ -112,7 +112,10 @@ class PartialStacks:
             return None
 
     def _calls(self, address: int, function: int) -> bool:
-        # Whether there is a call before an address: of the function, by a pointer, or through a linkage table.
+        # Whether there is a call before an address: of the function, by a pointer, or through a linkage table. The
+        # kernel calls handlers of signals.
+        if self._unwinder.is_signal_return(address):
+            return True
         architecture = self._architecture
         try:
             code = self._read_code(address - architecture.max_call_size, architecture.max_call_size)
