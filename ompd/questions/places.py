@@ -153,7 +153,7 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
 
 
 def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[Frame]) -> int | None:
-    # Where the code of a construct begins. Of a region the runtime knows it, or the call that passed it. Of other
+    # Return the entry of a construct's code. For a region the runtime has it, or the call that passed it. For other
     # constructs the register by which the code was called comes first.
     entry = None
     if code.kind != "parallel":

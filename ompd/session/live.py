@@ -153,7 +153,7 @@ class Stopper:
         try:
             result.append(question())
         except OmpdError as error:
-            # What is read as it changes may contradict itself, which tells nothing.
+            # Structures that change while they are read may contradict themselves.
             fault = error
         if isinstance(fault, NoAnswer) and not stop.runtimes:
             raise fault  # to stop it would bring no more
@@ -204,7 +204,7 @@ class Stopper:
         return self._answer_from(begin, best, stops, question, has_ended=has_ended)
 
     def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: NotStopped) -> tuple[_T, Stop]:
-        # Of a process that does not stop in time there is an answer as it runs, if that can be said with it.
+        # A process that does not stop in time is read as it runs, if a warning can be given with the answer.
         glance = self.process.glance()
         stop = self._show(begin, glance)
         try:
@@ -288,7 +288,7 @@ class Stopper:
 
 
 def _answers(result: object) -> bool:
-    # Whether a question returned answers that are shown.
+    # Return whether a question returned answers, which have warnings.
     return any(isinstance(each, Answer) for each in (result if isinstance(result, tuple) else (result,)))
 
 

@@ -126,8 +126,8 @@ class Session:
     def ask(self, question: Callable[[Self], _T], *, may_stop: bool = True) -> _T:
         """Return what *question* answers when it is called with this session: all that it reads is of one moment.
 
-        Of a live process it may be called more than once; what counts is what it returns the last time. Within a question
-        others may be asked: they are then of the same moment.
+        Of a live process it may be called more than once; the last result counts. Within a question others may be
+        asked: they are then of the same moment.
 
         :param may_stop: False to read a live process as it runs, as a session that is nonblocking does
         :raises TargetGone: if the session was closed, or the process ended

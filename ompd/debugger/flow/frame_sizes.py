@@ -1,4 +1,4 @@
-"""How far a function's frame reaches above its stack pointer, by its code alone."""
+"""The size of a function's frame where it stands, computed from its instructions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ompd.debugger.flow.instructions import Instruction, Processor
 
 
 def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa: int) -> int | None:
-    """Return the distance from the stack pointer to the CFA where a function stands at *pc*, in bytes.
+    """Return the distance from the stack pointer to the CFA at *pc*, in bytes; None if it may vary.
 
-    All of the function is gone through, from its first instruction to its last. None if it moves the stack pointer in a
-    way that the code does not tell, as for ``alloca()`` or arrays of variable length, or to one place from two heights.
+    All instructions of the function are read. The distance varies if one of them moves the stack pointer by an unknown
+    amount, as for ``alloca()`` and arrays of variable length, or if a place is reached with two distances.
 
     :param code: the function's code, all of it, which begins at *start*
     :param below_cfa: how far its frame pointer is below its CFA, once it has one
@@ -21,7 +21,7 @@ def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa
     while address < end:
         if address in sizes and size not in (None, sizes[address]):
             return None
-        # Behind a jump, where nothing else is known to lead, the frame is as large as in most of the function.
+        # Code behind a jump that no known jump leads to has the frame of most of the function.
         size = sizes.setdefault(address, size if size is not None else body or processor.entry_distance)
         if address == pc:
             result = size

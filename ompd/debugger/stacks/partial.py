@@ -1,8 +1,8 @@
 """Stacks of threads that sleep and were not stopped.
 
-Registers that a call keeps are unknown there, unless an inner frame has saved them. Most of these stacks need the
-frame pointer: code that keeps one finds its frame by it. If the function's code says how large its frame is, the stack
-pointer gives the frame, too. The frame pointer counts as read if the stack can then be followed to its end.
+Their callee-saved registers are unknown, unless an inner frame has saved them. Most of these stacks need the frame
+pointer only. The stack pointer and the size of the frame, computed from the function's instructions, give it as well.
+The frame pointer counts as read if the stack can then be followed to its end.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class PartialStacks:
         return self._sizes[frame.pc]
 
     def _size_by_code(self, pc: int, start: int, end: int, below_cfa: int) -> int | None:
-        # Cold code that a compiler moved away begins with a frame, whose size its function's other part says.
+        # A cold part of a function begins inside of its frame, so that its own code does not show the frame's size.
         processor, entry = self._processor, self._unwinder.step_at(start)
         if processor is None or entry is None or end - start > _MAX_CODE:
             return None
@@ -112,8 +112,8 @@ class PartialStacks:
             return None
 
     def _calls(self, address: int, function: int) -> bool:
-        # Whether there is a call before an address: of the function, by a pointer, or through a linkage table. The
-        # kernel calls handlers of signals.
+        # Return whether the instruction before *address* calls the function: directly, by a pointer, or through a
+        # linkage table. The kernel calls handlers of signals.
         if self._unwinder.is_signal_return(address):
             return True
         architecture = self._architecture

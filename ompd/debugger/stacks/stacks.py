@@ -90,7 +90,7 @@ class Stacks:
         return Stack.of(frames, walk.stopped, self._shapes.setdefault(shape, shape))
 
     def _partial_stack(self, registers: PartialRegisters, guess: bool) -> Stack:
-        # Of a thread that was not stopped: without some registers that a call keeps, unless an inner frame saved them.
+        # The stack of a sleeping thread, some of whose callee-saved registers are unknown.
         def noting(frames: Iterator[Frame]) -> Iterator[Frame]:
             for frame in frames:
                 unknown = self._architecture.callee_saved.difference(frame.registers)

@@ -39,10 +39,10 @@ class MemoryRegion:
 
 
 class PartialRegisters(dict[str, int]):
-    """Registers of a thread that was read without being stopped: those that a system call leaves to ``/proc``.
+    """The registers of a sleeping thread that was not stopped, as far as ``/proc`` has them.
 
-    :param values: the registers that are known
-    :param on_want: is called when an answer needs one of the others
+    :param values: the known registers
+    :param on_want: called when an answer needs another one
     """
 
     def __init__(self, values: Mapping[str, int], on_want: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ def gone_code(process: StoppedProcess) -> GoneCode | None:
 
 
 def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
-    # By thread the program counter. A target that is not whole has lost mappings, too.
+    # Return the program counters by thread. A damaged core has lost mappings, too.
     target = process.target
     calls, arguments = target.architecture.system_calls, target.architecture.kernel_arguments
     if target.kind not in ("live", "core") or target.loss is not None or calls is None or arguments is None:
@@ -53,7 +53,7 @@ def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
 
 
 def _is_only_unreadable(process: StoppedProcess, pcs: dict[int, int]) -> bool:
-    # Whether a process has code there that can be executed and not read, or does not say.
+    # Return whether the code is there and may be executed but not read, or the process does not say.
     if process.target.kind != "live":
         return False
     try:

@@ -53,7 +53,7 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
         try:
             moments.append(session.ask(_moment))
         except NoAnswer:
-            return None  # what there is to say of a process without a runtime needs no second look
+            return None  # a process without a runtime needs no second look
         time.sleep(seconds)
     return Look(tuple(moments), round(time.monotonic() - begin, 2))
 

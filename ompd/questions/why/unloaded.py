@@ -1,4 +1,4 @@
-"""Threads that sleep in code which is no longer there: whoever wakes them up ends the process."""
+"""Threads that sleep in code which is no longer there: the process crashes when one wakes up."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class Constructs:
         group = thread.group_of(region.address)
         if group is None or group.code != PARALLEL:
             return None
-        # What runs there may be what the region's function ended with, by a jump: its name, or the call, tells.
+        # The region's function may have ended with a jump to the function that runs. Names and the call show it.
         frames = thread.stack.frames
         inner = frames[group.inner - 1]
         symbol = self._process.locate(inner.call_site).symbol

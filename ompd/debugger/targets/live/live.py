@@ -24,7 +24,7 @@ from ompd.debugger.targets.live.tracer import NotStopped, Stop
 # the processors in time that they need to stop on; another moment may be better.
 DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
 STOP_TRIES = 3
-# So many times sleeping threads are left alone; if some of them run meanwhile each time, they are stopped, too.
+# Copies that are made without stopping sleeping threads. If such a thread ran during each, they are stopped, too.
 _TRIES_ASLEEP = 2
 # To stop takes a sleeping thread one turn on a processor, and to begin its call anew the next one.
 _TURNS_OF_A_STOP = 2
@@ -53,7 +53,7 @@ class LiveProcess(RunningProcess):
     # Moments
 
     def glance(self) -> Moment:
-        """Return the process as it is told while it runs. Of threads that run now the registers are not known."""
+        """Return the process as it runs. Registers of running threads are unknown."""
         self.wanted.clear()
         self._stopped_asleep.clear()
         asleep = {thread: self.asleep(thread) for thread in self.thread_ids()}
@@ -85,8 +85,8 @@ class LiveProcess(RunningProcess):
         """Stop the threads that run, copy the tops of the stacks, *pages*, and if there is time *nearby*, and let them
         go.
 
-        What could not be copied within the limit is left out. Threads that sleep are left alone, but for those of
-        *lacking*. If some of them run meanwhile, it is tried once more; then all are stopped that may be.
+        Pages for which there is no time are left out. Sleeping threads are not stopped, those of *lacking* excepted. If
+        a sleeping thread runs meanwhile, the copy is made again; the third time sleeping threads are stopped, too.
 
         :param nearby: pages that may be needed, the likely ones first
         :param lacking: sleeping threads whose registers are needed
@@ -155,8 +155,8 @@ class LiveProcess(RunningProcess):
 
 
 class _StoppedAsleep(NamedTuple):
-    """A sleeping thread that was stopped in this look: how often it had run before, and what its registers were, None
-    if its call did not begin anew.
+    """A sleeping thread that was stopped in this look: its turns on a processor before, and its registers, None if its
+    system call did not begin anew.
     """
 
     turns: int
@@ -164,13 +164,13 @@ class _StoppedAsleep(NamedTuple):
 
 
 class _Sleepers:
-    """Which sleeping threads one stop leaves alone.
+    """Decides for one stop which sleeping threads are stopped.
 
-    ``stopped`` are those that it stops, with the turns that they had by then; ``unstoppable`` those whose registers are
-    needed and that may not be stopped; ``known`` the registers of those that an earlier stop of this look has read.
+    ``stopped`` are these threads, with their turns on a processor; ``unstoppable`` threads whose registers are needed
+    and whose system call might not begin anew; ``known`` registers that an earlier stop of this look has read.
 
     :param lacking: the threads whose registers are needed, None for all
-    :param before: those that were stopped earlier in this look: none is stopped twice in one system call
+    :param before: threads that this look has stopped already; no system call is interrupted twice
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class _Sleepers:
         self.known: dict[int, Mapping[str, int]] = {}
 
     def leave(self, thread: int) -> Asleep | None:
-        """Return how a thread sleeps, None if it is to be stopped, or runs."""
+        """Return how a thread sleeps, None if it has to be stopped or runs."""
         process, before = self._process, self._before.get(thread)
         asleep = process.asleep(thread)
         if asleep is None or (before is None and self._lacking is not None and thread not in self._lacking):
@@ -200,5 +200,5 @@ class _Sleepers:
         return asleep
 
     def _own_turns(self, thread: int, asleep: Asleep) -> int:
-        # Those that it did not need since another program took the processor away from it.
+        # A thread that loses its processor to another one takes a further turn for the same work.
         return asleep.turns - self._process.preemptions(thread)

@@ -98,8 +98,8 @@ class Moment:
         """Return whether all threads slept when this glance began, and have not run since: then nothing has changed
         that it has read, and it is as good as a stop.
 
-        Two things are presumed: neither the kernel, for a read that goes on, nor a process that shares memory writes
-        to what was read.
+        Two kinds of writing are presumed not to happen: by the kernel, for a read that goes on, and by another process
+        that shares memory.
         """
         if not self.asleep or None in self.asleep.values():
             return False
@@ -198,7 +198,7 @@ class Moment:
         return self._threads[thread] or {}
 
     def unknown_threads(self) -> Sequence[int]:
-        """Return the threads of which nothing but the number is known: they did not stop, or ran meanwhile."""
+        """Return the threads without any register: they did not stop, or ran meanwhile."""
         return tuple(thread for thread, registers in self._threads.items() if registers is None)
 
     def mappings(self) -> Sequence[FileMapping]:
@@ -245,7 +245,7 @@ class Moment:
 
     @property
     def is_whole(self) -> bool:
-        """Whether an answer has got all that it asked for: pages, and registers of sleeping threads."""
+        """Whether no page and no register of a sleeping thread was missing for the answer."""
         return not self.missed and not self.lacking
 
     def misses_stacks(self) -> bool:

@@ -186,8 +186,8 @@ class RunningProcess:
         return found
 
     def asleep(self, thread: int) -> Asleep | None:
-        """Return what the kernel says of a thread that sleeps; None for one that runs or has ended, and for one that a
-        signal or a debugger holds, which may have come back from its call.
+        """Return how a thread sleeps; None if it runs or has ended. None, too, if a signal or a debugger holds it: then
+        it may have come back from its system call.
         """
         try:
             turns = self._read_at_once(f"task/{thread}/schedstat").split()
@@ -226,8 +226,8 @@ class RunningProcess:
             return None
 
     def _registers_in(self, call: bytes) -> Mapping[str, int]:
-        # What a line of ``syscall`` has: stack pointer, program counter, and, unless it is in a page fault, those with
-        # the number and the arguments of its call.
+        # A line of ``syscall`` has the stack pointer and the program counter. Except in a page fault it has the number
+        # and the arguments of the system call, too.
         where, arch = parse_syscall(call), self.architecture
         if where is None:
             return {}

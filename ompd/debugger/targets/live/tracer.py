@@ -1,7 +1,7 @@
-"""Stopping the threads of a process that run, all at once, and letting them go whatever happens.
+"""Stopping all running threads of a process at once, and letting them go whatever happens.
 
-Threads that sleep in the kernel stand still by themselves, and are left alone unless the caller needs them stopped.
-They are looked at before something is read and after it: one that has run in between makes the stop worthless.
+Threads that sleep in the kernel stand still by themselves. They are stopped only if the caller needs it. Each is
+looked at before and after the reading: one that has run in between makes the stop worthless.
 
 The stop is made by a thread of our own. The kernel lets go of everything that a thread traces when that thread ends, so
 the program runs on even if we fail, are interrupted, or are killed; and an interrupt from the keyboard, which Python
@@ -62,20 +62,20 @@ class NotStopped(BadProcess):
 
 
 Registers = dict[int, "bytes | Asleep | None"]
-"""What is known of threads that stand still: the general registers of one that was stopped, how one sleeps that was
-not, None for one that sleeps in the kernel and cannot stop.
+"""By thread: its general registers if it was stopped, how it sleeps if it was not; None if it cannot stop, because it
+waits for a device.
 """
 
 
 class Stop(Generic[_T]):
     """One stop of a process: the threads that run are stopped, something is read, and they are let go.
 
-    ``woken`` are threads that were left alone and have run while something was read.
+    ``woken`` are threads that were not stopped, and ran during the reading.
 
     :param folder: descriptor of ``/proc/PID``
     :param capture: called while all threads stand still, and with a function that tells whether it has to end
-    :param leave: tells of a thread how it sleeps, if it is to be left alone, else None
-    :param asleep: tells how a thread sleeps, None for one that runs
+    :param leave: returns how a thread sleeps, None if it has to be stopped
+    :param asleep: returns how a thread sleeps, None if it runs
     :param limit_ns: how long the stop may last, in nanoseconds, for a number of threads
     :param clock: the time in nanoseconds
     """

@@ -133,8 +133,8 @@ class Parsed:
         return found.pop() if len(found) == 1 else name
 
     def _construct_called(self, index: int) -> int | None:
-        # The function that a frame of the runtime's has called by a pointer. If that is an entry point that was passed
-        # it, its caller's code tells; else the register does.
+        # Return the function that a frame of the runtime called by a pointer. An entry point got it from its caller,
+        # whose code shows it. Otherwise the register has it.
         frames, process = self.frames, self.process
         if index + 1 < len(frames) and not self.is_runtimes(frames[index + 1]):
             passed = construct_passed(process, frames[index + 1].pc, entry_of(process, frames[index].call_site))
