@@ -227,7 +227,7 @@ def test_processors_of_masks_and_control_groups(tmp_path: Path) -> None:
     written(
         proc, **{"7__task__7__status": "Cpus_allowed_list:\t0-1\n", "7__task__8__status": "Cpus_allowed_list:\t3\n"}
     )
-    (proc / "7/cgroup").write_text("0::/a/b\n")
+    (proc / "7/cgroup").write_text("4:x:/y\r0::/z\u20280::/z\n0::/a/b\n")
     written(groups, **{"a__cpu.max": "150000 100000\n", "a__b__cpu.max": "max 100000\n"})
     found = usable_processors(7, proc, groups)
     assert found.cpus == {0, 1, 3} and found.usable == 1.5 and found.quota_file == str(groups / "a/cpu.max")

@@ -40,6 +40,6 @@ def add_names(state: State, isolation: Isolation) -> None:
 
 def _own_name(thread: int) -> str | None:
     try:
-        return Path("/proc", str(thread), "comm").read_text(errors="replace").rstrip("\n")
+        return Path("/proc", str(thread), "comm").read_bytes().decode("utf-8", "replace").removesuffix("\n")
     except OSError:
         return None

@@ -277,8 +277,9 @@ class _Mounts:
 
 
 def _lines(path: str) -> list[str]:
-    with open(path, errors="surrogateescape") as file:  # noqa: PTH123
-        return file.read().splitlines()
+    # The kernel escapes newlines in names, but no other line separator.
+    with open(path, "rb") as file:  # noqa: PTH123
+        return file.read().decode("utf-8", "surrogateescape").split("\n")
 
 
 def _has_access_list(descriptor: int) -> bool:

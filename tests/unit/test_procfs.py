@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from ompd.binary.core.notes import FileMapping
-from ompd.binary.core.procfs import file_mappings, parse_maps, parse_stat, parse_status, parse_syscall
+from ompd.binary.core.procfs import (
+    file_mappings,
+    find_connection,
+    parse_maps,
+    parse_stat,
+    parse_status,
+    parse_syscall,
+)
 from ompd.debugger.targets.live.refusals import refusal
 from ompd.errors import MalformedFile, TargetGone
 
@@ -36,6 +45,23 @@ def test_mappings_have_their_names_and_permissions() -> None:
     assert parse_maps(b"") == []
 
 
+SEPARATORS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # all that Python's splitlines() takes for ends, but the newline
+
+
+def test_a_mapped_files_name_may_have_any_separator(tmp_path: Path) -> None:
+    path = tmp_path / f"a{SEPARATORS}\n7f1111110000-7f1111120000 r-xp 00000000 fe:00 42 b"
+    path.write_bytes(bytes(mmap.PAGESIZE))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+        found = parse_maps(Path("/proc/self/maps").read_bytes())
+    assert [each.name for each in found if each.name.startswith(str(tmp_path))] == [str(path)]
+    assert 0x7F1111110000 not in [each.start for each in found]
+
+
+def test_a_backslash_in_a_mapped_files_name_stays(tmp_path: Path) -> None:
+    (found,) = parse_maps(rb"1000-2000 r--p 00000000 fd:01 1234    /a\134\101" + b"\n")
+    assert found.name == r"/a\134\101"
+
+
 @pytest.mark.parametrize("text", [b"1000-2000", b"xyz-2000 r--p 0 0 0", b"1000 r--p 0 0:0 0", b"1000-2000 r--p zz 0 0"])
 def test_a_line_that_is_none_of_a_mapping_is_an_error(text: bytes) -> None:
     with pytest.raises(MalformedFile):
@@ -58,6 +84,23 @@ def test_where_a_thread_is_blocked() -> None:
 
 def test_status_is_read_by_names() -> None:
     assert parse_status(b"Name:\ta:b\nTracerPid:\t0\nodd\n") == {"Name": "a:b", "TracerPid": "0"}
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_a_threads_name_makes_no_line_of_its_status(separator: str) -> None:
+    assert parse_status(f"Name:\ta{separator}NSpid: 1\nUid:\t7\n".encode()).keys() == {"Name", "Uid"}
+
+
+def test_a_sockets_name_claims_no_other_socket() -> None:
+    # The kernel writes the newline of an abstract name as it is.
+    with socket.socketpair()[0] as victim, socket.socket(socket.AF_UNIX) as liar, socket.socket(socket.AF_UNIX) as own:
+        number = os.fstat(victim.fileno()).st_ino
+        liar.bind(f"\0x{os.getpid()}\n0: 00000003 00000000 00000000 0001 03 {number} /forged")
+        own.bind(f"\0y{os.getpid()} \r z")
+        table = Path("/proc/net/unix").read_bytes()
+        assert b" %d /forged\n" % number in table
+        assert find_connection(table, number) is None
+        assert find_connection(table, os.fstat(own.fileno()).st_ino) == f"@y{os.getpid()} \r z"
 
 
 def refused(proc: Path, *, uid: int, capabilities: str = "0", scope: str | None = None, tracer: int = 0) -> str:

@@ -217,6 +217,12 @@ def test_a_file_system_on_which_nothing_may_run_is_respected(file: Path, monkeyp
     assert "noexec" in refusal(file)
 
 
+def test_a_mount_points_name_splits_no_line(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_bytes("36 35 98:0 / /a\rb\x85\u2028 rw - fuse x user_id=7\n37 35\n".encode())
+    assert [line.split(" ")[0] for line in ompd.safety.libraries._lines(str(table))] == ["36", "37", ""]
+
+
 @pytest.mark.parametrize("kind", ["fuse", "fuse.sshfs", "fuseblk"])
 def test_a_file_system_that_a_stranger_makes_up_is_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -1,4 +1,7 @@
-"""The texts of Linux's ``/proc/PID`` (proc(5)): mappings, status, where a thread is blocked. Bytes in, facts out."""
+"""The texts of Linux's ``/proc/PID`` (proc(5)): mappings, status, where a thread is blocked. Bytes in, facts out.
+
+Lines end with a newline and nothing else. The kernel escapes that one in names, but no other line separator.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from ompd.records import record
 
 DELETED = " (deleted)"
 PF_KTHREAD = 0x00200000  # include/linux/sched.h, in field "flags" of stat
-_ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 
 
 @record
@@ -39,13 +41,13 @@ def parse_maps(text: bytes) -> list[MemoryMapping]:
     :raises MalformedFile: if a line is not one of a mapping
     """
     found = []
-    for line in text.splitlines():
+    for line in text.removesuffix(b"\n").split(b"\n") if text else ():
         # address range, permissions, offset, device, inode, and behind spaces the name with \\012 for a newline
         fields = line.split(None, 5)
         try:
             start, _, end = fields[0].partition(b"-")
             permissions, offset = fields[1], int(fields[2], 16)
-            name = _ESCAPE.sub(lambda m: bytes((int(m[1], 8),)), fields[5]) if len(fields) > 5 else b""
+            name = fields[5].replace(b"\\012", b"\n") if len(fields) > 5 else b""
             mapping = MemoryMapping(
                 int(start, 16),
                 int(end, 16),
@@ -68,7 +70,7 @@ def file_mappings(mappings: Sequence[MemoryMapping]) -> list[FileMapping]:
 
 def parse_status(text: bytes) -> dict[str, str]:
     """Return the lines of ``status`` by their names."""
-    lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
+    lines = (line.partition(":") for line in text.decode("utf-8", "replace").split("\n"))
     return {name: value.strip() for name, colon, value in lines if colon}
 
 
@@ -106,21 +108,30 @@ def parse_times(text: bytes) -> tuple[int, int]:
 
 def find_connection(table: bytes, inode: int) -> str | None:
     """Return the ends of the socket with the number *inode* in a table of ``net``: of TCP and UDP the addresses of this
-    side and of the other one, of Unix sockets the name, None if it is not in the table or has no name.
+    side and of the other one, of Unix sockets the name. None if it is not in the table or has no name.
+
+    The kernel writes names of Unix sockets as they are, newlines included. So a name can hold a line about any other
+    socket: a number with two lines is None.
     """
-    wanted = b"%d" % inode
-    for line in table.splitlines()[1:]:
-        fields = line.split(None, 9)
-        if b":" in (fields[1] if len(fields) > 9 else b""):
-            if fields[9].split()[:1] == [wanted]:
-                try:
-                    here, there = (_address(field) for field in fields[1:3])
-                except ValueError:
-                    return None
-                return f"{here} listening" if fields[3] == b"0A" else f"{here} to {there}"
-        elif len(fields) > 7 and fields[6] == wanted:
-            return b" ".join(fields[7:]).decode("utf-8", "replace")
-    return None
+    claims = [fields for fields in map(_socket_fields, table.split(b"\n")[1:]) if fields[0] == b"%d" % inode]
+    if len(claims) != 1:
+        return None
+    _, *rest = claims[0]
+    if len(rest) < 3:
+        return rest[0].decode("utf-8", "replace") if rest else None
+    here, there, state = rest
+    try:
+        return f"{_address(here)} listening" if state == b"0A" else f"{_address(here)} to {_address(there)}"
+    except ValueError:
+        return None
+
+
+def _socket_fields(line: bytes) -> list[bytes]:
+    # The inode of a line. Then of TCP and UDP both addresses and the state, of a Unix socket its name, if any.
+    fields = line.split(None, 10)
+    if b":" in (fields[1] if len(fields) > 9 else b""):
+        return [fields[9], *fields[1:4]]
+    return line.split(None, 7)[6:] or [b""]
 
 
 def _address(text: bytes) -> str:
@@ -198,7 +209,7 @@ def parse_timers(text: bytes) -> list[Timer]:
     found: list[Timer] = []
     try:
         for entry in re.split(rb"(?m)^ID:", text)[1:]:
-            lines = dict(line.partition(b":")[::2] for line in entry.splitlines()[1:])
+            lines = dict(line.partition(b":")[::2] for line in entry.split(b"\n")[1:])
             how, _, where = lines[b"notify"].strip().partition(b"/")
             which, _, task = where.partition(b".")
             number = int(lines[b"signal"].strip().partition(b"/")[0]) if how != b"none" else 0

@@ -84,7 +84,7 @@ def parse_cpu_list(text: str) -> set[int]:
 
 def _quota(folder: Path, cgroups: Path) -> tuple[float | None, str | None]:
     # Of control groups, version 2: each one on the way to the root may have a limit.
-    lines = (folder / "cgroup").read_text(errors="replace").splitlines()
+    lines = (folder / "cgroup").read_bytes().decode("utf-8", "surrogateescape").split("\n")
     name = next((line[3:] for line in lines if line.startswith("0::/")), None)
     if name is None or ".." in PurePosixPath(name).parts:
         raise Unavailable("its control group is not one of version 2 that is visible from here")
