@@ -7,7 +7,9 @@ import sys
 
 # Not `signal`, whose enumerations take as long to make as all of Python to start.
 from _signal import (  # type: ignore[import-not-found]
+    SIG_DFL,
     SIG_IGN,
+    SIGCHLD,
     SIGINT,
     default_int_handler,
     getsignal,
@@ -38,6 +40,22 @@ if _IS_OURS:
 
 import atexit  # noqa: E402  built in, as the next one
 import gc  # noqa: E402  built in, but looked for by name as others are
+
+# How each stream is opened if it was closed: reading and writing fail as they should, messages are dropped.
+_STREAMS = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
+
+
+def _repair_inheritance() -> None:
+    # Our parent may have closed streams: Python has None for them, and the next open file gets their number. It may
+    # also ignore SIGCHLD: the kernel then keeps no status of our children.
+    for number, (name, mode, flags) in enumerate(_STREAMS):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, flags)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+    signal(SIGCHLD, SIG_DFL)
 
 
 def _pass_on(unraisable: UnraisableHookArgs) -> None:
@@ -74,6 +92,7 @@ def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
     # One answer makes many records, its modules many classes, and neither cycles worth finding before the process ends.
     gc.disable()
+    _repair_inheritance()
     from ompd.commands.main import main as run  # noqa: PLC0415
 
     try:

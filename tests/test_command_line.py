@@ -84,6 +84,48 @@ def test_output_that_does_not_fit(good: Stopped) -> None:
         assert "No space left" in done.stderr
 
 
+def in_shell(words: str, **variables: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**clean_environment(), "OMPD": str(OMPD), **{name: str(value) for name, value in variables.items()}}
+    return subprocess.run(["bash", "-c", words], capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("threads $CORE", "threads --json $CORE", "triage $CORE", "report $CORE -o -", "hook pmi", "layout show"),
+        *("--help", "--version", "schema threads", "completion bash", "manual", "lldb-init", "threads --help"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("where", "why"), [(">&-", "standard output is closed"), (">/dev/full", "No space left on device")]
+)
+def test_an_answer_that_cannot_be_written(good: Stopped, words: str, where: str, why: str) -> None:
+    done = in_shell(f"$OMPD {words} {where}", CORE=good.core)
+    assert (done.returncode, done.stderr) == (1, f"ompd: cannot write the answer: {why}\n")
+
+
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "<&- 2>&-"])
+def test_messages_that_cannot_be_written_cost_no_answer(good: Stopped, tmp_path: Path, where: str) -> None:
+    for words in ("threads $CORE", "why $CORE", "triage $CORE /none", "threads $CORE --ompd-library /none"):
+        usual, done = (in_shell(f"$OMPD {words} {end}", CORE=good.core) for end in ("", where))
+        assert usual.stdout and (done.returncode, done.stdout) == (usual.returncode, usual.stdout)
+    assert in_shell(f"$OMPD threads /none {where}").returncode == 1
+    assert in_shell(f"$OMPD threads {where}").returncode == 2
+    assert in_shell(f"$OMPD report $CORE -o page {where}", CORE=good.core).returncode in (0, 3)
+
+
+def test_a_closed_standard_input_is_no_list() -> None:
+    done = in_shell("$OMPD triage - <&-")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "ompd: standard input cannot be read: Bad file descriptor\n"
+
+
+def test_files_get_no_number_of_a_closed_stream(good: Stopped, tmp_path: Path) -> None:
+    # What is written to a stream must not come into the snapshot.
+    done = in_shell("$OMPD snapshot $CORE -o $FILE >&- 2>&- <&-", CORE=good.core, FILE=tmp_path / "small")
+    assert done.returncode == 1 and ompd("threads", tmp_path / "small").code == 0
+
+
 @pytest.mark.parametrize("delay", [0.04, 0.07, 0.1, 0.15])
 def test_an_interrupt(good: Stopped, delay: float) -> None:
     process = subprocess.Popen(

@@ -328,6 +328,19 @@ def test_set_up_takes_the_folders_that_its_user_has_named(home: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("words", [("setup", "--dry-run"), ("lldb-init", "--uninstall"), ("gdb-init", "--uninstall")])
+def test_an_empty_home_is_none(words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ompd", *words],
+        env={**HOME_ALONE, "HOME": "", "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "ompd: HOME: is no folder, and should be your home\nompd: set HOME\n"
+
+
 def test_every_command_has_a_place_in_the_help() -> None:
     assert {name for _, names in GROUPS for name in names} == set(cli.commands) == FIRST
     assert isinstance(cli.commands["layout"], click.Group)

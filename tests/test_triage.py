@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,27 @@ def test_each_core_is_in_the_group_of_its_program(farm: Farm, triaged: dict[str,
     assert rows[0]["targets"] == sorted(farm.names[PROGRAMS[0]])  # the one that is alone
     assert triaged["inspected"] == sum(map(len, farm.names.values())) and not triaged["complete"]
     assert triaged["inspected"] + len(triaged["failed"]) == TOTAL
+
+
+@pytest.mark.parametrize("number", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_parent_that_ignores_the_end_of_children_costs_no_core(number: signal.Handlers, farm: Farm) -> None:
+    core = min(farm.names[PROGRAMS[0]])
+    done = subprocess.run(
+        [sys.executable, "-m", "ompd", "triage", core],
+        env=farm.environment,
+        capture_output=True,
+        check=False,
+        preexec_fn=partial(signal.signal, signal.SIGCHLD, number),
+        restore_signals=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"") and b"1 target" in done.stdout
+
+
+def test_names_on_standard_input_end_with_a_newline_alone(tmp_path: Path) -> None:
+    names = [b"a\rb", b"c\xff", b"d\x0ce"]
+    environment = {**clean_environment(), "PYTHONIOENCODING": "utf-8:strict"}
+    answer = answer_of("-", status=3, input=b"\n".join(names), cwd=tmp_path, env=environment)
+    assert [row["target"] for row in answer["failed"]] == [name.decode(errors="replace") for name in names]
 
 
 def test_what_is_no_core_or_takes_too_much_fails_with_its_reason(farm: Farm, triaged: dict[str, Any]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 import click
@@ -17,9 +19,10 @@ EXIT_INTERRUPTED = 130
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, where names of a target do no harm."""
-    for line in lines:
-        click.echo(harmless(line), err=True)
+    """Print lines on standard error, where names of a target do no harm. An answer does without those that fail."""
+    with suppress(OSError):
+        for line in lines:
+            click.echo(harmless(line), err=True)
 
 
 def end_of_output(error: OSError) -> NoReturn:
@@ -28,7 +31,8 @@ def end_of_output(error: OSError) -> NoReturn:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         sys.exit(0)  # whoever read the answer has seen enough
-    say(f"ompd: cannot write the answer: {error.strerror}")
+    why = "standard output is closed" if error.errno == errno.EBADF else error.strerror
+    say(f"ompd: cannot write the answer: {why}")
     sys.exit(EXIT_NO_ANSWER)
 
 

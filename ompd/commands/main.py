@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -313,6 +314,14 @@ cli.add_command(make_diff())
 cli.add_command(make_report())
 
 
+def _is_from(error: OSError, function: Callable[..., None]) -> bool:
+    # Whether a function of Python raised it, or one of C that it called.
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback is not None and traceback.tb_frame.f_code is function.__code__
+
+
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -322,7 +331,8 @@ def main() -> NoReturn:
     except click.exceptions.Abort:
         sys.exit(EXIT_INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         sys.exit(error.exit_code)
     except OmpdError:
         raise  # --debug requested it
@@ -330,6 +340,8 @@ def main() -> NoReturn:
         say("ompd: not enough memory for the answer")
         sys.exit(EXIT_NO_ANSWER)
     except Exception as error:  # the outer edge: our faults are not the user's
+        if isinstance(error, OSError) and _is_from(error, click.echo):
+            end_of_output(error)
         if isinstance(error.__cause__, KeyboardInterrupt):  # until 3.12, in a class that is being made
             sys.exit(EXIT_INTERRUPTED)
         if "--debug" in sys.argv:

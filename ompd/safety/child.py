@@ -35,7 +35,12 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
     """
     reading, writing = os.pipe()
     alive, living = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        for pipe in (reading, writing, alive, living):
+            os.close(pipe)
+        raise GivenUp(f"no process can be started for it: {error.strerror}") from error
     if child == 0:
         try:
             os.close(reading)
@@ -59,11 +64,14 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
         raise
     finally:
         if within is not None:
-            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # as long as it is not gone its number is not another's
             with suppress(OSError):
+                # Until its status is collected, its number is not another's.
+                os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
                 os.killpg(child, signal.SIGKILL)
         os.close(living)
-        _, status = os.waitpid(child, 0)
+        status = 0
+        with suppress(ChildProcessError):  # where SIGCHLD is ignored nobody gets it
+            _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number == signal.SIGXCPU:

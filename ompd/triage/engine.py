@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from dataclasses import astuple
 from typing import Any
 
+from ompd.errors import OmpdError
 from ompd.records import record
 from ompd.triage.targets import Wanted
 from ompd.triage.work import Limits, begin, inspect_target
@@ -96,9 +97,9 @@ class Inspecting:
             wanted = self._again.popleft() if is_lost else next(waiting, None)
             if wanted is None:
                 break
-            if self._executor is None:
-                self._executor = self._engine.make()
             try:
+                if self._executor is None:
+                    self._executor = self._engine.make()
                 there, where = self._engine.place(wanted)
                 words = (wanted.name, there.name, there.process_id, self._limits)
                 future = self._executor.submit(inspect_target, *words, **where)
@@ -106,6 +107,8 @@ class Inspecting:
                 self._again.append(wanted)
                 self._is_broken = True
                 return bool(self._flying) or self._send(waiting)
+            except (OSError, RuntimeError) as error:  # of processes, and of threads
+                raise OmpdError(f"no worker can be started: {error}", hint="`ulimit -u` limits processes") from error
             self._flying[future] = wanted
             self._alone = wanted if is_lost else None
         return bool(self._flying)

@@ -73,11 +73,18 @@ def _all_words(words: Iterable[str], lines: TextIO) -> Iterator[str]:
         if word != "-":
             yield word
             continue
-        while line := lines.readline(_LONGEST):
+        while line := _line(lines):
             if len(line) == _LONGEST and not line.endswith("\n"):
                 raise BadInput("standard input has a line that is longer than any path")
             if line.strip():
                 yield line.rstrip("\n")
+
+
+def _line(lines: TextIO) -> str:
+    try:
+        return lines.readline(_LONGEST)
+    except OSError as error:
+        raise BadInput(f"standard input cannot be read: {error.strerror}") from error
 
 
 def _meant(word: str, process_id_of: Callable[[str], int | None], left_out: list[str]) -> Iterator[Wanted]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,28 @@ def test_the_result_is_passed_on() -> None:
 def test_why_there_is_no_result(work: Callable[[], object], reason: str) -> None:
     with pytest.raises(GivenUp, match=reason):
         run(work, seconds=1, memory=128 * MB)
+
+
+def test_a_system_that_starts_no_process_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", refuse)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    with pytest.raises(GivenUp, match=f"no process can be started for it: {os.strerror(errno.EAGAIN)}"):
+        run(lambda: 1, seconds=1, memory=MB)
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+
+
+@pytest.mark.parametrize("within", [None, 60.0])
+def test_a_process_that_ignores_the_end_of_children_gets_results(within: float | None) -> None:
+    usual = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run(lambda: [1], seconds=10, memory=64 * MB, within=within) == [1]
+        with pytest.raises(GivenUp, match="it said nothing that can be read"):
+            run(ends, seconds=10, memory=64 * MB, within=within)
+    finally:
+        signal.signal(signal.SIGCHLD, usual)
 
 
 @pytest.mark.parametrize("is_late", [False, True])

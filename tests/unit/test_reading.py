@@ -333,7 +333,8 @@ def test_no_program_in_a_strangers_folder_is_run(tmp_path: Path, monkeypatch: py
     with pytest.raises(BadFile, match="coredumpctl is not installed on this machine"):
         Coredump("", "coredumpctl:")
     assert not marker.exists()
-    monkeypatch.setenv("PATH", f":{folders['own']}")
+    too_long = f"/{'x' * 300}"
+    monkeypatch.setenv("PATH", f":{too_long}:{folders['own']}")
     assert not list(lldb_install.find_installs())  # asked, and no LLDB
     assert Coredump("", "coredumpctl:").stored_file() is None
     assert set(marker.read_text().split()) == {"own"}

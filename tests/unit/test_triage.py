@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ompd.errors import BadFile, BadInput
+from ompd.errors import BadFile, BadInput, OmpdError
 from ompd.render.answers.triage import describe_triage, folded
 from ompd.triage.engine import Engine, Inspecting
 from ompd.triage.groups import Groups
@@ -310,6 +310,23 @@ def test_no_target_is_lost_with_a_worker_or_counted_twice(fate: str, times: int)
     # All others are inspected once, or twice if they were in flight.
     assert all(count <= 2 for name, count in sent.items() if name != "core.3")
     assert sent["core.3"] == min(times + 1, 3)
+
+
+@pytest.mark.parametrize(
+    "error", [BlockingIOError(11, "Resource temporarily unavailable"), RuntimeError("can't start new thread")]
+)
+@pytest.mark.parametrize("method", ["submit", "__init__"])
+def test_workers_that_cannot_be_started_are_an_error(
+    error: Exception, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Chance, method, refuse)
+    ended: list[Executor] = []
+    with pytest.raises(OmpdError, match="no worker can be started"):
+        list(Inspecting(Engine(lambda: Chance(str), ended.append, 2), LIMITS).results([Wanted("core")]))
+    assert len(ended) == (method == "submit")
 
 
 def test_a_list_without_end_is_not_held() -> None:

@@ -46,7 +46,7 @@ def set_up(texts: Texts, *, dry_run: bool = False, undo: bool = False) -> tuple[
 
     :raises BadFile: if there is no home
     """
-    _home()
+    start_files.home()
     said: list[str] = []
     refused: list[OmpdError] = []
     for file in _files(texts, every=undo):
@@ -71,22 +71,15 @@ def set_up(texts: Texts, *, dry_run: bool = False, undo: bool = False) -> tuple[
     return said or ["there is nothing of ompd's"], refused
 
 
-def _home() -> Path:
-    home = Path("~").expanduser()
-    if not home.is_absolute() or not home.is_dir():
-        raise BadFile(str(home), "is no folder, and should be your home", hint="set HOME")
-    return home
-
-
 def _folder(variable: str, usual: str) -> Path:
     # The specification of these variables has others than absolute paths ignored.
     named = Path(os.environ.get(variable, ""))
-    return named if named.is_absolute() else _home() / usual
+    return named if named.is_absolute() else start_files.home() / usual
 
 
 def _base(variable: str, path: Path) -> Path:
     named = Path(os.environ.get(variable, ""))
-    return named if named.is_absolute() and named in path.parents else _home()
+    return named if named.is_absolute() and named in path.parents else start_files.home()
 
 
 def _files(texts: Texts, *, every: bool) -> Iterator[_File]:

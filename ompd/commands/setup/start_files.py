@@ -113,15 +113,31 @@ def install_line(debugger: Debugger, line: str, *, dry_run: bool = False) -> tup
                 f"is not made part of {debugger.name}: {fault}",
                 hint="install where only you and root may write",
             )
-    file = next((file for file in files_of(debugger) if file.exists()), Path(debugger.files[-1]).expanduser())
+    files = files_of(debugger)
+    file = next((file for file in files if file.exists()), files[-1])
     return file, _rewrite(debugger, file, line, dry_run)
 
 
 def files_of(debugger: Debugger) -> list[Path]:
-    """Return the files that the debugger reads at its start, whether or not they are there."""
+    """Return the files that the debugger reads at its start, whether or not they are there.
+
+    :raises BadFile: if there is no home
+    """
     known = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     names = [name.replace("$XDG_CONFIG_HOME", known) for name in debugger.files]
-    return [Path(name).expanduser() for name in names]
+    return [home() / name.removeprefix("~/") for name in names]
+
+
+def home() -> Path:
+    """Return the user's home.
+
+    :raises BadFile: if there is none
+    """
+    # Of an empty HOME Python makes the root folder.
+    name = os.path.expanduser("~") if os.environ.get("HOME") != "" else ""  # noqa: PTH111
+    if not name.startswith("/") or not Path(name).is_dir():
+        raise BadFile(name or "HOME", "is no folder, and should be your home", hint="set HOME")
+    return Path(name)
 
 
 def _rewrite(debugger: Debugger, file: Path, line: str | None, dry_run: bool) -> bool:

@@ -121,7 +121,9 @@ def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
     from ompd.triage.work import Limits  # noqa: PLC0415
 
     baseline = read_baseline(options["baseline"]) if options["baseline"] is not None else None
-    targets, left_out = find_targets(options["words"], process_id_of, sys.stdin)
+    # Names of files may have any bytes but the newline.
+    with open(sys.stdin.fileno(), errors="surrogateescape", newline="\n", closefd=False) as lines:
+        targets, left_out = find_targets(options["words"], process_id_of, lines)
     limits = Limits(
         options["max_time"],
         options["max_memory"] or _MEMORY,

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ompd.records import record
@@ -48,10 +49,12 @@ def find_commands() -> Iterator[str]:
     # relative path, which is the current one.
     folders = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib").glob("llvm-*/bin"))]
     for folder in folders:
-        for path in Path(folder).glob("lldb*") if folder.startswith("/") else ():
-            is_name = re.fullmatch(r"lldb(-\d+(\.\d+)*)?", path.name)
-            if is_name and os.access(path, os.X_OK) and others_fault(str(path), private_groups=True) is None:
-                yield str(path)
+        with suppress(OSError):  # it is not there, or may not be read
+            for name in sorted(os.listdir(folder)) if folder.startswith("/") else ():  # noqa: PTH208
+                path = f"{folder}/{name}"
+                is_name = re.fullmatch(r"lldb(-\d+(\.\d+)*)?", name)
+                if is_name and os.access(path, os.X_OK) and others_fault(path, private_groups=True) is None:
+                    yield path
 
 
 def _version_of(command: str) -> tuple[int, ...]:
