@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -110,8 +111,8 @@ def job(library: str, count: int, folder: Path) -> Iterator[tuple[int, list[int]
         yield started.pid, processes
 
 
-def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str, Any]:
-    """Run the script of ``ompd hook`` in a folder of its own, and return what it has found at the later moment."""
+def hook(kind: str, folder: Path, shared: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script of ``ompd hook``, which is in *folder* and writes to *shared*."""
     script = folder / "hook"
     script.write_bytes(run("hook", kind))
     programs = folder / "bin"
@@ -123,13 +124,20 @@ def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o700)
     path = f"{programs}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", str(script), *words],
-        check=True,
+    return subprocess.run(
+        ["bash", "hook", *words],
+        cwd=folder,
+        check=False,
         capture_output=True,
         text=True,
-        env={**clean_environment(), **environment, "PATH": path, "OMPD_HOOK_DIR": str(folder)},
+        env={**clean_environment(), **environment, "PATH": path, "OMPD_HOOK_DIR": str(shared)},
     )
+
+
+def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str, Any]:
+    """Run the script of ``ompd hook`` in a folder of its own, and return what it has found at the later moment."""
+    done = hook(kind, folder, folder, *words, **environment)
+    assert done.returncode == 0, done.stderr
     (made,) = folder.glob("ompd-hook.*")
     page = (made / "page.txt").read_text()
     assert "SAME" in page and "NEW" not in page
@@ -139,6 +147,45 @@ def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str
     found: dict[str, Any] = json.loads(run("triage", "--json", made / "2"))
     assert len(found["triage"]) == page.count("SAME")
     return found
+
+
+# Of jobs without a process: all that is left is what the scripts do with files.
+HOOKS = [("pmi", (str(os.getpid()),), {}), ("slurm", (), {"SLURM_JOB_ID": str(os.getpid())})]
+
+
+@pytest.mark.parametrize(("kind", "words", "environment"), HOOKS)
+def test_a_hook_writes_through_no_link_that_waits_for_it(
+    kind: str, words: tuple[str, ...], environment: dict[str, str], tmp_path: Path
+) -> None:
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    victim.write_text("precious")
+    waiting = shared / f"ompd-hook.{os.getpid()}"
+    waiting.mkdir(mode=0o777)
+    for name in ("1.json", "2.jsonl", "page.txt", "page.html"):
+        (waiting / name).symlink_to(victim)
+    done = hook(kind, tmp_path, shared, *words, **environment)
+    assert victim.read_text() == "precious" and sorted(each.name for each in waiting.iterdir()) == [
+        *("1.json", "2.jsonl", "page.html", "page.txt")
+    ]
+    (made,) = (folder for folder in shared.iterdir() if folder != waiting)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert done.stdout.split() == [str(made / "page.txt")] and (made / "page.txt").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give links away")
+@pytest.mark.parametrize(("kind", "words", "environment"), HOOKS)
+def test_a_hook_makes_no_folder_behind_a_link_of_others(
+    kind: str, words: tuple[str, ...], environment: dict[str, str], tmp_path: Path
+) -> None:
+    behind, link = tmp_path / "behind", tmp_path / "link"
+    behind.mkdir()
+    link.symlink_to(behind)
+    os.chown(link, 54321, 54321, follow_symlinks=False)
+    done = hook(kind, tmp_path, link, *words, **environment)
+    assert (done.returncode, done.stdout) == (1, "") and "link on the way to it is a link of user 54321" in done.stderr
+    assert not list(behind.iterdir())
 
 
 def test_the_hook_for_slurm_takes_the_ranks_of_its_job_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from ompd.errors import BadFile
-from ompd.safety.trust import others_fault, user_name
+from ompd.safety.trust import is_ours, others_fault, user_name
 
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 
@@ -85,6 +85,39 @@ class Place:
             with open(descriptor, "rb") as file:  # noqa: PTH123
                 self._check_kind(os.fstat(descriptor))
                 return file.read()
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def opened(self) -> int:
+        """Open the file to read it and to write to its end, and return the descriptor. It is made if there is none.
+
+        :raises BadFile: if somebody else could have written what it holds, or it cannot be opened
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._name, flags, 0o600, dir_fd=self._folder)
+        except OSError as error:
+            raise self._refusal(error) from error
+        try:
+            status = os.fstat(descriptor)
+            self._check_kind(status)
+            if not is_ours(status):
+                is_owned = status.st_uid in (0, os.geteuid())
+                fault = "others may write to it" if is_owned else f"it belongs to {user_name(status.st_uid)}"
+                raise BadFile(self.path, f"is not believed: {fault}", hint="name a file that does not exist yet")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def new_folder(self) -> str:
+        """Make a folder in place of the file, for this user alone, and return its path without links.
+
+        :raises BadFile: if it cannot be made
+        """
+        try:
+            os.mkdir(self._name, 0o700, dir_fd=self._folder)
+            return f"{os.readlink(f'/proc/self/fd/{self._folder}').rstrip('/')}/{self._name}"  # noqa: PTH115
         except OSError as error:
             raise self._refusal(error) from error
 

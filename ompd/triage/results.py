@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from ompd.errors import BadFile
+from ompd.safety.writing import Place
 from ompd.triage.normal import Frame
 from ompd.triage.targets import Wanted
 
@@ -24,26 +24,18 @@ _MOST_ITEMS = 4096
 class ResultFile:
     """A file of results that is read once and then added to. Use it in a ``with`` statement.
 
-    :raises BadFile: if it is no such file, or another triage writes to it
+    :raises BadFile: if it is no such file, another triage writes to it, or another user could have written it
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        with Place(path) as place:
+            self._file: BinaryIO = open(place.opened(), "r+b", buffering=0)  # noqa: PTH123, SIM115
         try:
-            self._file: BinaryIO = open(os.open(path, flags, 0o600), "r+b", buffering=0)  # noqa: PTH123, SIM115
-        except (OSError, ValueError) as error:
-            raise BadFile(path, f"cannot be written: {getattr(error, 'strerror', None) or error}") from error
-        try:
-            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-                raise BadFile(path, "is no regular file")
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise BadFile(path, "is being written by another triage") from error
-        except BaseException:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
             self._file.close()
-            raise
+            raise BadFile(path, "is being written by another triage") from error
 
     def __enter__(self) -> ResultFile:
         return self
@@ -90,14 +82,6 @@ class ResultFile:
             raise BadFile(self.path, f"cannot be written: {error.strerror}") from error
         if written != len(line):
             raise BadFile(self.path, "cannot be written: there is no room")
-
-
-def read_results(path: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
-    """Yield the results in a file.
-
-    :raises BadFile: if it is no file of results
-    """
-    return (result for line, result in _lines(path, file) if result is not None and line.endswith(b"\n"))
 
 
 def _lines(path: str, file: BinaryIO) -> Iterator[tuple[bytes, dict[str, Any] | None]]:

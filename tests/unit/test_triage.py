@@ -22,7 +22,7 @@ from ompd.triage.engine import Engine, Inspecting
 from ompd.triage.groups import Groups
 from ompd.triage.normal import Frame, function_name, group_id, rolled
 from ompd.triage.ranks import rank_of
-from ompd.triage.results import ResultFile, is_result
+from ompd.triage.results import SCHEMA, ResultFile, is_result
 from ompd.triage.targets import Wanted, find_targets, natural
 from ompd.triage.work import Limits
 
@@ -241,10 +241,30 @@ def test_no_other_file_is_written_to(tmp_path: Path) -> None:
     with ResultFile(str(path)) as file, pytest.raises(BadFile, match="no file of results"):
         list(file.kept([]))
     assert path.read_text() == "dear\n"
-    (tmp_path / "link").symlink_to(path)
-    for name in ("link", ".", "no/such"):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (".", "no/such", "pipe"):
         with pytest.raises(BadFile):
             ResultFile(str(tmp_path / name))
+
+
+def test_results_that_others_could_have_written_are_not_believed(tmp_path: Path) -> None:
+    # Size and time of a core are public: whoever knows them can write a result for it.
+    core, path = tmp_path / "core", tmp_path / "results"
+    core.write_text("core")
+    target = Wanted(str(core))
+    path.write_text(
+        "\n".join(map(json.dumps, ({"schema": SCHEMA}, result(target.name, identity=target.identity())))) + "\n"
+    )
+    with ResultFile(str(path)) as file:
+        assert len(list(file.kept([target]))) == 1
+    path.chmod(0o602)
+    with pytest.raises(BadFile, match="is not believed: others may write to it"):
+        ResultFile(str(path))
+    path.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(path, 54321, 54321)
+        with pytest.raises(BadFile, match="is not believed: it belongs to user 54321"):
+            ResultFile(str(path))
 
 
 def test_two_do_not_write_to_one_file(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def leaves(group: click.Group, before: Sequence[str] = ()) -> Iterator[Leaf]:
             words,
             command.get_short_help_str(200),
             _text(command.help or ""),
-            (*(_switch(each) for each in command.params if isinstance(each, click.Option)), HELP),
+            switches(command),
             tuple(_argument(each) for each in command.params if isinstance(each, click.Argument)),
         )
 
@@ -74,9 +74,10 @@ def about(group: click.Group) -> str:
     return _text(group.help or "")
 
 
-def switches(group: click.Group) -> tuple[Switch, ...]:
-    """Return the options of *group* itself."""
-    return (*(_switch(each) for each in group.params if isinstance(each, click.Option)), HELP)
+def switches(command: click.Command) -> tuple[Switch, ...]:
+    """Return the options of *command* itself, without hidden ones, which only our scripts use."""
+    shown = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
+    return (*map(_switch, shown), HELP)
 
 
 def _text(text: str) -> str:

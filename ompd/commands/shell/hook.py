@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
-from ompd.commands.ending import end_of_output
+from ompd.commands.ending import end_of_output, fail
+from ompd.errors import OmpdError
+from ompd.safety.writing import Place
 
 # What both scripts do on each host, with `ranks` that prints the processes.
 _COMMON = """\
+enter() {
+    # The folder is new and this user's alone. All files are named from within, so nobody can put another in its place.
+    cd -P -- "$1" && [ "$(pwd -P)" = "$1" ] && [ -O . ] && return
+    echo "ompd-hook: $1: is not this user's folder" >&2
+    exit 1
+}
+
 snapshots() {
     # Each process is stopped for milliseconds and goes on: nothing is left stopped, whatever happens here.
     for moment in 1 2; do
-        mkdir -p "$folder/$moment"
+        mkdir -p "$moment"
         for process in $(ranks); do
-            ompd snapshot "$process" -o "$folder/$moment/$(uname -n).$process" > /dev/null
+            ompd snapshot "$process" -o "$moment/$(uname -n).$process" > /dev/null
         done
         [ "$moment" = 2 ] || sleep 1
     done
@@ -23,13 +33,12 @@ snapshots() {
 
 page() {
     # What is in the same group at both moments has not moved.
-    ompd triage "$folder/1" --json > "$folder/1.json"
-    again=(ompd triage "$folder/2" --results "$folder/2.jsonl" --baseline "$folder/1.json")
-    rm -f "$folder/page.html"
-    "${again[@]}" > "$folder/page.txt"
+    ompd triage 1 --json > 1.json
+    again=(ompd triage 2 --results 2.jsonl --baseline 1.json)
+    "${again[@]}" > page.txt
     # From the results, without looking again. It needs jinja2: where that is not, the text is the page.
-    "${again[@]}" -o "$folder/page.html" > /dev/null 2>&1
-    if [ -s "$folder/page.html" ]; then echo "$folder/page.html"; else echo "$folder/page.txt"; fi
+    "${again[@]}" -o page.html > /dev/null 2>&1
+    if [ -s page.html ]; then echo "$folder/page.html"; else echo "$folder/page.txt"; fi
 }
 
 is_program() {
@@ -47,23 +56,25 @@ _SLURM = f"""\
 set -u
 umask 077
 job=${{SLURM_JOB_ID:?this script is for a Slurm job}}
-folder=${{OMPD_HOOK_DIR:-${{SLURM_SUBMIT_DIR:-$PWD}}}}/ompd-hook.$job
+self=$(realpath -- "$0")
 
 ranks() {{
     # Processes of this user whose environment has this job.
     for process in /proc/[0-9]*; do
         [ -O "$process" ] || continue
-        tr '\\0' '\\n' 2> /dev/null < "$process/environ" | grep -qx "SLURM_JOB_ID=$job" || continue
+        grep -qzxF "SLURM_JOB_ID=$job" "$process/environ" 2> /dev/null || continue
         is_program "${{process#/proc/}}" && echo "${{process#/proc/}}"
     done
 }}
 
 {_COMMON}
-mkdir -p "$folder" || exit 1
 if [ "${{1-}}" = host ]; then
+    enter "$2"
     snapshots
 else
-    srun --overlap --jobid="$job" --ntasks-per-node=1 "$0" host
+    folder=$(ompd hook slurm --folder "${{OMPD_HOOK_DIR:-${{SLURM_SUBMIT_DIR:-$PWD}}}}/ompd-hook.$job") || exit 1
+    enter "$folder"
+    srun --overlap --jobid="$job" --ntasks-per-node=1 "$self" host "$folder"
     page
 fi
 """
@@ -77,7 +88,6 @@ _PMI = f"""\
 set -u
 umask 077
 launcher=${{1:?the process of the launcher}}
-folder=${{OMPD_HOOK_DIR:-$PWD}}/ompd-hook.$launcher
 
 below() {{
     for child in $(cat /proc/"$1"/task/*/children 2> /dev/null); do
@@ -94,16 +104,27 @@ ranks() {{
 }}
 
 {_COMMON}
-mkdir -p "$folder" || exit 1
+folder=$(ompd hook pmi --folder "${{OMPD_HOOK_DIR:-$PWD}}/ompd-hook.$launcher") || exit 1
+enter "$folder"
 snapshots
 page
 """
 _SCRIPTS = {"slurm": _SLURM, "pmi": _PMI}
 
 
+def _new_folder(name: str) -> str:
+    # Nobody can foretell its name, and have something else there.
+    try:
+        with Place(f"{name}.{os.urandom(4).hex()}") as place:
+            return place.new_folder()
+    except OmpdError as error:
+        fail(error)
+
+
 @click.command("hook", short_help="Print a script that triages a job before it is ended.")
 @click.argument("kind", metavar="slurm|pmi", type=click.Choice(list(_SCRIPTS)))
-def hook(kind: str) -> None:
+@click.option("--folder", metavar="NAME", hidden=True, help="For the script: make its folder, NAME and a random word.")
+def hook(kind: str, folder: str | None) -> None:
     """Prints a script for bash that takes two small snapshots of every rank of one job, a second apart, triages them,
     and leaves one page. `slurm` finds the processes of this user whose environment names the job, on all of its hosts;
     `pmi` takes those that a launcher of MPI has started on this host.
@@ -113,7 +134,8 @@ def hook(kind: str) -> None:
       $ sbatch --signal=B:USR1@300 job.sh      # in job.sh: trap ~/bin/ompd-hook USR1
     """
     try:
-        sys.stdout.write(_SCRIPTS[kind])
+        text = _SCRIPTS[kind] if folder is None else f"{_new_folder(folder)}\n"
+        sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         end_of_output(error)
