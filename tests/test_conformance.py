@@ -16,11 +16,15 @@ from ompd.commands.main import cli
 from ompd.conformance.cases import Case
 from ompd.conformance.rules import RULES, Rule
 from ompd.conformance.trying import Runs
+from ompd.errors import Rc
+from ompd.runtimes.hosted.protocol import ASK_MEMORY
+from ompd.runtimes.hosted.trial import client
 from ompd.runtimes.hosted.trial.client import Reply
 from tests.conformance import scoreboard
 from tests.conformance.rules import PAGE, with_table
 from tests.conformance.trying import called, expected_calls, run_reproducer, tried, tried_stub
 from tests.support import FULL
+from tests.support.hosted import Invented
 from tests.support.machine import require
 from tests.support.ompd_libraries import LIBRARIES, ompd_library
 from tests.support.stub import stub_folder
@@ -195,6 +199,16 @@ def test_a_library_that_eats_all_memory_has_findings(tmp_path: Path) -> None:
     assert found["ompd_get_api_version/set-up"] == "crashed (SIGSEGV) in ompd_get_api_version"
     assert found["ompd_get_state/there"] == "the library does not have it"
     assert any("gave no version" in warning for warning in answer["warnings"])
+
+
+def test_what_callbacks_were_answered_takes_a_bounded_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_MAX_KEPT", 1 << 20)
+    process = Invented({0x1000: bytes(1 << 16)}, {})
+    answers = client.Answers(process)
+    codes = [answers.of((ASK_MEMORY, 0, 0x1000, size, b""))[0] for size in range(1 << 15, (1 << 15) + 64)]
+    assert codes[:20] == [Rc.OK] * 20 and codes[-20:] == [Rc.ERROR] * 20
+    assert sum(len(raw) for _, _, raw in answers.kept.values()) < 1 << 20
+    assert answers.of((ASK_MEMORY, 0, 0x1000, 1 << 15, b""))[0] == Rc.OK  # as before
 
 
 @pytest.mark.skipif(not FULL, reason="each call that does not return is waited for")

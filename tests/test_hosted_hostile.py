@@ -16,7 +16,10 @@ from ompd.errors import LibraryError, MemoryFault, Rc
 from ompd.runtimes.hosted import process
 from ompd.runtimes.hosted.api import Pending, SpaceRef, StateWords
 from ompd.runtimes.hosted.client import HostedLibrary
+from ompd.runtimes.hosted.protocol import ASK_SYMBOL
+from ompd.runtimes.hosted.serving import Server
 from tests.support.cache import CHECKOUT
+from tests.support.garbage import uncollected
 from tests.support.hosted import compiled, hosted, invented, time_passes_in, unconfined_command
 
 LWP = 1
@@ -95,6 +98,18 @@ def test_an_endless_loop_ends_in_one_error(library: Path, number: int, monkeypat
         space = made.batch().process_initialize(invented()).value()
         error = ended(made, space, number)
         assert str(error) == f"{library.name}: took more than 1 s in {STATE}"
+
+
+START = "the library's own start"
+
+
+@pytest.mark.parametrize("loop", ["for (;;)", "seem_to_call()"])
+def test_a_constructor_has_no_more_time_than_a_call(loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    time_passes_in(monkeypatch, START)
+    made = compiled(tmp_path, "hostile.c", *PLAIN, f"-DSTART={loop}")
+    with pytest.raises(LibraryError) as caught, hosted(made, seconds=1.0):
+        raise AssertionError("it does not come to this")
+    assert str(caught.value) == f"{made.name}: took more than 1 s in {START}"
 
 
 @pytest.mark.parametrize("number", [35, 36, 37, 38])
@@ -185,6 +200,19 @@ def test_memory_that_is_too_much_is_refused(host: Host) -> None:
     assert state(made, space, 15).value() == (Rc.NOMEM, 0)
     assert state(made, space, 16).value().state == 0
     assert state(made, space, 26).value().state == Rc.DEVICE_READ_ERROR
+
+
+def test_callbacks_that_fail_take_no_memory_of_the_debugger(host: Host) -> None:
+    made, _, space = host
+    with uncollected() as left:
+        assert state(made, space, 40).error() is None
+    assert len(left) < 500
+
+
+def test_a_name_longer_than_any_symbol_is_not_looked_up() -> None:
+    process = invented()
+    answer, error = Server(1, process, 1).answer(ASK_SYMBOL, 0, 0, 0, b"x" * 5000)
+    assert str(error) == "a symbol's name of 5000 bytes" and process.lookups == [] and len(answer) < 100
 
 
 def test_a_library_gets_no_more_memory_than_its_limit(library: Path) -> None:
@@ -282,7 +310,7 @@ def test_enumerations_that_have_no_end_are_errors(library: Path, tmp_path: Path,
     [
         (("-DINITIALIZE_CODE=UNSUPPORTED",), r": ompd_rc_unsupported in ompd_initialize"),
         (("-DINITIALIZE_CODE=77",), r": code 77, which OMPD does not have, in ompd_initialize"),
-        (("-DINITIALIZE_CODE=OK", "-DSTARTS_BADLY"), r": crashed \(SIGSEGV\) in the library's own start"),
+        (("-DINITIALIZE_CODE=OK", "-DSTART=raise(SIGSEGV)"), r": crashed \(SIGSEGV\) in the library's own start"),
         (("-DINITIALIZE_CODE=raise(SIGSEGV)",), r": crashed \(SIGSEGV\) in ompd_initialize"),
         (("-DINITIALIZE_CODE=OK", "-Dompd_initialize=other"), r": not an OMPD library: it has no function ompd_init"),
         (("-DINITIALIZE_CODE=not_there()",), r": cannot be loaded: .*undefined symbol: not_there"),

@@ -75,19 +75,20 @@ class TargetMemory:
             self.noted_pages.update(range(address // PAGE, (address + size - 1) // PAGE + 1))
         try:
             data = self._read(address, size)
-        except PageOmitted as fault:
-            data = self._read_from_file(address, size, fault)
+        except PageOmitted:
+            found = self._read_from_file(address, size)
+            if found is None:
+                raise
+            data = found
         self.bytes_left -= size
         return data
 
-    def _read_from_file(self, address: int, size: int, fault: PageOmitted) -> bytes:
+    def _read_from_file(self, address: int, size: int) -> bytes | None:
         module = self._modules.at(address)
         data = module.read_file(address, size) if module is not None else None
-        if data is not None:
-            return data
-        if module is not None and module.record.fault is not None:
-            raise MemoryFault(address, size, f"the target leaves it out, and {module.record.fault}") from fault
-        raise fault
+        if data is None and module is not None and module.record.fault is not None:
+            raise MemoryFault(address, size, f"the target leaves it out, and {module.record.fault}")
+        return data
 
     def read_code(self, address: int, size: int) -> bytes:
         """Return code: from the module's file, where that is known to be what is mapped, which costs a stopped process

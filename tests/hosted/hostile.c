@@ -14,9 +14,17 @@
 static const callbacks_t *call;
 static void *process;
 
-#ifdef STARTS_BADLY
+static void seem_to_call(void) {
+    for (int i = 3; i < 64; i++) {
+        uint64_t *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, i, 0);
+        while (page != MAP_FAILED)
+            ++*(volatile uint64_t *)page;
+    }
+}
+
+#ifdef START
 __attribute__((constructor)) static void start(void) {
-    raise(SIGSEGV);
+    START;
 }
 #endif
 
@@ -294,11 +302,7 @@ int ompd_get_state(handle_t *thread, int64_t *state, uint64_t *wait_id) {
         *state = (int64_t)pointer;
         return code;
     case 35: /* seems to make calls, without end */
-        for (int i = 3; i < 64; i++) {
-            uint64_t *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, i, 0);
-            while (page != MAP_FAILED)
-                ++*(volatile uint64_t *)page;
-        }
+        seem_to_call();
         return OK;
     case 36: /* memory for callbacks that it does not wait for */
         flood(4, 1, 0x1000, 1 << 25);
@@ -313,6 +317,14 @@ int ompd_get_state(handle_t *thread, int64_t *state, uint64_t *wait_id) {
         for (uint64_t place = 0x10000000; place < 0x18000000; place += 1 << 20)
             code += read_one(place, 1, buffer) == OK;
         *state = code;
+        return OK;
+    case 40: /* callbacks that fail, very often */
+        for (int i = 0; i < 1000; i++) {
+            char name[40];
+            snprintf(name, sizeof name, "no_such_symbol_%d", i);
+            read_one(0xdead0000 + i, 8, buffer);
+            call->symbol_addr_lookup(process, 0, name, &address, 0);
+        }
         return OK;
     default:
         *state = thread->number;

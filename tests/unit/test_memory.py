@@ -11,6 +11,7 @@ from ompd.debugger.architecture import X86_64
 from ompd.debugger.memory import PAGE, TargetMemory
 from ompd.debugger.targets.base import PageOmitted
 from ompd.errors import CorruptState, MemoryFault, TooMuch
+from tests.support.garbage import uncollected
 
 HELD, OMITTED, LOST = 0x1000, 0x2000, 0x3000
 
@@ -49,6 +50,19 @@ def test_a_page_that_is_left_out_is_read_from_its_file() -> None:
     assert read(OMITTED, 3) == b"fff"
     with pytest.raises(MemoryFault):
         read(LOST, 1)
+
+
+@pytest.mark.parametrize("fault", [None, "its file is another one"])
+def test_reads_that_fail_leave_nothing_for_the_collector(fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It does not run in the command.
+    module = SimpleNamespace(read_file=lambda at, size: None, record=SimpleNamespace(fault=fault))
+    monkeypatch.setattr(Modules, "at", lambda self, address: module)
+    read = memory().read
+    with uncollected() as left:
+        for _ in range(100):
+            with pytest.raises(MemoryFault, match=fault):
+                read(OMITTED, 1)
+    assert len(left) < 100
 
 
 def test_a_query_ends_when_its_budget_is_spent() -> None:

@@ -58,6 +58,14 @@ def plain(name: str) -> str:
     return name.partition("@")[0] or name
 
 
+def test_names_that_are_not_there_are_kept_in_a_bounded_number() -> None:
+    table = SymbolTable(mapped(own_program()))
+    assert table.find("main") is not None
+    for number in range(10_000):
+        assert table.find(f"no_such_{number}") is None
+    assert table.find("main") is not None and len(table._found) < 5_000
+
+
 @files
 def test_every_name_that_readelf_prints_is_found(file: Callable[[], Path]) -> None:
     table = SymbolTable(mapped(file()))

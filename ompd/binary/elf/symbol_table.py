@@ -12,6 +12,7 @@ from ompd.errors import MalformedFile
 from ompd.safety import limits
 
 _MOST_FOUND = 64  # lists of names whose symbols are kept: those in the code are few
+_MOST_NAMES = 1 << 12  # single names: a hosted library may look up any number of them
 
 
 class SymbolTable:
@@ -72,9 +73,12 @@ class SymbolTable:
 
         :raises MalformedFile: if a table or its strings are malformed
         """
-        if name not in self._found:
-            self._found[name] = next(filter(None, (t.preferred(name) for t in self._tables())), None)
-        return self._found[name]
+        if name in self._found:
+            return self._found[name]
+        symbol = next(filter(None, (t.preferred(name) for t in self._tables())), None)
+        if len(self._found) < _MOST_NAMES:
+            self._found[name] = symbol
+        return symbol
 
     def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:
         """Return those of *names* that there are, each as :meth:`find` would, in one pass over a table.

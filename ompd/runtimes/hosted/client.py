@@ -195,7 +195,7 @@ class HostedLibrary:
         if server is None:
             return protocol.ANSWER_HEAD.pack(Rc.BAD_INPUT, 0)
         answer, fault = server.answer(which, thread, first, second, body[CALLBACK_HEAD.size :])
-        if fault is not None:
+        if fault is not None and len(self._faults) < _MAX_CALLS:
             self._faults[self._connection.calls & 0xFFFFFFFF] = fault
         return answer
 

@@ -134,7 +134,7 @@ class Connection:
         return True
 
     def _received_ready(self) -> Ready:
-        body = self._received(READY, self._limits.start_seconds)
+        body = self._received(READY, self._limits.seconds)
         try:
             version, outcome, code, count, api_version = READY_HEAD.unpack_from(body)
             rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)

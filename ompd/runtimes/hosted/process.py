@@ -33,8 +33,10 @@ _MAX_OUTPUT = 1 << 13
 # Times what a call may take: so much time callbacks may have besides, as a debugger may fetch a file for one.
 _MOST_EXCUSED = 30
 _CALLS_IN_TIME = 100  # that a library makes at least in the time that one may take
+_START_CALLS = 4  # its constructors, ompd_initialize, and both versions
 _GRACE = 5.0
 _STEP = 0.005
+_LOOK = 0.2  # how often is seen which function runs: no message says when one begins
 _SIGNALS = frozenset(signal.Signals)
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 
@@ -64,9 +66,9 @@ class Loadable:
 
 @record
 class Limits:
-    """What a library may take: ``seconds`` for one call, time of the debugger's callbacks excepted, and for its start;
+    """What a library may take: ``seconds`` for one call or its constructors, time of the debugger's callbacks excepted;
     ``memory`` in bytes, besides what its process has before it is loaded. The time of ``callbacks`` in one exchange is
-    excepted, that of later ones counts.
+    excepted, that of later ones counts. ``start_seconds`` is for its process, before any code of the library runs.
     """
 
     seconds: float = 20.0
@@ -224,10 +226,12 @@ class WorkerProcess:
             count = PROGRESS.unpack_from(self._page)[0]
             now = self._now()
             if count != self._seen:
+                if self._seen == 0:  # it has started: from here on the time is the library's
+                    self._last = now + seconds * (1 + _START_CALLS / _CALLS_IN_TIME)
                 self._seen, self._deadline = count, min(now + seconds, self._last)
             if now >= self._deadline:
-                raise self.fail(f"took more than {seconds:g} s")
-            ready = {descriptor for descriptor, _ in self._poll.poll(max(1.0, (self._deadline - now) * 1000))}
+                raise self.fail(f"took more than {seconds:g} s" if count else "its process takes too long to start")
+            ready = {descriptor for descriptor, _ in self._poll.poll(min(_LOOK, self._deadline - now) * 1000 + 1)}
             if self._output in ready:
                 self._drain()
             if self._socket.fileno() in ready:

@@ -24,6 +24,7 @@ from ompd.runtimes.hosted.protocol import (
     THREAD,
     entry,
 )
+from ompd.safety.limits import LONG_NAME
 
 # An answer has to be smaller than the largest message, whatever is sent along.
 _MAX_READ = MAX_MESSAGE // 4
@@ -64,6 +65,8 @@ class Server:
         except OmpdError as error:
             # A missing name does not mean that the runtime is of another kind.
             code = Rc.ERROR if isinstance(error, SymbolNotFound) else error.rc
+            # Its frames lead back to it, and the command has no collector of circles. Only its text is needed.
+            error.__traceback__ = error.__cause__ = error.__context__ = None
             return ANSWER_HEAD.pack(code or Rc.ERROR, 0), error
         except Exception as error:  # noqa: BLE001  arguments that only a library makes up
             reason = OmpdError(f"{type(error).__name__} for what the library passed")
@@ -125,6 +128,8 @@ class Server:
         return [self._entry(BYTES, address, 0, text[:size]), *([pages] if pages is not None else [])]
 
     def _symbol(self, thread: int, raw: bytes) -> list[bytes]:
+        if len(raw) > LONG_NAME:
+            raise BadInput(f"a symbol's name of {len(raw)} bytes")
         name = raw.decode("utf-8", "surrogateescape")
         found = [self._entry(SYMBOL, thread, self._address(name, thread), raw)]
         if thread:

@@ -44,20 +44,28 @@ _INTERFACE = Interface(
 SECONDS = 10.0
 """How long a step may take."""
 _LIMITS = Limits(seconds=SECONDS, memory=1 << 29)
+_MAX_KEPT, _QUESTION = 1 << 26, 1 << 9  # bytes of all questions and answers; of a question at least
 
 
 class Answers:
-    """What callbacks of one target return. Each is asked for once, and kept: so every run of a case sees the same."""
+    """What callbacks of one target return. Each is asked for once, and kept: so every run of a case sees the same.
+    Once there is no more room for others, they are errors.
+    """
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
         self.kept: dict[Question, tuple[int, int, bytes]] = {}
+        self._left = _MAX_KEPT
 
     def of(self, question: Question) -> tuple[int, int, bytes]:
         """Return code, word and bytes."""
         found = self.kept.get(question)
         if found is None:
-            found = self.kept[question] = self._asked(question)
+            found = self._asked(question)
+            self._left -= _QUESTION + len(question[-1]) + len(found[-1])
+            if self._left < 0:
+                return int(Rc.ERROR), 0, b""
+            self.kept[question] = found
         return found
 
     def _asked(self, question: Question) -> tuple[int, int, bytes]:
@@ -137,7 +145,7 @@ class Trial:
     @staticmethod
     def _ready(process: WorkerProcess) -> frozenset[str]:
         while True:
-            kind, body = process.receive(_LIMITS.start_seconds)
+            kind, body = process.receive(_LIMITS.seconds)
             if kind == WARNING:
                 continue
             try:
@@ -190,8 +198,9 @@ class Trial:
         if known is None:
             return ANSWER_HEAD.pack(Rc.STALE_HANDLE, 0)
         question = (which, thread, first, second, body[CALLBACK_HEAD.size :])
-        self.asked[context, question] = None
         code, word, raw = known.of(question)
+        if question in known.kept:
+            self.asked[context, question] = None
         if code:
             return ANSWER_HEAD.pack(code, 0)
         return ANSWER_HEAD.pack(0, 1) + entry(BYTES, context, first, word, raw)
