@@ -147,7 +147,7 @@ def answer(
         for fault in table.user_tables()[1]:
             problems.note(str(fault))
     for error in session.hosted_faults:
-        problems.note(f"--ompd-library: {error}; it is given up" + (f" ({error.hint})" if error.hint else ""))
+        problems.unreadable(f"--ompd-library: {error}; it is given up" + (f" ({error.hint})" if error.hint else ""))
     for text in session.hosted_notes:
         problems.note(text)
     if session.note is not None:
