@@ -108,7 +108,9 @@ class Inspecting:
                 self._is_broken = True
                 return bool(self._flying) or self._send(waiting)
             except (OSError, RuntimeError) as error:  # of processes, and of threads
-                raise OmpdError(f"no worker can be started: {error}", hint="`ulimit -u` limits processes") from error
+                why = error.strerror if isinstance(error, OSError) else error
+                hint = "raise the limit of processes (ulimit -u), or take fewer --workers"
+                raise OmpdError(f"no worker can be started: {why}", hint=hint) from error
             self._flying[future] = wanted
             self._alone = wanted if is_lost else None
         return bool(self._flying)
