@@ -121,7 +121,7 @@ def test_a_closed_standard_input_is_no_list() -> None:
 
 
 def test_files_get_no_number_of_a_closed_stream(good: Stopped, tmp_path: Path) -> None:
-    # What is written to a stream must not come into the snapshot.
+    # The snapshot must not get text of a stream.
     done = in_shell("$OMPD snapshot $CORE -o $FILE >&- 2>&- <&-", CORE=good.core, FILE=tmp_path / "small")
     assert done.returncode == 1 and ompd("threads", tmp_path / "small").code == 0
 

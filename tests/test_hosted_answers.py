@@ -310,7 +310,7 @@ def test_one_that_fails_is_given_up_and_our_own_plugin_answers(
     with ompd.open_core(on_intel.core, ompd_library=library) as session:
         for _ in range(2):  # it is not started again
             assert sum("--ompd-library" in text for text in session.ask_parallel().warnings) == 1
-        assert not session.ask_threads().complete  # the rows are whole, but not by what was named
+        assert not session.ask_threads().complete  # the rows are whole, but the named library did not give them
 
 
 def test_one_that_fails_where_there_is_no_other_plugin_is_the_reason(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str
     return found
 
 
-# Of jobs without a process: all that is left is what the scripts do with files.
+# Jobs without a process: the scripts only make files.
 HOOKS = [("pmi", (str(os.getpid()),), {}), ("slurm", (), {"SLURM_JOB_ID": str(os.getpid())})]
 
 

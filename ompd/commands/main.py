@@ -315,7 +315,7 @@ cli.add_command(make_report())
 
 
 def _is_from(error: OSError, function: Callable[..., None]) -> bool:
-    # Whether a function of Python raised it, or one of C that it called.
+    # Whether the error was raised in this function, or in one of C that it called.
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

@@ -70,7 +70,7 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
                 os.killpg(child, signal.SIGKILL)
         os.close(living)
         status = 0
-        with suppress(ChildProcessError):  # where SIGCHLD is ignored nobody gets it
+        with suppress(ChildProcessError):  # the kernel drops it if SIGCHLD is ignored
             _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

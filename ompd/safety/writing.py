@@ -91,7 +91,7 @@ class Place:
     def opened(self) -> int:
         """Open the file to read it and to write to its end, and return the descriptor. It is made if there is none.
 
-        :raises BadFile: if somebody else could have written what it holds, or it cannot be opened
+        :raises BadFile: if another user owns it or may write to it, or it cannot be opened
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -111,7 +111,7 @@ class Place:
         return descriptor
 
     def new_folder(self) -> str:
-        """Make a folder in place of the file, for this user alone, and return its path without links.
+        """Make a private folder in place of the file, and return its path without links.
 
         :raises BadFile: if it cannot be made
         """

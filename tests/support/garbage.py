@@ -1,4 +1,4 @@
-"""What reference counts do not free: the command has no other collector."""
+"""Objects that reference counts do not free: the command has no other collector."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_no_other_file_is_written_to(tmp_path: Path) -> None:
 
 
 def test_results_that_others_could_have_written_are_not_believed(tmp_path: Path) -> None:
-    # Size and time of a core are public: whoever knows them can write a result for it.
+    # Size and time of a core are public, and a forger needs no more.
     core, path = tmp_path / "core", tmp_path / "results"
     core.write_text("core")
     target = Wanted(str(core))

@@ -133,7 +133,7 @@ def home() -> Path:
 
     :raises BadFile: if there is none
     """
-    # Of an empty HOME Python makes the root folder.
+    # Python takes the root folder for an empty HOME.
     name = os.path.expanduser("~") if os.environ.get("HOME") != "" else ""  # noqa: PTH111
     if not name.startswith("/") or not Path(name).is_dir():
         raise BadFile(name or "HOME", "is no folder, and should be your home", hint="set HOME")

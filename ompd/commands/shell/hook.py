@@ -113,7 +113,7 @@ _SCRIPTS = {"slurm": _SLURM, "pmi": _PMI}
 
 
 def _new_folder(name: str) -> str:
-    # Nobody can foretell its name, and have something else there.
+    # The random name keeps other users from putting something in its place before.
     try:
         with Place(f"{name}.{os.urandom(4).hex()}") as place:
             return place.new_folder()

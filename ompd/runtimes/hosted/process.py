@@ -36,7 +36,7 @@ _CALLS_IN_TIME = 100  # that a library makes at least in the time that one may t
 _START_CALLS = 4  # its constructors, ompd_initialize, and both versions
 _GRACE = 5.0
 _STEP = 0.005
-_LOOK = 0.2  # how often is seen which function runs: no message says when one begins
+_LOOK = 0.2  # between looks at the function that runs: its begin sends no message
 _SIGNALS = frozenset(signal.Signals)
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 
