@@ -188,6 +188,21 @@ def test_a_hook_makes_no_folder_behind_a_link_of_others(
     assert not list(behind.iterdir())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+def test_a_hook_on_another_host_takes_no_folder_of_others(tmp_path: Path) -> None:
+    given, own = tmp_path / "given", tmp_path / "own"
+    given.mkdir()
+    own.mkdir()
+    os.chown(given, 54321, 54321)
+    (tmp_path / "link").symlink_to(own)
+    for name in ("given", "link", "none"):
+        folder = tmp_path / f"for-{name}"
+        folder.mkdir()
+        done = hook("slurm", folder, folder, "host", str(tmp_path / name), SLURM_JOB_ID="4711")
+        assert (done.returncode, done.stdout) == (1, "") and "is not this user's folder" in done.stderr
+    assert not list(given.iterdir()) and not list(own.iterdir())
+
+
 def test_the_hook_for_slurm_takes_the_ranks_of_its_job_alone(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two", "other", "hook")]
     for folder in folders:

@@ -267,6 +267,16 @@ def test_results_that_others_could_have_written_are_not_believed(tmp_path: Path)
             ResultFile(str(path))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give links away")
+def test_results_are_not_written_behind_a_link_of_others(tmp_path: Path) -> None:
+    (tmp_path / "behind").mkdir()
+    (tmp_path / "link").symlink_to("behind")
+    os.chown(tmp_path / "link", 54321, 54321, follow_symlinks=False)
+    with pytest.raises(BadFile, match="link on the way to it is a link of user 54321"):
+        ResultFile(str(tmp_path / "link" / "results"))
+    assert not list((tmp_path / "behind").iterdir())
+
+
 def test_two_do_not_write_to_one_file(tmp_path: Path) -> None:
     path = str(tmp_path / "results")
     with ResultFile(path), pytest.raises(BadFile, match="another triage"):
