@@ -34,6 +34,8 @@ class SystemWait(Record):
     of a ``child`` wait, or what is known of the other side of a call of MPI.
     ``is_timed`` is True for a wait that ends by itself; ``is_shared`` for a futex that other processes may wake; each
     None if it is unknown. ``is_recursive`` says whether the mutex may be locked again by its owner.
+    ``pool`` is from where an idle thread of a pool gets its work, as ``the thread pool of OpenBLAS``, None for any
+    other thread.
     """
 
     kind: str
@@ -49,6 +51,7 @@ class SystemWait(Record):
     is_timed: bool | None = None
     is_shared: bool | None = None
     is_recursive: bool | None = None
+    pool: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

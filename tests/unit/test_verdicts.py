@@ -612,3 +612,47 @@ def test_thousands_of_causes_take_no_more_than_each_alone(monkeypatch: pytest.Mo
 def test_what_would_take_too_long_to_find_out_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roots, "_MOST_STEPS", -1)
     assert first(thread(0, lock("&b", 1)), thread(1, lock("&a", 0))).what_if is None
+
+
+# Threads that are not OpenMP's
+
+OUTSIDE: dict[str, Any] = {"runtime": None, "parallel": None, "state": None, "thread_num": None, "task": None}
+
+
+def condition(symbol: str, **more: Any) -> SystemWait:
+    facts = {"kind": "condition", "object": sum(map(ord, symbol)), "symbol": symbol}
+    return SystemWait(**{**facts, "is_timed": False, "is_shared": False, **more})
+
+
+def test_an_idle_thread_of_another_pool_waits_for_nobody() -> None:
+    idle = {7: condition("&work", pool="the pool of a library")}
+    rows = thread(0), thread(1, barrier((0,), 2)), thread(7, **OUTSIDE)
+    assert [row.kind for row in concluded(Moment(threads=rows, system=idle))[0]] == ["laggard"]
+    # Whoever waits for its end does wait.
+    joins = {**idle, 0: SystemWait(kind="join", owner=7, is_timed=False, is_shared=False)}
+    verdict = first(*rows, system=joins)
+    assert (verdict.kind, verdict.roots, verdict.explains) == ("external_wait", (7,), (0, 1))
+    assert verdict.summary == "2 threads wait for thread 7, which waits for work from the pool of a library"
+
+
+def test_threads_beside_openmp_come_last() -> None:
+    rows, waits = (thread(0), thread(7, **OUTSIDE), thread(8, **OUTSIDE)), {7: condition("&a"), 8: condition("&b")}
+    kinds = [row.kind for row in concluded(Moment(threads=rows, system=waits))[0]]
+    assert kinds == ["no_stall", "external_wait", "external_wait"]
+    sleeps = {**waits, 0: SystemWait(kind="sleep", routine="sleep", is_timed=True)}
+    assert first(*rows, system=sleeps).summary == "no thread works: thread 0 (0) is in sleep"
+    # They do count if nothing of OpenMP is at work, if OpenMP waits for them, and if they are a deadlock for certain.
+    assert first(*rows[1:], system=waits).explains == (7,)
+    joins = {**waits, 0: SystemWait(kind="join", owner=8, is_timed=False, is_shared=False)}
+    assert first(*rows, system=joins).explains == (0, 8)
+    facts = {"kind": "mutex", "is_timed": False, "is_shared": False, "owner_source": "runtime", "is_owner_alive": True}
+    crossed = {7: SystemWait(object=1, owner=8, **facts), 8: SystemWait(object=2, owner=7, **facts)}
+    assert judged(*rows, system=crossed, how=dict.fromkeys((7, 8), "blocked"))[:2] == ("lock_cycle", "proven")
+
+
+def test_what_is_not_known_keeps_no_thread_that_has_moved_since() -> None:
+    rows = thread(0, barrier(None)), thread(1, barrier(None), where=None)
+    elsewhere = thread(0), thread(1)
+    assert first(*rows, earlier=Moment(threads=rows)).kind == "undecided"
+    assert first(*rows, earlier=Moment(threads=(elsewhere[0], rows[1]))).kind == "undecided"
+    assert first(*rows, earlier=Moment(threads=elsewhere)).kind == "no_stall"

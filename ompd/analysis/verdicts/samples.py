@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ompd.analysis.moment import Moment
+from ompd.analysis.verdicts.sentences import next_step
 from ompd.analysis.words import counted
 from ompd.model import Evidence, ThreadRecord, VerdictRecord
 from ompd.records import record
@@ -86,7 +87,11 @@ def weighed(
 
     :param seconds: how long lies between the moments, None if that is unknown
     """
-    found = [_weighed(verdict, progress, seconds) for verdict in verdicts]
+    passing = [verdict for verdict in verdicts if _has_passed(verdict, progress)]
+    found = [_weighed(verdict, progress, seconds) for verdict in verdicts if verdict not in passing]
+    of_openmp = {row.native_thread_id for row in moment.threads if row.runtime is not None}
+    if passing and all(of_openmp.isdisjoint(verdict.explains) for verdict in found):
+        found.insert(0, _passing(passing))
     if progress.asleep_though_free:
         found.insert(0, _lost_wakeup(moment, progress))
         found = [verdict for verdict in found if verdict.kind != "no_stall"]
@@ -115,6 +120,25 @@ def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) 
         text += ", nor used any processor time"
         stuck = "likely"
     return replace(verdict, stuck=stuck, evidence=(*verdict.evidence, Evidence(text, "derived")))
+
+
+def _has_passed(verdict: VerdictRecord, progress: Progress) -> bool:
+    is_open = verdict.kind == "undecided" and verdict.stuck != "proven" and bool(verdict.explains)
+    return is_open and progress.moved.issuperset(verdict.explains)
+
+
+def _passing(verdicts: Sequence[VerdictRecord]) -> VerdictRecord:
+    # All of these threads went on between the moments, whatever is not known.
+    count = len({thread for verdict in verdicts for thread in verdict.explains})
+    wait = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'}"
+    return VerdictRecord(
+        kind="no_stall",
+        stuck="unknown",
+        confidence="likely",
+        summary=f"nothing hangs: {wait}, and did something else at the earlier moment",
+        evidence=tuple(item for verdict in verdicts for item in verdict.evidence),
+        next_step=next_step("no_stall", ()),
+    )
 
 
 def _of_workers(threads: Iterable[int], progress: Progress, span: str) -> Iterable[Evidence]:

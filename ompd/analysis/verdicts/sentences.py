@@ -63,7 +63,7 @@ class Sentences:
         if kind == "task_dependence_cycle":
             return f"tasks depend on each other in a circle: {ring}"
         if kind == "external_wait":
-            return f"{waiting} {names}{_because(last.reason) if root.end is End.OUTSIDE else ''}"
+            return f"{waiting} {names}{_because(last.reason)}"
         if kind == "laggard":
             return f"{waiting} {names}, which {'works' if len(named) == 1 else 'work'}"
         if kind == "oversubscribed":
@@ -105,11 +105,16 @@ class Sentences:
         what = reasons[0].removeprefix("it is in ") if len(reasons) == 1 else "calls that end from outside"
         return f"no thread works: {names} {'is' if len(nodes) == 1 else 'are'} in {what}"
 
-    def no_stall(self) -> str:
-        """Return the sentence for a program in which nothing hangs."""
+    def no_stall(self, waiting: int) -> str:
+        """Return the sentence for a program in which nothing hangs.
+
+        :param waiting: how many threads wait
+        """
         rows = self._nodes.rows.values()
-        working = sum(row.runtime is not None and row.wait is None and row.state != "idle" for row in rows)
-        waiting = len(self._nodes.waiting)
+        working = sum(
+            row.runtime is not None and row.wait is None and not self._nodes.is_idle(index)
+            for index, row in self._nodes.rows.items()
+        )
         if not waiting and not any(row.runtime is not None for row in rows):
             return f"nothing hangs: {counted(len(rows), 'thread')} at work, of which none has begun with OpenMP"
         if not waiting:

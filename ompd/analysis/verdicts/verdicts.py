@@ -30,21 +30,39 @@ class Verdicts:
         self._sentences = Sentences(solved)
 
     def all(self) -> list[VerdictRecord]:
-        """Return all verdicts, the surest first, then those that explain more threads."""
+        """Return all verdicts: the surest first, then those that explain more threads, and those beside OpenMP last."""
         found = [(verdict, root) for root in self._solved.roots if (verdict := self._of(root)) is not None]
-        if not found:
-            return sorted(self._asleep_though_free(), key=_rank) or [self._nobody_works() or self._no_stall()]
-        found.sort(key=lambda pair: _rank(pair[0]))
+        is_beside = [self._is_beside(verdict, root) for verdict, root in found]
+        order = sorted(range(len(found)), key=lambda n: (is_beside[n], _rank(found[n][0])))
         # What sets threads free takes work, of which the first ones to read get their part first.
-        return [replace(verdict, what_if=self._sentences.what_if(root)) for verdict, root in found]
+        verdicts = [replace(found[n][0], what_if=self._sentences.what_if(found[n][1])) for n in order]
+        if not all(is_beside):
+            return verdicts
+        return [*(self._asleep_though_free() or [self._nobody_works() or self._no_stall()]), *verdicts]
+
+    def _is_beside(self, verdict: VerdictRecord, root: Root) -> bool:
+        # While threads of OpenMP have something to do, those of other pools may wait for work for ever. A proven
+        # deadlock is a fault wherever it is.
+        if verdict.stuck == "proven" and root.end in (End.CYCLE, End.ENDED):
+            return False
+        return self._is_busy and not any(map(self._nodes.is_of_openmp, root.threads))
+
+    @cached_property
+    def _is_busy(self) -> bool:
+        return any(self._nodes.is_of_openmp(n) and not self._nodes.is_idle(n) for n in self._nodes.rows)
+
+    @cached_property
+    def _waiting(self) -> list[int]:
+        # Without those that wait beside OpenMP.
+        return [n for n in self._nodes.waiting if self._nodes.is_of_openmp(n) or not self._is_busy]
 
     def _nobody_works(self) -> VerdictRecord | None:
-        # Nobody waits for another thread, and all that are not idle are in calls that end from outside.
+        # No thread of OpenMP waits for another one, and all threads at work are in calls that end from outside.
         rows, nodes, system = self._nodes.rows, self._graph.nodes, self._nodes.moment.system
-        busy = [n for n, row in rows.items() if row.state != "idle"]
+        busy = [n for n in rows if not self._nodes.is_idle(n) and n not in self._nodes.waiting]
         outside = [n for n in busy if nodes[n].outlook is Outlook.UNKNOWN and (nodes[n].thread or 0) in system]
         own = [n for n in outside if rows[n].runtime is not None or not self._has_begun]
-        if not own or len(outside) < len(busy) or self._nodes.waiting:
+        if not own or len(outside) < len(busy) or self._waiting:
             return None
         roots = tuple(self._natives(own))
         return VerdictRecord(
@@ -84,14 +102,14 @@ class Verdicts:
         ]
 
     def _no_stall(self) -> VerdictRecord:
-        is_open = bool(self._unknowns()) and not self._nodes.waiting
+        is_open = bool(self._unknowns()) and not self._waiting
         # Who goes on only as reasoning has it.
-        reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._nodes.waiting) else []
+        reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._waiting) else []
         return VerdictRecord(
             kind="undecided" if is_open else "no_stall",
             stuck="unknown",
             confidence="unknown" if is_open else "likely" if reasoned else "proven",
-            summary=self._sentences.no_stall(),
+            summary=self._sentences.no_stall(len(self._waiting)),
             evidence=tuple(Evidence(text, "derived") for text in dict.fromkeys(n.reasoning for n in reasoned) if text),
             unknowns=(*self._unknowns(), *dict.fromkeys(n.evidence for n in reasoned if n.evidence))[:_MOST_UNKNOWNS],
             next_step=next_step("no_stall", ()),
@@ -216,8 +234,8 @@ class Verdicts:
 
     def _open(self, root: Root) -> str:
         node = self._graph.nodes[root.nodes[0]]
-        if node.kind == "thread":  # idle in the pool
-            return self._ended(root)
+        if node.kind == "thread":  # idle in a pool
+            return self._ended(root) if self._nodes.rows[root.nodes[0]].state == "idle" else "external_wait"
         if node.kind == "event":
             return "event_unfulfilled"
         if node.kind in _OUTSIDE:
@@ -277,7 +295,7 @@ class Verdicts:
 
     @cached_property
     def _active(self) -> set[int]:
-        return {index for index, row in self._nodes.rows.items() if row.state != "idle"}
+        return {index for index in self._nodes.rows if not self._nodes.is_idle(index)}
 
     def _open_questions(self, root: Root) -> tuple[str, ...]:
         open_ = dict.fromkeys(self._chains.open_needs(root))

@@ -106,8 +106,10 @@ class Holders:
             return Holding((), None)
         others = [row for row in self._moment.threads if row.native_thread_id not in waiting]
         # One that has nothing to do has left the code that set it: it is not what the others wait for.
-        if len(others) == 1 and others[0].native_thread_id is not None and others[0].state != "idle":
-            return Holding((others[0].native_thread_id,), "every other thread waits for it", "derived")
+        native = others[0].native_thread_id if len(others) == 1 and others[0].state != "idle" else None
+        wait = self._moment.system.get(native or 0)
+        if native is not None and (wait is None or wait.pool is None):
+            return Holding((native,), "every other thread waits for it", "derived")
         return Holding((), None)
 
 

@@ -114,10 +114,23 @@ class ThreadNodes:
         wait = self.moment.system.get(native)
         if wait is None:
             return Outlook.RUNS, None
-        outlook = _outlook_of_system(wait)
-        if outlook[0] is Outlook.WAITS and self.moment.how.get(native) == "released":
+        outlook, reason = _outlook_of_system(wait)
+        if outlook is Outlook.WAITS and self.moment.how.get(native) == "released":
             return Outlook.UNKNOWN, _RELEASED
-        return outlook
+        if outlook is Outlook.WAITS and wait.pool is not None:
+            reason = f"it waits for work from {wait.pool}"
+        return outlook, reason
+
+    def is_idle(self, index: int) -> bool:
+        """Return whether the thread with a node waits for work in a pool, OpenMP's or that of another library."""
+        row = self.rows[index]
+        wait = self.moment.system.get(row.native_thread_id or 0)
+        return row.state == "idle" or (wait is not None and wait.pool is not None)
+
+    def is_of_openmp(self, index: int) -> bool:
+        """Return whether the thread with a node is OpenMP's, or may be."""
+        row = self.rows[index]
+        return row.runtime is not None or "runtime" in row.unavailable
 
     def _sleeps(self, native: int | None) -> bool:
         # What the runtime does not say of it, the C library may.

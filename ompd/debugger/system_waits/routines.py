@@ -61,6 +61,22 @@ _CALLERS_OF_IT = frozenset(
     )
 )
 _TIMED = frozenset(("pthread_cond_timedwait", "pthread_cond_clockwait"))
+POOLS = {
+    "blas_thread_server": "the thread pool of OpenBLAS",  # driver/others/blas_server.c
+    "_Z9th_workerPv": "the thread pool of numexpr",  # numexpr/module.cpp
+    # oneTBB, src/tbb/private_server.cpp; TBB up to 2020, the same file
+    "_ZN3tbb6detail2r13rml14private_worker3runEv": "the thread pool of oneTBB",
+    "_ZN3tbb8internal3rml14private_worker3runEv": "the thread pool of TBB",
+    "_ZN3c1010ThreadPool9main_loopEm": "the thread pool of PyTorch",  # c10/core/thread_pool.cpp
+    # CPython, Modules/_queuemodule.c: threads of ThreadPoolExecutor wait here.
+    "_queue_SimpleQueue_get": "a queue of Python",
+}
+"""Where idle threads of a pool get their work, by the symbol of the function in which they wait for it."""
+# Functions between such a function and the C library's routine.
+_BETWEEN = re.compile(
+    r"_ZNSt18condition_variable\w*4wait\w*|_?Py(?:Thread|Semaphore|ParkingLot)_\w+|_queue_SimpleQueue_get_impl"
+)
+_POOL_WAITS = (None, "condition", "semaphore")  # None: the pool makes the system call itself
 
 
 class Callers(NamedTuple):
@@ -69,7 +85,8 @@ class Callers(NamedTuple):
     ``routine`` is the C library's function that other code called, None if that is unknown or no such function is
     innermost. ``kind`` is what it waits for, None if its name does not say. ``own`` is how many frames, from the
     innermost on, are the C library's. ``mpi`` is the function of MPI that the thread is in, None without one;
-    ``python`` the module of CPython in which it waits for the interpreter lock, None if it does not.
+    ``python`` the module of CPython in which it waits for the interpreter lock, None if it does not; ``pool`` is from
+    where an idle thread of a pool gets its work, None for any other thread.
     """
 
     routine: str | None
@@ -77,6 +94,7 @@ class Callers(NamedTuple):
     own: int
     mpi: str | None
     python: Module | None
+    pool: str | None
 
 
 def plain(symbol: str) -> str:
@@ -113,7 +131,8 @@ class Routines:
         kind = kind or KINDS.get(routine or "")
         if own < len(names) and plain(names[own][1] or "") == "cxa_guard_acquire":  # C++: a static variable's first use
             kind, routine = "once", names[own][1]
-        return Callers(routine, kind, own, _mpi(names), self._python(names, own, routine))
+        pool = _pool(names[own:]) if kind in _POOL_WAITS else None
+        return Callers(routine, kind, own, _mpi(names), self._python(names, own, routine), pool)
 
     def _own_frames(self, names: Sequence[tuple[Module | None, str | None]]) -> int:
         for index, (module, name) in enumerate(names[:_MAX_OWN]):
@@ -152,6 +171,14 @@ class Routines:
             if name is not None:
                 return None
         return None
+
+
+def _pool(outer: Sequence[tuple[Module | None, str | None]]) -> str | None:
+    for _, symbol in outer:
+        name = _MADE.sub("", symbol or "")
+        if not _BETWEEN.fullmatch(name):
+            return POOLS.get(name)
+    return None
 
 
 def _mpi(names: Sequence[tuple[Module | None, str | None]]) -> str | None:

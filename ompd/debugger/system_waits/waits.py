@@ -32,8 +32,8 @@ _NO_ROUTINE = "no function of the C library made the system call, or its symbols
 class ThreadWait:
     """What a thread waits for; members are those of :class:`ompd.model.stalls.SystemWait` of the same name.
 
-    ``deadline`` says of what kind the time limit of a timed wait is: ``relative`` to its begin or ``absolute``, None
-    without one or where that is unknown.
+    ``pool`` is from where an idle thread of a pool gets its work. ``deadline`` says of what kind the time limit of a
+    timed wait is: ``relative`` to its begin or ``absolute``, None without one or where that is unknown.
     """
 
     kind: str
@@ -48,6 +48,7 @@ class ThreadWait:
     deadline: str | None = None
     is_shared: bool | None = None
     is_recursive: bool | None = None
+    pool: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -144,7 +145,9 @@ class SystemWaits:
         return self._of_call(call, wait)
 
     def _of_futex(self, call: SystemCall, callers: Callers, stack: Stack, meaning: Meaning) -> ThreadWait | None:
-        wait = ThreadWait(kind=callers.kind or "futex", routine=callers.routine, system_call=call.name)
+        wait = ThreadWait(
+            kind=callers.kind or "futex", routine=callers.routine, system_call=call.name, pool=callers.pool
+        )
         if (call.name or "").startswith("futex_waitv"):
             why = "the words of futex_waitv are not read"
             timed = self._calls.is_timed(call, meaning)

@@ -51,6 +51,8 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
         is_timed=found.is_timed,
         is_shared=found.is_shared,
         is_recursive=found.is_recursive,
+        # The first thread belongs to no pool: at a queue it waits for other threads of the program.
+        pool=found.pool if thread != session.target.process_id else None,
         unavailable=unavailable,
     )
 
