@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
+from tests.support.damage import cut
 from tests.support.machine import FULL, clean_environment
 from tests.support.triage import PROGRAMS, Farm, cores, make_farm, spread
 
@@ -119,6 +120,21 @@ def test_results_in_a_file_are_not_made_again_and_one_worker_has_the_same(
     targets = [json.loads(line)["target"] for line in lines[1:]]
     assert sorted(targets) == sorted([*farm.failing, *(name for some in farm.names.values() for name in some)])
     assert max(map(len, lines)) < 10_500  # a result, and the name of its target
+
+
+def test_a_core_of_which_too_little_is_left_fails_and_is_not_called_healthy(tmp_path: Path) -> None:
+    whole = next(one for one in cores() if one.why.name == "no_stall-parallel").core
+    assert whole is not None
+    size = whole.stat().st_size
+    targets = [str(cut(whole, tmp_path / f"core.{part}", size * part // 100)) for part in (1, 10, 99)]
+    done = answer_of(*targets, status=3)
+    assert done["triage"] == [] and [row["target"] for row in done["failed"]] == targets
+    assert all("the core file is cut off: " in row["reason"] for row in done["failed"])
+    for target in targets[1:]:
+        why = ompd("why", target, "--json", "--exit-code")
+        (first,) = json.loads(why.stdout)["why"]
+        assert (why.returncode, first["kind"], first["confidence"]) == (13, "undecided", "unknown")
+        assert first["summary"].startswith("cannot say whether anything hangs: the core file is cut off: ")
 
 
 def test_a_core_that_has_changed_is_inspected_again(tmp_path: Path) -> None:

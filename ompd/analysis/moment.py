@@ -29,7 +29,8 @@ class Moment:
     for it and the interpreter does not say who holds it; ``gone`` how many threads each runtime counts among its own
     that the process does not have, by its id, where regions were asked for; ``processors`` how many the process may
     use, None if that is unknown. ``is_held`` says that the process did not run, because a signal had stopped it or a
-    debugger held it: then none of its threads could go on. ``unknowns`` are facts that could not be read.
+    debugger held it: then none of its threads could go on. ``loss`` says what a core that was cut off has lost, None
+    for a whole target. ``unknowns`` are facts that could not be read.
     """
 
     threads: tuple[ThreadRecord, ...]
@@ -52,4 +53,5 @@ class Moment:
     may_hold_interpreter: frozenset[int] = frozenset()
     gone: Mapping[str, int] = field(default_factory=dict)
     processors: int | None = None
+    loss: str | None = None
     unknowns: tuple[str, ...] = ()

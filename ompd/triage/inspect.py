@@ -13,6 +13,7 @@ from ompd.debugger.files.finder import FileOptions
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model import Answer, RuntimeRecord, StackFrame, StackRecord, WhyAnswer
 from ompd.questions import stacks, why
+from ompd.questions.facts.damage import in_what_is_left, is_damaged
 from ompd.questions.stacks.loops import Loops
 from ompd.questions.why.mpi import communication
 from ompd.session import Session, face
@@ -42,7 +43,7 @@ def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: floa
 
     :param max_size: of a compressed core when it is unpacked
     :param max_stop: milliseconds that a live process may be stopped for
-    :raises OmpdError: if the target has no answer at all
+    :raises OmpdError: if the target has no answer at all, or too little is left of a core that was cut off
     """
     if wanted.process_id is None:
         with Session.open_core(wanted.name, files, max_size=max_size) as session:
@@ -64,6 +65,8 @@ def _answer(session: Session, earlier: Any) -> dict[str, Any]:
     every = stacks.ask(session, fold=True)
     failed = next((row for row in every.rows if row.failed is True and row.frames), None)
     verdict = found.rows[0] if found is not None and found.rows else None
+    if failed is None and is_damaged(session) and (verdict is None or verdict.kind == UNDECIDED):
+        raise reason or in_what_is_left(session, NoAnswer("why its threads wait is unknown"))
     kept = _Stacks(Loops(session))
     for row in every.rows:
         kept.add(row)

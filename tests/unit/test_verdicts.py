@@ -628,7 +628,7 @@ def test_an_idle_thread_of_another_pool_waits_for_nobody() -> None:
     idle = {7: condition("&work", pool="the pool of a library")}
     rows = thread(0), thread(1, barrier((0,), 2)), thread(7, **OUTSIDE)
     assert [row.kind for row in concluded(Moment(threads=rows, system=idle))[0]] == ["laggard"]
-    # Whoever waits for its end does wait.
+    # A thread that joins it does wait.
     joins = {**idle, 0: SystemWait(kind="join", owner=7, is_timed=False, is_shared=False)}
     verdict = first(*rows, system=joins)
     assert (verdict.kind, verdict.roots, verdict.explains) == ("external_wait", (7,), (0, 1))

@@ -128,7 +128,7 @@ def _has_passed(verdict: VerdictRecord, progress: Progress) -> bool:
 
 
 def _passing(verdicts: Sequence[VerdictRecord]) -> VerdictRecord:
-    # All of these threads went on between the moments, whatever is not known.
+    # All of these threads went on between the moments.
     count = len({thread for verdict in verdicts for thread in verdict.explains})
     wait = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'}"
     return VerdictRecord(

@@ -38,7 +38,21 @@ class Verdicts:
         verdicts = [replace(found[n][0], what_if=self._sentences.what_if(found[n][1])) for n in order]
         if not all(is_beside):
             return verdicts
-        return [*(self._asleep_though_free() or [self._nobody_works() or self._no_stall()]), *verdicts]
+        return [*(self._asleep_though_free() or [self._lost() or self._nobody_works() or self._no_stall()]), *verdicts]
+
+    def _lost(self) -> VerdictRecord | None:
+        # Threads and waits may be missing from a core that was cut off.
+        moment = self._nodes.moment
+        if moment.loss is None:
+            return None
+        return VerdictRecord(
+            kind="undecided",
+            stuck="unknown",
+            confidence="unknown",
+            summary=f"cannot say whether anything hangs: {moment.loss}",
+            unknowns=tuple(unknown for unknown in moment.unknowns if unknown != moment.loss),
+            next_step="ompd doctor TARGET",
+        )
 
     def _is_beside(self, verdict: VerdictRecord, root: Root) -> bool:
         # While threads of OpenMP have something to do, those of other pools may wait for work for ever. A proven

@@ -65,6 +65,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         is_fork=is_fork(session),
         is_held=session.is_held,
         processors=_processors(session),
+        loss=session.target.loss.what if session.target.loss is not None else None,
         unknowns=tuple(_unknowns(session, (*answer.warnings, *(found.warnings if found is not None else ())))),
     )
     return moment, answer
