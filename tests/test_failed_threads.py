@@ -58,6 +58,9 @@ KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")
 NONE = (None, None, None, None, False)
 
 
+WHERE = {"handler-aborts": "give_up"}
+
+
 @pytest.mark.parametrize(("runtime", "compiler_name", "way"), CASES)
 def test_the_thread_that_failed_is_told(runtime: str, compiler_name: str, way: str) -> None:
     case = failed(way, runtime, compiler_name)
@@ -68,7 +71,7 @@ def test_the_thread_that_failed_is_told(runtime: str, compiler_name: str, way: s
     assert (took.signal, took.signal_name, took.failed) == (number, number.name, is_own)
     if is_own:
         assert (took.native_thread_id, took.thread_num, took.team_size) == (case.thread, 2, 4)
-        assert took.where is not None and took.where.function == "fail"
+        assert took.where is not None and took.where.function == WHERE.get(way, "fail")
     if address == "said":
         assert took.si_addr == case.address is not None
     elif address == "code":
@@ -91,6 +94,9 @@ SHOWN = {
     "abort": "* SIGABRT",
     "breakpoint": "* SIGTRAP",
     "kill": None,
+    "raised-again": None,
+    "raised-inside": None,
+    "handler-aborts": "* SIGABRT",
 }
 
 
@@ -106,7 +112,7 @@ def test_text_marks_the_thread_that_failed(way: str) -> None:
         return
     (line,), (heading,) = marked, headings
     assert line.cells[0] == "2/4" and line.style == "failed"
-    assert re.fullmatch(rf"fails\.c:\d+ fail {re.escape(shown)}\w*", line.cells[-1])
+    assert re.fullmatch(rf"fails\.c:\d+ {WHERE.get(way, 'fail')} {re.escape(shown)}\w*", line.cells[-1])
     assert heading.startswith("OMP 2/4   ") and re.search(rf"   {re.escape(shown)}\w*$", heading)
 
 
@@ -240,13 +246,15 @@ def test_siginfo_is_read_as_the_kernel_lays_it_out() -> None:
 
 def test_only_a_fault_or_its_own_signal_is_a_threads_failure() -> None:
     own = (100, 101)
-    assert has_failed(SignalInfo(signal.SIGSEGV, 1), own)
-    assert has_failed(SignalInfo(signal.SIGABRT, -6, 100), own)
-    assert not has_failed(SignalInfo(signal.SIGABRT, -6, 7), own)  # tgkill by another process
-    assert not has_failed(SignalInfo(signal.SIGQUIT, 128, 0), own)  # from the terminal
-    assert not has_failed(SignalInfo(signal.SIGSEGV, 0, 100), own)  # kill, which reaches any thread
+    assert has_failed(SignalInfo(signal.SIGSEGV, 1), own, lambda: True)
+    assert has_failed(SignalInfo(signal.SIGABRT, -6, 100), own, lambda: True)
+    assert not has_failed(SignalInfo(signal.SIGABRT, -6, 100), own, lambda: False)  # by a handler that received it
+    assert has_failed(SignalInfo(signal.SIGSEGV, -6, 100), own, lambda: False)
+    assert not has_failed(SignalInfo(signal.SIGABRT, -6, 7), own, lambda: True)  # tgkill by another process
+    assert not has_failed(SignalInfo(signal.SIGQUIT, 128, 0), own, lambda: True)  # from the terminal
+    assert not has_failed(SignalInfo(signal.SIGSEGV, 0, 100), own, lambda: True)  # kill, which reaches any thread
     with pytest.raises(Unavailable):
-        has_failed(SignalInfo(signal.SIGABRT), own)
+        has_failed(SignalInfo(signal.SIGABRT), own, lambda: True)
     with pytest.raises(Unavailable):
         fault_address(SignalInfo(signal.SIGSEGV, 128, 0, 0))
     assert fault_address(SignalInfo(signal.SIGABRT, -6, 100, 100)) is None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ompd.binary.core.notes import SignalInfo
 from ompd.errors import Unavailable
@@ -16,23 +17,28 @@ SI_TKILL = -6
 _WITH_ADDRESS = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP))
 _FAULTS = _WITH_ADDRESS | {signal.SIGSYS}
 
+RAISES = re.compile(r"_*(?:GI_+)?(?:raise|gsignal|abort|pthread_kill\w*|tg?kill|syscall)(?:@.*)?")
+"""What the C library calls its functions that send a signal to a thread."""
+
 
 def is_fault(info: SignalInfo) -> bool:
     """Return whether the kernel sent the signal for what the thread itself did, and noted an address."""
     return info.code is not None and 0 < info.code != SI_KERNEL and info.number in _WITH_ADDRESS
 
 
-def has_failed(info: SignalInfo, own: Collection[int]) -> bool:
+def has_failed(info: SignalInfo, own: Collection[int], has_raised: Callable[[], bool]) -> bool:
     """Return whether the thread that took the signal failed: it did what the kernel forbids, or it sent the signal to
     itself, as ``abort()`` does. A signal from elsewhere says nothing of the thread that took it.
 
     :param own: the process's id, and those of its threads
+    :param has_raised: returns whether the thread's own code raised the signal, and not a handler that received it
     :raises Unavailable: if the target does not say where the signal came from
     """
     if info.code is None:
         raise Unavailable("the target does not say where the signal came from (si_code)")
     if info.code == SI_TKILL:
-        return info.sender in own
+        # A fault that a handler raises again is where the thread was interrupted: the thread has failed there.
+        return info.sender in own and (info.number in _FAULTS or has_raised())
     return info.code > 0 and info.number in _FAULTS
 
 

@@ -13,6 +13,7 @@ from ompd.binary.core.notes import AT_RANDOM
 from ompd.binary.core.notes import SignalInfo as SignalInfo
 from ompd.debugger.environment import LONGEST_STACK_STRINGS, read_current_environment
 from ompd.debugger.files.dll_files import unsuitable as unsuitable
+from ompd.debugger.signals import RAISES as RAISES
 from ompd.debugger.signals import fault_address as fault_address
 from ompd.debugger.signals import has_failed as has_failed
 from ompd.errors import BadProcess, CorruptState, SymbolNotFound, Unavailable

@@ -27,6 +27,22 @@ static int is(const char *name) {
     return !strcmp(way, name);
 }
 
+/* As libgfortran's: the signal comes once more, and ends the program, when the handler returns. */
+static void raise_again(int number) {
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void give_up(int number) {
+    (void)number;
+    abort();
+}
+
+static void handle(int number, void (*handler)(int), int flags) {
+    struct sigaction how = {.sa_handler = handler, .sa_flags = flags};
+    sigaction(number, &how, NULL);
+}
+
 __attribute__((noinline)) static void fail(void) {
     if (is("null")) {
         say(nothing);
@@ -37,6 +53,14 @@ __attribute__((noinline)) static void fail(void) {
         nothing[0x18] = 1;
     }
     say((void *)-1);
+    if (is("raised-again") || is("raised-inside")) {
+        handle(SIGABRT, raise_again, is("raised-again") ? 0 : SA_NODEFER);
+        kill(getpid(), SIGABRT);
+    }
+    if (is("handler-aborts")) {
+        handle(SIGSEGV, give_up, 0);
+        *nothing = 1;
+    }
     if (is("division"))
         zero = 100 / zero;
     if (is("abort"))

@@ -30,6 +30,9 @@ WAYS = {
     "raise": (signal.SIGSEGV, True, "none"),
     "breakpoint": (signal.SIGTRAP, True, "none"),
     "kill": (signal.SIGABRT, False, "none"),
+    "raised-again": (signal.SIGABRT, False, "none"),
+    "raised-inside": (signal.SIGABRT, False, "none"),
+    "handler-aborts": (signal.SIGABRT, True, "none"),
 }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TypedDict
 
-from ompd.errors import Unavailable
+from ompd.errors import OmpdError, Unavailable
 from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
-from ompd.session.face import SignalInfo, fault_address, has_failed
+from ompd.session.face import RAISES, SignalInfo, fault_address, has_failed
 from ompd.session.stop import signal_name
 
 _KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")
@@ -44,8 +44,29 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
         signal_name=signal_name(info.number),
         si_code=info.code,
         si_addr=facts.get("si_addr", partial(fault_address, info)),
-        failed=facts.get("failed", partial(has_failed, info, own)),
+        failed=facts.get("failed", partial(has_failed, info, own, partial(_has_raised, session, thread))),
     )
+
+
+def _has_raised(session: Session, thread: int) -> bool:
+    # Whether the innermost functions send a signal. libgfortran's handler of SIGABRT raises the signal again, which
+    # then arrives where the thread was interrupted, or in the handler. abort() ends the program, in a handler, too.
+    names: list[str] = []
+    try:
+        stack = session.process.stack(thread)
+        for frame, site in zip(stack.frames, stack.shape[1], strict=False):
+            if frame.is_signal_frame:
+                return "abort" in names
+            place = session.process.locate(site)
+            if place.symbol is None and not names:
+                # The C library's innermost function may have no name. No other library's sends signals.
+                module = place.module
+                if module is None or module.is_program or module.is_system_library:
+                    return True
+            names.append(place.symbol or "")
+    except OmpdError:
+        return True
+    return any(map(RAISES.fullmatch, names))
 
 
 def _siginfo(session: Session, thread: int | None) -> SignalInfo | None:
