@@ -34,7 +34,7 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
     if "signal" in facts.unavailable:
         facts.unavailable.update(dict.fromkeys(_KEYS, facts.unavailable["signal"]))
         return _LOST
-    if info is None:
+    if info is None or thread is None:
         return _NONE
     if info.code is None:
         facts.unavailable["si_code"] = "the target does not say where the signal came from"
