@@ -222,7 +222,10 @@ def test_the_program_is_missing(good: Stopped, elsewhere: Path) -> None:
     program = inside(elsewhere, good.executable)
     replace(program, None)
     ran = ompd("threads", good.core, "--sysroot", elsewhere, "--json")
-    assert ran.code == 3 and str(program) in ran.err and "no such file" in ran.err
+    assert ran.code == 3 and "no such file" in ran.err
+    assert ran.err.startswith(f"ompd: warning: the program's file is missing or wrong: {program} no such file; ")
+    unknown = ompd("var", good.core, "anything", "--sysroot", elsewhere)
+    assert unknown.code == 1 and f"{program} no such file" in unknown.err and "--exe FILE" in unknown.err
     assert same_or_unavailable(ran.json["threads"], good) == facts(good.truth)
     for row in ran.json["threads"]:
         assert row["where"] is None or row["where"]["function"] is None or "libc" in str(row["where"]["file"])
@@ -251,6 +254,9 @@ def test_a_wrong_program_given(tmp_path: Path, good: Stopped, given: str) -> Non
     ran = ompd("threads", good.core, "--exe", path, "--json")
     assert ran.code in (1, 3) and str(path) in ran.err, ran
     if ran.code == 3:
+        first = ran.err.splitlines()[0]
+        assert first.startswith(f"ompd: warning: the program's file is missing or wrong: {path} ")
+        assert first.endswith("; --exe FILE names the right one")
         assert same_or_unavailable(ran.json["threads"], good) == facts(good.truth)
         assert all(row["where"] is None or row["where"]["function"] is None for row in ran.json["threads"])
 

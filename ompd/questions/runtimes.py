@@ -20,7 +20,7 @@ def ask(session: Session) -> Answer[RuntimeRecord]:
     """Return the OpenMP runtimes of the process, also those that ompd cannot read."""
     problems = begin(session)
     rows = records(session, problems)
-    for fault in session.stop.lost_runtimes:
+    for fault in session.stop.lost_libraries:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     if not rows and not session.stop.lost_runtimes:
         problems.note(f"no OpenMP runtime among the {len(session.process.modules())} modules of the process")

@@ -356,7 +356,10 @@ def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
 
 def _symbols(module: LoadedModule) -> SymbolTable:
     if module.symbols is None:
-        raise Unavailable(f"there is no file of {module.record.name}")
+        raise Unavailable(
+            module.record.fault or f"there is no file of {module.record.name}",
+            hint="--exe FILE names the program, --sysroot DIR the folder of its libraries",
+        )
     return module.symbols
 
 

@@ -55,7 +55,7 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
             problems.note(f"{reason}; no thread is in its code")
     for runtime in waiting:
         problems.note(not_begun(runtime))
-    for fault in session.stop.lost_runtimes:
+    for fault in session.stop.lost_libraries:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
 
@@ -133,6 +133,20 @@ def name_thread(session: Session, handle: ThreadHandle) -> str:
         return f"the thread whose data the runtime has at {handle.address:#x}"
 
 
+_NAMED_BY = {"lldb": "target create FILE --core CORE", "gdb": "the command file FILE"}
+
+
+def _program_fault(session: Session) -> list[str]:
+    # Without the program's file most other facts that are missing are missing for that reason.
+    faults = [module.fault for module in session.process.modules() if module.is_program and module.fault is not None]
+    way = _NAMED_BY.get(session.target.kind, "--exe FILE")
+    return [
+        f"the program's file is missing or wrong: {fault}; functions, lines and variables of the program are unknown,"
+        f" and an OpenMP runtime in it would not be seen; {way} names the right one"
+        for fault in faults
+    ]
+
+
 def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
@@ -140,6 +154,7 @@ def answer(
     damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.modules() if m.damaged_bytes]
     if damage:
         problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
+    problems.first(_program_fault(session))
     problems.first(losses(session))
     if session.fault is not None:
         problems.first([f"{session.target.name}: {session.fault}; copy it again completely"])
