@@ -23,6 +23,7 @@ from ompd.model import (
     GraphRecord,
     Place,
     RuntimeRecord,
+    SystemWait,
     TargetRecord,
     ThreadRecord,
     VerdictRecord,
@@ -108,6 +109,21 @@ def test_a_cycle_says_who_waits_for_whom_and_what_to_do() -> None:
     assert "  2 more threads (1002,1003) depend on these" in lines
     assert lines[-1] == "  next       ompd stack core.1234 --thread 1000 --locals"
     assert any(line.startswith("  free       if &") for line in lines)
+
+
+def test_all_threads_on_which_others_depend_have_a_line() -> None:
+    waiting = Wait("barrier", arrived=3, expected=6, missing=tuple(range(FIRST, FIRST + 3)))
+    absent = [thread(number, None, line=5 + number // 2, size=6) for number in range(3)]
+    sleeps = {FIRST + n: SystemWait(kind="sleep", routine="usleep", is_timed=True) for n in range(3)}
+    rows = [*absent, *(thread(number, waiting, size=6) for number in range(3, 6))]
+    lines = text_of(answer_of(rows, system=sleeps)).splitlines()
+    names = "thread 0 (1000), thread 1 (1001) and thread 2 (1002)"
+    assert lines[2] == f"3 threads wait for {names}, which are in usleep"
+    assert [" ".join(line.split()) for line in lines[8:11]] == [
+        "3 threads (1003,1004,1005) wait at a barrier prog.c:10 work thread 0 (1000) has not arrived",
+        "2 threads (1000,1001) are in usleep prog.c:5 work",
+        "thread 2 (1002) is in usleep prog.c:6 work",
+    ]
 
 
 def test_waiters_in_the_same_place_are_one_line() -> None:

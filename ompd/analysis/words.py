@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ompd.model import ThreadRecord
+from ompd.model.stalls import thread_name
 
 _NAMED = 4
 
@@ -14,7 +15,16 @@ def of_thread(row: ThreadRecord) -> str:
     native = row.native_thread_id
     if native is None:
         return f"the thread whose data are at {row.address or 0:#x}"
-    return f"thread {row.thread_num} ({native})" if row.thread_num is not None else f"thread {native}"
+    return thread_name(native, row.thread_num, row.ancestors)
+
+
+def plural(clause: str) -> str:
+    """Return what is said of one thread, as of several: ``it is in read`` becomes ``they are in read``."""
+    words = clause.split(" ", 2)
+    if words[0] != "it" or len(words) < 2:
+        return clause
+    verb = {"is": "are", "has": "have"}.get(words[1], words[1].removesuffix("s"))
+    return " ".join(("they", verb, *words[2:]))
 
 
 def counted(count: int, what: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from ompd.model.base import Record
@@ -147,11 +147,23 @@ class GraphEdge(Record):
     evidence: str | None = None
 
 
+def thread_name(native: int | None, thread_num: int | None, ancestors: Sequence[int] | None = ()) -> str:
+    """Return what sentences call a thread: ``thread 3 (4711)``, in a nested team ``thread 1.0 (4712)``.
+
+    :param ancestors: as of :class:`~ompd.model.ThreadRecord`
+    """
+    if thread_num is None:
+        return f"thread {native}"
+    numbers = ".".join(map(str, (*(ancestors if ancestors is not None else ("?",)), thread_num)))
+    return f"thread {numbers} ({native})"
+
+
 @record
 class Link(Record):
     """A link of a cycle or a chain: ``thread`` waits for ``object`` at ``where``; the next link's thread holds it.
 
-    ``thread`` is a native id; ``threads`` those of all threads that wait in the same place, this one among them.
+    ``thread`` is a native id; ``threads`` those of all threads that wait in the same place, this one among them. The
+    last links have the threads on which all others depend. ``thread_num`` and ``ancestors`` are those of ``thread``.
     ``holder`` says how the next thread has what this one waits for, None at the end of a chain.
     """
 
@@ -162,6 +174,12 @@ class Link(Record):
     where: Place | None
     holder: str | None = None
     thread_num: int | None = None
+    ancestors: tuple[int, ...] | None = ()
+
+    @property
+    def name(self) -> str:
+        """What sentences call ``thread``."""
+        return thread_name(self.thread, self.thread_num, self.ancestors) if self.thread is not None else "a thread"
 
 
 @record(kw_only=True)

@@ -651,8 +651,30 @@ def test_threads_beside_openmp_come_last() -> None:
 
 
 def test_what_is_not_known_keeps_no_thread_that_has_moved_since() -> None:
-    rows = thread(0, barrier(None)), thread(1, barrier(None), where=None)
-    elsewhere = thread(0), thread(1)
+    rows = thread(0, barrier(None)), thread(1, barrier(None)), thread(2)
+    elsewhere = thread(0), thread(1), thread(2)
     assert first(*rows, earlier=Moment(threads=rows)).kind == "undecided"
-    assert first(*rows, earlier=Moment(threads=(elsewhere[0], rows[1]))).kind == "undecided"
+    assert first(*rows, earlier=Moment(threads=(elsewhere[0], *rows[1:]))).kind == "undecided"
     assert first(*rows, earlier=Moment(threads=elsewhere)).kind == "no_stall"
+    # A deadlock that has begun since is one.
+    assert first(*rows[:2], earlier=Moment(threads=elsewhere)).stuck == "proven"
+
+
+def test_sentences_name_threads_as_tables_do() -> None:
+    inner = {"parallel": "inner", "team_size": 2, "level": 2, "ancestors": (1,)}
+    rows = thread(0, barrier((1,), 2), team_size=2), thread(1, thread_num=0, **inner)
+    rows = *rows, thread(2, barrier((1,), 2), thread_num=1, **inner)
+    verdicts = concluded(Moment(threads=(rows[0], *rows[1:], thread(3, parallel=None, state="idle"))))[0]
+    assert verdicts[0].summary == "2 threads wait for thread 1.0 (1), which works"
+    assert [link.name for link in verdicts[0].cycle] == ["thread 0 (0)", "thread 1.0 (1)"]
+
+
+def test_all_threads_on_which_others_depend_are_links() -> None:
+    rows = thread(0, barrier((1, 2, 3))), thread(1), thread(2, where=thread(1).where), thread(3)
+    sleeps = {n: SystemWait(kind="sleep", routine="usleep", is_timed=True) for n in (1, 2, 3)}
+    verdict = first(*rows, system=sleeps)
+    assert verdict.summary == "1 thread waits for thread 1 (1), thread 2 (2) and thread 3 (3), which are in usleep"
+    assert [(link.threads, link.object) for link in verdict.cycle[1:]] == [
+        ((1, 2), "they are in usleep"),
+        ((3,), "it is in usleep"),
+    ]

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ompd.analysis.graph import Need
 from ompd.analysis.roots import End, Root, Solved
+from ompd.analysis.words import plural
 from ompd.model import Evidence, Link, Place
 
 _MOST_LINKS = 64
@@ -102,22 +103,36 @@ class Chains:
             if not self._is_thread(node):
                 continue
             rest = way[place + 1 :] if root.end is not End.CYCLE else (*way[place + 1 :], *way[: place + 1])
-            links.append(self._link(node, rest))
+            if node in self._nodes.waiting:
+                links.append(self._link(node, rest))
+            else:
+                links += self._ends(root, node)
         return tuple(links)
+
+    def _ends(self, root: Root, last: int) -> Iterator[Link]:
+        # Threads that do not wait, of which each place has one link. The one to which the way leads comes first.
+        rows = self._nodes.rows
+        places: dict[tuple[Place | None, str | None], list[int]] = {}
+        for node in dict.fromkeys((last, *root.nodes)):
+            if self._is_thread(node) and node not in self._nodes.waiting:
+                where = rows[node].where if node in rows else None
+                places.setdefault((where, self._graph.nodes[node].reason), []).append(node)
+        for (where, reason), nodes in places.items():
+            row = rows.get(nodes[0])
+            doing = reason or ""
+            yield Link(
+                thread=self._graph.nodes[nodes[0]].thread,
+                threads=tuple(sorted(t for t in (self._graph.nodes[n].thread for n in nodes) if t is not None)),
+                object=plural(doing) if len(nodes) > 1 else doing,
+                kind="thread",
+                where=where,
+                thread_num=row.thread_num if row is not None else None,
+                ancestors=row.ancestors if row is not None else (),
+            )
 
     def _link(self, node: int, rest: Sequence[int]) -> Link:
         graph, row = self._graph, self._nodes.rows.get(node)
-        target = self._nodes.waiting.get(node)
-        thread = graph.nodes[node].thread
-        if target is None:
-            return Link(
-                thread=thread,
-                threads=(thread,) if thread is not None else (),
-                object=graph.nodes[node].reason or "",
-                kind="thread",
-                where=row.where if row is not None else None,
-                thread_num=row.thread_num if row is not None else None,
-            )
+        target = self._nodes.waiting[node]
         alike = [t for t in self._waiters.get(target, ()) if self._nodes.rows[t].where == (row.where if row else None)]
         objects = []
         for other in rest:
@@ -129,13 +144,14 @@ class Chains:
         if need is not None:
             holder = need.reasoning if not need.is_known else need.kind
         return Link(
-            thread=thread,
+            thread=graph.nodes[node].thread,
             threads=tuple(sorted(t for t in (graph.nodes[n].thread for n in alike) if t is not None)),
             object=graph.nodes[target].name,
             kind=graph.nodes[target].kind,
             where=row.where if row is not None else None,
             holder=holder,
             thread_num=row.thread_num if row is not None else None,
+            ancestors=row.ancestors if row is not None else (),
         )
 
     def _need(self, origin: int, target: int) -> Need | None:

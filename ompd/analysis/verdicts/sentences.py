@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ompd.analysis.roots import End, Root, Solved
-from ompd.analysis.words import counted, listed
+from ompd.analysis.words import counted, listed, plural
 from ompd.model import Evidence, Link, VerdictRecord
 
 _MISMATCH = "threads of one region wait at different barriers"
@@ -63,7 +63,7 @@ class Sentences:
         if kind == "task_dependence_cycle":
             return f"tasks depend on each other in a circle: {ring}"
         if kind == "external_wait":
-            return f"{waiting} {names}{_because(last.reason)}"
+            return f"{waiting} {names}{_because(last.reason, is_plural=len(named) > 1)}"
         if kind == "laggard":
             return f"{waiting} {names}, which {'works' if len(named) == 1 else 'work'}"
         if kind == "oversubscribed":
@@ -171,14 +171,15 @@ class Sentences:
     def _thread(link: Link) -> str:
         if len(link.threads) > 1 and link.kind == "barrier":
             return counted(len(link.threads), "thread")
-        number = f"thread {link.thread_num} " if link.thread_num is not None else "thread "
-        return f"{number}({link.thread})" if link.thread_num is not None else f"{number}{link.thread}"
+        return link.name
 
 
-def _because(reason: str | None) -> str:
+def _because(reason: str | None, *, is_plural: bool) -> str:
     if reason is None:
         return ""
-    return f", which {reason[3:]}" if reason.startswith("it ") else f": {reason}"
+    if not reason.startswith("it "):
+        return f": {reason}"
+    return f", which {plural(reason).removeprefix('they ') if is_plural else reason[3:]}"
 
 
 def as_orphaned(verdict: VerdictRecord, where: str) -> VerdictRecord:

@@ -142,20 +142,14 @@ def _who(link: Link, verbose: bool = False) -> str:
     if len(link.threads) > 1:
         natives = ",".join(map(str, link.threads)) if verbose else format_threads(link.threads)
         return f"{format_count(len(link.threads), 'thread')} ({natives})"
-    return _one(link)
-
-
-def _one(link: Link) -> str:
-    if link.thread is None:
-        return "a thread"
-    return f"thread {link.thread}" if link.thread_num is None else f"thread {link.thread_num} ({link.thread})"
+    return link.name
 
 
 def _what(link: Link) -> str:
     if link.kind == "thread":
-        reason = link.object.removeprefix("it ")
+        reason = link.object.removeprefix("it ").removeprefix("they ") or ("work" if len(link.threads) > 1 else "works")
         # Why nothing is known of a thread takes a sentence, which comes below.
-        return reason or "works" if len(reason) <= _WIDEST else UNKNOWN
+        return reason if len(reason) <= _WIDEST else UNKNOWN
     verb = "wait" if len(link.threads) > 1 else "waits"
     return f"{verb} {'at' if link.kind in _AT else 'for'} {link.object}"
 
@@ -163,7 +157,7 @@ def _what(link: Link) -> str:
 def _holders(links: Sequence[Link]) -> Iterator[str]:
     # How the next thread has what each waits for; in a cycle the first one comes after the last.
     for link, following in zip(links, (*links[1:], links[0]), strict=True):
-        after = "itself" if following is link and len(link.threads) < 2 else _one(following)
+        after = "itself" if following is link and len(link.threads) < 2 else following.name
         if link.holder is None:
             is_open = link.kind in _LOCKS
             yield "nobody is known to hold it" if is_open else ""
