@@ -23,7 +23,7 @@ from ompd.model import DoctorAnswer, FindingRecord
 from ompd.session import face
 from tests.support import INTEL, Missing, clean_environment, stopped
 from tests.support.command import run
-from tests.support.doctor import at_rest, program, two_runtimes
+from tests.support.doctor import at_rest, program, resting_in_library, two_runtimes
 from tests.support.lldb import target_create
 from tests.support.lldb_replies import replies
 from tests.support.products import each_version
@@ -118,6 +118,9 @@ def test_two_runtimes_that_are_one_program_are_an_error(value: str) -> None:
             answer = examined(process_id)
         assert not kinds(answer) & {"duplicate_runtimes", "kmp_duplicate_lib_ok"}
         return
+    # With one runtime it does no harm.
+    with at_rest([pair.program, "", value]) as process_id:
+        assert "kmp_duplicate_lib_ok" not in kinds(examined(process_id))
     # The program sets the variable itself: it is not in the environment that it was started with.
     with at_rest([pair.program, pair.plugin, value]) as process_id:
         answer = examined(process_id)
@@ -238,6 +241,23 @@ def test_a_program_without_debug_information_is_told_apart_from_a_stripped_one()
         ((severity, finding, remedy),) = said[name]
         assert severity == "warning" and remedy == "compile and link it with -g, and do not strip it"
         assert finding.endswith("has no debug information" + " and is stripped" * (name == "stripped"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "strip", "remedy"),
+    [
+        ("own", "-g", "compile and link it with -g, and do not strip it"),
+        ("own", "-s", None),
+        ("site-packages", "-g", None),
+    ],
+)
+def test_users_need_not_compile_libraries_of_packages(
+    folder: str, strip: str, remedy: str | None, tmp_path: Path
+) -> None:
+    main, library = resting_in_library(tmp_path / folder / "package.libs", strip)
+    with at_rest([main]) as process_id:
+        row = the(examined(process_id), "debug_information")
+    assert (row.subject, row.remedy) == (str(library), remedy)
 
 
 def test_a_separate_debug_file_that_is_missing_is_named(tmp_path: Path) -> None:

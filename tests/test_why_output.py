@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ from ompd.model import (
 from ompd.render import terminal
 from ompd.render.json import format_answer
 from tests.support import running, stopped
+from tests.support.damage import cut
+from tests.support.why import GNU, WHYS, hung
 
 (WHY,) = (command for command in COMMANDS if command.name == "why")
 FIRST = 1000  # a native id
@@ -341,6 +344,22 @@ def test_the_command_answers_in_each_form() -> None:
     assert blocked in row["roots"] and len(row["explains"]) == 4
     assert parsed_dot(ran["--dot"].stdout).labels
     assert "exclude each other" in ran["--dot --json"].stderr
+
+
+def test_a_proof_is_whole_though_facts_that_it_does_not_need_are_unreadable(tmp_path: Path) -> None:
+    core = hung(WHYS["fork_child-region"], "gcc", GNU)
+    assert core.core is not None
+    # Who has arrived is unknown in a child without the other threads.
+    assert CliRunner().invoke(cli, ["threads", str(core.core)]).exit_code == 3
+    ran = CliRunner().invoke(cli, ["why", str(core.core), "--json"])
+    answer = json.loads(ran.stdout)
+    assert (ran.exit_code, answer["complete"]) == (0, True)
+    assert (answer["why"][0]["stuck"], answer["why"][0]["confidence"]) == ("proven", "proven")
+    assert "who has arrived at its barrier" in ran.stderr
+    # Without the program's file the place is unknown, and of a core that was cut off threads may be.
+    small = cut(core.core, tmp_path / "core", core.core.stat().st_size * 99 // 100)
+    for words in ([str(core.core), "--exe", "/bin/true"], [str(small)]):
+        assert CliRunner().invoke(cli, ["why", *words]).exit_code == 3
 
 
 def test_stacks_are_of_the_threads_that_the_verdict_names() -> None:

@@ -121,6 +121,38 @@ def two_runtimes(first: str, second: str) -> TwoRuntimes:
     return TwoRuntimes(entry("programs", key, make) / "main", *files)
 
 
+_RESTS = """
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <signal.h>
+#include <unistd.h>
+void rest(void) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    printf("ready %d\\n", getpid());
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+"""
+
+
+def resting_in_library(folder: Path, strip: str) -> tuple[Path, Path]:
+    """Make a program in *folder* that rests in a library of its own, and return both.
+
+    :param strip: the option of ``strip`` by which the library loses its debug information
+    """
+    folder.mkdir(parents=True)
+    (folder / "rests.c").write_text(_RESTS)
+    (folder / "main.c").write_text("void rest(void); int main(void) { rest(); }\n")
+    for words in (
+        [str(compiler("gcc").path), "-shared", "-fPIC", "-g", "rests.c", "-o", "librests.so"],
+        ["strip", strip, "librests.so"],
+        [str(compiler("gcc").path), "-g", "main.c", "-o", "main", "-L.", "-lrests", "-Wl,-rpath,$ORIGIN"],
+    ):
+        subprocess.run(words, cwd=folder, check=True, env=clean_environment())
+    return folder / "main", folder / "librests.so"
+
+
 @contextmanager
 def at_rest(
     command: Sequence[str | Path], environment: Mapping[str, str] | None = None, cpus: Collection[int] | None = None

@@ -14,6 +14,7 @@ from ompd.machine.report import Report
 from ompd.naming import is_runtime_file
 from ompd.session import Session, face
 
+_PYTHON_PACKAGES = frozenset(("site-packages", "dist-packages"))
 _LISTED = 6  # names of modules in one finding
 _MAX_SURVEYED = 64  # modules of the user's on stacks; each may cost the checksum of a debug file
 _COPY = (
@@ -277,7 +278,7 @@ def _verdict(found: face.ModuleFiles) -> tuple[str, str, str] | None:
 
 def _debug_remedy(
     session: Session, distribution: packages.Distribution, found: face.ModuleFiles, package: str | None
-) -> str:
+) -> str | None:
     path = found.module.path or found.module.name
     command = packages.debug_command(distribution, package, path)
     ways: list[str] = []
@@ -290,4 +291,12 @@ def _debug_remedy(
         ways.append(f"set debug-file-directory FOLDER, where {found.debug_link} is")
     elif found.debug_link is not None and session.target.kind != "lldb":
         ways.append(f"ompd doctor {shlex.quote(_name(session))} --debug-dir FOLDER, where {found.debug_link} is")
-    return "; or ".join(ways) if ways else "compile and link it with -g, and do not strip it"
+    if not ways and not _is_of_a_package(found):
+        ways.append("compile and link it with -g, and do not strip it")
+    return "; or ".join(ways) or None
+
+
+def _is_of_a_package(found: face.ModuleFiles) -> bool:
+    # Users do not compile the libraries of wheels, nor those of others, which are stripped as a rule.
+    is_stripped = not found.has_names and not found.module.is_program
+    return is_stripped or not _PYTHON_PACKAGES.isdisjoint((found.module.path or found.module.name).split("/"))

@@ -43,7 +43,7 @@ def examine(
     variables, source = environment
     if variables is None:
         report.unknown("environment", "environment", source, "whether settings endanger the program is unknown")
-    else:
+    elif len(session.runtimes) > 1:
         _duplicates_allowed(report, variables, source)
     at_least = "at least " * is_partial
     is_over = _processors(session, report, threads, at_least)

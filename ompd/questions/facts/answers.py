@@ -136,8 +136,8 @@ def name_thread(session: Session, handle: ThreadHandle) -> str:
 _NAMED_BY = {"lldb": "target create FILE --core CORE", "gdb": "the command file FILE"}
 
 
-def _program_fault(session: Session) -> list[str]:
-    # Without the program's file most other facts that are missing are missing for that reason.
+def program_faults(session: Session) -> list[str]:
+    """Return what is wrong with the file of the program, without which many facts are unknown; empty if nothing is."""
     faults = [module.fault for module in session.process.modules() if module.is_program and module.fault is not None]
     way = _NAMED_BY.get(session.target.kind, "--exe FILE")
     return [
@@ -154,7 +154,7 @@ def answer(
     damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.modules() if m.damaged_bytes]
     if damage:
         problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
-    problems.first(_program_fault(session))
+    problems.first(program_faults(session))
     problems.first(losses(session))
     if session.fault is not None:
         problems.first([f"{session.target.name}: {session.fault}; copy it again completely"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ompd.analysis.answers import concluded
 from ompd.errors import NoAnswer
 from ompd.model import GraphRecord, WhyAnswer
+from ompd.questions.facts.answers import program_faults
+from ompd.questions.facts.damage import is_damaged
 from ompd.questions.why.branches import add_branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
@@ -36,6 +38,9 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     if stacks is not None:
         complete = complete and stacks.complete
         warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
+    # A proof holds whatever is not known, but without the program's file its places are unknown.
+    is_proven = verdicts[0].stuck == verdicts[0].confidence == "proven"
+    complete = complete or (is_proven and not is_damaged(session) and not program_faults(session))
     if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
     verdicts = (gone, *verdicts) if gone is not None else verdicts
