@@ -156,11 +156,13 @@ def test_the_same_program_on_two_runtimes_does_the_same() -> None:
     done = command("diff", *cores, "--json")
     assert (done.code, done.json["same_process"]) == (0, False), done.out
     assert all(row["change"] == "same" and not row["stuck"] for row in done.json["diff"])
+    assert done.json["warnings"] == []
 
 
 def test_two_programs_differ() -> None:
     done = command("diff", stopped("hang").core, stopped("lock").core)
     assert done.code == 10 and "moved" in done.out and "nothing differs" not in done.out
+    assert "A is the program hang, B is lock: equal facts of different programs are a coincidence" in done.err
 
 
 def test_json_that_was_saved_is_compared_like_its_core(tmp_path: Path) -> None:

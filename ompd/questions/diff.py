@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from ompd.analysis.differences import Sight, compare
@@ -63,10 +63,18 @@ def may_be_one_process(earlier: TargetRecord, later: TargetRecord) -> bool | Non
     return None if earlier.process_id is not None and later.process_id is not None else False
 
 
+def _other_program(earlier: TargetRecord, later: TargetRecord) -> Iterator[str]:
+    # A program may be in another folder, and may have been compiled anew.
+    names = [(target.executable or "").rpartition("/")[2].removesuffix(" (deleted)") for target in (earlier, later)]
+    if all(names) and names[0] != names[1]:
+        yield f"A is the program {names[0]}, B is {names[1]}: equal facts of different programs are a coincidence"
+
+
 def compared(earlier: Look, later: Look, *, same_process: bool | None) -> DiffAnswer:
     """Return what differs from *earlier* to *later*."""
     found = compare(earlier.sight, later.sight, same_process=same_process)
-    warnings = [f"of the earlier one: {warning}" for warning in earlier.warnings]
+    warnings = [*_other_program(earlier.answer.target, later.answer.target)]
+    warnings += [f"of the earlier one: {warning}" for warning in earlier.warnings]
     return DiffAnswer(
         later.answer.target,
         later.answer.runtimes,
