@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,10 @@ from ompd.errors import BadInput
 from tests.support import stopped, stopped_twice
 from tests.support.command import ompd as command
 from tests.support.live import status_of, stop_all, wait_until
+from tests.support.machine import Missing
 from tests.support.why import WHYS, hanging
+
+CGROUPS_1 = Path("/sys/fs/cgroup/freezer")
 
 
 def test_nobody_has_moved_in_a_hang(tmp_path: Path) -> None:
@@ -72,6 +77,49 @@ def test_nobody_has_missed_a_wakeup_in_a_process_that_does_not_run(how: tuple[st
         assert set(status_of(hung.pid, "State")) == {"T (stopped)"}
     assert all(row["kind"] != "lost_wakeup" and row["stuck"] != "likely" for row in done.json["why"])
     assert f"process {hung.pid} does not run: a signal has stopped it (kill -CONT {hung.pid}" in done.err
+
+
+@contextmanager
+def control_group(version: int) -> Iterator[Path]:
+    """Make a control group, and remove it when its processes have ended."""
+    mounted = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if version == 2 else (CGROUPS_1,)
+    root = next((folder for folder in mounted if (folder / "cgroup.procs").exists()), None)
+    if root is None or not os.access(root / "cgroup.procs", os.W_OK):
+        raise Missing(f"control groups, version {version}", "none can be made here", forbidden=True)
+    group = root / f"ompd-tests-{os.getpid()}"
+    group.mkdir()
+    try:
+        yield group
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+@contextmanager
+def frozen(process_id: int, group: Path, version: int) -> Iterator[None]:
+    (group / "cgroup.procs").write_text(str(process_id))
+    file, on, off = {1: ("freezer.state", "FROZEN", "THAWED"), 2: ("cgroup.freeze", "1", "0")}[version]
+    shown, word = {1: ("freezer.state", "FROZEN"), 2: ("cgroup.events", "frozen 1")}[version]
+    (group / file).write_text(on)
+    try:
+        wait_until(lambda: word in (group / shown).read_text())
+        yield
+    finally:
+        (group / file).write_text(off)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_thread_of_a_frozen_process_is_likely_stuck(version: int, tmp_path: Path) -> None:
+    with (
+        control_group(version) as group,
+        hanging(WHYS["external_wait-read"], "gcc", "libgomp", folder=tmp_path) as hung,
+    ):
+        words = ("why", str(hung.pid), "--json", "--interval", "0.1", "--nonblocking")
+        assert command(*words).json["why"][0]["stuck"] == "likely"
+        with frozen(hung.pid, group, version):
+            done = command(*words)
+    assert done.json["why"][0]["stuck"] == "possible"
+    assert f"process {hung.pid} does not run: the frozen control group {group} holds it" in done.err
 
 
 @pytest.mark.parametrize(("samples", "interval"), [(0, 0.5), (2, -1.0), (2, float("nan"))])

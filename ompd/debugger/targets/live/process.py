@@ -23,6 +23,7 @@ from ompd.binary.core.procfs import (
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.asleep import Asleep
+from ompd.debugger.targets.live.freezer import frozen_group
 from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
 from ompd.debugger.targets.live.tracer import stop_error
 from ompd.errors import BadProcess, MalformedFile, TargetGone, Unavailable
@@ -78,13 +79,16 @@ class RunningProcess:
         )
 
     def held_by(self) -> str | None:
-        """Return what keeps all threads from going on: ``a signal`` (SIGSTOP, Ctrl-Z) or ``a debugger``; None where the
-        process runs.
+        """Return what keeps all threads from going on: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger`` or a frozen control
+        group; None if the process runs.
         """
         try:
             state = parse_stat(self._read(f"task/{self.reader}/stat")).state
+            group = frozen_group(self._read("cgroup").decode(errors="replace"))
         except (TargetGone, MalformedFile):
             return None
+        if group is not None:
+            return f"the frozen control group {group}"
         return {"T": "a signal", "t": "a debugger"}.get(state)
 
     def _read(self, name: str) -> bytes:

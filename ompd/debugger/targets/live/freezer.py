@@ -1,0 +1,38 @@
+"""Whether a control group keeps a process from running: ``cgroup.freeze``, ``freezer.state``, ``docker pause``."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
+    """Return the folder of the frozen control group that a process is in, None if none is, or none is visible here.
+
+    :param groups: the text of ``/proc/PID/cgroup``
+    :param cgroups: where control groups are mounted
+    """
+    for line in groups.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        if ".." in PurePosixPath(name).parts:
+            continue  # of another namespace
+        path = name.lstrip("/")
+        if not controllers:  # version 2, in a folder of its own beside version 1
+            for folder in (cgroups / path, cgroups / "unified" / path):
+                if "frozen 1" in _lines(folder / "cgroup.events"):
+                    return folder
+        elif "freezer" in controllers.split(","):
+            folder = cgroups / "freezer" / path
+            if "FROZEN" in _lines(folder / "freezer.state"):
+                return folder
+    return None
+
+
+def _lines(file: Path) -> list[str]:
+    # The root of each kind has no such file.
+    try:
+        return file.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
