@@ -79,8 +79,8 @@ class RunningProcess:
         )
 
     def held_by(self) -> str | None:
-        """Return what keeps all threads from going on: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger`` or a frozen control
-        group; None if the process runs.
+        """Return what keeps all threads from running: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger``, or a frozen
+        control group by its name; None if the process runs.
         """
         try:
             state = parse_stat(self._read(f"task/{self.reader}/stat")).state
