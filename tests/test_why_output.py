@@ -349,7 +349,7 @@ def test_the_command_answers_in_each_form() -> None:
 def test_a_proof_is_whole_though_facts_that_it_does_not_need_are_unreadable(tmp_path: Path) -> None:
     core = hung(WHYS["fork_child-region"], "gcc", GNU)
     assert core.core is not None
-    # Who has arrived is unknown in a child without the other threads.
+    # A child without the other threads does not know the arrived ones.
     assert CliRunner().invoke(cli, ["threads", str(core.core)]).exit_code == 3
     ran = CliRunner().invoke(cli, ["why", str(core.core), "--json"])
     answer = json.loads(ran.stdout)

@@ -19,7 +19,7 @@ def of_thread(row: ThreadRecord) -> str:
 
 
 def plural(clause: str) -> str:
-    """Return what is said of one thread, as of several: ``it is in read`` becomes ``they are in read``."""
+    """Return the plural of a clause about a thread: ``it is in read`` becomes ``they are in read``."""
     words = clause.split(" ", 2)
     if words[0] != "it" or len(words) < 2:
         return clause

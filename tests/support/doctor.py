@@ -137,9 +137,9 @@ void rest(void) {
 
 
 def resting_in_library(folder: Path, strip: str) -> tuple[Path, Path]:
-    """Make a program in *folder* that rests in a library of its own, and return both.
+    """Make a program in *folder* that rests in a library, and return both.
 
-    :param strip: the option of ``strip`` by which the library loses its debug information
+    :param strip: the option with which ``strip`` removes the library's debug information
     """
     folder.mkdir(parents=True)
     (folder / "rests.c").write_text(_RESTS)

@@ -1,4 +1,4 @@
-"""Whether a process is frozen, by what the kernel has in the folders of its control groups."""
+"""Frozen control groups, in folders as the kernel makes them."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Chains:
         return tuple(links)
 
     def _ends(self, root: Root, last: int) -> Iterator[Link]:
-        # Threads that do not wait, of which each place has one link. The one to which the way leads comes first.
+        # One link for each place where threads do not wait, first the place at the end of the way.
         rows = self._nodes.rows
         places: dict[tuple[Place | None, str | None], list[int]] = {}
         for node in dict.fromkeys((last, *root.nodes)):

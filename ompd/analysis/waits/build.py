@@ -46,7 +46,7 @@ class _Waits:
             if row.wait is not None:
                 self._wait(index, row, row.wait)
             elif nodes.is_idle(index):
-                # It can only be woken up by somebody who has work for it, or ends.
+                # Only a thread that has work for it, or that ends, can wake it up.
                 graph.need(index, Need((nodes.everybody,), 1, "waits_for", "derived", "idle in the pool"))
             elif row.runtime is not None and self._is_in_fork(row):
                 nodes.waits_for(index, self._lost(row, "the runtime's own synchronization"))

@@ -297,6 +297,6 @@ def _debug_remedy(
 
 
 def _is_of_a_package(found: face.ModuleFiles) -> bool:
-    # Users do not compile the libraries of wheels, nor those of others, which are stripped as a rule.
+    # Users do not compile the libraries of wheels, nor other stripped libraries.
     is_stripped = not found.has_names and not found.module.is_program
     return is_stripped or not _PYTHON_PACKAGES.isdisjoint((found.module.path or found.module.name).split("/"))

@@ -137,7 +137,7 @@ _NAMED_BY = {"lldb": "target create FILE --core CORE", "gdb": "the command file 
 
 
 def program_faults(session: Session) -> list[str]:
-    """Return what is wrong with the file of the program, without which many facts are unknown; empty if nothing is."""
+    """Return the fault of the program's file, empty if there is none. Many facts are unknown without that file."""
     faults = [module.fault for module in session.process.modules() if module.is_program and module.fault is not None]
     way = _NAMED_BY.get(session.target.kind, "--exe FILE")
     return [

@@ -49,14 +49,14 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
 
 
 def _has_raised(session: Session, thread: int) -> bool:
-    # Whether the innermost functions send a signal. libgfortran's handler of SIGABRT raises the signal again, which
-    # then arrives where the thread was interrupted, or in the handler. abort() ends the program, in a handler, too.
+    # The thread has raised the signal if its innermost functions send one. libgfortran's handler of SIGABRT raises the
+    # signal again, which arrives where the thread was interrupted, or in the handler. abort() counts there, too.
     names: list[str] = []
     try:
         stack = session.process.stack(thread)
         for frame, site in zip(stack.frames, stack.shape[1], strict=False):
             if frame.is_signal_frame:
-                return "abort" in names
+                return any(name.partition("@")[0].endswith("abort") for name in names)
             place = session.process.locate(site)
             if place.symbol is None and not names:
                 # The C library's innermost function may have no name. No other library's sends signals.

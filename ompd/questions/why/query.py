@@ -38,7 +38,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     if stacks is not None:
         complete = complete and stacks.complete
         warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
-    # A proof holds whatever is not known, but without the program's file its places are unknown.
+    # A proof needs no unreadable fact, but without the program's file its places are unknown.
     is_proven = verdicts[0].stuck == verdicts[0].confidence == "proven"
     complete = complete or (is_proven and not is_damaged(session) and not program_faults(session))
     if earlier is not None and not earlier.may_stop:

@@ -1,4 +1,4 @@
-"""Whether a control group keeps a process from running: ``cgroup.freeze``, ``freezer.state``, ``docker pause``."""
+"""Control groups that are frozen, so that their processes do not run: ``cgroup.freeze``, ``docker pause``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
-    """Return the folder of the frozen control group that a process is in, None if none is, or none is visible here.
+    """Return the folder of the frozen control group around a process, None if no frozen group is visible.
 
     :param groups: the text of ``/proc/PID/cgroup``
     :param cgroups: where control groups are mounted
@@ -19,7 +19,7 @@ def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
         if ".." in PurePosixPath(name).parts:
             continue  # of another namespace
         path = name.lstrip("/")
-        if not controllers:  # version 2, in a folder of its own beside version 1
+        if not controllers:  # version 2, in the folder "unified" if version 1 is mounted, too
             for folder in (cgroups / path, cgroups / "unified" / path):
                 if "frozen 1" in _lines(folder / "cgroup.events"):
                     return folder
