@@ -19,6 +19,7 @@ from jsonschema import validate
 from tests.support.damage import cut
 from tests.support.machine import FULL, clean_environment
 from tests.support.triage import PROGRAMS, Farm, cores, make_farm, spread
+from tests.support.why import GNU, WHYS, hung
 
 TOTAL = 1_000 if FULL else 60
 pytestmark = [pytest.mark.timeout(3_000)] if FULL else []  # seconds, on a busy machine
@@ -120,6 +121,13 @@ def test_results_in_a_file_are_not_made_again_and_one_worker_has_the_same(
     targets = [json.loads(line)["target"] for line in lines[1:]]
     assert sorted(targets) == sorted([*farm.failing, *(name for some in farm.names.values() for name in some)])
     assert max(map(len, lines)) < 10_500  # a result, and the name of its target
+
+
+def test_a_program_of_gfortran_that_was_ended_from_outside_is_no_crash() -> None:
+    one = hung(WHYS["locks-cycle"], "gfortran", GNU)
+    assert one.core is not None
+    (row,) = answer_of(one.core)["triage"]
+    assert row["verdict"] in one.expected["kinds"]
 
 
 def test_a_core_of_which_too_little_is_left_fails_and_is_not_called_healthy(tmp_path: Path) -> None:
