@@ -123,6 +123,15 @@ def test_results_in_a_file_are_not_made_again_and_one_worker_has_the_same(
     assert max(map(len, lines)) < 10_500  # a result, and the name of its target
 
 
+def test_a_core_that_was_cut_off_and_shows_a_deadlock_is_in_its_group_with_a_warning(tmp_path: Path) -> None:
+    whole = next(one for one in cores() if one.why.name == "self_lock-lock").core
+    assert whole is not None
+    target = str(cut(whole, tmp_path / "core", whole.stat().st_size * 99 // 100))
+    done = answer_of(target, status=3)
+    assert [row["verdict"] for row in done["triage"]] == ["self_lock"] and done["failed"] == []
+    assert done["warnings"] == [f"cut off, so that threads and waits may be missing: {target}"]
+
+
 def test_a_program_of_gfortran_that_was_ended_from_outside_is_no_crash() -> None:
     one = hung(WHYS["locks-cycle"], "gfortran", GNU)
     assert one.core is not None
@@ -136,7 +145,7 @@ def test_a_core_of_which_too_little_is_left_fails_and_is_not_called_healthy(tmp_
     size = whole.stat().st_size
     targets = [str(cut(whole, tmp_path / f"core.{part}", size * part // 100)) for part in (1, 10, 99)]
     done = answer_of(*targets, status=3)
-    assert done["triage"] == [] and [row["target"] for row in done["failed"]] == targets
+    assert done["warnings"] == [] and done["triage"] == [] and [row["target"] for row in done["failed"]] == targets
     assert all("the core file is cut off: " in row["reason"] for row in done["failed"])
     for target in targets[1:]:
         why = ompd("why", target, "--json", "--exit-code")

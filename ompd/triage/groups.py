@@ -15,6 +15,7 @@ from ompd.triage.results import frames_of
 from ompd.triage.targets import natural
 from ompd.triage.tree import Tree
 
+_MOST_NAMES = 8  # of targets in a warning
 _MOST_LINES = 16  # of one loop that are said
 # Native ids behind what threads are called: two targets have none in common.
 _THREAD_IDS = re.compile(r" \([0-9,…]+\)")
@@ -26,6 +27,7 @@ class Groups:
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._failed: list[tuple[str, str]] = []
+        self._cut: list[str] = []
         self._tree = Tree()
         self._jobs = Jobs()
 
@@ -35,6 +37,8 @@ class Groups:
         if "failed" in result:
             self._failed.append((target, result["failed"]))
             return
+        if result.get("is_cut"):
+            self._cut.append(target)
         stacks = [frames_of(result, number) for number in result["about"]]
         key = group_id(result["verdict"], stacks)
         rank = (result["job"], result["rank"]) if result["rank"] is not None else None
@@ -53,6 +57,7 @@ class Groups:
         """Return the groups, outliers first, each beside what it was in an earlier triage."""
         rows = [group.record(key, baseline) for key, group in self._groups.items()]
         failed = sorted(self._failed, key=lambda each: natural(each[0]))
+        warnings = (*warnings, *_cut_off(sorted(self._cut, key=natural)))
         return TriageAnswer(
             rows=tuple(sorted(rows, key=lambda row: (len(row.targets), row.verdict, row.id))),
             failed=tuple(FailedTarget(target, reason) for target, reason in failed),
@@ -62,8 +67,14 @@ class Groups:
             inspected=sum(len(row.targets) for row in rows),
             key=KEY,
             complete=not self._failed and not warnings,
-            warnings=tuple(warnings),
+            warnings=warnings,
         )
+
+
+def _cut_off(targets: Sequence[str]) -> Iterator[str]:
+    if targets:
+        more = f" and {len(targets) - _MOST_NAMES} more" if len(targets) > _MOST_NAMES else ""
+        yield f"cut off, so that threads and waits may be missing: {', '.join(targets[:_MOST_NAMES])}{more}"
 
 
 def _gone(baseline: Baseline | None, groups: Mapping[str, object]) -> tuple[GoneGroup, ...]:

@@ -88,6 +88,7 @@ def _answer(session: Session, earlier: Any) -> dict[str, Any]:
         "about": [kept.add(row, counts=False) for row in about],
         "mpi": _calls(session, every),
         "complete": every.complete and (found is None or found.complete),
+        "is_cut": is_damaged(session),
     }
     return _small(result, kept)
 
