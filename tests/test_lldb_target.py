@@ -16,6 +16,7 @@ from ompd.render.json import format_answer
 from tests.support import FULL, PROGRAMS, STACK_PROGRAMS, require, running, stopped
 from tests.support.facts import expected
 from tests.support.lldb import VERSIONS, LldbHost, lldb_hosts, without_origin_of_signals
+from tests.support.lldb_replies import replies
 from tests.support.products import each_version, sample
 from tests.support.programs import ALL_PROGRAMS
 
@@ -117,6 +118,13 @@ def test_a_program_without_openmp_is_said_to_be_one(version: int, host: Callable
         "NoAnswer: process N: no OpenMP runtime among its N modules;"
         " the program was not linked with one, or ended before it was loaded"
     )
+
+
+@each_version()
+def test_the_wrong_program_of_a_core_is_said_to_be_one(version: int) -> None:
+    opening = f'target create /bin/true --core "{stopped("hang").core}"'
+    said = replies(version, opening, "ompd threads")["ompd threads"]
+    assert "LLDB may have another program than the one that ran: target create FILE --core CORE" in said
 
 
 @each_version()

@@ -34,6 +34,7 @@ from tests.support.command import (
     refused,
     same_or_unavailable,
 )
+from tests.support.gdb import replies
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
 
@@ -233,6 +234,12 @@ def test_the_program_is_missing(good: Stopped, elsewhere: Path) -> None:
     ran = ompd("threads", good.core, "--sysroot", elsewhere, "--exe", good.executable, "--json")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json["threads"] == ompd("threads", good.core, "--json").json["threads"]
+
+
+def test_gdb_says_how_a_missing_program_is_named_there(good: Stopped, elsewhere: Path) -> None:
+    replace(inside(elsewhere, good.executable), None)
+    said = replies(f"set sysroot {elsewhere}", f"core-file {good.core}", "omp threads")["omp threads"]
+    assert "missing or wrong: " in said and "; the command file FILE names the right one\n" in said
 
 
 def test_the_program_is_another_build(good: Stopped, elsewhere: Path) -> None:

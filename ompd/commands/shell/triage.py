@@ -29,7 +29,7 @@ Exit codes:
   0    all targets are in groups
   1    no answer; standard error says why
   2    wrong usage
-  3    some targets failed
+  3    some targets failed, or were cut off
   130  interrupted; what was inspected until then is shown"""
 
 

@@ -54,6 +54,9 @@ class FileFinder:
     :raises BadInput: if servers are to be asked and none is named
     """
 
+    program_option = "--exe FILE"
+    """With what the user names the program's file."""
+
     def __init__(self, options: FileOptions | None = None) -> None:
         options = options or FileOptions()
         self.exe = fspath(options.exe) if options.exe is not None else None

@@ -89,7 +89,10 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
         raise NoAnswer(f"{name}: " + "; ".join(session.stop.lost_runtimes), hint=_FILES_HINT)
     modules = session.process.modules()
     if not modules:
-        raise NoAnswer(f"{name}: names none of the program's files", hint="take the core with the kernel or with gcore")
+        hint = "take the core with the kernel or with gcore"
+        if session.target.kind == "lldb":
+            hint = f"LLDB may have another program than the one that ran: {session.process.finder.program_option}"
+        raise NoAnswer(f"{name}: names none of the program's files", hint=hint)
     raise NoAnswer(
         f"{name}: no OpenMP runtime among its {len(modules)} modules",
         hint="the program was not linked with one, or ended before it was loaded",
@@ -133,16 +136,12 @@ def name_thread(session: Session, handle: ThreadHandle) -> str:
         return f"the thread whose data the runtime has at {handle.address:#x}"
 
 
-_NAMED_BY = {"lldb": "target create FILE --core CORE", "gdb": "the command file FILE"}
-
-
 def program_faults(session: Session) -> list[str]:
     """Return the fault of the program's file, empty if there is none. Many facts are unknown without that file."""
     faults = [module.fault for module in session.process.modules() if module.is_program and module.fault is not None]
-    way = _NAMED_BY.get(session.target.kind, "--exe FILE")
     return [
         f"the program's file is missing or wrong: {fault}; functions, lines and variables of the program are unknown,"
-        f" and an OpenMP runtime in it would not be seen; {way} names the right one"
+        f" and an OpenMP runtime in it would not be seen; {session.process.finder.program_option} names the right one"
         for fault in faults
     ]
 

@@ -26,6 +26,8 @@ class GdbFiles(FileFinder):
     ``solib-search-path`` or the command ``file``.
     """
 
+    program_option = "the command file FILE"
+
     def __init__(self, progspace: Any) -> None:
         super().__init__(file_options())
         self._found: dict[str, str] = {}

@@ -14,6 +14,8 @@ class LldbFiles(FileFinder):
     same.
     """
 
+    program_option = "target create FILE --core CORE"
+
     def __init__(self, process: Any) -> None:
         self._local: dict[str, str] = {}
         self._symbols: dict[str, str] = {}
