@@ -28,9 +28,9 @@ class Moment:
     signal; ``may_hold_interpreter`` those that may hold Python's interpreter lock by their stacks, where a thread waits
     for it and the interpreter does not say who holds it; ``gone`` how many threads each runtime counts among its own
     that the process does not have, by its id, where regions were asked for; ``processors`` how many the process may
-    use, None if that is unknown. ``is_held`` says that the process did not run, because a signal had stopped it or a
-    debugger held it: then none of its threads could go on. ``loss`` says what a core that was cut off has lost, None
-    for a whole target. ``unknowns`` are facts that could not be read.
+    use, None if that is unknown. ``is_held`` says that the process did not run, because a signal had stopped it, a
+    debugger held it, or its control group was frozen: then none of its threads could go on. ``loss`` is the loss of a
+    core that was cut off, None for a whole target. ``unknowns`` are facts that could not be read.
     """
 
     threads: tuple[ThreadRecord, ...]

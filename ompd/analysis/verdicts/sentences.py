@@ -48,7 +48,8 @@ class Sentences:
         if kind == "runtime_reentry":
             return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind == "barrier_absent":
-            return f"{waiting} {names}, which will not come" + (f": {last.reason}" if last.reason else "")
+            reason = plural(last.reason or "") if len(named) > 1 else last.reason
+            return f"{waiting} {names}, which will not come" + (f": {reason}" if reason else "")
         if kind == "fork_child":
             return f"{waiting} threads that fork() did not copy into this process"
         if kind == "lock_abandoned":

@@ -50,7 +50,7 @@ class Verdicts:
             stuck="unknown",
             confidence="unknown",
             summary=f"cannot say whether anything hangs: {moment.loss}",
-            unknowns=tuple(unknown for unknown in moment.unknowns if unknown != moment.loss),
+            unknowns=tuple(unknown for unknown in moment.unknowns if unknown != moment.loss)[:_MOST_UNKNOWNS],
             next_step="ompd doctor TARGET",
         )
 

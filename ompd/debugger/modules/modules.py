@@ -78,6 +78,8 @@ class LoadedModule:
         self._target = target
         self._cache = cache
         self._finder = finder
+        self.program_option = finder.program_option
+        """With what the user names the program's file."""
         self.mappings = mappings
         self._exe = exe
         self._located = located

@@ -356,10 +356,8 @@ def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
 
 def _symbols(module: LoadedModule) -> SymbolTable:
     if module.symbols is None:
-        raise Unavailable(
-            module.record.fault or f"there is no file of {module.record.name}",
-            hint="--exe FILE names the program, --sysroot DIR the folder of its libraries",
-        )
+        hint = f"{module.program_option} names the program" if module.record.is_program else ""
+        raise Unavailable(module.record.fault or f"there is no file of {module.record.name}", hint=hint)
     return module.symbols
 
 
