@@ -233,6 +233,6 @@ def test_a_hang_that_is_watched_does_not_differ(tmp_path: Path) -> None:
 def test_a_program_that_works_differs_when_it_is_watched() -> None:
     # Of few threads most looks are in the pause between two rounds; many take the processors away from who looks.
     with working("busy", "12") as worker:
-        done = command("diff", str(worker.pid), "--watch", "0.01", "--samples", "9", "--max-stop", "5000")
+        done = command("diff", str(worker.pid), "--watch", "0.01", "--samples", "40", "--max-stop", "5000")
         worker.finish()
     assert done.code == 10 and "moved" in done.out, done.err
