@@ -421,7 +421,6 @@ def test_the_first_suitable_one_is_taken(here: Path, ran: Path) -> None:
     names = [
         "",
         "./libompd.so",
-        "good/libompd.so",
         str(planted),
         f"{here}/nothing.so",
         "libnone.so",
@@ -432,20 +431,36 @@ def test_the_first_suitable_one_is_taken(here: Path, ran: Path) -> None:
         assert opened.name == str(path)
         assert opened.passed_over == (
             "an empty name",
-            "'./libompd.so': a relative path, and nothing says what it is relative to",
-            "'good/libompd.so': a relative path, and nothing says what it is relative to",
+            f"{here}/./libompd.so: no such file",
             f"{planted}: is refused: others may write to {planted.parent}",
             f"{here}/nothing.so: no such file",
             f"{here}/libnone.so: is no library for debuggers: it has none of ompd_initialize, DMPL_initialize,"
             " DMPL_initialise",
         )
     with pytest.raises(BadFile) as raised:
-        named(names[:6], here / "libomp.so")
+        named(names[:5], here / "libomp.so")
     assert str(raised.value).startswith(
         f"{here}/libomp.so: names no library for debuggers that can be loaded: an empty"
     )
     with pytest.raises(BadFile, match="ompd_dll_locations names none"):
         named([], here / "libomp.so")
+    assert have_run(ran) == set()
+
+
+def test_a_relative_name_begins_in_the_folder_of_the_runtime(
+    here: Path, ran: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, below = build_library(here, "ompd"), build_library(here / "below", "ompd")
+    planted = build_library(here / "planted", "ompd")
+    planted.parent.chmod(0o777)
+    monkeypatch.chdir(build_library(here / "elsewhere" / "below", "ompd").parents[1])
+    for name, path in (("./libompd.so", beside), ("below/libompd.so", below), ("below/../libompd.so", beside)):
+        with named([name], here / "libomp.so") as opened:
+            assert opened.name == f"{here}/{name}" and Path(opened.name).samefile(path)
+    with pytest.raises(BadFile, match=f"others may write to {planted.parent}"):
+        named(["planted/libompd.so"], here / "libomp.so")
+    with pytest.raises(BadFile, match=r"'below/libompd\.so': a relative path, and the folder of the runtime"):
+        named(["below/libompd.so"], "libomp.so")
     assert have_run(ran) == set()
 
 

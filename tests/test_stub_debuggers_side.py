@@ -25,7 +25,7 @@ from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.runtimes.guarded import original
 from ompd.session import Session
-from tests.stub.programs import FOLDER, built, core_of
+from tests.stub.programs import DEBUG, FOLDER, built, core_of
 from tests.stub.structures import written
 from tests.support import FULL, clean_environment, require, stopped, stub_cores
 from tests.support.budget import within
@@ -311,6 +311,30 @@ def test_names_of_all_kinds(names: str, chosen: int | None, reasons: tuple[str, 
     assert row.dlls is not None
     assert next((index for index, dll in enumerate(row.dlls) if dll.chosen), None) == chosen
     assert all(reason in dll.reason for dll, reason in zip(row.dlls, reasons, strict=True))
+
+
+def test_runtimes_says_could_serve_of_what_named_loads(tmp_path: Path) -> None:
+    # Relative names begin in the runtime's folder, wherever ompd runs.
+    for name in ("open", "closed"):
+        (tmp_path / name).mkdir()
+        shutil.copy(stub_folder() / "libompd_stub.so", tmp_path / name)
+    shutil.copy(stub_folder() / "libomp_stub.so", tmp_path)
+    (tmp_path / "open").chmod(0o777)
+    environment = {**DEBUG, "LD_LIBRARY_PATH": str(tmp_path)}
+    for names, reasons in (
+        ("open/libompd_stub.so:closed/libompd_stub.so", ("others may write to", "which is not loaded")),
+        ("open/libompd_stub.so:./libompd_stub.so", ("others may write to", "there is no such file here")),
+    ):
+        core = core_of(built("locations.c"), environment={**environment, "OMP_STUB_DLLS": names})
+        with Session.open_core(core) as session:
+            (row,) = runtimes.ask(session).rows
+        dlls = row.dlls or ()
+        assert all(reason in dll.reason for dll, reason in zip(dlls, reasons, strict=True))
+        with Session.open_core(core, ompd_library="named") as session:
+            (runtime,) = session.runtimes
+            hosted = runtime.found.hosted
+        suitable = [dll.file for dll in dlls if dll.suitable]
+        assert suitable == ([hosted.file] if hosted is not None else [])
 
 
 @pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])

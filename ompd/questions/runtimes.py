@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 
 from ompd.contract.plugin import AddressSpace
-from ompd.errors import CorruptState, MemoryFault, OmpdError, PluginFault, TooMuch, Unavailable
+from ompd.errors import CorruptState, MemoryFault, PluginFault, TooMuch, Unavailable
 from ompd.model import Answer, DllRecord, RuntimeRecord
 from ompd.questions.facts.answers import NO_PLUGIN, answer, begin
 from ompd.questions.facts.gathering import Facts, Problems
 from ompd.runtimes import discovery
 from ompd.runtimes.discovery import Found
+from ompd.runtimes.hosted.loading.folders import SystemFolders, places
 from ompd.session import LoadedRuntime, Session
-from ompd.session.face import unsuitable
+from ompd.session.face import NO_FILE, unsuitable
 
 
 def ask(session: Session) -> Answer[RuntimeRecord]:
@@ -99,18 +99,18 @@ def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tup
     selected, hosted = runtime.found.selected, runtime.found.hosted
     found = []
     if hosted is not None:
-        paths = [_path_of(session, runtime, name) for name in names]
+        files = [_file_of(session, runtime, name) for name in names]
+        paths = [path for path, _ in files]
         same = (path.rpartition("/")[2] == hosted.file.rpartition("/")[2] for path in paths)
         chosen = (
             paths.index(hosted.file)
             if hosted.file in paths
             else next((at for at, is_it in enumerate(same) if is_it), None)
         )
-        for index, (name, path) in enumerate(zip(names, paths, strict=True)):
+        for index, (name, (path, reason)) in enumerate(zip(names, files, strict=True)):
             if index == chosen:
                 found.append(DllRecord(name, None, True, True, "loaded, as --ompd-library says", hosted.file))
                 continue
-            reason = unsuitable(path)
             found.append(DllRecord(name, None, reason is None, False, reason or f"{hosted.file} serves", path))
         return tuple(found)
     for index, name in enumerate(names):
@@ -127,23 +127,21 @@ def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tup
         if not name:
             found.append(DllRecord(name, None, False, False, "it names nothing"))
             continue
-        path = _path_of(session, runtime, name)
-        reason = unsuitable(path)
+        path, reason = _file_of(session, runtime, name)
         found.append(DllRecord(name, None, reason is None, False, reason or _FOREIGN, path))
     return tuple(found)
 
 
-def _path_of(session: Session, runtime: LoadedRuntime, name: str) -> str:
-    # Of a relative name nobody says what it is relative to: where the runtime is, what belongs to it is.
-    path = (
-        name
-        if name.startswith("/")
-        else posixpath.normpath(posixpath.join(posixpath.dirname(runtime.found.module.name), name))
-    )
-    try:
-        return session.process.finder.resolve(path)
-    except OmpdError:
-        return path
+def _file_of(session: Session, runtime: LoadedRuntime, name: str) -> tuple[str, str | None]:
+    # The first file that --ompd-library would load; if there is none, the first one, and why not.
+    refused: list[tuple[str, str]] = []
+    for path in places(name, runtime.found.module.name, session.process.finder.resolve, SystemFolders()):
+        reason = unsuitable(path)
+        if reason is None:
+            return path, None
+        refused.append((path, reason))
+    first = refused[0] if refused else (name, NO_FILE)
+    return next((each for each in refused if each[1] != NO_FILE), first)
 
 
 _FOREIGN = "foreign code, which is not loaded because a target names it"

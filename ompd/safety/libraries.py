@@ -20,6 +20,9 @@ from ompd.errors import BadFile
 from ompd.safety import limits
 from ompd.safety.trust import others_may_write, user_name
 
+MAX_LIBRARY = 64 << 20
+"""Bytes of a library for debuggers, or one that it needs. Intel's has 0.8 MB, LLVM's 0.1 MB; libstdc++ has 2 MB."""
+
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 _PIECE = 1 << 20
 # Linux's numbers, the same on every processor. Python's os and fcntl lack some that its C library was older than.

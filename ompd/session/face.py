@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ompd.binary.core.notes import AT_RANDOM
 from ompd.binary.core.notes import SignalInfo as SignalInfo
 from ompd.debugger.environment import LONGEST_STACK_STRINGS, read_current_environment
+from ompd.debugger.files.dll_files import NO_FILE as NO_FILE
 from ompd.debugger.files.dll_files import unsuitable as unsuitable
 from ompd.debugger.signals import RAISES as RAISES
 from ompd.debugger.signals import fault_address as fault_address

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
+
 from ompd.binary.elf.elf import Header, parse_header
 from ompd.debugger.architecture import ARCHITECTURES
 from ompd.errors import BadFile, MalformedFile
+from ompd.safety.libraries import MAX_LIBRARY, open_trusted
 from ompd.safety.reading import read_head
+
+NO_FILE = "there is no such file here"
 
 _MAX_HEADER = 64
 _OWN = "/proc/self/exe"  # what `sys.executable` names in a debugger may be anything
 
 
 def unsuitable(path: str) -> str | None:
-    """Return why the library in a file cannot be loaded by the program that this is, None if it can.
+    """Return why ``--ompd-library`` would not load the library in a file, None if it could.
+
+    Its owner and folders are checked, and its ELF header, but not its functions and needs.
 
     :param path: where its file is here
     """
     try:
         header = _header(path)
+        os.close(open_trusted(path, most=MAX_LIBRARY)[0])
     except BadFile as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            return "there is no such file here"
+            return NO_FILE
         return f"it {error.fault}" if error.fault.startswith("is ") else f"it cannot be read: {error.fault}"
     except MalformedFile as error:
         return str(error)

@@ -1,4 +1,5 @@
-"""Where this machine's libraries are: the folders that its loader searches, without any that the environment names.
+"""Where libraries are: those that a runtime names, and those of the system, by the folders that its loader searches,
+without any that the environment names.
 
 glibc: ``elf/cache.c`` and ``sysdeps/generic/dl-cache.h`` (``/etc/ld.so.cache``), ld.so(8).
 """
@@ -7,7 +8,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from ompd.errors import BadFile
 from ompd.safety.libraries import open_trusted
@@ -20,6 +22,37 @@ _MAX_CACHE = 16 << 20
 _MAX_PATH, _MAX_SAME = 4096, 64
 # After the cache, as ld.so(8) has it; the first ones are searched by distributions that keep both kinds of libraries.
 _FOLDERS = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib32", "/usr/lib32", "/lib", "/usr/lib")}
+
+
+def path_of(name: str, runtime: str) -> str | None:
+    """Return the path that a name in ``ompd_dll_locations`` means in the target. OpenMP 5.2, 20.2.2.
+
+    A relative name begins in the folder of the runtime's own file. None if that folder is unknown, or for no name.
+
+    :param runtime: the file of the runtime, as the target calls it
+    """
+    if not name or name.startswith("/"):
+        return name or None
+    return f"{runtime.rpartition('/')[0]}/{name}" if runtime.startswith("/") else None
+
+
+def is_plain(name: str) -> bool:
+    """Return whether *name* is that of a file without any folder, variable or byte that is no text."""
+    return bool(name) and name not in (".", "..") and not set(name) & set("/$\0\ufffd") and name.isprintable()
+
+
+def places(name: str, runtime: str, resolve: Callable[[str], str], system: SystemFolders) -> Iterator[str]:
+    """Yield where a library that a runtime names may be here, best first. There need be nothing.
+
+    :param runtime: the file of the runtime, as the target calls it
+    :param resolve: returns where a file of the target is here
+    """
+    path = path_of(name, runtime)
+    if path is not None:
+        with suppress(BadFile):  # links without end
+            yield resolve(path)
+    if is_plain(name):
+        yield from dict.fromkeys((*system.places(name, 64), *system.places(name, 32)))
 
 
 class SystemFolders:

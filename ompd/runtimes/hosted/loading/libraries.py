@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
 
 from ompd.errors import BadFile, MalformedFile
 from ompd.records import record
-from ompd.runtimes.hosted.loading.folders import SystemFolders
-from ompd.runtimes.hosted.loading.needs import Needs, is_narrow, is_plain, read_needs, unfit
-from ompd.safety.libraries import map_copy, open_trusted, sealed_copy
+from ompd.runtimes.hosted.loading.folders import SystemFolders, is_plain, path_of, places
+from ompd.runtimes.hosted.loading.needs import Needs, is_narrow, read_needs, unfit
+from ompd.safety.libraries import MAX_LIBRARY, map_copy, open_trusted, sealed_copy
 
 OMPD_ENTRIES = ("ompd_initialize",)
 DMPL_ENTRIES = ("DMPL_initialize", "DMPL_initialise")
 ENTRIES = (*OMPD_ENTRIES, *DMPL_ENTRIES)
 
-# Intel's has 0.8 MB, LLVM's 0.1 MB; libstdc++ has 2 MB.
-MAX_LIBRARY = 64 << 20
 MAX_LIBRARIES = 64
 _MAX_PLACES = 1 << 10
 _MAX_NAMES = 64
@@ -131,8 +128,8 @@ def open_named(
 ) -> Opened:
     """Open the first suitable library that a runtime names for debuggers. OpenMP 5.2, 20.2.2 ``ompd_dll_locations``.
 
-    A name without a folder is looked for beside the runtime's own file, then where the system has its libraries; never
-    in the current folder. A relative path is passed over, since nothing says what it is relative to.
+    A relative name begins in the folder of the runtime's own file, never in the current folder. One without a folder is
+    also searched for where the system has its libraries.
 
     :param names: the content of ``ompd_dll_locations``
     :param runtime: the file of the runtime, as the target calls it
@@ -144,7 +141,7 @@ def open_named(
     narrow: str | None = None
     for name in names[:_MAX_NAMES]:
         missing = True
-        for path in _places(name, runtime, resolve, system):
+        for path in places(name, runtime, resolve, system):
             try:
                 opened = _Closure(system).of(path, entries)
             except BadFile as error:
@@ -160,7 +157,7 @@ def open_named(
             opened.close()
             missing, narrow = False, narrow or path
         if missing:
-            passed.append(_missing(name))
+            passed.append(_missing(name, runtime))
     if narrow is not None:
         opened = _Closure(system).of(narrow, entries)
         opened.passed_over = tuple(passed)
@@ -169,23 +166,13 @@ def open_named(
     raise BadFile(runtime, f"names no library for debuggers that can be loaded: {what}", hint=_HINT)
 
 
-def _places(name: str, runtime: str, resolve: Callable[[str], str], system: SystemFolders) -> Iterator[str]:
-    wanted = [name] if name.startswith("/") else []
-    if is_plain(name) and runtime.startswith("/"):
-        wanted.append(f"{runtime.rpartition('/')[0]}/{name}")
-    for path in wanted:
-        with suppress(BadFile):  # links without end
-            yield resolve(path)
-    if is_plain(name):
-        yield from dict.fromkeys((*system.places(name, 64), *system.places(name, 32)))
-
-
-def _missing(name: str) -> str:
-    if name.startswith("/"):
-        return f"{name}: no such file"
+def _missing(name: str, runtime: str) -> str:
     if is_plain(name):
         return f"{name}: neither beside the runtime nor in a folder of the system"
-    return f"{name!r}: a relative path, and nothing says what it is relative to" if name else "an empty name"
+    path = path_of(name, runtime)
+    if path is not None:
+        return f"{path}: no such file"
+    return f"{name!r}: a relative path, and the folder of the runtime is not known" if name else "an empty name"
 
 
 class _Closure:

@@ -29,6 +29,7 @@ from ompd.binary.elf.elf import (
 from ompd.binary.elf.symbols import Symbol, SymbolSection
 from ompd.errors import MalformedFile
 from ompd.records import record
+from ompd.runtimes.hosted.loading.folders import is_plain
 
 DT_FLAGS_1, DF_1_PIE = 0x6FFFFFFB, 0x08000000
 DT_CONFIG, DT_DEPAUDIT, DT_AUDIT, DT_AUXILIARY, DT_FILTER = 0x6FFFFEFA, 0x6FFFFEFB, 0x6FFFFEFC, 0x7FFFFFFD, 0x7FFFFFFF
@@ -148,11 +149,6 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
         any(symbol.name == _PERSONALITY and symbol.section == SHN_UNDEF for symbol in symbols),
         any(symbol.name in entries and symbol.section != SHN_UNDEF for symbol in symbols),
     )
-
-
-def is_plain(name: str) -> bool:
-    """Return whether *name* is that of a file without any folder, variable or byte that is no text."""
-    return bool(name) and name not in (".", "..") and not set(name) & set("/$\0\ufffd") and name.isprintable()
 
 
 def _dynamic_symbols(elf: ElfFile, names: set[str]) -> list[Symbol]:
