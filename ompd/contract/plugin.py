@@ -480,7 +480,7 @@ class Plugin(Protocol):
 
     def early_copies(self, process: Process, module: Module) -> ThreadprivateCopies | None:
         """Return copies of threadprivate variables that threads may have before the runtime in *module* is initialised,
-        None if there are none.
+        or if it has no handles (:class:`~ompd.errors.NoCall`). None if there are none.
 
         :raises OmpdError: if that is unknown
         """

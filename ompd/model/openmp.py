@@ -42,7 +42,7 @@ class RuntimeRecord(Record):
     ``layouts`` names structures of other sources; ``layout_proof`` says what shows that a table fits, None for a layout
     from the target itself. ``dll_locations`` is the content of ``ompd_dll_locations``, ``dlls`` what became of each.
     ``keeps_states`` says whether the runtime records thread states. ``plugin`` is the distribution whose plugin reads
-    it, and where that is, or the OMPD library that does; None for a plugin of ompd itself.
+    it, and where that is, or the OMPD or DMPL library that does; None for a plugin of ompd itself.
     """
 
     id: str

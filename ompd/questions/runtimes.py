@@ -89,7 +89,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
 
 def _plugin(found: Found) -> str | None:
     if found.hosted is not None:
-        return f"OMPD library {found.hosted.file} ({found.hosted.version})"
+        return f"{found.hosted.interface} library {found.hosted.file} ({found.hosted.version})"
     return found.selected.origin if found.selected is not None else None
 
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
-from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
+from ompd.errors import BadInput, NoAnswer, NoCall, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
 from ompd.model.places import FORMATS
 from ompd.questions.facts.ancestry import Ancestry
@@ -122,7 +122,7 @@ class _Copies:
     def __init__(self, session: Session, reader: VariableReader, runtimes: Sequence[LoadedRuntime]) -> None:
         self._reader = reader
         self._keeping: dict[str, AddressSpace] = {}  # the runtimes that keep the copies
-        self._early: list[ThreadprivateCopies] = []  # and those that have not begun
+        self._early: list[ThreadprivateCopies] = []  # and those that have no handles
         self._doubt: OmpdError | None = None
         variable = reader.variable
         for runtime in runtimes if variable.mechanism == _GLOBAL else ():
@@ -137,7 +137,7 @@ class _Copies:
                 self._doubt = error
         for runtime in session.runtimes if variable.mechanism == _GLOBAL else ():
             try:
-                if runtime.is_initialised or runtime.found.plugin is None:
+                if not isinstance(runtime.fault, (NotInitialised, NoCall)) or runtime.found.plugin is None:
                     continue
                 copies = runtime.found.plugin.early_copies(session.process, runtime.found.module)
                 if copies is not None:
@@ -189,7 +189,7 @@ def _record(
     if found is not None:
         member = membership_of(found[1], ancestry[found[0].id], facts)
     elif matching.doubt is not None:
-        member = unknown_membership(facts, ("runtime", "parallel", "thread_num", "team_size"), matching.doubt)
+        member = unknown_membership(facts, ("runtime", "parallel", "thread_num", "team_size"), str(matching.doubt))
     mechanism = facts.get("mechanism", lambda: copies.mechanism)
     row = VariableRecord(
         native_thread_id=thread,

@@ -40,10 +40,12 @@ _UNKNOWN = "unknown"
 
 @record
 class HostedBy:
-    """A library for debuggers that answers in a plugin's place: its ``file``, its ``version`` as it says itself, and
-    SHA-256 of what was loaded, in hexadecimal; the file may be another one by now.
+    """A library for debuggers that answers in a plugin's place: its ``interface``, ``OMPD`` or ``DMPL``, its ``file``,
+    its ``version`` as it says itself, and SHA-256 of what was loaded, in hexadecimal; the file may be another one by
+    now.
     """
 
+    interface: str
     file: str
     version: str
     digest: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ompd.contract.plugin import ThreadHandle
-from ompd.errors import BadInput, NoAnswer, OmpdError, Unavailable
+from ompd.errors import BadInput, NoAnswer, NoCall, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
 from ompd.questions.facts.damage import is_damaged, is_fork, losses, raise_no_runtime
 from ompd.questions.facts.gathering import Problems
@@ -45,6 +45,9 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
     if not usable and not waiting and (needed or not (untold or session.stop.lost_runtimes)):
         _raise_no_answer(session, untold)
     for runtime, (reason, hint) in zip(unread, untold, strict=True):
+        if isinstance(runtime.fault, NoCall):
+            problems.note(reason)
+            continue
         threads = session.stop.threads_inside(runtime.found.module)
         if is_damaged(session):
             problems.unreadable(reason)  # how many threads are in its code, cut stacks do not say
@@ -58,6 +61,11 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
     for fault in session.stop.lost_libraries:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
+
+
+def has_no_handles(session: Session) -> bool:
+    """Return whether the library that serves a runtime has no functions for threads, regions and tasks (DMPL)."""
+    return any(isinstance(runtime.fault, NoCall) for runtime in session.runtimes)
 
 
 def not_begun(runtime: LoadedRuntime) -> str:

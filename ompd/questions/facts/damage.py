@@ -6,7 +6,7 @@ What a whole target would rule out is possible: nothing is concluded from what i
 
 from __future__ import annotations
 
-from ompd.errors import CorruptState, MemoryFault, NoAnswer, OmpdError
+from ompd.errors import CorruptState, MemoryFault, NoAnswer, NoCall, OmpdError
 from ompd.session import Session
 
 NO_RUNTIME = "no OpenMP runtime is found in what is left"
@@ -33,7 +33,7 @@ def is_fork(session: Session) -> bool:
 
 def leaves_doubt(session: Session, fault: OmpdError | None) -> bool:
     """Return whether a runtime that cannot be read because of *fault* may know any thread of the process."""
-    return isinstance(fault, (CorruptState, MemoryFault) if session.target.loss is None else OmpdError)
+    return isinstance(fault, (CorruptState, MemoryFault, NoCall) if session.target.loss is None else OmpdError)
 
 
 def raise_no_runtime(session: Session, name: str, reasons: list[str]) -> None:

@@ -80,19 +80,19 @@ class Matching:
         return frozenset(self._handles)
 
     @cached_property
-    def doubt(self) -> str | None:
+    def doubt(self) -> OmpdError | None:
         """Why a thread that no runtime knows may be an OpenMP thread all the same: the first relevant fact that is
         damaged or lost. None if everything that the runtimes know about threads was read.
         """
         session = self._session
         for runtime in session.runtimes:
             if runtime.space is None and runtime.is_initialised and leaves_doubt(session, runtime.fault):
-                return str(runtime.fault)
+                return runtime.fault
         # A library of that name had a runtime; the program may have had one too, if there is no other.
         lost = session.stop.lost_libraries if self._runtimes else session.stop.lost_runtimes
         if is_damaged(session) and lost:
-            return "; ".join(lost)
-        return next((doubt for runtime in self._runtimes for doubt in self._of(runtime)), None)
+            return OmpdError("; ".join(lost))
+        return next((OmpdError(doubt) for runtime in self._runtimes for doubt in self._of(runtime)), None)
 
     def _of(self, runtime: LoadedRuntime) -> Iterator[str]:
         try:

@@ -138,7 +138,8 @@ class Reader:
         # Why a thread that no runtime knows may be OpenMP's all the same.
         if self._unknown is not None:
             return self._unknown
-        return self._matching.doubt
+        doubt = self._matching.doubt
+        return str(doubt) if doubt is not None else None
 
     @cached_property
     def _unread(self) -> str | None:

@@ -8,11 +8,19 @@ from dataclasses import replace
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, state_name
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
-from ompd.errors import OmpdError, Unavailable
+from ompd.errors import NoCall, OmpdError, Unavailable
 from ompd.model import Answer, OutsideRecord, OwnStateRecord, Place, RegionFunction, ThreadRecord
 from ompd.questions import places
 from ompd.questions.facts.ancestry import Ancestry
-from ompd.questions.facts.answers import answer, begin, each, native_thread, note_first_thread, readable_runtimes
+from ompd.questions.facts.answers import (
+    answer,
+    begin,
+    each,
+    has_no_handles,
+    native_thread,
+    note_first_thread,
+    readable_runtimes,
+)
 from ompd.questions.facts.damage import is_damaged, is_fork, lacks_threads
 from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.matching import Matching, team_order
@@ -30,7 +38,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     """
     problems = begin(session)
     # Of a damaged target the threads themselves are worth having.
-    needed = not is_damaged(session) or not session.process.threads()
+    needed = not (is_damaged(session) or has_no_handles(session)) or not session.process.threads()
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session) for runtime in runtimes if runtime.space is not None}
     matching = Matching(session, runtimes, problems)
@@ -232,13 +240,13 @@ _OPENMP = (
 )
 
 
-def _other(session: Session, thread: int, doubt: str | None, problems: Problems) -> ThreadRecord:
+def _other(session: Session, thread: int, doubt: OmpdError | None, problems: Problems) -> ThreadRecord:
     facts = Facts(f"thread {thread}", problems)
     member = Membership()
     if doubt is not None:
-        member = unknown_membership(facts, _OPENMP, doubt)
-        if not is_damaged(session):  # else what is lost is told already
-            problems.unreadable_fact(f"whether thread {thread} is an OpenMP thread", OmpdError(doubt))
+        member = unknown_membership(facts, _OPENMP, str(doubt))
+        if not is_damaged(session) and not isinstance(doubt, NoCall):  # else a note has said it
+            problems.unreadable_fact(f"whether thread {thread} is an OpenMP thread", doubt)
     where = facts.get("where", lambda: _where(session, thread))
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
     _note_function(session, facts, where)

@@ -12,7 +12,7 @@ from ompd.analysis.words import counted
 from ompd.errors import OmpdError
 from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
-from ompd.questions.facts.answers import not_begun
+from ompd.questions.facts.answers import begin, has_no_handles, not_begun, readable_runtimes
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.threads.waits import lock_symbol
 from ompd.questions.why.held import held, wanted
@@ -36,6 +36,8 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     :param has_times: whether to ask for the processor time of each thread, which only another look can be compared with
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
+    if has_no_handles(session):
+        next(readable_runtimes(session, begin(session)), None)  # raises if no other runtime has handles
     answer = threads.ask(session)
     unfinished = unfinished_tasks(session, answer.rows)
     found, teams = _tasks(session, answer.rows, unfinished), _regions(session, answer.rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ompd.contract.plugin import Plugin
 from ompd.contract.process import Process
 from ompd.errors import LibraryError, NotInitialised, OmpdError
 from ompd.runtimes.discovery import Found, HostedBy
@@ -18,7 +19,7 @@ from ompd.runtimes.hosted.dmpl.beside import Beside
 from ompd.runtimes.hosted.handles.space import HostedSpace
 from ompd.runtimes.hosted.loading.libraries import Opened, open_library, open_named
 from ompd.runtimes.hosted.narrow import program_for
-from ompd.runtimes.hosted.plugin import FailedPlugin, HostedPlugin, begin
+from ompd.runtimes.hosted.plugin import DmplPlugin, FailedPlugin, HostedPlugin, begin
 
 NAMED = "named"
 """The word for the library that a runtime itself names."""
@@ -37,7 +38,7 @@ class Libraries:
     def __init__(self, wanted: str, resolve: Callable[[str], str]) -> None:
         self._wanted = wanted
         self._resolve = resolve
-        self._serving: dict[_Runtime, _Serving] = {}
+        self._serving: dict[_Runtime, _Serving | _ServingDmpl] = {}
         self._failed: dict[_Runtime, OmpdError] = {}
         self._notes: dict[str, None] = {}
 
@@ -45,7 +46,7 @@ class Libraries:
     def faults(self) -> Sequence[OmpdError]:
         """Why libraries were given up."""
         for runtime, serving in self._serving.items():
-            error = serving.client.error
+            error = serving.error
             if error is not None:
                 self._failed.setdefault(runtime, error)
         return tuple(self._failed.values())
@@ -53,7 +54,7 @@ class Libraries:
     @property
     def lost(self) -> int:
         """How many libraries have failed after they had begun to serve."""
-        return sum(serving.has_begun and serving.client.error is not None for serving in self._serving.values())
+        return sum(serving.has_begun and serving.error is not None for serving in self._serving.values())
 
     @property
     def notes(self) -> Sequence[str]:
@@ -88,25 +89,27 @@ class Libraries:
             if runtime in self._failed:
                 raise self._failed[runtime].with_traceback(None)
             serving = self._serving.get(runtime)
-            space = serving.begin_again(process, found) if serving is not None else None
-            if serving is None or space is None:
+            plugin = serving.begin_again(process, found) if serving is not None else None
+            if serving is None or plugin is None:
                 serving = self._serving[runtime] = self._start(process, found)
-                space = serving.begin(process, found)
+                plugin = serving.begin(process, found)
         except NotInitialised as error:
             # It has named no library yet. A plugin of ompd says so, too.
             return found if found.plugin is not None else replace(found, plugin=FailedPlugin(found.kind, error))
         except OmpdError as error:
             self._failed.setdefault(runtime, error)
             return found if found.plugin is not None else replace(found, plugin=FailedPlugin(found.kind, error))
-        return replace(found, plugin=HostedPlugin(found.kind, space), selected=None, hosted=serving.by)
+        return replace(found, plugin=plugin, selected=None, hosted=serving.by)
 
-    def _start(self, process: Process, found: Found) -> _Serving:
+    def _start(self, process: Process, found: Found) -> _Serving | _ServingDmpl:
         with self._open(process, found) as opened:
             digest = opened.digest()
+            dmpl = Beside(opened.name, digest, self._note)
+            self._notes.update(dict.fromkeys(opened.passed_over))
+            if not opened.has_ompd:
+                return _ServingDmpl(HostedBy("DMPL", opened.name, dmpl.start(), digest), dmpl)
             library = HostedLibrary(opened, warn=self._note, program=program_for(opened))
-        self._notes.update(dict.fromkeys(opened.passed_over))
-        by = HostedBy(opened.name, library.version_string, digest)
-        return _Serving(library, by, Beside(opened.name, digest, self._note))
+        return _Serving(library, HostedBy("OMPD", opened.name, library.version_string, digest), dmpl)
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
@@ -139,21 +142,25 @@ class _Serving:
     # A library that runs, and the address space of the last stop.
 
     def __init__(self, library: HostedLibrary, by: HostedBy, beside: Beside) -> None:
-        self.client, self.by = library, by
+        self._client, self.by = library, by
         self._beside = beside
         self._space: HostedSpace | None = None
         self.has_begun = False
 
-    def begin(self, process: Process, found: Found) -> HostedSpace:
+    @property
+    def error(self) -> LibraryError | None:
+        return self._client.error
+
+    def begin(self, process: Process, found: Found) -> Plugin:
         if self._space is not None:
-            self.client.forget(self._space.space_ref)
+            self._client.forget(self._space.space_ref)
             self._space = None
-        self._space = begin(self.client, process, found.module, is_whole=found.is_whole)
+        self._space = begin(self._client, process, found.module, is_whole=found.is_whole)
         self._space.beside = self._beside
         self.has_begun = True
-        return self._space
+        return HostedPlugin(found.kind, self._space)
 
-    def begin_again(self, process: Process, found: Found) -> HostedSpace | None:
+    def begin_again(self, process: Process, found: Found) -> Plugin | None:
         # None if the library has to be started anew: Intel's reads what it keeps of the first process, takes text of
         # it for an address, and so refuses every second one (2024.2 to 2026.2).
         try:
@@ -166,4 +173,25 @@ class _Serving:
 
     def close(self) -> None:
         self._beside.close()
-        self.client.close()
+        self._client.close()
+
+
+class _ServingDmpl:
+    # One that has DMPL's functions only. It keeps nothing of a stop.
+
+    def __init__(self, by: HostedBy, dmpl: Beside) -> None:
+        self.by, self._dmpl = by, dmpl
+        self.has_begun = False
+
+    @property
+    def error(self) -> LibraryError | None:
+        return self._dmpl.error
+
+    def begin(self, process: Process, found: Found) -> Plugin:
+        self.has_begun = True
+        return DmplPlugin(found.kind, self.by.file, self._dmpl)
+
+    begin_again = begin
+
+    def close(self) -> None:
+        self._dmpl.close()

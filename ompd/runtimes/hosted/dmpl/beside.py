@@ -1,4 +1,4 @@
-"""The DMPL functions of a library that serves OMPD, where it has them: of copies of threadprivate variables, and of
+"""The DMPL functions of a library, beside those of OMPD if it has them: for copies of threadprivate variables, and for
 names. They run in a process of their own, which is started when one of them is needed.
 """
 
@@ -68,6 +68,21 @@ class Beside:
         # Processes of stops that are over: what the library keeps with them is destroyed later, since it may be in the
         # middle of a call.
         self._gone: list[ProcessRef] = []
+
+    def start(self) -> str:
+        """Start the library now, and return what it calls itself.
+
+        :raises OmpdError: if it cannot be started
+        """
+        library = self._library
+        if library is None:
+            raise LibraryError(self._path, None, "has no functions of DMPL")
+        return library.version_string()
+
+    @property
+    def error(self) -> LibraryError | None:
+        """Why its process has ended, None if it has not."""
+        return self._started.error if self._started is not None else None
 
     @property
     def _library(self) -> HostedLibrary | None:

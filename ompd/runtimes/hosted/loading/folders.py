@@ -1,5 +1,5 @@
-"""Where libraries are: those that a runtime names, and those of the system, by the folders that its loader searches,
-without any that the environment names.
+"""Where libraries may be: beside the runtime that names them, and in the folders of the system's loader, without those
+of the environment.
 
 glibc: ``elf/cache.c`` and ``sysdeps/generic/dl-cache.h`` (``/etc/ld.so.cache``), ld.so(8).
 """

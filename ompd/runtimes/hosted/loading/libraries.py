@@ -51,17 +51,19 @@ class Opened:
 
     ``files`` is in the order of loading: the library is the last one. ``there`` names what the worker must have before.
     ``bits`` is 64 or 32, ``worker`` is who can load it: ``"python"``, or ``"c32"`` for 32 bits on a machine of 64.
-    ``passed_over`` are places where another one was found first, and why it was not taken.
+    ``has_ompd`` is whether it has OMPD's functions, and not DMPL's only. ``passed_over`` are places where another one
+    was found first, and why it was not taken.
     """
 
     def __init__(
-        self, files: Sequence[Loadable], there: Sequence[str], bits: int, worker: str, passed_over: Sequence[str] = ()
+        self, files: Sequence[Loadable], there: Sequence[str], bits: int, worker: str, *, has_ompd: bool
     ) -> None:
         self.files = tuple(files)
         self.there = tuple(there)
         self.bits = bits
         self.worker = worker
-        self.passed_over = tuple(passed_over)
+        self.has_ompd = has_ompd
+        self.passed_over: tuple[str, ...] = ()
         self._open = list(self.descriptors)
 
     @property
@@ -202,7 +204,7 @@ class _Closure:
         copy, needs = _open(path, entries)
         name = needs.soname or path.rpartition("/")[2]
         try:
-            if not needs.has_entry:
+            if not needs.entries:
                 raise BadFile(path, f"is no library for debuggers: it has none of {', '.join(entries)}", hint=_HINT)
             self._bits = needs.header.ident_class
             self._add_needs(name, path, needs, ())
@@ -212,7 +214,9 @@ class _Closure:
             replace(file, is_global=True) if file.name == _CXX and self._is_cxx_for_all else file
             for file in self._files
         ]
-        return Opened(files, self._there, self._bits, "c32" if is_narrow(needs.header) else "python")
+        worker = "c32" if is_narrow(needs.header) else "python"
+        has_ompd = not needs.entries.isdisjoint(OMPD_ENTRIES)
+        return Opened(files, self._there, self._bits, worker, has_ompd=has_ompd)
 
     def _add_needs(self, own: str, path: str, needs: Needs, inherited: Sequence[str]) -> None:
         # What *path* needs, and before that what these need.

@@ -54,8 +54,8 @@ class Needs:
     """One library. ``soname`` is what it calls itself, None if it does not. ``runpath`` are the folders that it names
     for what it needs, ``inherited`` those that hold for what its needs need, too (DT_RPATH).
 
-    ``wants_cxx`` says whether it uses the C++ library and does not name it, ``has_entry`` whether it defines one of the
-    functions that the caller wants.
+    ``wants_cxx`` says whether it uses the C++ library and does not name it. ``entries`` are the functions that it
+    defines, of those that the caller wants.
     """
 
     header: Header
@@ -64,7 +64,7 @@ class Needs:
     runpath: tuple[str, ...]
     inherited: tuple[str, ...]
     wants_cxx: bool
-    has_entry: bool
+    entries: frozenset[str]
 
 
 @lru_cache(maxsize=1)
@@ -104,7 +104,7 @@ def read_needs(data: Buffer, name: str, entries: Collection[str] = ()) -> Needs:
 
     :param data: all of the file
     :param name: what to call it in errors
-    :param entries: functions of which ``has_entry`` says whether it defines one
+    :param entries: the functions that the caller wants
     :raises MalformedFile: if it is no shared library, or asks the loader for more than libraries by their names
     """
     try:
@@ -147,7 +147,7 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
         # glibc ignores DT_RPATH beside DT_RUNPATH.
         () if runpath else tuple(folder for text in rpath for folder in text.split(":")),
         any(symbol.name == _PERSONALITY and symbol.section == SHN_UNDEF for symbol in symbols),
-        any(symbol.name in entries and symbol.section != SHN_UNDEF for symbol in symbols),
+        frozenset(symbol.name for symbol in symbols if symbol.name in entries and symbol.section != SHN_UNDEF),
     )
 
 
