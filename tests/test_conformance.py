@@ -87,7 +87,8 @@ def test_the_stubs_library_conforms_to_every_rule(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Runs, "try_case", noting)
     found = tried_stub().answer
     assert [(row.key, row.seen) for row in found.rows] == []
-    assert found.complete and not found.warnings and found.tried > 900
+    assert found.complete and found.tried > 900
+    assert found.warnings == ("no thread has a copy of a global variable: little of DMPL_get_tls_address was tried",)
     # One word each, so that a list of known findings can have it.
     assert all(key.split() == [key] for key in keys)
     # Whether a routine is there is no case: it is seen by the symbols.

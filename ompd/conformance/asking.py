@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
-from ompd.conformance.kit import Tried, try_library
+from ompd.conformance.dmpl import exported, try_dmpl
+from ompd.conformance.kit import Tried, combined, try_ompd
 from ompd.conformance.reproducer import file_name, program
-from ompd.conformance.subject import Subject, subjects
+from ompd.conformance.subject import dmpl_subjects, subjects
 from ompd.errors import BadFile, BadInput
+from ompd.runtimes.hosted.dmpl.protocol import FUNCTIONS, INITIALISE
 from ompd.runtimes.hosted.loading.libraries import OMPD_ENTRIES, Opened, open_library
 from ompd.safety.writing import Place, make_folder
 from ompd.session import Session
 
+_T = TypeVar("_T")
 _MOST_KNOWN = 1 << 20
 
 
@@ -37,19 +41,25 @@ def ask(
     path = str(Path(library).absolute())
     with ExitStack() as opened:
         loads = opened.enter_context(_opened(path))
-        tried: list[Subject] = []
-        for name in programs:
-            session = opened.enter_context(Session.open_core(name, plugins=plugins))
-            tried += subjects(session)
-        return try_library(loads, tried, known, first=first)
+        sessions = [opened.enter_context(Session.open_core(name, plugins=plugins)) for name in programs]
+        has_ompd, has_dmpl = not loads.entries.isdisjoint(OMPD_ENTRIES), bool(exported(loads))
+        ompd = try_ompd(loads, _each(subjects, sessions), first=first) if has_ompd else None
+        dmpl = None
+        if has_dmpl and not (first and ompd is not None and ompd.rows):
+            dmpl = try_dmpl(loads, _each(dmpl_subjects, sessions), first=first)
+        return combined(loads.name, [session.target.name for session in sessions], ompd, dmpl, known)
+
+
+def _each(find: Callable[[Session], Iterator[_T]], sessions: Sequence[Session]) -> list[_T]:
+    return [subject for session in sessions for subject in find(session)]
 
 
 def _opened(path: str) -> Opened:
     try:
-        return open_library(path, OMPD_ENTRIES)
+        return open_library(path, (*OMPD_ENTRIES, *INITIALISE, *FUNCTIONS.values()))
     except BadFile as error:
         if "--ompd-library" in error.hint:
-            error.hint = "name an OMPD library: ompd conformance /path/to/libompd.so"
+            error.hint = "name an OMPD or DMPL library: ompd conformance /path/to/libompd.so"
         raise
 
 

@@ -1,4 +1,4 @@
-"""The kit: everything that there is to try, on one library."""
+"""The kit: everything that there is to try of OMPD, on one library; and what came of all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from ompd.conformance.cases import (
     released,
     wrong_arguments,
 )
+from ompd.conformance.dmpl import DmplTried
 from ompd.conformance.laws import laws
 from ompd.conformance.rules import RULES
 from ompd.conformance.standard import FIRST_WITH_KINDS, ROUTINES, VERSION
 from ompd.conformance.subject import Known, Subject
 from ompd.conformance.trying import Enough, Runs, Script, handles_in
+from ompd.contract.dmpl import INTERFACE_COMPATIBILITY
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import NoAnswer, Rc
 from ompd.model.conformance import ConformanceAnswer, ConformanceFinding
@@ -48,14 +50,55 @@ class Tried:
     answers: Mapping[str, Mapping[int, Answers]]
 
 
-def try_library(
-    library: Loads, subjects: Sequence[Subject], known: Iterable[str] = (), *, first: bool = False
+@record
+class OmpdTried:
+    """What came of OMPD's functions: findings, and what shows each, by their keys."""
+
+    rows: Mapping[str, ConformanceFinding]
+    scripts: Mapping[str, Script]
+    answers: Mapping[str, Mapping[int, Answers]]
+    version: str
+    api_version: int
+    functions: int
+    tried: int
+    untried: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def combined(
+    file: str, programs: Sequence[str], ompd: OmpdTried | None, dmpl: DmplTried | None, known: Iterable[str] = ()
 ) -> Tried:
-    """Put a library to the test.
+    """Return what came of a library, by the interfaces that it has.
+
+    :param known: keys of findings that are expected
+    """
+    parts = [part for part in (ompd, dmpl) if part is not None]
+    found = {key: finding for part in parts for key, finding in part.rows.items()}
+    untried = sorted(name for part in parts for name in part.untried)
+    listed = set(known)
+    rows = [replace(finding, is_known=key in listed) for key, finding in found.items()]
+    rows.sort(key=lambda row: (row.is_known, row.level, row.function, row.key))
+    answer = ConformanceAnswer(
+        tuple(rows),
+        not untried,
+        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        file,
+        parts[0].version if parts else "",
+        ompd.api_version if ompd is not None else INTERFACE_COMPATIBILITY,
+        tuple(programs),
+        sum(part.functions for part in parts),
+        sum(part.tried for part in parts),
+        tuple(untried),
+        tuple(sorted(listed - found.keys())),
+    )
+    return Tried(answer, ompd.scripts if ompd is not None else {}, ompd.answers if ompd is not None else {})
+
+
+def try_ompd(library: Loads, subjects: Sequence[Subject], *, first: bool = False) -> OmpdTried:
+    """Put the OMPD functions of a library to the test.
 
     :param library: opened, and not closed before this returns
     :param subjects: the programs that it is tried on; without any, what needs one is left out
-    :param known: keys of findings that are expected
     :param first: stop trying a program at its first finding
     :raises LibraryError: if the library cannot be loaded
     :raises NoAnswer: if it is no library of OMPD
@@ -98,24 +141,7 @@ def try_library(
         untried.update(runs.untried)
     if not subjects:
         notes.append("without a program there are no handles: only what needs none was tried")
-    listed = set(known)
-    rows = [replace(finding, is_known=key in listed) for key, finding in found.items()]
-    rows.sort(key=lambda row: (row.is_known, row.level, row.function, row.key))
-    programs = tuple(subject.name for subject in subjects)
-    answer = ConformanceAnswer(
-        tuple(rows),
-        not untried,
-        tuple(dict.fromkeys(notes)),
-        library.name,
-        version,
-        api,
-        programs,
-        len(functions),
-        tried,
-        tuple(sorted(untried)),
-        tuple(sorted(listed - found.keys())),
-    )
-    return Tried(answer, scripts, served)
+    return OmpdTried(found, scripts, served, version, api, len(functions), tried, tuple(untried), tuple(notes))
 
 
 def _introduced(library: Loads) -> tuple[frozenset[str], int | None, str]:

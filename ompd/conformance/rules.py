@@ -87,3 +87,25 @@ RULES: Mapping[str, Rule] = {
     "no-tool-data": _suggests("20.5.10.4", "OMPT keeps data for threads, regions and tasks alone"),
     "balance": _suggests("20.4.1", "the tool gives back what it owns; of what a library keeps it says nothing"),
 }
+
+DMPL_RULES: Mapping[str, Rule] = {
+    "exported": _demands("4.2.2", "each function of the header is an external symbol with C linkage"),
+    "version": _demands("Appendix", "the version of the interface is that of the header, 1"),
+    "initialise": _demands("4.2", "initialisation takes the callback table"),
+    "own-text": _demands("4.2.2", "the library has a text of its version"),
+    "error-text": _demands("4.2.2", "a code of the header has a text"),
+    "name-result": _demands("Appendix", "a name is demangled, and its length returned; or unchanged, or too long"),
+    "name-length": _demands(
+        "Appendix",
+        "the length of a name that is too long is the room that it needs; nothing is written behind the buffer",
+    ),
+    "name-flags": _demands("4.1", "a variable was on one of the lists, or on none; it may need a dereference"),
+    "routines": _demands("4.2.2", "the structure has the names of two routines"),
+    "tls-result": _demands("4.1", "results are codes of the header, or the library's own, from 100 on"),
+    "copies": _demands("4.2.2", "the address is that of the object in this thread"),
+    "no-global-data": _demands("4", "data of a process are kept with it, and not in the library"),
+    "callback-error": _demands("Appendix", "ok is success; any other result is a failure of some sort"),
+    "release": _demands("4.2.2", "what the library has put with processes and threads is released"),
+    "no-printing": _suggests("4.2.1", "messages are printed by the debugger's callback"),
+}
+"""What the white paper on DMPL (2004) has, by its sections."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ompd.contract.callbacks import Callbacks
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import AddressSpace, ThreadHandle
 from ompd.errors import NoAnswer, OmpdError
 from ompd.records import record
 from ompd.runtimes.hosted.trial.client import Answers
 from ompd.session import Session
+from ompd.session.face import data_addresses
+
+_MOST_ADDRESSES = 200
 
 
 @record
@@ -31,6 +35,29 @@ class Subject:
     thread: Known
     other: Known
     keeps_states: bool
+
+
+@record
+class DmplSubject:
+    """A program for a DMPL library: its threads, by native id, and the addresses of its static variables."""
+
+    name: str
+    callbacks: Callbacks
+    threads: tuple[int, ...]
+    addresses: tuple[int, ...]
+
+
+def dmpl_subjects(session: Session) -> Iterator[DmplSubject]:
+    """Yield the runtimes of a program that a DMPL library can be tried on.
+
+    :raises NoAnswer: if there is none
+    """
+    addresses = tuple(data_addresses(session)[:_MOST_ADDRESSES])
+    for runtime in session.runtimes:
+        callbacks = session.process.callbacks(runtime.found.module)
+        yield DmplSubject(session.target.name, callbacks, tuple(session.process.threads()), addresses)
+    if not session.runtimes:
+        raise NoAnswer(f"{session.target.name}: no OpenMP runtime in it")
 
 
 def subjects(session: Session) -> Iterator[Subject]:

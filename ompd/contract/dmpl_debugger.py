@@ -133,27 +133,30 @@ class Debugger:
         """Return why a callback about *process* failed last, None if none has."""
         return _process(process).fault
 
-    def release(self, process: ProcessRef, library: Library) -> None:
-        """Have *library* destroy what it put with *process* and its threads, and forget the process.
+    def release(self, process: ProcessRef, library: Library) -> list[int]:
+        """Have *library* destroy what it put with *process* and its threads, forget the process, and return the codes.
 
         Whatever a library answers, nothing of the process is kept.
         """
         known = _process(process)
+        codes: list[int] = []
         for thread in known.threads.values():
             info, thread.info = thread.info, None
-            self._destroy(library.destroy_thread_info, info)
+            codes += self._destroy(library.destroy_thread_info, info)
         info, known.info = known.info, None
-        self._destroy(library.destroy_process_info, info)
+        codes += self._destroy(library.destroy_process_info, info)
         if known in self._processes:
             self._processes.remove(known)
+        return codes
 
-    def _destroy(self, destroy: Callable[[Info], int], info: Info | None) -> None:
+    def _destroy(self, destroy: Callable[[Info], int], info: Info | None) -> list[int]:
         if info is None:
-            return
+            return []
         try:
-            destroy(info)
+            return [destroy(info)]
         except OmpdError:
             self._free(info)  # its process has ended
+            return []
 
     # The callbacks, in the table's order
 

@@ -36,9 +36,9 @@ class ConformanceFinding:
 @record
 class ConformanceAnswer:
     """What came of a library: its ``file``, ``version`` and the ``api_version`` that it has, the ``programs`` that it
-    was tried on, how many ``functions`` of OMPD's it exports. Of ``tried`` cases some led to ``rows``, the findings;
-    ``untried`` are functions that could not be tried, and then the answer is not ``complete``. ``gone`` are known
-    findings that were not found, ``warnings`` what else there is to say.
+    was tried on, how many ``functions`` of OMPD and DMPL it exports. Of ``tried`` cases some led to ``rows``, the
+    findings; ``untried`` are functions that could not be tried, and then the answer is not ``complete``. ``gone`` are
+    known findings that were not found, ``warnings`` what else there is to say.
     """
 
     rows: tuple[ConformanceFinding, ...]

@@ -136,6 +136,14 @@ def files_of(session: Session, module: Module) -> ModuleFiles | None:
     return survey(loaded) if loaded is not None else None
 
 
+def data_addresses(session: Session) -> Sequence[int]:
+    """Return the addresses of the program's global variables, none without symbols."""
+    program = session.process.module_list.program
+    if program is None or program.symbols is None:
+        return ()
+    return sorted({symbol.address + program.bias for symbol in program.symbols.variables()})
+
+
 def stack_extents(session: Session) -> StackExtents:
     """Return where the stacks of the process are."""
     from ompd.debugger.survey.stack_extents import StackExtents  # noqa: PLC0415

@@ -124,6 +124,14 @@ class SymbolTable:
                 return names
         return []
 
+    def variables(self) -> Iterator[Symbol]:
+        """Yield the variables that other modules may refer to, thread-local ones aside.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        for table in self._tables():
+            yield from table.variables()
+
     @cached_property
     def exported_variables(self) -> Mapping[str, Symbol]:
         """The variables in ``.dynsym``, by name: what the loader binds references of other modules to.

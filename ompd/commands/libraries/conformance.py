@@ -18,7 +18,7 @@ Exit codes:
   10  there are findings"""
 
 
-@click.command(short_help="Put an OMPD library to the test against the standard.", epilog=_EXIT_CODES)
+@click.command(short_help="Put an OMPD or DMPL library to the test against its standard.", epilog=_EXIT_CODES)
 @click.argument("library", metavar="LIBRARY", type=click.Path(readable=False))
 @click.argument("programs", metavar="[CORE]...", nargs=-1, type=click.Path(readable=False))
 @click.option(
@@ -49,7 +49,7 @@ def conformance(
     fail, with memory that runs out, before it is initialised and after its end, and compares what comes back with
     OpenMP 5.2. A crash is a finding, not an end: the library runs in confined processes of its own. CORE is a core of
     a program whose runtime the library is for, with a parallel region of two threads or more; without one, only what
-    needs no handles is tried.
+    needs no handles is tried. The functions of a DMPL library are compared with the white paper of 2004.
 
     \b
       $ ompd conformance /usr/lib/llvm-19/lib/libompd.so core.1234

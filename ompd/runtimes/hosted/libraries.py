@@ -17,7 +17,7 @@ from ompd.runtimes.discovery import Found, HostedBy
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.dmpl.beside import Beside
 from ompd.runtimes.hosted.handles.space import HostedSpace
-from ompd.runtimes.hosted.loading.libraries import Opened, open_library, open_named
+from ompd.runtimes.hosted.loading.libraries import OMPD_ENTRIES, Opened, open_library, open_named
 from ompd.runtimes.hosted.narrow import program_for
 from ompd.runtimes.hosted.plugin import DmplPlugin, FailedPlugin, HostedPlugin, begin
 
@@ -106,7 +106,7 @@ class Libraries:
             digest = opened.digest()
             dmpl = Beside(opened.name, digest, self._note)
             self._notes.update(dict.fromkeys(opened.passed_over))
-            if not opened.has_ompd:
+            if opened.entries.isdisjoint(OMPD_ENTRIES):
                 return _ServingDmpl(HostedBy("DMPL", opened.name, dmpl.start(), digest), dmpl)
             library = HostedLibrary(opened, warn=self._note, program=program_for(opened))
         return _Serving(library, HostedBy("OMPD", opened.name, library.version_string, digest), dmpl)

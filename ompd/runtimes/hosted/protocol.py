@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 VERSION = 2
 """Of the protocol. The worker's first message has it."""
 
-OMPD, DMPL, TRIAL = "ompd", "dmpl", "trial"
-"""The interfaces, and single calls of OMPD: a worker's first argument."""
+OMPD, DMPL, PAPER, TRIAL = "ompd", "dmpl", "paper", "trial"
+"""The interfaces, DMPL without its extension, and single calls of OMPD: a worker's first argument."""
 
 OWN_FAULT = 70
 """The status with which the worker ends where it is at fault itself, or the library has damaged it."""

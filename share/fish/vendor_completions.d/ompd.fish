@@ -41,7 +41,7 @@ complete -c ompd -n '__ompd_is first' -a snapshot -d 'Write a small core to send
 complete -c ompd -n '__ompd_is first' -a schema -d 'Print the JSON Schema of a command\'s output.'
 complete -c ompd -n '__ompd_is first' -a runtimes -d 'The OpenMP runtimes in the process, and how ompd reads them.'
 complete -c ompd -n '__ompd_is first' -a check -d 'An OMPD library compared with ompd itself, fact by fact.'
-complete -c ompd -n '__ompd_is first' -a conformance -d 'Put an OMPD library to the test against the standard.'
+complete -c ompd -n '__ompd_is first' -a conformance -d 'Put an OMPD or DMPL library to the test against its standard.'
 complete -c ompd -n '__ompd_is first' -a layout -d 'Commands: show, add'
 complete -c ompd -n '__ompd_is first' -a doctor -d 'What keeps answers from being better, and what mends it.'
 complete -c ompd -n '__ompd_is first' -a setup -d 'Install completion, manual page and debugger lines.'

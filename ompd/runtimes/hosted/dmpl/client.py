@@ -35,7 +35,7 @@ from ompd.runtimes.hosted.dmpl.protocol import (
     unpacked,
 )
 from ompd.runtimes.hosted.process import Interface, Limits, Loads
-from ompd.runtimes.hosted.protocol import BATCH, DMPL, NUMBER, RESULTS
+from ompd.runtimes.hosted.protocol import BATCH, DMPL, NUMBER, PAPER, RESULTS
 from ompd.runtimes.hosted.results import Malformed
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-_DMPL = Interface(DMPL, "a DMPL library", NAMES)
+_DMPL, _PAPER = (Interface(word, "a DMPL library", NAMES) for word in (DMPL, PAPER))
 # A list of 65,536 variables is read with 6 callbacks for each.
 _LIMITS = Limits(callbacks=1 << 19)
 _MAX_TYPES = 1 << 12
@@ -62,6 +62,7 @@ class HostedLibrary:
         be
     :param program: the worker, instead of the one in Python: for a library of another architecture
         (``runtime_stub/host/``)
+    :param extends: whether it is given the extension, if it takes it
     :raises LibraryError: if it cannot be loaded, or lacks a function
     :raises Unsupported: if it implements another version of the interface
     """
@@ -73,6 +74,7 @@ class HostedLibrary:
         limits: Limits = _LIMITS,
         warn: Callable[[str], None] = lambda text: None,
         program: Path | None = None,
+        extends: bool = True,
     ) -> None:
         self._callbacks: CallbackTable | None = None
         self._types: TypeFunctions | None = None
@@ -84,7 +86,8 @@ class HostedLibrary:
         self._infos: dict[int, Info] = {}
         self._addresses: dict[int, int] = {}
         self._serving = self._table()
-        self._connection = Connection(loadable, _DMPL, self._serve, limits=limits, warn=warn, program=program)
+        interface = _DMPL if extends else _PAPER
+        self._connection = Connection(loadable, interface, self._serve, limits=limits, warn=warn, program=program)
         ready = self._connection.wait()
         self._version, self._version_string = ready.api_version, ready.version_string
         if self._version != INTERFACE_COMPATIBILITY:

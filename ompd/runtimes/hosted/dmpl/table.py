@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from _thread import get_ident
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -74,7 +75,13 @@ class Table:
             *(self._prints, self._sizeof, self._field_offset, self._source_of),
         )
         pointers = [kind(function) for kind, function in zip(_KINDS, functions, strict=True)]
-        self.structure = _Table(*pointers[:_EXTENSION])
+        # It ends with its page, and the next page cannot be read: so a library that reads behind the table crashes.
+        self._pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+        self.structure = _Table.from_buffer(self._pages, mmap.PAGESIZE - ctypes.sizeof(_Table))
+        for field, pointer in zip(_Table._fields_, pointers, strict=False):
+            setattr(self.structure, field[0], pointer)
+        end = ctypes.addressof(self.structure) + ctypes.sizeof(_Table)
+        ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), ctypes.c_size_t(mmap.PAGESIZE), 0)
         self.extension = _Extension(*pointers[_EXTENSION:])
 
     def ask(self, what: Callback, *fields: Field) -> list[Any]:

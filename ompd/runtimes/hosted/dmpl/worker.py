@@ -9,10 +9,11 @@ from typing import Any
 from ompd.runtimes.hosted.dmpl.protocol import CALLS, FUNCTIONS, INITIALISE, MAX_NAME, Call, Field, packed, unpacked
 from ompd.runtimes.hosted.dmpl.table import Table, short
 from ompd.runtimes.hosted.protocol import ABSENT, BATCH, NUMBER, RESULTS
-from ompd.runtimes.hosted.worker.channel import Channel
+from ompd.runtimes.hosted.worker.channel import Channel, stop
 
 _REF, _INT, _WORD = ctypes.c_void_p, ctypes.c_int, ctypes.c_ulonglong
 _TO_INT = ctypes.POINTER(_INT)
+_BEHIND = b"\xa5" * 64  # behind a buffer, where nothing may be written
 # What each function returns, and what it takes
 _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
     Call.INITIALISE: (_INT, (_REF,)),
@@ -30,12 +31,17 @@ _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
 
 def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
     """Return what serves the host with a library."""
-    return _Worker(channel).run
+    return _Worker(channel, extends=True).run
+
+
+def serve_paper(channel: Channel) -> Callable[[ctypes.CDLL], None]:
+    """Return what serves the host with a library that is given no extension."""
+    return _Worker(channel, extends=False).run
 
 
 class _Worker:
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, *, extends: bool) -> None:
+        self._channel, self._extends = channel, extends
         self._table = Table(channel)
         self._functions: dict[Call, Any] = {}
 
@@ -81,7 +87,7 @@ class _Worker:
 
     def _initialise(self) -> Sequence[Field]:
         code = self._call(Call.INITIALISE, ctypes.addressof(self._table.structure))
-        if code == 0 and Call.EXTEND in self._functions:
+        if code == 0 and self._extends and Call.EXTEND in self._functions:
             code = self._call(Call.EXTEND, ctypes.addressof(self._table.extension))
         return (code,)
 
@@ -90,12 +96,14 @@ class _Worker:
 
     def _demangle_name(self, mangled: bytes, room: int) -> Sequence[Field]:
         room = max(0, min(room, MAX_NAME))
-        buffer = ctypes.create_string_buffer(room + 1)
+        buffer = ctypes.create_string_buffer(bytes(room) + _BEHIND, room + len(_BEHIND))
         length, flags, line = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
         code = self._call(
             *(Call.DEMANGLE_NAME, mangled, ctypes.byref(length), buffer, room, ctypes.byref(flags), ctypes.byref(line))
         )
-        return code, length.value, buffer.value, flags.value, line.value
+        if buffer.raw[room:] != _BEHIND:
+            stop(b"the library wrote behind the buffer for a name")
+        return code, length.value, buffer.raw[:room].partition(b"\0")[0], flags.value, line.value
 
     def _get_tls_address(self, thread: int, address: int) -> Sequence[Field]:
         found = ctypes.c_ulonglong()

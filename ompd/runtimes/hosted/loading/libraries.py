@@ -51,18 +51,18 @@ class Opened:
 
     ``files`` is in the order of loading: the library is the last one. ``there`` names what the worker must have before.
     ``bits`` is 64 or 32, ``worker`` is who can load it: ``"python"``, or ``"c32"`` for 32 bits on a machine of 64.
-    ``has_ompd`` is whether it has OMPD's functions, and not DMPL's only. ``passed_over`` are places where another one
-    was found first, and why it was not taken.
+    ``entries`` are the functions that it has, of those that were asked for. ``passed_over`` are places where another
+    one was found first, and why it was not taken.
     """
 
     def __init__(
-        self, files: Sequence[Loadable], there: Sequence[str], bits: int, worker: str, *, has_ompd: bool
+        self, files: Sequence[Loadable], there: Sequence[str], bits: int, worker: str, entries: frozenset[str]
     ) -> None:
         self.files = tuple(files)
         self.there = tuple(there)
         self.bits = bits
         self.worker = worker
-        self.has_ompd = has_ompd
+        self.entries = entries
         self.passed_over: tuple[str, ...] = ()
         self._open = list(self.descriptors)
 
@@ -215,8 +215,7 @@ class _Closure:
             for file in self._files
         ]
         worker = "c32" if is_narrow(needs.header) else "python"
-        has_ompd = not needs.entries.isdisjoint(OMPD_ENTRIES)
-        return Opened(files, self._there, self._bits, worker, has_ompd=has_ompd)
+        return Opened(files, self._there, self._bits, worker, needs.entries)
 
     def _add_needs(self, own: str, path: str, needs: Needs, inherited: Sequence[str]) -> None:
         # What *path* needs, and before that what these need.

@@ -11,7 +11,7 @@ import os
 
 from ompd.runtimes.hosted.loading.loader import load
 from ompd.runtimes.hosted.loading.sandbox import UNCONFINED, confine, protects
-from ompd.runtimes.hosted.protocol import DMPL, LOAD, OWN_FAULT, TRIAL, UNLOADED
+from ompd.runtimes.hosted.protocol import DMPL, LOAD, OWN_FAULT, PAPER, TRIAL, UNLOADED
 from ompd.runtimes.hosted.worker.channel import Channel
 from ompd.runtimes.hosted.worker.lifeline import end_with
 
@@ -38,6 +38,8 @@ def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: st
     # Of the other interface nothing is imported; and nothing at all once this process is confined.
     if interface == DMPL:
         from ompd.runtimes.hosted.dmpl.worker import serve  # noqa: PLC0415
+    elif interface == PAPER:
+        from ompd.runtimes.hosted.dmpl.worker import serve_paper as serve  # noqa: PLC0415
     elif interface == TRIAL:
         from ompd.runtimes.hosted.trial.worker import serve  # noqa: PLC0415
     else:

@@ -1,0 +1,402 @@
+"""Puts a DMPL library to the test against the white paper of 2004: by one process, and another after each finding."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ompd.conformance.rules import DMPL_RULES
+from ompd.conformance.subject import DmplSubject
+from ompd.contract.callbacks import Callbacks
+from ompd.contract.dmpl import (
+    VARINFO_NEEDS_DEREFERENCE,
+    Language,
+    Result,
+    TargetTypeSizes,
+    VarInfo,
+)
+from ompd.contract.dmpl_debugger import Debugger
+from ompd.errors import LibraryError, SymbolNotFound, Unsupported
+from ompd.model.conformance import ConformanceFinding
+from ompd.records import record
+from ompd.runtimes.hosted.dmpl.client import HostedLibrary
+from ompd.runtimes.hosted.dmpl.protocol import FUNCTIONS, INITIALISE, Call
+from ompd.runtimes.hosted.loading.libraries import Opened
+from ompd.runtimes.hosted.process import Limits
+from ompd.runtimes.hosted.results import clean
+
+VERSION = "DMPL 2004"
+_LIMITS = Limits(seconds=10.0, memory=1 << 29, callbacks=1 << 19)
+_ROOM = 200
+# An error code of the debugger.
+_FAILURE = 4711
+_MOST_FAILURES = 40
+_FAILED: Mapping[str, Any] = {
+    "get_type_sizes": (_FAILURE, TargetTypeSizes(0, 0, 0, 0, 0)),
+    "find_symbol": (_FAILURE, 0),
+    "find_type": None,
+    "get_data": (_FAILURE, b""),
+    "get_pthread_key": (_FAILURE, 0),
+    "malloc": None,
+}
+_NAMES = (
+    *("main._omp_fn.0", "work.omp_outlined", ".omp_outlined.", "work.omp_outlined_debug__", "__emutls_v.counter"),
+    *("counter.cache.", "omp_stub_private_counter", "omp_stub_at_shared_total", "L_main_10__par_region0_2_0"),
+    *("_INTERNAL_8_prog_c_main__par_region0", "main", ""),
+)
+_FUNCTIONS = tuple(name for call, name in FUNCTIONS.items() if call != Call.EXTEND)
+_INITIALISE = INITIALISE[0]
+
+
+@record
+class DmplTried:
+    """The findings about a library by their keys, the text of its version, and the functions that were not tried."""
+
+    rows: Mapping[str, ConformanceFinding]
+    version: str
+    functions: int
+    tried: int
+    untried: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def exported(library: Opened) -> frozenset[str]:
+    """Return the functions of DMPL that the library has; of the two spellings of one, the header's stands for both."""
+    found = library.entries & {*_FUNCTIONS, *INITIALISE}
+    return found | {_INITIALISE} if found & {*INITIALISE} else found
+
+
+def try_dmpl(library: Opened, subjects: Sequence[DmplSubject], *, first: bool = False) -> DmplTried:
+    """Put a library to the test.
+
+    :param subjects: the programs that it is tried on; without any, ``DMPL_get_tls_address`` is left out
+    :param first: stop at the first finding
+    """
+    trial = _Trial(library)
+    functions = exported(library)
+    for name in _FUNCTIONS:
+        if name not in functions:
+            trial.add(_Case("there", name, "is it there", "exported", "the function"), "the library does not have it")
+    is_usable = not trial.rows and trial.starts()
+    if is_usable:
+        copies = [_Copies(subject) for subject in subjects]
+        try:
+            for case in (*_of_texts(), *(case for each in copies for case in each.cases())):
+                trial.play(case)
+                if first and trial.rows:
+                    break
+        finally:
+            trial.end()
+        trial.report_printed()
+        if not subjects:
+            trial.notes.append("without a program there are no threads: DMPL_get_tls_address was not tried")
+        elif not trial.rows and not any(each.found for each in copies):
+            trial.notes.append("no thread has a copy of a global variable: little of DMPL_get_tls_address was tried")
+    return DmplTried(
+        trial.rows,
+        trial.version,
+        len(functions),
+        trial.tried,
+        tuple(sorted(trial.untried)) if is_usable else _FUNCTIONS,
+        tuple(trial.notes),
+    )
+
+
+@record
+class _Case:
+    # ``check`` returns the fault, or "". A case that is ``alone`` gets a new process.
+    key: str
+    function: str
+    title: str
+    rule: str
+    expected: str
+    check: Callable[[_Tool], str] = lambda tool: ""
+    alone: bool = False
+
+
+class _Trial:
+    # The processes of one library, and the findings.
+
+    def __init__(self, library: Opened) -> None:
+        self._library = library
+        self.rows: dict[str, ConformanceFinding] = {}
+        self.notes: list[str] = []
+        self.version = ""
+        self.tried = 0
+        self.untried: set[str] = set()
+        # Functions that did not return: each time costs as long as one is waited for.
+        self._slow: set[str] = set()
+        self._printed: list[str] = []
+        self._tool: _Tool | None = None
+
+    def starts(self) -> bool:
+        """Return whether the library starts, and note the text of its version."""
+        self.tried += 1
+        try:
+            with self._started() as library:
+                self.version = clean(library.version_string())
+        except Unsupported as error:
+            case = _Case("version", "DMPL_version_compatibility", "before initialisation", "version", "1")
+            self.add(case, str(error).partition(": ")[2])
+        except LibraryError as error:
+            function = error.call if error.call in _FUNCTIONS else _INITIALISE
+            self.add(_Case("set-up", function, "before all else", "initialise", "a library that loads"), _fault(error))
+        return not self.rows
+
+    def _started(self) -> HostedLibrary:
+        return HostedLibrary(self._library, limits=_LIMITS, warn=self._warn, extends=False)
+
+    def _warn(self, text: str) -> None:
+        if ": printed " in text:
+            self._printed.append(text.partition(": ")[2])
+
+    def report_printed(self) -> None:
+        """Add a finding if the library has printed past the debugger."""
+        if self._printed:
+            case = _Case("prints", _INITIALISE, "this call and others", "no-printing", "nothing on standard output")
+            self.add(case, self._printed[0])
+
+    def play(self, case: _Case) -> None:
+        """Try a case, and again in another process if it finds anything."""
+        if case.function in self._slow:
+            self.untried.add(case.function)
+            return
+        self.tried += 1
+        if case.alone:
+            self.end()
+        seen = self._seen(case)
+        if seen:
+            self.end()
+        again = self._seen(case) if seen else ""
+        if again:
+            self.add(case, again)
+        elif seen:
+            self.notes.append(f"{case.function}: {case.title}: {seen}, but not a second time")
+
+    def _seen(self, case: _Case) -> str:
+        begun = time.monotonic()
+        try:
+            if self._tool is None:
+                self._tool = _Tool(self._started())
+            return case.check(self._tool)
+        except LibraryError as error:
+            self.end()
+            if time.monotonic() - begun > _LIMITS.seconds / 2:
+                self._slow.add(case.function)
+            return _fault(error)
+
+    def end(self) -> None:
+        """End the library's process, if there is one."""
+        if self._tool is not None:
+            self._tool.library.close()
+            self._tool = None
+
+    def add(self, case: _Case, seen: str) -> None:
+        """Add a finding."""
+        rule = DMPL_RULES[case.rule]
+        key = f"{case.function}/{case.key}"
+        about = (case.function, case.title, rule.level, VERSION, rule.section, rule.words, case.expected, seen)
+        self.rows.setdefault(key, ConformanceFinding(key, *about, 0, (), ()))
+
+
+def _fault(error: LibraryError) -> str:
+    return f"{error.fault} in {error.call}" if error.call else error.fault
+
+
+class _Tool:
+    # A debugger that initialises a library. One call of one of its callbacks may fail.
+
+    def __init__(self, library: HostedLibrary) -> None:
+        self.library = library
+        self.debugger = Debugger()
+        self.calls: Counter[str] = Counter()
+        self._failing: tuple[str, int] | None = None
+        table = self.debugger.table
+        counted = {name: self._counted(name, getattr(table, name)) for name in _FAILED}
+        self.code = library.initialise(replace(table, **counted), self.debugger.types)
+
+    def _counted(self, name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.calls[name] += 1
+            return _FAILED[name] if (name, self.calls[name]) == self._failing else callback(*arguments)
+
+        return call
+
+    def ask(
+        self, callbacks: Callbacks, copy: tuple[int, int], failing: tuple[str, int] | None = None
+    ) -> tuple[int, int]:
+        """Return code and address of a thread's copy, in a process for which nothing has been put yet."""
+        self._failing = failing
+        self.calls.clear()
+        process = self.debugger.add_process(callbacks)
+        thread, address = copy
+        return self.library.get_tls_address(self.debugger.thread(process, thread), address)
+
+
+# Texts and names
+
+
+def _of_texts() -> Iterator[_Case]:
+    names, routines, errors = (FUNCTIONS[call] for call in (Call.DEMANGLE_NAME, Call.GET_RTL_NAMES, Call.ERROR_STRING))
+    right = "one of the three codes, with the name's length"
+    yield _Case("first", _INITIALISE, "the 15 callbacks of the header", "initialise", "DMPL_ok", _initialise)
+    yield _Case("text", FUNCTIONS[Call.VERSION_STRING], "before initialisation", "own-text", "a text", _version)
+    yield _Case("codes", errors, "the codes of the header", "error-text", "a text", _errors)
+    yield _Case("codes", names, "names of compilers, and others", "name-result", right, _codes)
+    yield _Case("too-long", names, "a buffer that is too small", "name-length", "DMPL_name_too_long", _too_long)
+    yield _Case("flags", names, "the meaning of names", "name-flags", "a code of DMPL_varinfo", _flags)
+    yield _Case("names", routines, "all languages", "routines", "two names, or a null pointer", _routines)
+
+
+def _initialise(tool: _Tool) -> str:
+    return f"returned {tool.code}" if tool.code else ""
+
+
+def _version(tool: _Tool) -> str:
+    return "" if tool.library.version_string() else "returned no text"
+
+
+def _errors(tool: _Tool) -> str:
+    codes = [code for code in Result if code < Result.FIRST_USER_CODE]
+    lost = [code.name.lower() for code in codes if not tool.library.error_string(code)]
+    return f"returned no text for DMPL_{lost[0]}" if lost else ""
+
+
+def _codes(tool: _Tool) -> str:
+    for name in _NAMES:
+        found = tool.library.demangle_name(name, _ROOM)
+        if found.code not in (Result.OK, Result.NAME_TOO_LONG, Result.NAME_UNCHANGED):
+            return f"returned {found.code} for {name!r}"
+        if found.code == Result.OK and found.length not in (size := len(found.demangled.encode()), size + 1):
+            return f"returned the length {found.length} with {found.demangled!r}"
+    return ""
+
+
+def _too_long(tool: _Tool) -> str:
+    for name in _NAMES:
+        whole = tool.library.demangle_name(name, _ROOM)
+        size = len(whole.demangled.encode())
+        if whole.code != Result.OK or size < 2:
+            continue
+        for room in (1, size - 1):
+            short = tool.library.demangle_name(name, room)
+            if short.code != Result.NAME_TOO_LONG:
+                return f"returned {short.code} for {name!r}, whose name has {size} bytes, and a buffer of {room}"
+            again = tool.library.demangle_name(name, short.length)
+            if (again.code, again.demangled) != (whole.code, whole.demangled):
+                return f"asked for a buffer of {short.length} bytes, and then returned {again.code} for {name!r}"
+    return ""
+
+
+def _flags(tool: _Tool) -> str:
+    for name in _NAMES:
+        found = tool.library.demangle_name(name, _ROOM)
+        if found.flags & ~VARINFO_NEEDS_DEREFERENCE not in tuple(VarInfo):
+            return f"returned the flags {found.flags:#x} for {name!r}"
+        if found.decl_line < 0:
+            return f"returned the line {found.decl_line} for {name!r}"
+    return ""
+
+
+def _routines(tool: _Tool) -> str:
+    for language in Language:
+        names = tool.library.get_rtl_names(language)
+        if names is not None and not all(names):
+            return f"returned a structure without a name for DMPL_lang_{language.name.lower()}"
+    return ""
+
+
+# Copies of threadprivate objects
+
+
+class _NoSymbols:
+    # A process without symbols: a library that answers has kept data of another process.
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._callbacks, name)
+
+    def find_symbol(self, name: str, *, thread: int | None = None) -> int:
+        raise SymbolNotFound(name)
+
+
+class _Copies:
+    # The cases of ``DMPL_get_tls_address`` on a program.
+
+    def __init__(self, subject: DmplSubject) -> None:
+        self.subject = subject
+        self.found: dict[tuple[int, int], int] = {}
+        """The copies, by thread and the address of the variable."""
+
+    def cases(self) -> Iterator[_Case]:
+        """Yield the cases; the first one finds the copies."""
+        name = FUNCTIONS[Call.GET_TLS_ADDRESS]
+        right = "a code of the header, or one from 100 on"
+        yield _Case("codes", name, "global variables of the program", "tls-result", right, self._codes)
+        yield _Case("copies", name, "one variable in each thread", "copies", "another address in each", self._apart)
+        yield _Case("processes", name, "two processes at once", "no-global-data", "each by its own data", self._others)
+        for failing in _FAILED:
+            title, right = f"DMPL_{failing}_fp fails", "a failure, or the right address"
+            check = partial(self._with_failure, failing)
+            yield _Case(f"fault-{failing}", name, title, "callback-error", right, check)
+        function = FUNCTIONS[Call.DESTROY_PROCESS_INFO]
+        yield _Case(
+            "release", function, "all that was put", "release", "DMPL_ok, and nothing left", self._release, True
+        )
+
+    def _codes(self, tool: _Tool) -> str:
+        process = tool.debugger.add_process(self.subject.callbacks)
+        for address in self.subject.addresses:
+            for thread in self.subject.threads:
+                ref = tool.debugger.thread(process, thread)
+                code, copy = tool.library.get_tls_address(ref, address)
+                if code not in (Result.OK, Result.TLS_UNALLOCATED) and code < Result.FIRST_USER_CODE:
+                    return f"returned {code} for {address:#x}"
+                if (code, copy) != tool.library.get_tls_address(ref, address):
+                    return f"returned another result the second time for {address:#x}"
+                if code == Result.OK:
+                    self.found[thread, address] = copy
+        return ""
+
+    def _apart(self, _tool: _Tool) -> str:
+        for address in {address for _, address in self.found}:
+            copies = [copy for (_, of), copy in self.found.items() if of == address]
+            if len(set(copies)) < len(copies):
+                return f"gave two threads the same copy of {address:#x}"
+        return ""
+
+    def _others(self, tool: _Tool) -> str:
+        for copy, right in list(self.found.items())[:1]:
+            if tool.ask(self.subject.callbacks, copy) != (Result.OK, right):
+                return "returned another result in a debugger that had kept nothing yet"
+            code, _ = tool.ask(_NoSymbols(self.subject.callbacks), copy)
+            if code == Result.OK:
+                return "returned DMPL_ok for a process without symbols, after a call for one with them"
+            if tool.ask(self.subject.callbacks, copy) != (Result.OK, right):
+                return "returned another result after a call for another process"
+        return ""
+
+    def _with_failure(self, failing: str, tool: _Tool) -> str:
+        for copy, right in list(self.found.items())[:1]:
+            tool.ask(self.subject.callbacks, copy)
+            for nth in range(1, min(tool.calls[failing], _MOST_FAILURES) + 1):
+                code, address = tool.ask(self.subject.callbacks, copy, (failing, nth))
+                if code == Result.OK and address != right:
+                    return f"returned DMPL_ok with {address:#x}, not {right:#x}, where call {nth} failed"
+        return ""
+
+    def _release(self, tool: _Tool) -> str:
+        process = tool.debugger.add_process(self.subject.callbacks)
+        for thread, address in self.found:
+            tool.library.get_tls_address(tool.debugger.thread(process, thread), address)
+        codes = tool.debugger.release(process, tool.library)
+        if any(codes):
+            return f"returned {max(codes)}"
+        left = tool.debugger.allocated
+        return f"left {left} pieces of storage" if left else ""
