@@ -368,7 +368,7 @@ def test_gdb_reads_the_line_from_the_file_that_it_is_in(tmp_path: Path) -> None:
 GDB_12 = {
     "gdb": "Breakpoint COMMAND_DATA COMPLETE_NONE Command Function GdbError INLINE_FRAME VERSION breakpoints error"
     " events execute frame_filters newest_frame parameter parse_and_eval selected_frame selected_inferior"
-    " selected_thread write",
+    " selected_thread solib_name write",
     "gdb.events": "clear_objfiles cont exited inferior_call memory_changed new_objfile register_changed stop",
     "Inferior": "architecture connection is_valid num pid progspace read_memory threads",
     "InferiorThread": "global_num is_running is_valid num ptid switch",
@@ -376,7 +376,7 @@ GDB_12 = {
     "TargetConnection": "type",
     "Frame": "is_valid level name older pc read_register select type",
     "Architecture": "name",
-    "Progspace": "objfiles",
+    "Progspace": "filename objfiles",
     "Objfile": "filename owner",
     "EventRegistry": "connect disconnect",
     "Command": "",

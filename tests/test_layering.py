@@ -191,6 +191,7 @@ ONLY_IN = {
                 "prompts",
                 "running",
                 "sessions",
+                "stops",
                 "walking",
             )
         ),

@@ -20,6 +20,7 @@ from ompd.gdb.functions import add_functions
 from ompd.gdb.looking import PrintCommand, ThreadCommand
 from ompd.gdb.names import add_names
 from ompd.gdb.prompts import LIBRARY_HELP, PROMPT, Prompt, Question, State
+from ompd.gdb.stops import AutoCommand, add_stops
 from ompd.gdb.walking import COMMANDS as WALKING
 from ompd.render.words import describe_snapshot, format_count
 from ompd.safety.isolation import Isolation
@@ -75,6 +76,7 @@ class StatusCommand(Prompt):
             f"prefix    {' or '.join(ours)}{taken}",
             f"process   {self._of_process()}",
             *(f"runtime   {text}" for text in self._of_runtimes()),
+            f"auto      {'on' if self.state.auto else 'off'}",
         ]
         return clean_lines("\n".join(lines))
 
@@ -137,7 +139,9 @@ def add_commands(isolation: Isolation) -> None:
     add_functions(state, isolation)
     add_filter(state, isolation)
     add_names(state, isolation)
-    others = [made(state) for made in (ThreadCommand, PrintCommand, *WALKING, SnapshotCommand, StatusCommand)]
+    add_stops(state, isolation)
+    made_here = (ThreadCommand, PrintCommand, *WALKING, AutoCommand, SnapshotCommand, StatusCommand)
+    others = [made(state) for made in made_here]
     for prefix in state.prefixes:
         _add_prefix(prefix)
         for prompt in (*(Question(state, command) for command in COMMANDS), *others):

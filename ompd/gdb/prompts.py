@@ -5,7 +5,7 @@ from __future__ import annotations
 import locale
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -46,6 +46,10 @@ class State:
     def __init__(self) -> None:
         self.stops = Stops()
         self.prefixes: tuple[str, ...] = ()
+        self.auto = False  # whether each stop prints a line
+        self.walks = False  # whether a command of ours runs the program, and prints where it has stopped
+        self.events: set[int] = set()  # numbers of breakpoints at events
+        self.arm: Callable[[], None] = lambda: None  # watches for runtimes that begin, if anything needs it
         self._sessions: dict[tuple[int, str | None], tuple[tuple[object, ...], Inspection]] = {}
         self._alone: tuple[tuple[int, int, int], Inspection] | None = None
 

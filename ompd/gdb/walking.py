@@ -9,9 +9,10 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd import naming
 from ompd.commands import walking as words_of
+from ompd.commands.events import EVENTS, check_events, symbol_of
 from ompd.commands.prompt import clean_lines
 from ompd.commands.walker import Ended, Halt, Point, Walker
-from ompd.commands.walking import Spot, choose_spots, format_threads, parse_break, parse_walk
+from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
 from ompd.debugger.flow.references_x86 import X86References
 from ompd.debugger.targets.gdb.inferior import core_of, thread_selected
 from ompd.debugger.targets.gdb.target import native_id
@@ -19,10 +20,21 @@ from ompd.errors import OmpdError, TargetGone, Unavailable
 from ompd.gdb.looking import selected_thread, where
 from ompd.gdb.prompts import PROMPT, Prompt, State
 from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary, thread_of
+from ompd.gdb.stops import summary_of
 from ompd.inspection import Inspection
 from ompd.questions import walking
+from ompd.render.words import basename
 
 _INTERRUPT = "SIGINT"
+_NO_PLACES_HINT = (
+    "libgomp has none in any build; an LLVM libomp has them unless it was stripped, as distributions' are, and Intel's"
+    " libiomp5 has them"
+)
+_EVENTS_HELP = (
+    f"\nLOCATION may be an event: {', '.join(EVENTS)}. LLVM's and Intel's runtimes pass their places for events if the"
+    " program was started with OMP_DEBUG=enabled.\n\n"
+    f"  {PROMPT}ompd break parallel_begin\n"
+)
 _CODE_SIZES = (512, 256, 128, 64, 32)  # bytes of a function that calls the user's code
 
 
@@ -36,6 +48,8 @@ class BreakCommand(Prompt):
         """Set it, and return where it is."""
         request = parse_break(words)
         _check_runs(self.name)
+        if request.place in EVENTS:
+            return self._at_event(request)
         spots = spots_of(request.place)
         chosen = [_body_of(spot) for spot in choose_spots(spots)]
         condition = _condition(request.thread, request.level)
@@ -52,13 +66,31 @@ class BreakCommand(Prompt):
             told.append(_set(expression or f"*{spot.address:#x}", condition) + format_threads(request))
         return "\n".join(told)
 
+    def _at_event(self, request: BreakRequest) -> str:
+        # The runtime may not be loaded yet.
+        symbol = symbol_of(request.place)
+        if gdb.selected_inferior().pid:
+            session = self.state.session()
+            if session.runtimes and not check_events(session):
+                names = " and ".join(basename(runtime.found.module.name) for runtime in session.runtimes)
+                raise Unavailable(f"{names} has no places for events (ompd_bp_*)", hint=_NO_PLACES_HINT)
+        made = _set(symbol, _condition(request.thread, request.level), may_wait=True)
+        number = int(made.split("Breakpoint ")[1].split()[0])
+        self.state.events.add(number)
+        self.state.arm()
+        return f"Breakpoint {number} at {request.place} ({symbol}){format_threads(request)}"
+
     def options(self) -> Mapping[str, Sequence[str]]:
         """Return the options."""
         return {"--omp-thread": self.state.thread_numbers(), "--level": (), "--help": ()}
 
+    def completions(self) -> Sequence[str]:
+        """Return the events."""
+        return EVENTS
+
     def help(self) -> str:
         """Return the help of the command."""
-        return words_of.format_help(words_of.BREAK, PROMPT)
+        return words_of.format_help(words_of.BREAK, PROMPT) + _EVENTS_HELP
 
 
 def _check_runs(command: str) -> None:
@@ -91,9 +123,10 @@ def _condition(thread: int | None, level: int | None) -> str | None:
     return f"$_ompd_thread_num({level if level is not None else ''}) == {thread}"
 
 
-def _set(location: str, condition: str | None) -> str:
+def _set(location: str, condition: str | None, *, may_wait: bool = False) -> str:
     # gdb says of its own accord where a breakpoint is, on its own output.
-    made = gdb.execute(f"break {location}" + (f" if {condition}" if condition else ""), to_string=True)
+    words = "with breakpoint pending on -- break" if may_wait else "break"
+    made = gdb.execute(f"{words} {location}" + (f" if {condition}" if condition else ""), to_string=True)
     return clean_lines(made.strip().rstrip("."))
 
 
@@ -171,8 +204,13 @@ class _Walk(Prompt):
         _check_runs(self.name)
         driver = _Gdb(self.state)
         driver.session()  # or say why it cannot be asked
-        told = Walker(driver, native_id(selected_thread()), only=only).walk(self.name)
-        return "\n".join(text for text in (told, "" if driver.has_printed else where()) if text)
+        self.state.walks = True
+        try:
+            told = Walker(driver, native_id(selected_thread()), only=only).walk(self.name)
+        finally:
+            self.state.walks = False
+        texts = (told, "" if driver.has_printed else where(), summary_of(self.state))
+        return "\n".join(text for text in texts if text)
 
     def options(self) -> Mapping[str, Sequence[str]]:
         """Return the options."""

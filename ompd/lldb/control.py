@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, TypeVar
 
-from ompd.contract.memory import read_unsigned
+from ompd.commands.events import EVENTS, check_events, symbol_of
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.lldb.files import LldbFiles
 from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
@@ -22,19 +22,12 @@ from ompd.records import record
 from ompd.safety.isolation import AwayFromHere
 from ompd.session.stop import NAMES, LoadedRuntime
 
-EVENTS = ("parallel_begin", "parallel_end", "task_begin", "task_end", "thread_begin", "thread_end")
-"""What the OpenMP specification has places for at which a debugger may stop: ``ompd_bp_*``."""
-
 SECONDS = 60.0
 """How long a program may take to come to a place unless something else is said."""
 
-_STATE = "ompd_state"
-_STATE_BREAKPOINTS = 1  # OMPD_ENABLE_BP of LLVM's ompd-specific.h
 _T = TypeVar("_T")
 # LLDB's Python looks for modules in the current folder, too, where those that are optional here may be anybody's.
 _AWAY = AwayFromHere()
-_PLACE = "ompd_bp_parallel_begin"
-_NO_EVENTS = "the runtime passes its places for events only if the program was started with OMP_DEBUG=enabled"
 _NO_PLACES = "{} has no places for events (ompd_bp_*), and when its tasks begin and end nothing else says"
 _NO_PLACES_HINT = (
     f"the events {', '.join((*PARALLEL, *THREAD))} are there; libgomp has no places in any build, an LLVM libomp unless"
@@ -159,7 +152,7 @@ class LldbInspection(Inspection):
         run = self._running()
         wants_events = any(place in EVENTS for place in places)
         if wants_events:
-            self._check_events()
+            check_events(self)
         makers = {place: lambda place=place: self._breakpoint(run, place) for place in places}
         what = " or ".join(places) if len(places) < 3 else "an event"
         deadline = time.monotonic() + seconds
@@ -174,7 +167,7 @@ class LldbInspection(Inspection):
             if unseen is not None:
                 raise _no_places([unseen.removeprefix(_UNSEEN)])
             if any(hit.name == _BEGUN for hit in hits):
-                self._check_events()
+                check_events(self)
             seen = entries.events([(hit.name, hit.native_thread_id) for hit in hits]) if wants_events else []
             found = [hit for hit in (*hits, *(Event(*hit) for hit in seen)) if hit.name in places]
             if found:
@@ -205,23 +198,9 @@ class LldbInspection(Inspection):
 
     def _breakpoint(self, run: LldbRun, place: str) -> Any:
         if place in EVENTS:
-            return run.at_symbol(f"ompd_bp_{place}")
+            return run.at_symbol(symbol_of(place))
         line = re.fullmatch(r"(.+):(\d+)", place)
         return run.at_line(line[1], int(line[2])) if line is not None else run.at_function(place)
-
-    def _check_events(self) -> None:
-        # Whether runtimes that have begun pass their places: each decides so then, by its environment.
-        for runtime in self.runtimes:
-            module = runtime.found.module
-            if self.process.symbol_in(module, _PLACE) is None or runtime.found.dll_locations(self.process) is None:
-                continue
-            address = self.process.symbol_in(module, _STATE)
-            if address is not None:
-                passes = bool(read_unsigned(self.process, address, 8) & _STATE_BREAKPOINTS)
-            else:
-                passes = runtime.space is not None and runtime.space.keeps_states()
-            if not passes:
-                raise Unavailable(_NO_EVENTS)
 
 
 class _Watch:

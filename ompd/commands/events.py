@@ -1,0 +1,44 @@
+"""The events of OpenMP at which a debugger can stop the program: runtimes pass a place for each, ``ompd_bp_*``.
+
+OpenMP 5.2, 20.6. A runtime decides by its environment whether it passes them, once it begins.
+"""
+
+from __future__ import annotations
+
+from ompd.contract.memory import read_unsigned
+from ompd.errors import Unavailable
+from ompd.session import Session
+
+EVENTS = ("parallel_begin", "parallel_end", "task_begin", "task_end", "thread_begin", "thread_end")
+
+_STATE = "ompd_state"
+_STATE_BREAKPOINTS = 1  # OMPD_ENABLE_BP of LLVM's ompd-specific.h
+_NO_EVENTS = "the runtime passes its places for events only if the program was started with OMP_DEBUG=enabled"
+
+
+def symbol_of(event: str) -> str:
+    """Return the symbol of an event's place."""
+    return f"ompd_bp_{event}"
+
+
+def check_events(session: Session) -> bool:
+    """Return whether a runtime of the process has places for events.
+
+    :raises Unavailable: if one that has begun does not pass them
+    """
+    process, has_places = session.process, False
+    for runtime in session.runtimes:
+        module = runtime.found.module
+        if process.symbol_in(module, symbol_of(EVENTS[0])) is None:
+            continue
+        has_places = True
+        if runtime.found.dll_locations(process) is None:
+            continue
+        address = process.symbol_in(module, _STATE)
+        if address is not None:
+            passes = bool(read_unsigned(process, address, 8) & _STATE_BREAKPOINTS)
+        else:
+            passes = runtime.space is not None and runtime.space.keeps_states()
+        if not passes:
+            raise Unavailable(_NO_EVENTS)
+    return has_places
