@@ -104,6 +104,14 @@ def test_without_a_program_names_and_texts_are_tried(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "known: DMPL_error_string" in done.stdout
 
 
+def test_one_that_cannot_be_loaded_is_an_error() -> None:
+    start = "static void start(void) { *(volatile int *)0 = 1; }\n"
+    start += '__attribute__((section(".init_array"), used)) static void (*const first)(void) = start;\n'
+    library = dmpl_library("dmpl.c", "static int initialise(", f"{start}static int initialise(")
+    done = CliRunner().invoke(cli, ["conformance", str(library)])
+    assert (done.exit_code, done.stdout) == (1, "") and "crashed (SIGSEGV) in the library's own start" in done.stderr
+
+
 def test_the_page_has_every_rule() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert with_table(page) == page, "python -m tests.conformance.rules"

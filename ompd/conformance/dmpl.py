@@ -75,6 +75,7 @@ def try_dmpl(library: Opened, subjects: Sequence[DmplSubject], *, first: bool = 
 
     :param subjects: the programs that it is tried on; without any, ``DMPL_get_tls_address`` is left out
     :param first: stop at the first finding
+    :raises LibraryError: if the library cannot be loaded
     """
     trial = _Trial(library)
     functions = exported(library)
@@ -134,7 +135,10 @@ class _Trial:
         self._tool: _Tool | None = None
 
     def starts(self) -> bool:
-        """Return whether the library starts, and note the text of its version."""
+        """Return whether the library starts, and note the text of its version.
+
+        :raises LibraryError: if it cannot be loaded
+        """
         self.tried += 1
         try:
             with self._started() as library:
@@ -143,8 +147,9 @@ class _Trial:
             case = _Case("version", "DMPL_version_compatibility", "before initialisation", "version", "1")
             self.add(case, str(error).partition(": ")[2])
         except LibraryError as error:
-            function = error.call if error.call in _FUNCTIONS else _INITIALISE
-            self.add(_Case("set-up", function, "before all else", "initialise", "a library that loads"), _fault(error))
+            if error.call not in _FUNCTIONS:
+                raise
+            self.add(_Case("set-up", error.call, "before initialisation", "version", "a result"), _fault(error))
         return not self.rows
 
     def _started(self) -> HostedLibrary:
