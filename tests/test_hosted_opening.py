@@ -497,6 +497,16 @@ def test_a_vector_without_end_is_not_followed(here: Path, ran: Path) -> None:
     assert len(str(raised.value)) < 10_000
 
 
+def test_a_library_of_ompd_comes_before_one_of_dmpl(here: Path, ran: Path) -> None:
+    dmpl = build_library(here, "dmpl", entries=False, flags=["-Wl,--defsym,DMPL_initialise=dmpl"])
+    ompd = build_library(here, "ompd")
+    with named(["libdmpl.so", "libompd.so"], here / "libomp.so") as opened:
+        assert (opened.name, opened.passed_over) == (str(ompd), ())
+    with named(["libnone.so", "libdmpl.so"], here / "libomp.so") as opened:
+        assert opened.name == str(dmpl) and len(opened.passed_over) == 1
+    assert have_run(ran) == set()
+
+
 # The system's own
 
 

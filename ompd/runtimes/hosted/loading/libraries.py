@@ -140,7 +140,7 @@ def open_named(
     """
     system = system if system is not None else SystemFolders()
     passed: list[str] = []
-    narrow: str | None = None
+    others: dict[bool, str] = {}  # the first one by whether it has DMPL's functions only
     for name in names[:_MAX_NAMES]:
         missing = True
         for path in places(name, runtime, resolve, system):
@@ -153,15 +153,17 @@ def open_named(
                 passed.append(str(error))
                 continue
             opened.passed_over = tuple(passed)
-            if opened.worker == "python":
+            is_dmpl = opened.entries.isdisjoint(OMPD_ENTRIES)
+            if opened.worker == "python" and not is_dmpl:
                 return opened
-            # What is made for this program comes first, wherever it is named.
+            # A library of OMPD that is made for this program comes first, wherever it is named.
             opened.close()
-            missing, narrow = False, narrow or path
+            missing = False
+            others.setdefault(is_dmpl, path)
         if missing:
             passed.append(_missing(name, runtime))
-    if narrow is not None:
-        opened = _Closure(system).of(narrow, entries)
+    if others:
+        opened = _Closure(system).of(others[min(others)], entries)
         opened.passed_over = tuple(passed)
         return opened
     what = "; ".join(passed) if passed else "ompd_dll_locations names none"
