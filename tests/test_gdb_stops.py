@@ -1,4 +1,4 @@
-"""What gdb says by itself where the program stops and where a runtime begins, and breakpoints at OpenMP's events."""
+"""Lines that gdb prints at stops and when a runtime begins, and breakpoints at OpenMP's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens by itself when the program stops: the line of ``omp auto``; and where a runtime begins."""
+"""Prints the line of ``omp auto`` when the program stops, and a line when a runtime begins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AutoCommand(Prompt):
     summary = "Turn the OpenMP summary at each stop on or off."
 
     def run(self, words: Sequence[str]) -> str:
-        """Change the setting if a word says so, and return it."""
+        """Change the setting if there is a word, and return it."""
         given = [word for word in words if word != "--debug"]
         if given not in (["on"], ["off"], []):
             raise BadInput("expected on or off", hint="ompd auto on")
@@ -94,7 +94,7 @@ def add_stops(state: State, isolation: Isolation) -> None:
 
     class Begin(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
-            # By its name, so that gdb finds it again when the program runs anew.
+            # A breakpoint at a name: gdb finds the place again in the next run.
             super().__init__(DLL_LOCATIONS_VALID, internal=True)
             self.silent = True
 
