@@ -77,6 +77,16 @@ def test_what_dmpl_has_no_function_for_is_no_empty_answer(command: str) -> None:
     assert (done.exit_code, done.stdout) == (1, "") and REASON in done.stderr
 
 
+def test_a_variable_is_not_global_if_the_runtime_cannot_be_read(tmp_path: Path) -> None:
+    # The snapshot has what this library reads, and not what the plugin reads.
+    small = tmp_path / "small.core"
+    run("snapshot", figure_8(), "-o", small, "--ompd-library", dmpl_library())
+    done = run("var", small, "a", "--json")
+    rows = json.loads(done.stdout)["var"]
+    assert done.exit_code == 3 and {(row["mechanism"], row["value"]) for row in rows} == {(None, None)}
+    assert all("the core file leaves out the page" in row["unavailable"]["value"] for row in rows)
+
+
 def test_one_that_crashes_is_given_up(tmp_path: Path) -> None:
     library = tmp_path / "libodd.so"
     source = CHECKOUT / "tests" / "dmpl" / "odd.c"

@@ -17,7 +17,7 @@ from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableSt
 from ompd.model.places import FORMATS
 from ompd.questions.facts.ancestry import Ancestry
 from ompd.questions.facts.answers import answer, begin, each, readable_runtimes
-from ompd.questions.facts.damage import in_what_is_left, is_damaged
+from ompd.questions.facts.damage import in_what_is_left, is_damaged, leaves_doubt
 from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.matching import Found, Matching, team_order
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
@@ -137,7 +137,11 @@ class _Copies:
                 self._doubt = error
         for runtime in session.runtimes if variable.mechanism == _GLOBAL else ():
             try:
-                if not isinstance(runtime.fault, (NotInitialised, NoCall)) or runtime.found.plugin is None:
+                if runtime.space is not None or runtime.found.plugin is None:
+                    continue
+                if not isinstance(runtime.fault, (NotInitialised, NoCall)):
+                    # A runtime that cannot be read may keep copies.
+                    self._doubt = runtime.fault if leaves_doubt(session, runtime.fault) else self._doubt
                     continue
                 copies = runtime.found.plugin.early_copies(session.process, runtime.found.module)
                 if copies is not None:
