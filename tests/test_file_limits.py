@@ -341,6 +341,27 @@ def test_rows_are_looked_through_and_not_listed(monkeypatch: pytest.MonkeyPatch)
         assert lines.locate(0x1000 + 600) == ("a.c", 601)
 
 
+def test_a_line_table_of_very_many_sequences_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_SEQUENCES", 1000)
+    monkeypatch.setattr(dwarf_table, "_MAX_KEPT", 1 << 12)
+    runs = [at_address(0x1000 + 16 * number) + bytes((13, 2, 8)) + END for number in range(1001)]
+    with held_below(MB):
+        lines = lines_of(b"".join(runs[:1000]))
+        assert lines.locate(0x1000 + 16 * 500) == ("a.c", 2)
+        assert len(lines._rows._kept) <= 1 << 8  # a chunk costs more than its one row
+    with pytest.raises(MalformedFile, match="more than 1000 sequences"):
+        lines_of(b"".join(runs)).locate(0x1000)
+
+
+def test_a_line_table_of_very_many_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_LINE_FILES", 1000)
+    code = at_address(0x1000) + bytes((13, 2, 8)) + END
+    defined = b"\0\x06\x03a\0\0\0\0"
+    assert lines_of(998 * defined + code).locate(0x1000) == ("a.c", 2)
+    with pytest.raises(MalformedFile, match="more than 1000 files"):
+        lines_of(1000 * defined + code).locate(0x1000)
+
+
 def some_program(chance: random.Random) -> tuple[bytes, list[tuple[int, int, bool]]]:
     """Return a program of one sequence, and its rows: address, line, is_stmt."""
     program, rows = bytearray(at_address(0x1000)), []

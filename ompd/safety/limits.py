@@ -47,6 +47,8 @@ LONG_NAME = 1 << 10
 
 # Bytes of line tables that are run: of a process's stacks those of some dozen source files are wanted.
 LINE_BYTES, LINE_RATIO = 4 << 20, 2
+# Runs of code (sequences) in the line tables of a file, and names of files in one table. A unit of C++ has thousands.
+MAX_SEQUENCES, MAX_LINE_FILES = 1 << 19, 1 << 18
 
 # The header of a unit of DWARF has so many bytes at least. Linkers fill gaps between units with zeros.
 UNIT_HEADER, FREE_UNITS = 11, 1 << 12

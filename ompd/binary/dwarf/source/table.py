@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from operator import gt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ompd.binary.cursor import Cursor
 from ompd.binary.dwarf import constants as dw
@@ -22,6 +22,7 @@ from ompd.safety import limits
 # many a run of code may have whose rows are not in the order of their addresses, which no compiler writes.
 _CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
 _SEQUENCE_COST = 32  # what is remembered of one is worth some rows
+_CHUNK_COST = 16  # in rows: what a chunk takes besides its rows
 
 # A path that is somewhere, or its bytes.
 _Path = Value | bytes | None
@@ -50,6 +51,9 @@ class Rows:
 
     def __init__(self, size: int) -> None:
         self.left = limits.Budget(limits.line_bytes(size), ".debug_line: has more rows than its file justifies")
+        self.sequences = limits.Budget(
+            limits.MAX_SEQUENCES, f".debug_line: more than {limits.MAX_SEQUENCES} sequences are not read"
+        )
         self._kept: dict[tuple[int, int], _Chunk] = {}
         self._count = 0
 
@@ -57,10 +61,12 @@ class Rows:
         return self._kept.get((table, position))
 
     def keep(self, table: int, position: int, chunk: _Chunk) -> None:
+        if self._count > _MAX_KEPT:
+            # All at once: to remove the first of very many keys, Python passes by all that were removed before.
+            self._kept.clear()
+            self._count = 0
         self._kept[table, position] = chunk
-        self._count += len(chunk[1])
-        while self._count > _MAX_KEPT and len(self._kept) > 1:
-            self._count -= len(self._kept.pop(next(iter(self._kept)))[1])
+        self._count += len(chunk[1]) + _CHUNK_COST
 
 
 class LineTable:
@@ -114,7 +120,7 @@ class LineTable:
         forms = forms_of(unit.version, self._offset_size, unit.address_size)
         formats = [(cursor.uleb(), cursor.uleb()) for _ in range(cursor.byte())]
         count = cursor.uleb()
-        if count > cursor.end - cursor.position:
+        if count > min(cursor.end - cursor.position, limits.MAX_LINE_FILES):
             cursor.fail(f"a list of {count} files does not fit")
         entries: list[tuple[_Path, int]] = []
         for _ in range(count):
@@ -127,6 +133,7 @@ class LineTable:
         self._directories = [b""]
         while directory := cursor.string():
             self._directories.append(directory)
+            self._check_count(cursor, self._directories)
         self._files = [(b"", 0)]
         while path := cursor.string():
             self._define_file(cursor, path)
@@ -134,6 +141,11 @@ class LineTable:
     def _define_file(self, cursor: Cursor, path: bytes) -> None:
         directory, _time, _size = cursor.uleb(), cursor.uleb(), cursor.uleb()
         self._files.append((path, directory))
+        self._check_count(cursor, self._files)
+
+    def _check_count(self, cursor: Cursor, names: list[Any]) -> None:
+        if len(names) > limits.MAX_LINE_FILES:
+            cursor.fail(f"a line table of more than {limits.MAX_LINE_FILES} files")
 
     def _text(self, path: _Path) -> str:
         if isinstance(path, bytes):
@@ -233,6 +245,7 @@ class LineTable:
         states: list[_State] = []
         lowest, last, is_ordered = 1 << 64, 0, True
         self._kept.left.spend(_SEQUENCE_COST)
+        self._kept.sequences.spend(1)
         while state is not None:
             here = state
             addresses: list[int] = []
