@@ -48,7 +48,7 @@ from ompd.errors import BadFile, MalformedFile
 from ompd.questions import threads
 from ompd.runtimes.layout import table
 from ompd.safety import limits, reading
-from ompd.safety.reading import open_mapped
+from ompd.safety.reading import open_paged
 from ompd.session import Session
 from tests.support import stopped
 from tests.support.compression import zstd_frame
@@ -252,7 +252,7 @@ def test_holes_are_not_copied(tmp_path: Path) -> None:
     size = 1 << 30
     rows = [(0, SHT_PROGBITS, 0, 0, 4096, size, 0, 0, 1, 0), (0, SHT_STRTAB, 0, 0, 4096, 1, 0, 0, 1, 0)]
     path = sparse(tmp_path / "file", 4096 + size, {0: elf(ET_DYN, sections=rows)})
-    made = ElfFile(open_mapped(path), path)
+    made = ElfFile(open_paged(path), path)
     assert made.disk_size <= 64 << 10
     with held_below(MB), pytest.raises(MalformedFile, match="almost nothing but a hole"):
         made.section_data(made.sections[0])
@@ -260,7 +260,7 @@ def test_holes_are_not_copied(tmp_path: Path) -> None:
     with (tmp_path / "file").open("r+b") as file:
         file.seek(4096 + size // 2)
         file.write(bytes(MB))
-    again = open_mapped(path)
+    again = open_paged(path)
     assert again.held(4096, 4096 + size) >= MB and again.held(4096 + size // 2, 4096 + size // 2 + MB) == MB
     assert again.held(1 << 29, (1 << 29) + 4096 - 4096) == 0
 
@@ -577,7 +577,7 @@ def test_a_debug_file_of_holes_is_told_of(tmp_path: Path) -> None:
     path = str(tmp_path / "made")
     debug = sparse(tmp_path / "made.debug", 60 << 30, {0: elf(ET_DYN)})
     finder = FileFinder()
-    assert finder.debug_file(ElfFile(open_mapped(path), path), path, path) is None
+    assert finder.debug_file(ElfFile(open_paged(path), path), path, path) is None
     assert list(finder.passed_by) == [debug]
     with Session.open_core(stopped("hang").core) as session:
         session.process.finder.passed_by.update(finder.passed_by)
@@ -604,8 +604,8 @@ def test_links_of_another_root_stay_in_it(tmp_path: Path) -> None:
             reading._find_inside(str(root), name)
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(BadFile):
-        open_mapped(f"/proc/{os.getpid()}/root{tmp_path}/none")
-    with open_mapped(f"/proc/{os.getpid()}/root{tmp_path}/secret") as mapped:
+        open_paged(f"/proc/{os.getpid()}/root{tmp_path}/none")
+    with open_paged(f"/proc/{os.getpid()}/root{tmp_path}/secret") as mapped:
         assert mapped[:] == b"outside"
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 

@@ -19,8 +19,9 @@ import pytest
 from ompd import open_core
 from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.files.debuginfod import Servers
-from ompd.debugger.files.finder import FileFinder, FileOptions, open_mapped
+from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.errors import BadFile, BadInput
+from ompd.safety.reading import open_paged
 from ompd.session import Session
 from tests.support import Missing, Stopped, build, running, stopped
 from tests.support.command import Ran, abort_process, facts, inside, mapped_files, ompd, same_or_unavailable
@@ -33,7 +34,7 @@ def run(*arguments: str | Path) -> Ran:
 
 
 def build_id_of(path: Path) -> str:
-    data = open_mapped(str(path))
+    data = open_paged(str(path))
     found = ElfFile(data, str(path)).build_id()
     data.close()
     assert found is not None

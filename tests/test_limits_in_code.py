@@ -19,9 +19,9 @@ REASONS = {
     "debugger/emulation/decode_state.py": {"[0] * registers": _OWN, "range(size)": _OWN},
     "debugger/emulation/emulate.py": {"bytes(stack)": "a copy of what was read"},
     "debugger/environment.py": {"range(piece - size, -1, -size)": _HELD},
-    "debugger/files/finder.py": {"bytes(mapped)": "of at most _MAX_COPIED bytes"},
+    "debugger/files/finder.py": {"bytes(file)": "of at most _MAX_COPIED bytes"},
     "binary/core/writer.py": {"bytes(data_at - notes_at - len(raw))": "less than a page", "bytes(out)": _HELD},
-    "binary/dwarf/search.py": {"bytes(raw)": _HELD, "range(start, min(start + size, end))": "at most eight"},
+    "binary/dwarf/search.py": {"bytes(raw)": _HELD, "range(start, end, _PIECE)": _HELD},
     "binary/dwarf/source/table.py": {
         "range(count)": _CHECKED,
         "range(index, -1, -1)": _HELD,
@@ -106,7 +106,7 @@ REASONS = {
     "debugger/targets/lldb/run.py": {"range(0, thread.GetStopReasonDataCount(), 2)": "the debugger's own list"},
     "debugger/stacks/steps.py": {"range(words)": "at most _MAX_SPAN_WORDS"},
     "debugger/variables/names.py": {"(Dereference(),) * rest[:stars].count('*')": "of a name that the user typed"},
-    "safety/reading.py": {"bytes(wanted)": "what is looked for", "range(_MAX_EXTENTS if start < end else 0)": _OWN},
+    "safety/reading.py": {"range(self._size)": "one index of it", "range(_MAX_EXTENTS if start < end else 0)": _OWN},
 }
 
 

@@ -13,7 +13,7 @@ from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.process import Frame, Stack, shape_of
 from ompd.errors import CorruptState
 from ompd.inspection import Inspection
-from ompd.safety.reading import open_mapped
+from ompd.safety.reading import open_paged
 from tests.support import stopped
 
 THREADS = 64
@@ -95,4 +95,4 @@ def test_a_name_that_a_large_table_does_not_have_is_looked_for_once(monkeypatch:
 
 
 def _elf(path: Path) -> ElfFile:
-    return ElfFile(open_mapped(str(path)), str(path))
+    return ElfFile(open_paged(str(path)), str(path))

@@ -93,9 +93,9 @@ def test_the_label_is_one() -> None:
     from ompd.binary.elf.elf import ElfFile  # noqa: PLC0415
     from ompd.binary.elf.symbol_table import SymbolTable  # noqa: PLC0415
     from ompd.binary.elf.symbols import STT_FUNC  # noqa: PLC0415
-    from ompd.debugger.files.finder import open_mapped  # noqa: PLC0415
+    from ompd.safety.reading import open_paged  # noqa: PLC0415
 
     for name, kind in (("libomp_stub.so", STT_FUNC), ("libomp_stub_label.so", 0)):
         path = str(stub_folder() / name)
-        symbol = SymbolTable(ElfFile(open_mapped(path), path)).find("ompd_dll_locations_valid")
+        symbol = SymbolTable(ElfFile(open_paged(path), path)).find("ompd_dll_locations_valid")
         assert symbol is not None and symbol.type == kind

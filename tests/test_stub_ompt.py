@@ -15,10 +15,10 @@ from ompd_stub.runtime import Runtime
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.ompt import openmp_5, report_2015
-from ompd.debugger.files.finder import open_mapped
 from ompd.questions import runtimes, stacks, threads
 from ompd.render.answers.stacks import stack_lines
 from ompd.runtimes.guarded import original
+from ompd.safety.reading import open_paged
 from ompd.session import Session
 from tests.stub.costs import MOST, costs, without_ompt
 from tests.stub.programs import core_of
@@ -242,7 +242,7 @@ class TestVisibility:
 
 def test_what_a_tool_looks_up_is_no_symbol() -> None:
     path = str(stub_folder() / "libomp_stub.so")
-    symbols = SymbolTable(ElfFile(open_mapped(path), path))
+    symbols = SymbolTable(ElfFile(open_paged(path), path))
     for name in ("omp_control_tool", "omp_control_tool_"):
         assert symbols.find(name) is not None
     printed = subprocess.run([require("nm"), "-D", "--defined-only", path], capture_output=True, text=True, check=True)

@@ -4,13 +4,26 @@ checked.
 
 from __future__ import annotations
 
-import mmap
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn, Protocol, overload
 
 from ompd.errors import MalformedFile
 
 ByteOrder = Literal["little", "big"]
-Buffer = bytes | mmap.mmap | memoryview
+
+
+class Bytes(Protocol):
+    """Bytes, or a file that is read as they are."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice[Any, Any, Any], /) -> bytes: ...
+    def find(self, wanted: bytes, start: int, end: int, /) -> int:
+        """Return where *wanted* begins between *start* and *end*, -1 if it is not there."""
+
+
+Buffer = Bytes | memoryview
 
 # A number of 64 bits takes 10 bytes; some assemblers pad numbers that they fill in later.
 _MAX_LEB128_BYTES = 16
@@ -34,7 +47,7 @@ class Cursor:
 
     def __init__(
         self,
-        data: bytes | mmap.mmap,
+        data: Bytes,
         byte_order: ByteOrder,
         *,
         position: int = 0,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ompd.errors import BadFile
-from ompd.safety.reading import open_mapped
+from ompd.safety.reading import open_paged
 
 _ROOT = Path("/")
 _EVERYWHERE = "https://debuginfod.elfutils.org"
@@ -85,7 +85,7 @@ def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
         package = file.name.removesuffix(".list").partition(":")[0]
         if _PACKAGE.fullmatch(package) is None:
             continue
-        with suppress(OSError, BadFile), open_mapped(str(file)) as text:
+        with suppress(OSError, BadFile), open_paged(str(file)) as text:
             if len(text) > _MAX_LIST:
                 continue
             lines = set(bytes(text[:]).split(b"\n"))

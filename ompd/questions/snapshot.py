@@ -13,6 +13,7 @@ from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
 from ompd.naming import JOB, RANK, RUN, SIZE, is_runtime_file
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, why
+from ompd.questions.facts.damage import changes
 from ompd.safety.writing import Place
 from ompd.session import Session, face
 
@@ -103,4 +104,4 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> face.
         kept_variables=_KEPT_VARIABLES,
         keeps_data=is_runtime_file,
     )
-    return replace(taken, problems=(*problems, *taken.problems))
+    return replace(taken, problems=(*changes(session), *problems, *taken.problems))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import stat
 from collections.abc import Callable
@@ -92,11 +91,6 @@ def sealed_copy(descriptor: int, status: os.stat_result, path: str) -> int:
         if copy >= 0:
             os.close(copy)
     return reading
-
-
-def map_copy(copy: int) -> mmap.mmap:
-    """Return what :func:`sealed_copy` made as bytes. It cannot shrink, so that reading it is safe."""
-    return mmap.mmap(copy, 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:

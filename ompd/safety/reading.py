@@ -8,20 +8,18 @@ file is opened, by that same descriptor, so that nothing else can have taken its
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import stat
-from typing import Any, SupportsIndex, overload
+from contextlib import suppress
+from typing import Any, overload
 from zlib import crc32
 
 from ompd.errors import BadFile, MalformedFile
 from ompd.safety import limits
-from ompd.safety.trust import is_ours
 
 # So much is kept of each file: some processes have hundreds.
-_BLOCK = 1 << 14
-_MAX_BLOCKS = 64
-_PIECE = 1 << 20
+_BLOCK, _MAX_BLOCKS = 1 << 12, 1 << 8
+_PIECE, _LONGEST_READ = 1 << 20, 1 << 24
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 # Extents of one range that are looked at, of a file in which data and holes take turns.
 _MAX_EXTENTS = 1 << 16
@@ -127,33 +125,149 @@ def _is_of_the_kernel(status: os.stat_result) -> bool:
         return False
 
 
-class MappedFile(mmap.mmap):
-    """A mapped file. ``identity`` distinguishes it from every other, and from itself before it was last written to:
-    device, number and size, then the times of the last change of its contents and of its inode in nanoseconds.
-    ``blocks`` is how many blocks of 512 bytes it has on its disk, where holes have none.
+class PagedFile:
+    """An open file that is read as it is wanted. It has slices, items, ``find`` and ``len``, as ``bytes`` has.
+
+    Files are never mapped. If a mapped file loses pages, the kernel ends the process that looks there (SIGBUS), and
+    with it a debugger or notebook around ``ompd``. Reading such a file here raises MalformedFile instead.
+
+    ``identity`` distinguishes it from every other file, and from itself before it was last written to: device, number
+    and size, then the times of the last change of its contents and of its inode in nanoseconds. ``blocks`` is how many
+    blocks of 512 bytes it has on its disk, where holes have none.
+
+    :param descriptor: the file; a copy of the descriptor is kept
+    :param name: the name of the file for errors
+    :raises BadFile: if it cannot be opened
     """
 
-    identity: tuple[int, ...] | None = None
-    blocks: int | None = None
-    _seekable = -1  # a descriptor, of files with holes alone
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = -1
+        try:
+            status = os.fstat(descriptor)
+            self._descriptor = os.dup(descriptor)
+            # Read-ahead on a sparse core of some gigabytes costs seconds when nothing of it is in memory yet.
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        except OSError as error:
+            raise BadFile(name, f"cannot be opened: {error.strerror}") from error
+        self.name = name
+        self.identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        self.blocks = status.st_blocks
+        self._size = status.st_size
+        self._has_holes = 512 * status.st_blocks < status.st_size
+        self._blocks: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._descriptor < 0
 
     def close(self) -> None:
         """Let go of the file."""
-        super().close()
-        self._let_go()
-
-    def __del__(self) -> None:
-        self._let_go()
-
-    def _let_go(self) -> None:
-        descriptor, self._seekable = self._seekable, -1
+        descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
+            self._blocks.clear()
             os.close(descriptor)
 
-    def _note_holes(self, descriptor: int, size: int, blocks: int) -> None:
-        self.blocks = blocks
-        if 512 * blocks < size:
-            self._seekable = os.dup(descriptor)
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> PagedFile:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def has_changed(self) -> bool:
+        """Return whether the file has another size or another time of its last change than when it was opened."""
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (status.st_size, status.st_mtime_ns) != self.identity[2:4]
+
+    def will_need(self, start: int, size: int) -> None:
+        """Have the kernel read part of the file ahead: all of that part will be read."""
+        with suppress(OSError):
+            os.posix_fadvise(self._descriptor, start, size, os.POSIX_FADV_WILLNEED)
+
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice[Any, Any, Any], /) -> bytes: ...
+    def __getitem__(self, key: Any, /) -> int | bytes:
+        if not isinstance(key, slice):
+            block = self._blocks.get(key // _BLOCK)
+            if block is None:
+                key = range(self._size)[key]
+                block = self._block(key // _BLOCK)
+            byte: int = block[key % _BLOCK]
+            return byte
+        start, end = key.start, key.stop
+        if start is None or end is None or not 0 <= start < end <= self._size:
+            start, end, _ = key.indices(self._size)
+            if start >= end:
+                return b""
+        number = start // _BLOCK
+        place = number * _BLOCK
+        if end - place > _BLOCK:
+            return self._read(start, end - start)
+        block = self._blocks.get(number)
+        return (block if block is not None else self._block(number))[start - place : end - place]
+
+    def __bytes__(self) -> bytes:
+        return self._read(0, self._size)
+
+    def find(self, wanted: bytes, start: int | None = None, end: int | None = None) -> int:
+        """Return where *wanted* is first found in part of the file, -1 if it is not there."""
+        at, stop, _ = slice(start, end).indices(self._size)
+        piece = 0
+        while at + len(wanted) <= stop:
+            # In pieces, small ones first: mostly it is near, and a signal ends the search between any two.
+            number, within = divmod(at, _BLOCK)
+            if len(wanted) == 1 and not piece:
+                block = self._blocks.get(number) or self._block(number)
+                found, size = block.find(wanted, within, within + stop - at), len(block) - within
+                found -= within if found >= 0 else 0
+            else:
+                # The rest of the block, which is kept, before anything else.
+                size = min(stop - at, max(piece or _BLOCK - within, len(wanted)))
+                found = self[at : at + size].find(wanted)
+            if found >= 0:
+                return at + found
+            piece = min(4 * piece or _BLOCK, _PIECE)
+            at += size - len(wanted) + 1
+        return -1
+
+    def _block(self, number: int) -> bytes:
+        start = number * _BLOCK
+        data = self._read(start, min(_BLOCK, self._size - start))
+        if len(self._blocks) >= _MAX_BLOCKS:
+            self._blocks.clear()
+        self._blocks[number] = data
+        return data
+
+    def _read(self, start: int, size: int) -> bytes:
+        data = self._piece(start, size)
+        if len(data) == size:
+            return data
+        pieces, end = [data], start + size
+        while (start := start + len(pieces[-1])) < end:
+            pieces.append(self._piece(start, end - start))
+        return b"".join(pieces)
+
+    def _piece(self, start: int, size: int) -> bytes:
+        if self._descriptor < 0:
+            raise ValueError("the file is closed")
+        try:
+            data = os.pread(self._descriptor, min(size, _LONGEST_READ), start)
+        except OSError as error:
+            raise MalformedFile(f"{self.name}: cannot be read: {error.strerror}", offset=start) from error
+        if not data:
+            raise MalformedFile(f"{self.name}: the file shrank while it was read", offset=start)
+        return data
 
     def held(self, start: int, end: int) -> int:
         """Return how many bytes from *start* to *end* are on a disk: the others are holes. Of a file of very many
@@ -172,178 +286,21 @@ class MappedFile(mmap.mmap):
 
     def data_from(self, start: int) -> int | None:
         """Return the first place from *start* on that is no hole, None if there is none."""
-        if self._seekable < 0:
+        if not self._has_holes:
             return start
         try:
-            return os.lseek(self._seekable, start, os.SEEK_DATA)
+            return os.lseek(self._descriptor, start, os.SEEK_DATA)
         except OSError as error:
             return None if error.errno == errno.ENXIO else start
 
     def hole_from(self, start: int) -> int:
         """Return the first place from *start* on that is a hole, or the end of the file."""
-        if self._seekable < 0:
+        if not self._has_holes:
             return len(self)
         try:
-            return os.lseek(self._seekable, start, os.SEEK_HOLE)
+            return os.lseek(self._descriptor, start, os.SEEK_HOLE)
         except OSError:
             return len(self)
-
-
-class PagedFile(MappedFile):
-    """A file that somebody else may shrink, read as it is wanted. It stands for a mapped one, and has what is used of
-    that: slices, items, ``find``, ``len``.
-
-    Where a mapped file has lost its pages the kernel ends the process that looks there (SIGBUS), and a debugger or
-    notebook that it is in. Reading says so instead. What wants the memory itself (``memoryview``, ``struct``) gets a
-    ValueError: there is none.
-
-    :raises OSError: if the descriptor cannot be kept
-    """
-
-    _descriptor = -1
-    _size = 0
-    _name = ""
-    _blocks: dict[int, bytes]
-
-    def __new__(cls, descriptor: int, size: int, name: str) -> PagedFile:
-        """Return one that reads from a copy of *descriptor*."""
-        self = super().__new__(cls, -1, 1)
-        mmap.mmap.close(self)
-        self._size = size
-        self._name = name
-        self._blocks = {}
-        self._descriptor = os.dup(descriptor)
-        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        return self
-
-    def __init__(self, *_arguments: object) -> None:
-        """All is done where it is made."""
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def closed(self) -> bool:  # type: ignore[override]
-        """Whether :meth:`close` was called."""
-        return self._descriptor < 0
-
-    def close(self) -> None:
-        """Let go of the file."""
-        descriptor, self._descriptor = self._descriptor, -1
-        self._blocks.clear()
-        self._let_go()
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def __enter__(self) -> PagedFile:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-    def madvise(self, option: int, start: int = 0, length: int = 0) -> None:
-        """Do nothing: it is about memory."""
-
-    def size(self) -> int:
-        """Return how many bytes the file had when it was opened."""
-        return self._size
-
-    @overload
-    def __getitem__(self, key: SupportsIndex, /) -> int: ...
-    @overload
-    def __getitem__(self, key: slice[Any, Any, Any], /) -> bytes: ...
-    def __getitem__(self, key: Any, /) -> int | bytes:
-        if not isinstance(key, slice):
-            index: int = key.__index__()
-            index += self._size if index < 0 else 0
-            if not 0 <= index < self._size:
-                raise IndexError("mmap index out of range")
-            block = self._blocks.get(index // _BLOCK)
-            return (block if block is not None else self._block(index // _BLOCK))[index % _BLOCK]
-        start, end, step = key.indices(self._size)
-        if step != 1:
-            raise ValueError("a file is read forwards")
-        first, last = start // _BLOCK, (end - 1) // _BLOCK
-        if start >= end:
-            return b""
-        if first != last:
-            return self._read(start, end - start)
-        block = self._blocks.get(first) or self._block(first)
-        return block[start - first * _BLOCK : end - first * _BLOCK]
-
-    def __bytes__(self) -> bytes:
-        return self._read(0, self._size)
-
-    def find(self, wanted: Any, start: int | None = None, end: int | None = None) -> int:
-        """Return where *wanted* is first found in part of the file, -1 if it is not there."""
-        at, stop, _ = slice(start, end).indices(self._size)
-        sought = bytes(wanted)
-        piece = 0
-        while at + len(sought) <= stop:
-            # In pieces, small ones first: mostly it is near, and a signal ends the search between any two.
-            number, within = divmod(at, _BLOCK)
-            if len(sought) == 1:
-                block = self._blocks.get(number) or self._block(number)
-                found, size = block.find(sought, within, within + stop - at), len(block) - within
-                found -= within if found >= 0 else 0
-            else:
-                # The rest of the block, which is kept, before anything else.
-                size = min(stop - at, max(piece or _BLOCK - within, len(sought)))
-                found = self[at : at + size].find(sought)
-                piece = min(4 * piece or _BLOCK, _PIECE)
-            if found >= 0:
-                return at + found
-            at += size - len(sought) + 1
-        return -1
-
-    def _block(self, number: int) -> bytes:
-        start = number * _BLOCK
-        data = self._read(start, min(_BLOCK, self._size - start))
-        if len(self._blocks) >= _MAX_BLOCKS:
-            del self._blocks[next(iter(self._blocks))]
-        self._blocks[number] = data
-        return data
-
-    def _read(self, start: int, size: int) -> bytes:
-        if self._descriptor < 0:
-            raise ValueError("mmap closed or invalid")
-        pieces, at, end = [], start, start + size
-        while at < end:
-            try:
-                piece = os.pread(self._descriptor, min(end - at, _PIECE), at)
-            except OSError as error:
-                raise MalformedFile(f"{self._name}: cannot be read: {error.strerror}", offset=at) from error
-            if not piece:
-                raise MalformedFile(f"{self._name}: the file shrank while it was read", offset=at)
-            pieces.append(piece)
-            at += len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def map_readable(descriptor: int, name: str) -> MappedFile:
-    """Return an open file as a mapped one, without read-ahead; it is not really mapped if others might shrink it.
-
-    :raises BadFile: if it cannot be mapped
-    """
-    try:
-        status = os.fstat(descriptor)
-        if is_ours(status):
-            mapped = MappedFile(descriptor, 0, prot=mmap.PROT_READ)
-            # Read-ahead on a sparse core of some gigabytes costs seconds when nothing of it is in memory yet.
-            if hasattr(mmap, "MADV_RANDOM"):
-                mapped.madvise(mmap.MADV_RANDOM)
-        else:
-            mapped = PagedFile(descriptor, status.st_size, name)
-    except (OSError, ValueError) as error:
-        what = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
-        raise BadFile(name, f"cannot be mapped: {error or what}") from error
-    times = status.st_mtime_ns, status.st_ctime_ns
-    mapped.identity = status.st_dev, status.st_ino, status.st_size, *times
-    mapped._note_holes(descriptor, status.st_size, status.st_blocks)
-    return mapped
 
 
 def is_on_disk(size: int, blocks: int) -> bool:
@@ -353,24 +310,24 @@ def is_on_disk(size: int, blocks: int) -> bool:
     return limits.may_read(size, 512 * blocks)
 
 
-def may_read_whole(data: mmap.mmap) -> bool:
+def may_read_whole(data: PagedFile) -> bool:
     """Tell the same of a file that was opened."""
-    return not isinstance(data, MappedFile) or data.blocks is None or is_on_disk(len(data), data.blocks)
+    return is_on_disk(len(data), data.blocks)
 
 
-def open_mapped(path: str) -> MappedFile:
-    """Map the regular file at *path* for reading, without read-ahead.
+def open_paged(path: str) -> PagedFile:
+    """Open the regular file at *path* for reading.
 
     :raises BadFile: if there is none, it is empty, or may not be read
     """
     descriptor, _ = open_regular(path)
     try:
-        return map_readable(descriptor, path)
+        return PagedFile(descriptor, path)
     finally:
         os.close(descriptor)
 
 
-def checksum(data: mmap.mmap) -> int | None:
+def checksum(data: PagedFile) -> int | None:
     """Return the CRC-32 of a file, None of one that is almost nothing but holes. Ctrl-C ends it between any two pieces.
 
     :raises MalformedFile: if the file shrinks meanwhile

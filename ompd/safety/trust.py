@@ -8,8 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection
-from functools import lru_cache
+from collections.abc import Collection
 
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 _GROUP_0 = 0
@@ -65,7 +64,11 @@ def others_may_write(status: os.stat_result, *, private_groups: bool = False) ->
 
     :param private_groups: whether a group that has no member but this user may write
     """
-    return _is_writable(status, _is_private if private_groups else _no_group)
+    if status.st_mode & stat.S_IWOTH:
+        return True
+    if not status.st_mode & stat.S_IWGRP or status.st_gid == _GROUP_0:
+        return False
+    return not (private_groups and _is_private(status.st_gid))
 
 
 def user_name(number: int) -> str:
@@ -76,28 +79,6 @@ def user_name(number: int) -> str:
         return f"{pwd.getpwuid(number).pw_name} (user {number})"
     except KeyError:
         return f"user {number}"
-
-
-def _is_writable(status: os.stat_result, is_private: Callable[[int], bool]) -> bool:
-    if status.st_mode & stat.S_IWOTH:
-        return True
-    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid != _GROUP_0 and not is_private(status.st_gid)
-
-
-def _no_group(_number: int) -> bool:
-    return False
-
-
-@lru_cache(maxsize=16)
-def _is_users_own(number: int) -> bool:
-    import grp  # noqa: PLC0415  few files are a group's to write
-    import pwd  # noqa: PLC0415
-
-    try:
-        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return group.gr_name == user.pw_name and user.pw_gid == number and not set(group.gr_mem) - {user.pw_name, "root"}
 
 
 def _is_private(number: int) -> bool:

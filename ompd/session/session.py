@@ -180,6 +180,13 @@ class Session:
         return self._libraries.faults if self._libraries is not None else ()
 
     @property
+    def changed_files(self) -> Sequence[str]:
+        """The files that have changed since they were opened: the core file, and those of modules."""
+        files = [self.target.file] if isinstance(self.target, CoreTarget) else []
+        files += [file for module in self.process.module_list for file in module.files]
+        return [file.name for file in files if file.has_changed()]
+
+    @property
     def shortfalls(self) -> Sequence[str]:
         """Why what was asked last is not whole: what a stop of a live process left out. Empty for other targets."""
         return self._stopper.shortfalls if self._stopper is not None else ()

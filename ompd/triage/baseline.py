@@ -8,7 +8,7 @@ from typing import Any
 
 from ompd.errors import BadFile
 from ompd.model.triage import GoneGroup
-from ompd.safety.reading import open_mapped
+from ompd.safety.reading import open_paged
 from ompd.triage.normal import KEY
 
 _LARGEST = 1 << 28
@@ -32,7 +32,7 @@ def read_baseline(path: str) -> Baseline:
 
     :raises BadFile: if the file is something else, or its groups were made by other rules
     """
-    with open_mapped(path) as data:
+    with open_paged(path) as data:
         if len(data) > _LARGEST:
             raise BadFile(path, f"has more than {_LARGEST >> 20} MB, which no answer of ompd triage has")
         try:

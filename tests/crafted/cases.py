@@ -61,7 +61,7 @@ class Folder:
         self._used += paths
 
     def give_away(self) -> None:
-        """Make all of it somebody else's: then nothing is mapped, and every byte that is read is counted."""
+        """Make all of it somebody else's, as files that harm are."""
         if os.geteuid() == 0 and not self.is_ours:
             for path in (self.path, *self.path.rglob("*")):
                 os.lchown(path, _STRANGER, _STRANGER)

@@ -6,12 +6,12 @@ or a seeded one.
 
 from __future__ import annotations
 
-import mmap
 import random
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ompd.binary.cfi.tables import UnwindTable
 from ompd.binary.core import notes
@@ -44,9 +44,9 @@ from ompd.binary.types.values.shown import Options
 from ompd.binary.types.variables import find_variables
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.stacks.unwind import Unwinder
-from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
+from tests.fuzz.parses import Memory
 from tests.support.unwinding import stack_of
 
 _ABSURD = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0)
@@ -896,14 +896,9 @@ def read_notes(data: bytes) -> None:
 
 def read_core(data: bytes) -> None:
     """Open a core and read its memory, mappings and registers."""
-    mapped = mmap.mmap(-1, max(len(data), 1))
-    mapped[: len(data)] = data
-    original = core_module.open_mapped
-    core_module.open_mapped = lambda path: mapped  # type: ignore[assignment]
-    try:
-        target = CoreTarget("core")
-    finally:
-        core_module.open_mapped = original  # type: ignore[assignment]
+    memory: Any = Memory(-1, max(len(data), 1))
+    memory[: len(data)] = data
+    target = CoreTarget("core", memory)
     for address in (0, 0x400000, 0x400010, 0x400FFF, (1 << 64) - 8):
         for size in (0, 1, 8, 4096, 1 << 40):
             _try(lambda address=address, size=size: target.read(address, size))

@@ -11,19 +11,42 @@ from typing import Any
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.modules import modules
 from ompd.debugger.variables import types
+from ompd.safety.reading import PagedFile
 
 
-class Kept(mmap.mmap):
-    """A mapped file that stays open, whoever closes it."""
+class Kept(PagedFile):
+    """A file that stays open, whoever closes it."""
 
     def close(self) -> None:
         """Do nothing: the next case reads on."""
 
 
-def mapped(path: str) -> Kept:
-    """Map a file for reading."""
+class Memory(mmap.mmap):
+    """Memory that stands for a file without holes, and stays open, whoever closes it."""
+
+    def close(self) -> None:
+        """Do nothing: the next case reads on."""
+
+    def will_need(self, start: int, size: int) -> None:
+        """Do nothing: it is in memory."""
+
+    def data_from(self, start: int) -> int | None:
+        """Return *start*, which is no hole."""
+        return start
+
+    def hole_from(self, start: int) -> int:
+        """Return the end."""
+        return len(self)
+
+    def has_changed(self) -> bool:
+        """Return False: changes are what the cases make."""
+        return False
+
+
+def kept(path: str) -> Kept:
+    """Open a file for reading."""
     with Path(path).open("rb") as file:
-        return Kept(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return Kept(file.fileno(), path)
 
 
 class _Loader:
@@ -54,13 +77,13 @@ def _first(first: object, *_: object) -> object:
 @contextmanager
 def parsed_once() -> Iterator[None]:
     """Let all sessions inside share what they parse of modules' files."""
-    original_open, original_elf = modules.open_mapped, modules.ElfFile
+    original_open, original_elf = modules.open_paged, modules.ElfFile
     tables, unwinding, lines, info = modules.SymbolTable, modules.UnwindTable, modules.LineInfo, types.TypeInfo
     find = types.find_variables
     separate = _once(FileFinder.debug_file, lambda finder, elf, *_: id(elf))
     opened = _once(lambda path: _kept(original_open, path), lambda path: path)
     replaced: Sequence[tuple[Any, str, Any]] = (
-        (modules, "open_mapped", opened),
+        (modules, "open_paged", opened),
         (modules, "ElfFile", _once(original_elf, lambda data, name: (id(data), name))),
         (modules, "SymbolTable", _once(tables, _first)),
         (
@@ -83,6 +106,6 @@ def parsed_once() -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def _kept(open_mapped: Callable[[str], mmap.mmap], path: str) -> Kept:
-    open_mapped(path).close()  # raises what there is to raise
-    return mapped(path)
+def _kept(open_paged: Callable[[str], PagedFile], path: str) -> Kept:
+    open_paged(path).close()  # raises what there is to raise
+    return kept(path)

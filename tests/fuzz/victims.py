@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,10 @@ from typing import Any
 from ompd.binary.core import notes
 from ompd.binary.elf.elf import PT_LOAD, PT_NOTE
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MemoryFault, OmpdError
 from ompd.session import Session
-from tests.fuzz.parses import Kept
+from tests.fuzz.parses import Memory
 
 # Places that are no addresses: registers of threads, and what everything depends on.
 REGISTERS = 1 << 70
@@ -70,8 +69,8 @@ class Segment:
 class WatchedTarget(CoreTarget):
     """A core that logs what is read of it, and lacks what a case took away."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, data: Any) -> None:
+        super().__init__(path, data)
         self.log: list[Span] = []
         self.holes: Sequence[Span] = ()
         self._number = {thread: number for number, thread in enumerate(self.thread_ids())}
@@ -100,7 +99,7 @@ class Core:
     def __init__(self, path: Path) -> None:
         self.path = path
         with path.open("rb") as file:
-            self._data = Kept(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            self._data = Memory(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self.size = len(self._data)
         with self.opened() as target:
             self.segments = list(self._segments(target))
@@ -112,12 +111,7 @@ class Core:
     @contextmanager
     def opened(self) -> Iterator[WatchedTarget]:
         """Parse the core as it is now."""
-        original: Callable[[str], mmap.mmap] = core_module.open_mapped
-        core_module.open_mapped = lambda path: self._data  # type: ignore[assignment]
-        try:
-            target = WatchedTarget(str(self.path))
-        finally:
-            core_module.open_mapped = original  # type: ignore[assignment]
+        target = WatchedTarget(str(self.path), self._data)
         yield target
         target.close()
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ompd.debugger.files.cache import DiskCache, FileCache
-from ompd.debugger.files.finder import MappedFile, open_mapped
+from ompd.safety.reading import PagedFile, open_paged
 
 
-def settled(path: Path) -> MappedFile:
-    """Map a file that was last written to long ago, as far as it says."""
-    mapped = open_mapped(str(path))
-    assert isinstance(mapped, MappedFile) and mapped.identity is not None
-    mapped.identity = (*mapped.identity[:3], *(time_ns - 10**10 for time_ns in mapped.identity[3:]))
-    return mapped
+def settled(path: Path) -> PagedFile:
+    """Open a file that was last written to long ago, as far as it says."""
+    file = open_paged(str(path))
+    file.identity = (*file.identity[:3], *(time_ns - 10**10 for time_ns in file.identity[3:]))
+    return file
 
 
 def kept_of(cache: DiskCache, path: Path) -> FileCache:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from ompd.binary.elf.elf import ElfFile
 from ompd.errors import MalformedFile, Unsupported
+from ompd.safety.reading import open_paged
 from tests.support import FULL, Missing, clean_environment, intel_runtime, require
 from tests.support.cache import entry, key_of
 from tests.support.runs import cores_allowed, kernel_core_obstacle
@@ -130,9 +130,8 @@ def crashed(program: Path) -> Path:
 
 @cache
 def mapped(path: Path) -> ElfFile:
-    """Return the file as the product reads it: mapped."""
-    with path.open("rb") as file:
-        return ElfFile(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path.name)
+    """Return the file as the product reads it."""
+    return ElfFile(open_paged(str(path)), path.name)
 
 
 def libc() -> Path:

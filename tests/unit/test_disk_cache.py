@@ -19,11 +19,12 @@ from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.memory import Field, StructLayout
 from ompd.debugger.files import cache as disk_cache
 from ompd.debugger.files.cache import DiskCache
-from ompd.debugger.files.finder import FileFinder, open_mapped
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.modules.kept_layouts import KeptLayouts
 from ompd.debugger.modules.kept_places import KeptPlaces
 from ompd.inspection import Inspection
 from ompd.model import TaskRecord
+from ompd.safety.reading import open_paged
 from tests.support import clean_environment, stopped
 from tests.support.disk_cache import kept_of, settled
 from tests.unit.debug_programs import built
@@ -77,7 +78,7 @@ def test_another_file_of_the_same_name_has_nothing(cache: DiskCache, file: Path)
 
 
 def test_of_a_file_written_just_now_nothing_is_kept(cache: DiskCache, folder: Path, file: Path) -> None:
-    kept = cache.of(open_mapped(str(file)))
+    kept = cache.of(open_paged(str(file)))
     assert kept is not None
     kept.put("rows", b"one")
     assert not folder.exists()
@@ -340,7 +341,7 @@ def test_symbols_are_found_by_what_was_kept(cache: DiskCache, monkeypatch: pytes
 
 
 def test_a_moment_passes_before_a_file_is_trusted(file: Path) -> None:
-    identity = open_mapped(str(file)).identity  # type: ignore[attr-defined]
+    identity = open_paged(str(file)).identity
     status = file.stat()
     assert identity == (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     assert abs(time.time_ns() - identity[-1]) < 60 * 10**9

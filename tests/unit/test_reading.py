@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import mmap
 import os
 import random
 import socket
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
@@ -22,16 +22,19 @@ import pytest
 from click.testing import CliRunner
 
 import ompd.safety.reading
+from ompd.binary.dwarf import search as dwarf_search
+from ompd.binary.dwarf import sections as dwarf_sections
 from ompd.binary.elf.elf import ElfFile
 from ompd.commands.main import cli
 from ompd.commands.table import COMMANDS
 from ompd.debugger.files.coredumps import Coredump
 from ompd.debugger.files.dll_files import unsuitable
-from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.targets.lldb import install as lldb_install
-from ompd.errors import BadFile, MalformedFile, OmpdError
+from ompd.errors import BadFile, MalformedFile
 from ompd.inspection import Inspection
-from ompd.safety.reading import MappedFile, PagedFile, checksum, open_mapped, open_regular
+from ompd.safety.reading import checksum, open_paged, open_regular
+from ompd.session import Session
 from tests.support import clean_environment, stopped
 from tests.support.cache import CHECKOUT
 from tests.support.runtimes import INTEL
@@ -73,12 +76,12 @@ def strange_files(folder: Path) -> dict[str, str]:
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     for path, words in strange_files(tmp_path).items():
         with opens() as found, pytest.raises(BadFile, match=words):
-            open_mapped(path)
+            open_paged(path)
         assert [(name, bool(flags & os.O_PATH)) for name, flags in found] == [(path, True)]
     regular = tmp_path / "regular"
     regular.write_bytes(b"some")
     with opens() as found:
-        open_mapped(str(regular)).close()
+        open_paged(str(regular)).close()
     assert found[0] == (str(regular), os.O_PATH | os.O_CLOEXEC)
     assert found[1][0].startswith("/proc/self/fd/") and found[1][1] & os.O_NOCTTY and len(found) == 2
 
@@ -154,64 +157,54 @@ def test_a_library_for_debuggers_that_is_a_pipe(tmp_path: Path) -> None:
     assert unsuitable(str(tmp_path / "none")) == "there is no such file here"
 
 
-# Files that others may shrink
+# Files that change while they are read
 
 
 @pytest.fixture
-def strangers(tmp_path: Path) -> Path:
-    path = tmp_path / "strangers"
+def changing(tmp_path: Path) -> Path:
+    path = tmp_path / "changing"
     path.write_bytes(random.Random(5).randbytes(300_000) + b"needle" + bytes(200_000))
     return path
 
 
-def paged(path: Path) -> PagedFile:
-    descriptor, status = open_regular(str(path))
-    try:
-        return PagedFile(descriptor, status.st_size, str(path))
-    finally:
-        os.close(descriptor)
-
-
-def test_it_reads_as_a_mapped_file_does(strangers: Path) -> None:
-    data, rng = strangers.read_bytes(), random.Random(7)
-    with open_mapped(str(strangers)) as mapped, paged(strangers) as file:
-        assert type(mapped) is MappedFile and len(file) == len(mapped) == file.size() == len(data)
-        edges: list[Any] = [0, 1, 16383, 16384, 16385, 65535, 65536, 65537, 131072, -1, -70000, None]
+def test_it_reads_as_bytes_do(changing: Path) -> None:
+    data, rng = changing.read_bytes(), random.Random(7)
+    with open_paged(str(changing)) as file:
+        assert len(file) == len(data)
+        edges: list[Any] = [0, 1, 4095, 4096, 4097, 65535, 65536, 65537, 131072, -1, -70000, None]
         edges += [len(data) - 1, len(data), len(data) + 5]
         for start, end in [*((a, b) for a in edges for b in edges), *((rng.randrange(506000), None) for _ in range(9))]:
-            assert file[start:end] == mapped[start:end] == data[start:end]
+            assert file[start:end] == data[start:end]
         for index in (0, -1, 65536, -len(data), len(data) - 1):
-            assert file[index] == mapped[index]
+            assert file[index] == data[index]
         for index in (len(data), -len(data) - 1):
             with pytest.raises(IndexError):
                 file[index]
-        for wanted in (b"needle", b"n", data[65530:65540], data[131000:290000], b"", b"nowhere", bytes(200_000)):
+        for wanted in (b"needle", b"n", data[65530:65540], data[131000:290000], b"nowhere", b"\0", bytes(200_000)):
             for start, end in ((0, None), (65533, None), (65534, 65540), (300_001, len(data)), (None, -3), (9, 9)):
-                expected = mapped.find(wanted, start or 0, len(data) if end is None else end % (len(data) + 1))
-                if wanted:
-                    assert file.find(wanted, start, end) == expected, (wanted[:9], start, end)
-        assert bytes(file) == data and checksum(file) == checksum(mapped) == crc32(data)
+                assert file.find(wanted, start, end) == data.find(wanted, start, end), (wanted[:9], start, end)
+        assert bytes(file) == data and checksum(file) == crc32(data)
     assert file.closed
     with pytest.raises(ValueError, match="closed"):
         file[:5]
 
 
-def test_there_is_no_memory_behind_it(strangers: Path) -> None:
-    with paged(strangers) as file:
-        with pytest.raises(ValueError, match="closed"):
-            memoryview(file)
-        before = len(list(Path("/proc/self/fd").iterdir()))
-        paged(strangers)
-        assert len(list(Path("/proc/self/fd").iterdir())) == before
-        for start in range(0, len(file), 100):
-            file[start]
-        assert sum(map(len, file._blocks.values())) <= 1 << 20
+def test_it_keeps_little_and_closes_itself(changing: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    file = open_paged(str(changing))
+    with pytest.raises(TypeError):
+        memoryview(file)  # type: ignore[arg-type]
+    for start in range(0, len(file), 100):
+        file[start]
+    assert sum(map(len, file._blocks.values())) <= 1 << 20
+    del file
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_file_that_shrinks_is_said_to(strangers: Path) -> None:
-    with paged(strangers) as file:
+def test_a_file_that_shrinks_is_said_to(changing: Path) -> None:
+    with open_paged(str(changing)) as file:
         head = file[:10]
-        os.truncate(strangers, 1000)
+        os.truncate(changing, 1000)
         assert file[:10] == head  # which was read before
         for read in (
             lambda: file[70_000:70_010],
@@ -219,57 +212,113 @@ def test_a_file_that_shrinks_is_said_to(strangers: Path) -> None:
             lambda: file.find(b"needle"),
             lambda: bytes(file),
         ):
-            with pytest.raises(MalformedFile, match="strangers: the file shrank while it was read"):
+            with pytest.raises(MalformedFile, match="changing: the file shrank while it was read"):
                 read()
         with pytest.raises(MalformedFile, match="shrank"):
             checksum(file)
-
-
-@needs_root
-def test_which_files_are_mapped(strangers: Path) -> None:
-    def kind() -> type[mmap.mmap]:
-        with open_mapped(str(strangers)) as file:
-            return type(file)
-
-    assert kind() is MappedFile
-    for mode, kind_of in ((0o644, MappedFile), (0o666, PagedFile), (0o664, MappedFile)):
-        strangers.chmod(mode)
-        assert kind() is kind_of
-    os.chown(strangers, 0, STRANGER)
-    assert kind() is PagedFile  # a group of others may write
-    strangers.chmod(0o644)
-    assert kind() is MappedFile
-    os.chown(strangers, STRANGER, 0)
-    assert kind() is PagedFile
+        assert file.has_changed()
 
 
 @pytest.mark.parametrize("program", ["hang", "nested"])
-def test_answers_do_not_depend_on_how_files_are_read(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_do_not_depend_on_how_sections_are_read(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     core = stopped(program, runtime="libgomp" if program == "nested" else INTEL)
     monkeypatch.setenv("OMPD_CACHE", "off")
     for command in COMMANDS:
         if command.ompd_library is not None:
             continue  # no library serves libgomp
         words = [command.name, str(core.core), "--json", *(["truth_held"] if command.argument is not None else [])]
-        mapped = CliRunner().invoke(cli, words)
-        with monkeypatch.context() as patch:
-            patch.setattr(ompd.safety.reading, "is_ours", lambda status: False)
-            read = CliRunner().invoke(cli, words)
-        assert (mapped.exit_code, mapped.stdout) == (read.exit_code, read.stdout)
-        assert mapped.exit_code == 0 and json.loads(read.stdout)[command.name]
+        whole = CliRunner().invoke(cli, words)
+        for names in (("_SMALL",), ("_SMALL", "_MAX_COPIED")):  # copied by unit, or not at all
+            with monkeypatch.context() as patch:
+                for name in names:
+                    patch.setattr(dwarf_sections, name, 0)
+                read = CliRunner().invoke(cli, words)
+            assert (whole.exit_code, whole.stdout) == (read.exit_code, read.stdout), (command.name, names)
+        assert whole.exit_code == 0 and json.loads(whole.stdout)[command.name]
 
 
-@needs_root
-def test_a_core_that_its_owner_cuts_off_meanwhile(tmp_path: Path) -> None:
-    copy = tmp_path / "core"
+def test_many_numbers_are_searched_for_across_pieces(changing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dwarf_search, "_PIECE", 4096)
+    data = changing.read_bytes()
+    places = [0, 3, 4090, 4093, 4094, 4095, 4096, 65533, 299_996]
+    wanted = {int.from_bytes(data[at : at + 4], "little") for at in places}
+    with open_paged(str(changing)) as file:
+        sections: Any = SimpleNamespace(span=lambda _: (file, 0, len(file)), byte_order="little")
+        assert dwarf_search._numbers_in(sections, ".debug_info", 4, wanted | {0x1234_5678}) == wanted
+        sections.span = lambda _: (file, 1, 4095)
+        found = dwarf_search._numbers_in(sections, ".debug_info", 4, wanted)
+        assert found == {int.from_bytes(data[at : at + 4], "little") for at in (3, 4090)}
+
+
+def copied_core(folder: Path) -> Path:
+    copy = folder / "core"
     copy.write_bytes(stopped("hang").core.read_bytes())
-    os.chown(copy, STRANGER, STRANGER)
-    with Inspection.open_core(copy) as session:
-        os.truncate(copy, 4096)
-        with pytest.raises(OmpdError) as caught:
-            answer = session.ask_threads()
-            raise OmpdError(" ".join([str(answer.complete), *answer.warnings]))
-    assert "the file shrank while it was read" in str(caught.value)
+    return copy
+
+
+def test_no_file_of_a_target_is_mapped(tmp_path: Path) -> None:
+    core = copied_core(tmp_path)
+    with Inspection.open_core(core) as session:
+        assert session.ask_threads().complete and session.ask_stacks(locals=True).complete
+        maps = Path("/proc/self/maps").read_text()
+        names = [module.name for module in session.process.modules() if "libiomp5" in module.name or module.is_program]
+        assert len(names) == 2
+        assert [name for name in (str(core), *names) if name in maps] == []
+
+
+@pytest.mark.parametrize("command", ["threads", "stack", "why"])
+def test_a_core_that_is_cut_while_it_is_read(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = copied_core(tmp_path)
+    size = core.stat().st_size
+    usual, left = os.pread, 0
+
+    def cutting(*arguments: int) -> bytes:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.truncate(core, 4096)
+        return usual(*arguments)
+
+    monkeypatch.setattr(os, "pread", cutting)
+    for left in (2, 5, 20, 30, 60, 100):
+        core.write_bytes(stopped("hang").core.read_bytes())
+        ran = CliRunner().invoke(cli, [command, str(core)])
+        assert left <= 0 and ran.exit_code in (1, 3)
+        assert f"{core}: the file changed while it was read" in ran.stderr or (
+            ran.exit_code == 1 and "the file shrank while it was read" in ran.stderr
+        )
+    assert core.stat().st_size == 4096 < size
+
+
+def test_a_core_that_is_written_to_while_it_is_read(tmp_path: Path) -> None:
+    core = copied_core(tmp_path)
+    with Inspection.open_core(core) as session:
+        assert session.ask_threads().complete
+        with core.open("r+b") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(b"more")
+        text = f"{core}: the file changed while it was read"
+        for answer in (session.ask_threads(), session.ask_why(), session.ask_runtimes()):
+            assert not answer.complete and answer.warnings[0] == text and answer.rows
+        assert text in session.snapshot(tmp_path / "small").problems
+
+
+def test_a_program_that_is_written_to_while_it_is_read(tmp_path: Path) -> None:
+    program = stopped("hang").executable
+    copy = tmp_path / "program"
+    copy.write_bytes(program.read_bytes())
+    with Inspection.open_core(stopped("hang").core, FileOptions(exe=copy)) as session:
+        assert session.ask_stacks().complete
+        os.utime(copy, ns=(1, 1))
+        assert session.ask_stacks().warnings[0] == f"{copy}: the file changed while it was read"
+
+
+def test_a_compressed_core_that_is_written_to_while_it_is_unpacked(tmp_path: Path) -> None:
+    packed = tmp_path / "core.gz"
+    packed.write_bytes(gzip.compress(stopped("hang").core.read_bytes(), 1))
+    files = FileOptions(progress=lambda _: os.utime(packed, ns=(1, 1)))
+    with Session.open_core(packed, files) as session:
+        assert session.fault == "the file changed while it was unpacked"
 
 
 # Files of holes
@@ -281,10 +330,10 @@ def test_no_checksum_of_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     os.truncate(sparse, 60 << 30)
     read: list[int] = []
     monkeypatch.setattr(ompd.safety.reading, "crc32", lambda data, before: read.append(len(data)) or 0)
-    with open_mapped(str(sparse)) as file:
+    with open_paged(str(sparse)) as file:
         assert checksum(file) is None and not read
     os.truncate(sparse, 5 << 20)
-    with open_mapped(str(sparse)) as file:
+    with open_paged(str(sparse)) as file:
         assert checksum(file) == 0 and sum(read) == len(file) and max(read) <= 1 << 20
 
 
@@ -298,7 +347,7 @@ def test_a_debug_link_to_holes_is_passed_by(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(ElfFile, "build_id", lambda self: None)
     pieces: list[int] = []
     monkeypatch.setattr(ompd.safety.reading, "crc32", lambda data, before: pieces.append(len(data)) or 0)
-    with open_mapped(str(program)) as file:
+    with open_paged(str(program)) as file:
         assert FileFinder().debug_file(ElfFile(file, str(program)), str(program), str(program)) is None
     assert not pieces
 

@@ -14,7 +14,8 @@ import pytest
 
 import ompd.safety.libraries
 from ompd.errors import BadFile
-from ompd.safety.libraries import map_copy, open_trusted, sealed_copy
+from ompd.safety.libraries import open_trusted, sealed_copy
+from ompd.safety.reading import PagedFile
 
 STRANGER = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -267,7 +268,7 @@ def test_a_copy_can_be_changed_by_nobody(file: Path) -> None:
     copy = sealed_copy(descriptor, status, str(file))
     os.close(descriptor)
     file.write_bytes(b"WRITTEN IN PLACE")
-    with map_copy(copy) as data:
+    with PagedFile(copy, "copy") as data:
         assert bytes(data) == b"sound"
     assert not os.get_inheritable(copy)
     for flags in (os.O_RDWR, os.O_WRONLY, os.O_RDONLY):

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import mmap
 import struct
 from typing import NamedTuple
 
-from ompd.binary.cursor import ByteOrder
+from ompd.binary.cursor import ByteOrder, Bytes
 from ompd.errors import MalformedFile
 from ompd.records import record
 from ompd.safety import limits
@@ -91,7 +90,7 @@ def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
 
 
 def parse_files(
-    data: bytes | mmap.mmap, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
+    data: Bytes, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
 ) -> list[FileMapping]:
     """Return the mappings of an ``NT_FILE`` note, in its order. It is from *start* to *end* of *data*.
 
@@ -124,7 +123,7 @@ def parse_files(
 class _Names:
     # Strings one behind the other; those that are the same are one.
 
-    def __init__(self, data: bytes | mmap.mmap, at: int, end: int) -> None:
+    def __init__(self, data: Bytes, at: int, end: int) -> None:
         self._data = data
         self._at = at
         self._end = end

@@ -105,7 +105,7 @@ class TypeIndex:
         kind, value, positions = hit
         walked = key_of(unit) in self._names
         start, first, end = unit.bounds
-        data = unit.span[0]
+        data = unit.data
         ways: dict[int, list[tuple[int, bytes]]] = {}
         for code, noted in self._definitions_of(unit) if not walked else ():
             walked = walked or noted.slow_name
@@ -124,7 +124,7 @@ class TypeIndex:
                 pattern = value.to_bytes(size, unit.sections.byte_order) if size else uleb_bytes(value)
                 places = find_all(data, first, end, pattern)
             else:
-                places = positions or []
+                places = [start + offset for offset in positions or ()]
             for position in places:
                 for distance, code_bytes in codes:
                     at = position - distance - len(code_bytes)
@@ -256,7 +256,7 @@ def _noted(unit: Unit, abbreviation: Abbreviation) -> _Noted | None:
 def _walk(unit: Unit) -> _Names:
     names = _Names()
     places, scopes = names.places, names.scopes
-    data, byte_order = unit.span[0], unit.sections.byte_order
+    data, byte_order = unit.data, unit.sections.byte_order
     walk = Walk(unit, lambda abbreviation: _noted(unit, abbreviation))
     for name, slow in walk:
         at = walk.offset

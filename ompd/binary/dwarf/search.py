@@ -7,11 +7,11 @@ in comments are those of DWARF 5.
 
 from __future__ import annotations
 
-import mmap
 import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Set
 
+from ompd.binary.cursor import Bytes
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import INFO, TYPES, DebugFiles
 from ompd.binary.dwarf.forms import STRING_INDEXES, SUPPLEMENTARY_REFERENCES, SUPPLEMENTARY_STRINGS
@@ -22,6 +22,7 @@ from ompd.errors import MalformedFile
 _MAX_STRINGS = 1 << 10
 _MAX_PLACES = 1 << 20
 _MAX_HITS = 64
+_PIECE = 1 << 20
 _FEW = 64  # strings for each of which a section is searched: more are looked for together
 _REFERRING = (dw.DW_AT_ABSTRACT_ORIGIN, dw.DW_AT_SPECIFICATION, dw.DW_AT_TYPE)
 _FAR_REFERENCES = frozenset((dw.DW_FORM_REF_ADDR, *SUPPLEMENTARY_REFERENCES))
@@ -30,7 +31,7 @@ _OTHER_STRINGS = ".debug_str of the supplementary file"
 Key = tuple[str, int | bytes]
 """A section of strings, and an offset or index in it; ``""`` and the name itself."""
 Hit = tuple[str, int | bytes, list[int] | None]
-"""A key, and where its bytes were found in the section's buffer; None for not looked for, or too often."""
+"""A key, and where its bytes were found, from the unit's start; None for not looked for, or too often."""
 Hits = dict[tuple[str, int], tuple[Unit, list[Hit]]]
 
 
@@ -126,10 +127,11 @@ class NameSearch:
         position = data.find(pattern, base, end)
         while position >= 0:
             following = bisect_right(starts, position - base)
+            start = base + starts[following - 1]
             limit = base + starts[following] if following < len(starts) else end
             found: list[int] | None = []
             while 0 <= position < limit and found is not None:
-                found.append(position)
+                found.append(position - start)
                 position = data.find(pattern, position + 1, end)
                 if len(found) > _MAX_HITS:
                     found = None  # bytes as those of small numbers, which are everywhere: the unit is walked instead
@@ -197,15 +199,15 @@ def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -
     ours = {int.from_bytes(pattern, sys.byteorder): number for pattern, number in raw.items()}
     keys = set(ours)
     found: set[int] = set()
-    with memoryview(data) as view:
-        for first in range(start, min(start + size, end)):
-            last = end - (end - first) % size
-            with view[first:last] as shifted, shifted.cast("I" if size == 4 else "Q") as numbers:
-                found |= keys.intersection(numbers)
+    for at in range(start, end, _PIECE):
+        view = memoryview(data[at : min(at + _PIECE + size - 1, end)])
+        for first in range(min(size, len(view))):
+            last = len(view) - (len(view) - first) % size
+            found |= keys.intersection(view[first:last].cast("I" if size == 4 else "Q"))
     return {ours[number] for number in found}
 
 
-def find_all(data: bytes | mmap.mmap, start: int, end: int, pattern: bytes) -> list[int]:
+def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
     """Return where *pattern* is from *start* to *end* of *data*.
 
     :raises MalformedFile: if it is there too many times

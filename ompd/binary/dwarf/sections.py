@@ -6,14 +6,13 @@ Everything is read at its first need. Offsets are checked before use; what does 
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from sys import intern
 from typing import NamedTuple, TypeVar, cast
 
-from ompd.binary.cursor import Buffer, ByteOrder, Cursor
+from ompd.binary.cursor import Buffer, ByteOrder, Bytes, Cursor
 from ompd.binary.elf.elf import SHT_NOBITS, ElfFile, order_mark
 from ompd.errors import MalformedFile
 from ompd.safety import limits
@@ -32,6 +31,9 @@ _MAX_PROBES = 1 << 10
 _SEVERAL = frozenset((".debug_info", ".debug_types"))
 _MAX_COLUMNS = 16
 _MAX_ROWS = 1 << 20
+# Sections of files are copied into memory if they are small. Of others single units are copied, up to a limit of each
+# unit and of all together.
+_SMALL, _MAX_COPIED, _MAX_ALL_COPIED = 1 << 20, 1 << 24, 1 << 26
 
 
 # Where in a package's sections those of one unit begin, by the section's name; empty for all that is no package.
@@ -63,7 +65,7 @@ class Sections:
 
     def __init__(self, elf: ElfFile, *, split: bool = False, tag: str = "") -> None:
         self._elf = elf
-        self._spans: dict[str, tuple[bytes | mmap.mmap, int, int] | None] = {}
+        self._spans: dict[str, tuple[Bytes, int, int] | None] = {}
         self.byte_order = elf.byte_order
         self.split = split
         self.tag = tag
@@ -71,8 +73,9 @@ class Sections:
         """Finds the supplementary file (dwz's) that this one refers to; None for one that has none."""
         self._package: dict[str, PackageIndex | None] = {}
         self._read: dict[tuple[str, int, Callable[[Cursor], object]], object] = {}
+        self._copied = 0
 
-    def span(self, name: str) -> tuple[bytes | mmap.mmap, int, int] | None:
+    def span(self, name: str) -> tuple[Bytes, int, int] | None:
         """Return a buffer with the section, its start and its end there, or None if the file has none of that name."""
         if name not in self._spans:
             section = self._elf.section(name + ".dwo" if self.split else name)
@@ -82,7 +85,8 @@ class Sections:
                 buffer, start, end = self._elf.section_span(section)
                 if self.split and name in _SEVERAL:
                     buffer, start, end = self._joined(section.name, buffer, start, end)
-                if isinstance(buffer, memoryview):
+                is_small = not isinstance(buffer, bytes) and end - start <= _SMALL
+                if is_small or isinstance(buffer, memoryview):
                     buffer, start, end = bytes(buffer[start:end]), 0, end - start
                 self._spans[name] = buffer, start, end
         return self._spans[name]
@@ -99,6 +103,13 @@ class Sections:
                 raise MalformedFile(f"{self._elf.name}: too many sections called {name}")
             joined += data
         return bytes(joined), 0, len(joined)
+
+    def may_copy(self, size: int) -> bool:
+        """Return whether *size* more bytes may be copied into memory, which then count."""
+        if size > _MAX_COPIED or self._copied + size > _MAX_ALL_COPIED:
+            return False
+        self._copied += size
+        return True
 
     def size(self, name: str) -> int:
         """Return the section's size in bytes, 0 if the file has none of that name."""

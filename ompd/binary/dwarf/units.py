@@ -6,12 +6,11 @@ numbers in comments are those of DWARF 5.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Mapping
 from sys import intern
 from typing import NamedTuple
 
-from ompd.binary.cursor import Cursor
+from ompd.binary.cursor import Bytes, Cursor
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.abbreviations import Abbreviation, Abbreviations
 from ompd.binary.dwarf.forms import (
@@ -127,11 +126,6 @@ class Unit:
         return self.string(self.top.get(dw.DW_AT_DWO_NAME if self.version >= 5 else dw.DW_AT_GNU_DWO_NAME))
 
     @property
-    def span(self) -> tuple[bytes | mmap.mmap, int, int]:
-        """A buffer with the section that the unit is in, its start and its end there."""
-        return self.sections.span(self._section) or (b"", 0, 0)
-
-    @property
     def section_base(self) -> int:
         """What offsets of whole sections count from: 0, but in a package, which has many units' sections in one."""
         return self.contribution.get(self._section, 0)
@@ -144,23 +138,38 @@ class Unit:
     # Entries
 
     @property
+    def data(self) -> Bytes:
+        """The buffer that the unit is in."""
+        self._load()
+        return self._cursor.data
+
+    @property
     def bounds(self) -> tuple[int, int, int]:
-        """Where in the section's buffer the unit, its first entry and its end are."""
+        """Where in the buffer the unit, its first entry and its end are."""
+        self._load()
         return self._start, self._first, self._end
+
+    def _load(self) -> None:
+        # A walk looks at nearly every byte: copy the unit first, unless it is only one of very many.
+        cursor, start, size = self._cursor, self._start, self._end - self._start
+        if not isinstance(cursor.data, bytes) and self.sections.may_copy(size):
+            cursor.data = cursor.data[start : self._end]
+            cursor.position, cursor.end, cursor.base = cursor.position - start, size, cursor.base + start
+            self._start, self._first, self._end = 0, self._first - start, size
 
     def cursor(self, offset: int) -> Cursor:
         """Return a cursor *offset* bytes from the unit's start, up to its end.
 
         :raises MalformedFile: if no entry can be there
         """
-        if not self._first <= self._start + offset <= self._end:
-            self._cursor.fail(f"no entry at {offset:#x} of a unit")
-        cursor = self.sections.cursor(self._section, self.offset + offset)
-        cursor.end = self._end
-        return cursor
+        start, first, end = self.bounds
+        whole = self._cursor
+        if not first <= start + offset <= end:
+            whole.fail(f"no entry at {offset:#x} of a unit")
+        return Cursor(whole.data, whole.byte_order, position=start + offset, end=end, what=whole.what, base=whole.base)
 
     def cursor_at(self, position: int) -> Cursor:
-        """Return the unit's own cursor, at *position* of the section's buffer until somebody else asks for it."""
+        """Return the unit's own cursor, at *position* of the buffer until somebody else asks for it."""
         self._cursor.position = position
         return self._cursor
 
@@ -217,7 +226,7 @@ class Unit:
         return self._shapes[code]
 
     def sibling(self, position: int, steps: Steps, form: int) -> int:
-        """Return where, in the section's buffer, the entry is that follows one and all that is in that.
+        """Return where, in the buffer, the entry is that follows one and all that is in that.
 
         :param position: where the first one's attributes begin, and *steps* from there to ``DW_AT_sibling``
         :raises MalformedFile: if it is before the first

@@ -41,7 +41,7 @@ class Walk(Generic[T]):
         self.offset = 0
         """Where the entry is at which the walk stands, from the unit's start."""
         self.position = 0
-        """Where its attributes begin in the section's buffer, or their end once they were read; where the walk is."""
+        """Where its attributes begin in the unit's buffer, or their end once they were read; where the walk is."""
         self.around: list[int] = []
         """The offsets of the entries that it is in, outermost first."""
         self._choose = choose
@@ -49,7 +49,7 @@ class Walk(Generic[T]):
         self._leaps = leaps
         self._left = left
         self.following: int | None = None
-        """Where the walk goes on behind what is in the entry, in the section's buffer; None if it enters that."""
+        """Where the walk goes on behind what is in the entry, in the unit's buffer; None if it enters that."""
 
     def __iter__(self) -> Iterator[T]:
         # One long function, because this is where all the time of a search goes.

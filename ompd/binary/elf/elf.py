@@ -168,7 +168,7 @@ def _text(raw: bytes) -> str:
 class ElfFile:
     """One ELF file: executable, shared object, separate debug file or core.
 
-    :param data: the whole file; it has to stay open (a closed ``mmap`` raises ValueError)
+    :param data: the whole file; it has to stay open (a closed one raises ValueError)
     :param name: what to call it in errors
     :param segment_count: the number of program headers where the file has lost the place that says it (PN_XNUM)
     :raises MalformedFile: if the ELF header or the table of program headers is malformed

@@ -55,7 +55,7 @@ def iter_note_places(data: Buffer, byte_order: ByteOrder, start: int, end: int, 
         raise MalformedFile("a note's header is cut off", offset=offset - start)
 
 
-def iter_notes(data: Buffer, byte_order: ByteOrder, align: int = 4) -> Iterator[tuple[str, int, memoryview]]:
+def iter_notes(data: bytes, byte_order: ByteOrder, align: int = 4) -> Iterator[tuple[str, int, memoryview]]:
     """Yield owner name, type and descriptor of each note in *data*; see :func:`iter_note_places`.
 
     Descriptors are views into *data*, not copies.
@@ -67,7 +67,7 @@ def iter_notes(data: Buffer, byte_order: ByteOrder, align: int = 4) -> Iterator[
         yield note.owner, note.n_type, view[note.start : note.start + note.size]
 
 
-def find_build_id(notes: Buffer, byte_order: ByteOrder, align: int = 4) -> bytes | None:
+def find_build_id(notes: bytes, byte_order: ByteOrder, align: int = 4) -> bytes | None:
     """Return the build-id (``NT_GNU_BUILD_ID`` of owner GNU) among *notes*, or None if there is none.
 
     :raises MalformedFile: if the notes before it are malformed

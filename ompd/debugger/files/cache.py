@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ompd.errors import BadFile
-from ompd.safety.reading import MappedFile
+from ompd.safety.reading import PagedFile
 
 # With what is kept, or how, changes this.
 _MAGIC = b"ompd cache 1\n"
@@ -54,11 +54,11 @@ class DiskCache:
         return cls(f"{root}/ompd" if root.startswith("/") else None)
 
     def of(self, data: object) -> FileCache | None:
-        """Return what is kept of a mapped file, None if nothing may be kept of it.
+        """Return what is kept of a file, None if nothing may be kept of it.
 
-        :param data: the file as :func:`ompd.safety.reading.open_mapped` gave it
+        :param data: the file as :func:`ompd.safety.reading.open_paged` gave it
         """
-        if self._folder is None or not isinstance(data, MappedFile) or data.identity is None:
+        if self._folder is None or not isinstance(data, PagedFile):
             return None
         return FileCache(self, data.identity)
 

@@ -8,7 +8,6 @@ unpacked core has no name from the beginning, so nothing is left of it, however 
 from __future__ import annotations
 
 import lzma
-import mmap
 import os
 import tempfile
 import zlib
@@ -20,7 +19,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 from ompd.debugger.files.progress import Progress, format_size
 from ompd.errors import BadFile
 from ompd.safety import limits
-from ompd.safety.reading import is_on_disk, map_readable, open_regular
+from ompd.safety.reading import PagedFile, is_on_disk, open_regular
 
 _READ = 1 << 16
 _PIECE = 1 << 20
@@ -39,9 +38,9 @@ _SKIPPABLE = b"\x2a\x4d\x18"
 
 
 class Unpacked(NamedTuple):
-    """A core file in a form that can be mapped. *fault*: why it is not whole, None if it is. *note*: what is odd."""
+    """A core file that was unpacked. *fault*: why it is not whole, None if it is. *note*: what is odd."""
 
-    data: mmap.mmap
+    data: PagedFile
     fault: str | None
     note: str | None
 
@@ -139,18 +138,18 @@ class SparseFile:
             hint="make room there, or let TMPDIR name a folder of a larger disk",
         )
 
-    def finish(self) -> mmap.mmap:
-        """Return the whole file, mapped for reading.
+    def finish(self) -> PagedFile:
+        """Return the whole file, open for reading.
 
         :raises BadFile: if nothing was written
         """
         if not self.size:
             raise BadFile(self._name, "is empty when it is unpacked", hint="copy or take the core again")
         os.ftruncate(self._file.fileno(), self.size)
-        return map_readable(self._file.fileno(), self._name)
+        return PagedFile(self._file.fileno(), self._name)
 
     def close(self) -> None:
-        """Let go of the file; it is gone once it is not mapped any more."""
+        """Let go of the file; it is gone once it is not open any more."""
         self._file.close()
 
 
@@ -363,4 +362,7 @@ def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -
                 f"is compressed by {known.name}, and the Python package that reads that is not installed",
                 hint=f"install {known.package}, or unpack the file and give the core itself",
             ) from error
+        now = os.fstat(descriptor)
+        if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+            fault = "the file changed while it was unpacked"
         return Unpacked(out.finish(), fault, note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator
@@ -14,9 +13,9 @@ from ompd.binary.dwarf.constants import DW_AT_COMP_DIR
 from ompd.binary.elf.elf import EM_AARCH64, EM_X86_64, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, ElfFile, check_elf_magic
 from ompd.binary.types.members import FlatMember, flat_members
 from ompd.binary.types.types import DwarfType, TypeInfo
-from ompd.debugger.files.finder import FileFinder, open_mapped
+from ompd.debugger.files.finder import FileFinder
 from ompd.errors import BadFile, LayoutUnavailable, MalformedFile
-from ompd.safety.reading import may_read_whole
+from ompd.safety.reading import PagedFile, may_read_whole, open_paged
 
 _DW_AT_PRODUCER = 0x25
 _ARCHITECTURES = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}
@@ -144,15 +143,15 @@ class DebugFile:
         if self.shared_object is None:
             return None
         data = self.shared_object.data
-        if isinstance(data, memoryview) or (isinstance(data, mmap.mmap) and not may_read_whole(data)):
+        if isinstance(data, memoryview) or (isinstance(data, PagedFile) and not may_read_whole(data)):
             return None
-        at = data.find(_INTELS_MARK)
+        at = data.find(_INTELS_MARK, 0, len(data))
         found = _INTELS_VERSION.match(data[at : at + _MAX_VERSION]) if at >= 0 else None
         return found[1].decode("ascii") if found is not None else None
 
 
 def _opened(path: str) -> ElfFile:
-    data = open_mapped(path)
+    data = open_paged(path)
     if not check_elf_magic(data):
         raise BadFile(path, "is not an ELF file")
     try:

@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.files.progress import Progress, format_size
 from ompd.errors import BadFile, BadInput, MalformedFile
-from ompd.safety.reading import open_mapped
+from ompd.safety.reading import open_paged
 from ompd.safety.trust import others_fault
 from ompd.safety.writing import make_folder
 
@@ -88,7 +88,7 @@ class Servers:
             try:
                 with open(descriptor, "wb") as file:  # noqa: PTH123
                     self._download(f"{url}/buildid/{build_id.hex()}/{kind}", file)
-                elf = ElfFile(open_mapped(temporary), temporary)
+                elf = ElfFile(open_paged(temporary), temporary)
                 if elf.build_id() == build_id:
                     os.replace(temporary, f"{folder}/{kind}")  # noqa: PTH105
                     return f"{folder}/{kind}"

@@ -1,8 +1,7 @@
-"""Files of this machine: mapping them, and finding those that the target names."""
+"""Finding the files of this machine that the target names."""
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -13,10 +12,7 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.files.progress import Progress
 from ompd.errors import BadFile, MalformedFile
 from ompd.records import record
-from ompd.safety.reading import MappedFile as MappedFile
-from ompd.safety.reading import checksum
-from ompd.safety.reading import map_readable as map_readable
-from ompd.safety.reading import open_mapped as open_mapped
+from ompd.safety.reading import PagedFile, checksum, open_paged
 
 if TYPE_CHECKING:
     from ompd.debugger.files.debuginfod import Servers
@@ -143,11 +139,10 @@ class FileFinder:
     def _proven(self, candidate: str, elf: ElfFile, build_id: bytes | None, crc: int | None) -> ElfFile | None:
         # The debug file at *candidate* if it belongs to *elf*, which may be called alike.
         try:
-            data = open_mapped(candidate)
+            data = open_paged(candidate)
         except BadFile:
             return None
-        own = elf.data.identity if isinstance(elf.data, MappedFile) else None
-        if own is not None and data.identity is not None and own[:2] == data.identity[:2]:
+        if isinstance(elf.data, PagedFile) and elf.data.identity[:2] == data.identity[:2]:
             return None
         try:
             found = ElfFile(data, candidate)
@@ -226,7 +221,7 @@ class Companions:
         with suppress(BadFile):
             paths.append(finder.resolve(target_name))
         self._paths = list(dict.fromkeys(paths))
-        self._mapped: list[mmap.mmap] = []
+        self._open: list[PagedFile] = []
 
     def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
         """Return the first file that may be the supplementary one called *name* and is proven, None if none is."""
@@ -254,22 +249,21 @@ class Companions:
                 continue
             seen.add(candidate)
             try:
-                mapped = open_mapped(candidate)
-                # A mapped file keeps a descriptor, and a program may have as many split files as source files.
-                if len(mapped) <= _MAX_COPIED:
-                    with mapped:
-                        yield ElfFile(bytes(mapped), candidate)
+                file = open_paged(candidate)
+                # An open file keeps a descriptor, and a program may have as many split files as source files.
+                if len(file) <= _MAX_COPIED:
+                    with file:
+                        yield ElfFile(bytes(file), candidate)
                 else:
-                    self._mapped.append(mapped)
-                    yield ElfFile(mapped, candidate)
+                    self._open.append(file)
+                    yield ElfFile(file, candidate)
             except (BadFile, MalformedFile):
                 continue
 
     def close(self) -> None:
-        """Let go of the files, as far as no one holds a view of them."""
-        for mapped in self._mapped:
-            with suppress(BufferError):
-                mapped.close()
+        """Let go of the files."""
+        for file in self._open:
+            file.close()
 
 
 def debuginfod_caches() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""From what the user names to a core file that can be mapped: compressed ones and systemd's are unpacked first."""
+"""From what the user names to an open core file: compressed ones and systemd's are unpacked first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ompd.debugger.files.progress import Progress
 from ompd.errors import BadFile
-from ompd.safety.reading import open_mapped, read_head
+from ompd.safety.reading import open_paged, read_head
 
 if TYPE_CHECKING:
     from ompd.debugger.files.compressed import Unpacked
@@ -21,7 +21,7 @@ _COREDUMPCTL = "coredumpctl:"
 
 
 def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None = None) -> Unpacked | None:
-    """Return the core called *name*, unpacked; None if it is a file that can be mapped as it is, or cannot be opened.
+    """Return the core called *name*, unpacked; None if it can be read as it is, or cannot be opened.
 
     ``coredumpctl:MATCH`` is the core that ``coredumpctl`` selects by MATCH, ``coredumpctl:`` the newest.
 
@@ -33,7 +33,7 @@ def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None =
     try:
         head = read_head(name, _HEAD)
     except BadFile:
-        return None  # whoever opens it to map it says why not
+        return None  # whoever opens it says why not
     if head.startswith(_ELF_MAGIC):
         return None
     import ompd.debugger.files.compressed as compressed  # noqa: PLC0415  lzma, tempfile and more, for these files only
@@ -55,4 +55,4 @@ def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unp
     if compressed.is_compressed(head):
         unpacked = compressed.unpack(path, name, max_size, progress)
         return unpacked._replace(fault=unpacked.fault or kept.fault)
-    return compressed.Unpacked(open_mapped(path), kept.fault, None)
+    return compressed.Unpacked(open_paged(path), kept.fault, None)

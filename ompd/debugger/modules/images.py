@@ -21,11 +21,12 @@ from ompd.binary.elf import elf as gabi
 from ompd.binary.elf.elf import ElfFile, Header, Segment, order_mark, parse_header, parse_segments
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.memory import ByteOrder
-from ompd.debugger.files.finder import FileFinder, open_mapped
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.modules.loader import LinkMap, iter_link_maps
 from ompd.debugger.targets.base import Target
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 from ompd.records import record
+from ompd.safety.reading import open_paged
 
 _PAGE = 4096
 _MAX_HEADERS = 1 << 16
@@ -264,7 +265,7 @@ def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image
     size, order = target.architecture.pointer_size, target.architecture.byte_order
     try:
         path = finder.resolve(loader.name)
-        symbol = SymbolTable(ElfFile(open_mapped(path), path), None).find("__libc_stack_end")
+        symbol = SymbolTable(ElfFile(open_paged(path), path), None).find("__libc_stack_end")
         if symbol is None:
             return {}
         at = int.from_bytes(target.read(loader.bias + symbol.address, size), order)
@@ -347,7 +348,7 @@ def _locate(image: Image, soname: str, folders: Sequence[tuple[str, str]]) -> tu
     for folder, here in folders if "/" not in soname else ():
         candidate = str(Path(here, soname))
         try:
-            elf = ElfFile(open_mapped(candidate), candidate)
+            elf = ElfFile(open_paged(candidate), candidate)
         except (BadFile, MalformedFile):
             continue
         if elf.segments == image.segments and elf.e_machine == image.header.e_machine:

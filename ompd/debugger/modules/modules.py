@@ -8,12 +8,10 @@ the mappings that the target names, and whatever is known by it has to be called
 
 from __future__ import annotations
 
-import mmap
 import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -30,13 +28,14 @@ from ompd.binary.elf.elf import (
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.process import Module
 from ompd.debugger.files.cache import DiskCache, FileCache
-from ompd.debugger.files.finder import Companions, FileFinder, open_mapped
+from ompd.debugger.files.finder import Companions, FileFinder
 from ompd.debugger.modules.kept_layouts import KeptLayouts
 from ompd.debugger.modules.kept_places import KeptPlaces
 from ompd.debugger.modules.lost import first_lost_page, is_lost_page
 from ompd.debugger.modules.proof import MappedImage, Proof, bias_of
 from ompd.debugger.targets.base import Target
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
+from ompd.safety.reading import PagedFile, open_paged
 
 _PAGE = 4096
 # Large programs have some thousand modules. The loader maps a file once for each of its namespaces, of which there are
@@ -84,6 +83,8 @@ class LoadedModule:
         self._exe = exe
         self._located = located
         self.is_program = program
+        self.files: list[PagedFile] = []
+        """The module's files, as far as they were opened: its own and its debug file."""
         self._at_close: list[Callable[[], None]] = []
         self._is_elf_file = False
         self._debug_files: dict[str, DebugFiles] = {}
@@ -132,7 +133,7 @@ class LoadedModule:
 
     def _open(self, path: str) -> _Opened:
         try:
-            elf = ElfFile(open_mapped(path), path)
+            elf = ElfFile(open_paged(path), path)
             self._is_elf_file = True
             proof = self.image.prove(elf)
             fault = proof.fault
@@ -148,7 +149,8 @@ class LoadedModule:
         return _Opened(elf, path, None, proof)
 
     def _close_later(self, elf: ElfFile | None) -> None:
-        if elf is not None and isinstance(elf.data, mmap.mmap):
+        if elf is not None and isinstance(elf.data, PagedFile):
+            self.files.append(elf.data)
             self._at_close.append(elf.data.close)
 
     @cached_property
@@ -362,11 +364,10 @@ class LoadedModule:
         return row
 
     def close(self) -> None:
-        """Let go of the module's files, as far as they were opened and no one holds a view of them."""
+        """Let go of the module's files, as far as they were opened."""
         # What was derived of the files is saved before they are closed.
         for close in reversed(self._at_close):
-            with suppress(BufferError):
-                close()
+            close()
         self._at_close.clear()
 
     def read_file(self, address: int, size: int) -> bytes | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 from bisect import bisect_right
@@ -18,10 +17,10 @@ from ompd.binary.elf.elf import ElfFile, Segment, check_elf_magic, parse_header,
 from ompd.binary.elf.notes import NotePlace, iter_note_places
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
-from ompd.debugger.files.finder import MappedFile, open_mapped
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone, Unavailable
 from ompd.safety import limits
+from ompd.safety.reading import PagedFile, open_paged
 
 # What a person who handed in the wrong file can do.
 _HOW_TO_GET_A_CORE = (
@@ -45,7 +44,7 @@ _MACHINE_NAMES = {
 
 
 class CoreTarget:
-    """A core file, mapped and not copied: only what is requested is ever touched.
+    """A core file, of which only what is requested is read.
 
     One that is cut off behind its program headers is opened all the same, and :attr:`loss` says what is missing.
 
@@ -55,10 +54,10 @@ class CoreTarget:
 
     kind = "core"
 
-    def __init__(self, path: str, data: mmap.mmap | None = None) -> None:
+    def __init__(self, path: str, data: PagedFile | None = None) -> None:
         self.name = path
         try:
-            self._data = data if data is not None else open_mapped(path)
+            self.file = data if data is not None else open_paged(path)
         except BadFile as error:
             raise BadFile(path, error.fault, hint=error.hint or _HOW_TO_GET_A_CORE) from error
         self.loss: Loss | None = None
@@ -78,7 +77,7 @@ class CoreTarget:
         self._starts = [s.p_vaddr for s in self._loads]
 
     def _open_elf(self, path: str) -> ElfFile:
-        if not check_elf_magic(self._data):
+        if not check_elf_magic(self.file):
             raise BadFile(path, "is not an ELF file, so not a core file", hint=_HOW_TO_GET_A_CORE)
         elf = self._parse(path)
         if elf.e_type != gabi.ET_CORE:
@@ -87,7 +86,7 @@ class CoreTarget:
         return elf
 
     def _parse(self, path: str) -> ElfFile:
-        data, size = self._data, len(self._data)
+        data, size = self.file, len(self.file)
         if size < sizeof_header(data):
             raise BadFile(path, f"is cut off inside its ELF header: {size} bytes are left of it", hint=_CUT_OFF)
         header = parse_header(data, path)
@@ -107,15 +106,15 @@ class CoreTarget:
 
     def _count_up_to_notes(self, path: str) -> int:
         try:
-            first = ElfFile(self._data, path, segment_count=1)
+            first = ElfFile(self.file, path, segment_count=1)
             room = first.segments[0].p_offset - first.e_phoff
         except (MalformedFile, IndexError):
             room = 0
-        count, rest = divmod(room, sizeof_segment(parse_header(self._data, path).ident_class))
+        count, rest = divmod(room, sizeof_segment(parse_header(self.file, path).ident_class))
         if rest or count < gabi.PN_XNUM or first.segments[0].p_type != gabi.PT_NOTE:
             raise BadFile(
                 path,
-                f"is cut off: {len(self._data)} bytes are left, and the number of its program headers is at its end",
+                f"is cut off: {len(self.file)} bytes are left, and the number of its program headers is at its end",
                 hint=_CUT_OFF,
             )
         return count
@@ -150,12 +149,12 @@ class CoreTarget:
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
         # Notes that overlap would be read again and again.
-        left = limits.Budget(limits.FREE_BYTES + len(self._data), "its notes overlap")
+        left = limits.Budget(limits.FREE_BYTES + len(self.file), "its notes overlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
             if segment.p_type != gabi.PT_NOTE or not segment.p_filesz:
                 continue
-            left.spend(max(min(segment.p_filesz, len(self._data) - segment.p_offset), 0))
+            left.spend(max(min(segment.p_filesz, len(self.file) - segment.p_offset), 0))
             for owner, kind, start, size, _ in self._iter_notes(segment, order):
                 if owner == notes.OMPD_OWNER and kind in (notes.NT_OMPD_FILE, notes.NT_OMPD_DEBUG_FILE):
                     self._add_extract(kind, start, size)
@@ -166,7 +165,7 @@ class CoreTarget:
                     continue
                 if size > limits.MAX_NOTE:
                     raise MalformedFile(f"a note of type {kind:#x} has {size} bytes")
-                desc = self._data[start : start + size]
+                desc = self.file[start : start + size]
                 if kind == notes.NT_PRSTATUS:
                     self._add_thread(desc)
                 elif kind == notes.NT_PRPSINFO and self.command is None:
@@ -187,34 +186,34 @@ class CoreTarget:
         if not self._elf.is_held(start, size):
             raise MalformedFile(f"the note that names files has {size} bytes and is almost nothing but a hole")
         arch = self.architecture
-        found = notes.parse_files(self._data, arch.pointer_size, arch.byte_order, start, start + size)
+        found = notes.parse_files(self.file, arch.pointer_size, arch.byte_order, start, start + size)
         return sorted(found, key=lambda mapping: mapping.start)
 
     def _add_extract(self, kind: int, start: int, size: int) -> None:
         head = notes.EXTRACT_HEADER
-        module = notes.parse_extract(self._data[start : start + min(size, head)])
+        module = notes.parse_extract(self.file[start : start + min(size, head)])
         self._extracts[module, kind] = start + head, size - head
 
     def _iter_notes(self, segment: Segment, order: ByteOrder) -> Iterator[NotePlace]:
         start, whole = segment.p_offset, segment.p_offset + segment.p_filesz
-        end = min(whole, len(self._data))
+        end = min(whole, len(self.file))
         if start >= end:
             self._notes_are_cut = True
             return
-        self._will_need(start, end - start)
+        self.file.will_need(start, min(end - start, _READ_AHEAD))
         if end == whole:
             yield from self._iter_around_holes(start, end, order)
             return
         self._notes_are_cut = True
         with suppress(MalformedFile):  # the note at which the file ends
-            yield from iter_note_places(self._data, order, start, end)
+            yield from iter_note_places(self.file, order, start, end)
 
     def _iter_around_holes(self, at: int, end: int, order: ByteOrder) -> Iterator[NotePlace]:
         # A page that was lost reads as zeros, and no note of a core begins with zeros. Behind it the next one of the
         # kernel's or gdb's is looked for.
         while True:
             try:
-                for note in iter_note_places(self._data, order, at, end):
+                for note in iter_note_places(self.file, order, at, end):
                     if not note.owner:
                         break
                     yield note
@@ -229,7 +228,7 @@ class CoreTarget:
             # Not the note at which it stopped again: that one has its name right there.
             found = self._find_owner(at + _NOTE_HEADER + 1, end)
             length = (5).to_bytes(4, order)
-            while found >= 0 and self._data[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != length:
+            while found >= 0 and self.file[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != length:
                 found = self._find_owner(found + 1, end)
             if found < 0:
                 return
@@ -238,14 +237,12 @@ class CoreTarget:
     def _find_owner(self, at: int, end: int) -> int:
         # Where the kernel's name is next found, -1 if it is not: holes of the file are passed over.
         wanted = b"CORE\0"
-        if not isinstance(self._data, MappedFile):
-            return self._data.find(wanted, at, end)
         while at < end:
-            low = self._data.data_from(at)
+            low = self.file.data_from(at)
             if low is None or low >= end:
                 break
-            high = min(self._data.hole_from(low), end)
-            found = self._data.find(wanted, max(low - len(wanted), at), high)
+            high = min(self.file.hole_from(low), end)
+            found = self.file.find(wanted, max(low - len(wanted), at), high)
             if found >= 0:
                 return found
             at = high
@@ -254,7 +251,7 @@ class CoreTarget:
     def _find_loss(self) -> Loss | None:
         # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may say how many segments there
         # are, and that was found out otherwise.
-        size, header = len(self._data), self._elf.header
+        size, header = len(self.file), self._elf.header
         held = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
         if size >= held:
             if not self._notes_have_holes:
@@ -275,12 +272,6 @@ class CoreTarget:
                 else "; the notes that name threads and files, and hold registers, were behind the cut"
             )
         return Loss(what, self._notes_are_cut, self._notes_are_cut and not self._mappings, _time_written(self.name))
-
-    def _will_need(self, offset: int, size: int) -> None:
-        # Random access keeps the kernel from reading ahead, so what is read from end to end has to be said.
-        if hasattr(mmap, "MADV_WILLNEED"):
-            start = offset // mmap.PAGESIZE * mmap.PAGESIZE
-            self._data.madvise(mmap.MADV_WILLNEED, start, min(offset + size - start, _READ_AHEAD))
 
     def _add_thread(self, desc: bytes) -> None:
         arch = self.architecture
@@ -337,7 +328,7 @@ class CoreTarget:
             if within + size <= segment.p_filesz:
                 at = segment.p_offset + within
                 try:
-                    data = self._data[at : at + size]
+                    data = self.file[at : at + size]
                 except MalformedFile as error:  # the core shrank: this is about what was requested, not all of it
                     raise MemoryFault(address, size, str(error)) from error
                 if len(data) == size:
@@ -346,9 +337,9 @@ class CoreTarget:
 
     def _read_slowly(self, address: int, size: int) -> bytes:
         # Across segments, or to find out why it cannot be read.
-        if self._data.closed:
+        if self.file.closed:
             raise TargetGone(f"{self.name} was closed")
-        if not 0 <= size <= len(self._data):
+        if not 0 <= size <= len(self.file):
             raise MemoryFault(address, size, "more than the core file holds")
         pieces = []
         at, end = address, address + size
@@ -368,7 +359,7 @@ class CoreTarget:
                 raise PageOmitted(address, size, f"the core file leaves out the page of {at:#x}")
             offset = segment.p_offset + within
             try:
-                data = self._data[offset : offset + count]
+                data = self.file[offset : offset + count]
             except MalformedFile as error:
                 raise MemoryFault(address, size, str(error)) from error
             if len(data) < count:
@@ -455,8 +446,8 @@ class CoreTarget:
         return self._auxv
 
     def close(self) -> None:
-        """Unmap the core file. Reading on raises :class:`~ompd.errors.TargetGone`."""
-        self._data.close()
+        """Close the core file. Reading on raises :class:`~ompd.errors.TargetGone`."""
+        self.file.close()
         self._starts, self._loads = [], []
 
 

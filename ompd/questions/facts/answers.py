@@ -8,7 +8,7 @@ from typing import TypeVar
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadInput, NoAnswer, NoCall, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
-from ompd.questions.facts.damage import is_damaged, is_fork, losses, raise_no_runtime
+from ompd.questions.facts.damage import changes, is_damaged, is_fork, losses, raise_no_runtime
 from ompd.questions.facts.gathering import Problems
 from ompd.runtimes.layout import table
 from ompd.session import LoadedRuntime, Session
@@ -163,6 +163,7 @@ def answer(
         problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
     problems.first(program_faults(session))
     problems.first(losses(session))
+    problems.first(changes(session))
     if session.fault is not None:
         problems.first([f"{session.target.name}: {session.fault}; copy it again completely"])
     if any(runtime.layout in (table.SOURCE, None) for runtime in runtimes):

@@ -55,6 +55,11 @@ def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
     return NoAnswer(f"{session.target.name}: {loss.what}: {error}", hint=_HINT)
 
 
+def changes(session: Session) -> list[str]:
+    """Return which files have changed since they were opened: what was read of them may be of different moments."""
+    return [f"{name}: the file changed while it was read" for name in session.changed_files]
+
+
 def losses(session: Session) -> list[str]:
     """Return what the target has lost, and which files cannot be verified for it."""
     if session.target.loss is None:

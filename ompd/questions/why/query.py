@@ -6,7 +6,7 @@ from ompd.analysis.answers import concluded
 from ompd.errors import NoAnswer
 from ompd.model import GraphRecord, WhyAnswer
 from ompd.questions.facts.answers import program_faults
-from ompd.questions.facts.damage import is_damaged
+from ompd.questions.facts.damage import changes, is_damaged
 from ompd.questions.why.branches import add_branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
@@ -41,6 +41,8 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     # A proof needs no unreadable fact, but without the program's file its places are unknown.
     is_proven = verdicts[0].stuck == verdicts[0].confidence == "proven"
     complete = complete or (is_proven and not is_damaged(session) and not program_faults(session))
+    changed = changes(session)
+    complete, warnings = complete and not changed, tuple(dict.fromkeys((*changed, *warnings)))
     if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
     verdicts = (gone, *verdicts) if gone is not None else verdicts

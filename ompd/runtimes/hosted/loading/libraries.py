@@ -18,7 +18,8 @@ from ompd.errors import BadFile, MalformedFile
 from ompd.records import record
 from ompd.runtimes.hosted.loading.folders import SystemFolders, is_plain, path_of, places
 from ompd.runtimes.hosted.loading.needs import Needs, is_narrow, read_needs, unfit
-from ompd.safety.libraries import MAX_LIBRARY, map_copy, open_trusted, sealed_copy
+from ompd.safety.libraries import MAX_LIBRARY, open_trusted, sealed_copy
+from ompd.safety.reading import PagedFile
 
 OMPD_ENTRIES = ("ompd_initialize",)
 DMPL_ENTRIES = ("DMPL_initialize", "DMPL_initialise")
@@ -78,8 +79,8 @@ class Opened:
 
     def digest(self) -> str:
         """Return SHA-256 of the library itself, in hexadecimal."""
-        with map_copy(self.itself.descriptor) as data:
-            return sha256(data).hexdigest()
+        with PagedFile(self.itself.descriptor, self.itself.path) as data:
+            return sha256(bytes(data)).hexdigest()
 
     @property
     def steps(self) -> tuple[tuple[str, int, bool], ...]:
@@ -297,7 +298,7 @@ def _open(path: str, entries: Collection[str], *, bits: int | None = None) -> tu
     finally:
         os.close(descriptor)
     try:
-        with map_copy(copy) as data:
+        with PagedFile(copy, path) as data:
             needs = read_needs(data, path, entries)
         why = unfit(needs.header)
         if why is None and bits is not None and needs.header.ident_class != bits:
