@@ -327,7 +327,9 @@ def test_temporary_files_lie_in_var_tmp(good: Stopped, tmp_path: Path) -> None:
             env={**environment, **variables},
             check=True,
         )
-        assert [line for line in done.stdout.splitlines() if line.startswith("/var/tmp/") and line.endswith("(deleted)")]
+        assert [
+            line for line in done.stdout.splitlines() if line.startswith("/var/tmp/") and line.endswith("(deleted)")
+        ]
 
 
 # Who waits, and who does not

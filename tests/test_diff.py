@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,59 @@ def test_values_of_other_types_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(good))
     name, answer = saved.read_answer(str(file))
     assert (name, json.loads(answer.to_json())) == ("threads", good)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 10])
+@pytest.mark.parametrize("form", [{}, {"indent": 2}, {"sort_keys": True}, {"separators": (",", ":")}])
+def test_an_answer_is_read_in_pieces(
+    piece: int, form: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = command("tasks", stopped("task_depend").core, "--json").json
+    file = tmp_path / "a.json"
+    file.write_text(f" {json.dumps(good, **form)}\n ")
+    monkeypatch.setattr(saved, "_PIECE", piece)
+    _, answer = saved.read_answer(str(file))
+    assert json.loads(answer.to_json()) == good and len(good["tasks"]) > 3
+    for end in ("x", "}", ","):
+        file.write_text(json.dumps(good, **form) + end)
+        with pytest.raises(BadFile):
+            saved.read_answer(str(file))
+
+
+def many_tasks(file: Path, count: int) -> int:
+    """Write an answer of *count* tasks, and return its size."""
+    good = command("tasks", stopped("task_depend").core, "--json").json
+    row = good["tasks"][-1]
+    good["tasks"] = [{**row, "id": f"{number:#x}"} for number in range(count)]
+    return file.write_text(json.dumps(good))
+
+
+def test_large_answers_take_less_memory_than_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.json"
+    size = many_tasks(file, 3000)
+    monkeypatch.setattr(saved, "_PIECE", 1 << 14)
+    saved.read_answer(str(file))
+    tracemalloc.start()
+    try:
+        _, answer = saved.read_answer(str(file))
+        assert len(answer.rows) == 3000
+        assert tracemalloc.get_traced_memory()[1] < size * 0.7
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_larger_than_any_answer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.json"
+    many_tasks(file, 3000)
+    with monkeypatch.context() as patch:
+        patch.setattr(saved, "_MOST_BYTES", 1 << 20)
+        with pytest.raises(BadFile, match="has more than 1 MB, which no answer has") as caught:
+            saved.read_answer(str(file))
+        assert caught.value.path == str(file) and "compare the cores" in caught.value.hint
+    monkeypatch.setattr(saved, "_LONGEST_VALUE", 1 << 20)
+    file.write_text('{"schema": "' + "x" * (5 << 20))
+    with pytest.raises(BadFile, match="has a value of more than 1 MB"):
+        saved.read_answer(str(file))
 
 
 def test_usage() -> None:

@@ -6,13 +6,13 @@ The file may be anybody's: what is not as the schema has it is refused, and noth
 from __future__ import annotations
 
 import json
-import os
+import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TextIO
 
 from ompd import model
 from ompd.errors import BadFile
@@ -20,7 +20,10 @@ from ompd.model import Answer
 from ompd.model.base import addresses_of
 from ompd.safety.reading import open_regular, read_head
 
-_MOST_BYTES = 1 << 28
+# 230,000 tasks, which is what one question may read, are 160 MB.
+_MOST_BYTES, _LONGEST_VALUE, _PIECE = 1 << 28, 1 << 24, 1 << 20
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
 # Whose rows can be compared.
 _ROWS: Mapping[str, type[Any]] = {
     "threads": model.ThreadRecord,
@@ -44,15 +47,17 @@ def is_saved(path: str) -> bool:
 def read_answer(path: str) -> tuple[str, Answer[Any]]:
     """Return which command's answer the file at *path* is, and that answer.
 
+    Its rows are read one after the other: 100,000 of them are 70 MB of text, and 20 MB of records.
+
     :raises BadFile: if it is not the JSON of ``threads``, ``tasks`` or ``parallel``
     """
     try:
         descriptor, status = open_regular(path)
-        with os.fdopen(descriptor, "rb") as stream:
+        with open(descriptor, encoding="utf-8") as stream:  # noqa: PTH123
             if status.st_size > _MOST_BYTES:
-                raise _Wrong("is larger than any answer")
-            text = stream.read(_MOST_BYTES)
-        return _answer(json.loads(text))
+                large = f"has more than {_MOST_BYTES >> 20} MB, which no answer has"
+                raise BadFile(path, large, hint="compare the cores or processes themselves")
+            return _answer(_Text(stream))
     except _Wrong as error:
         hint = "compare two files of `ompd threads --json`, of `tasks --json` or of `parallel --json`"
         raise BadFile(path, str(error), hint=hint) from error
@@ -60,27 +65,114 @@ def read_answer(path: str) -> tuple[str, Answer[Any]]:
         raise BadFile(path, "is not JSON that ompd wrote") from error
 
 
-def _answer(value: Any) -> tuple[str, Answer[Any]]:
-    if not isinstance(value, dict):
-        raise _Wrong("is not JSON that ompd wrote")
-    schema = value.get("schema")
+class _Text:
+    """The text of one JSON object, of which members and items are read one by one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._text = ""
+        self._at = 0
+        self._at_end = False
+
+    def members(self) -> Iterator[str]:
+        """Yield the name of each member, whose value has to be read then."""
+        yield from (self._name() for _ in self._separated("{", "}"))
+        if self._mark():
+            raise ValueError
+
+    def _name(self) -> str:
+        name = self.value()
+        if not isinstance(name, str):
+            raise _Wrong("is not JSON that ompd wrote")
+        self._take(":")
+        return name
+
+    def items(self) -> Iterator[Any]:
+        """Yield the items of a list."""
+        yield from (self.value() for _ in self._separated("[", "]"))
+
+    def _separated(self, begin: str, end: str) -> Iterator[None]:
+        self._take(begin)
+        if self._mark() != end:
+            yield
+            while self._mark() == ",":
+                self._at += 1
+                yield
+        self._take(end)
+
+    def value(self) -> Any:
+        """Read any value."""
+        self._mark()
+        while True:
+            try:
+                found, end = _DECODER.raw_decode(self._text, self._at)
+            except ValueError:
+                if self._at_end:
+                    raise
+            else:
+                if end < len(self._text) or self._at_end:  # else a number may go on
+                    self._at = end
+                    return found
+            self._read_more()
+
+    def _take(self, mark: str) -> None:
+        if self._mark() != mark:
+            raise ValueError
+        self._at += 1
+
+    def _mark(self) -> str:
+        # The next character that is no space, "" at the end.
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text) or self._at_end:
+                return self._text[self._at : self._at + 1]
+            self._read_more()
+
+    def _read_more(self) -> None:
+        # Twice as much each time, so that a long value is not looked at again and again.
+        rest = self._text[self._at :]
+        if len(rest) > _LONGEST_VALUE:
+            raise _Wrong(f"has a value of more than {_LONGEST_VALUE >> 20} MB, which no answer has")
+        more = self._stream.read(max(_PIECE, len(rest)))
+        self._text, self._at, self._at_end = rest + more, 0, not more
+
+
+def _answer(text: _Text) -> tuple[str, Answer[Any]]:
+    members: dict[str, Any] = {}
+    for name in text.members():
+        if name not in _ROWS:
+            members[name] = text.value()
+        elif members.get("schema") in (None, f"ompd/{name}/1"):
+            members[name] = tuple(_records(_ROWS[name], text.items()))
+        else:
+            break
+    schema = members.get("schema")
     command = next((name for name in _ROWS if schema == f"ompd/{name}/1"), None)
     if command is None:
         raise _Wrong("is not an answer that can be compared")
-    rows, runtimes = value.get(command), value.get("runtimes")
-    if not isinstance(rows, list) or not isinstance(runtimes, list):
+    rows, runtimes = members.get(command), members.get("runtimes")
+    if rows is None or not isinstance(runtimes, list):
         raise _Wrong("is not as its schema has it")
     return command, Answer(
-        _record(model.TargetRecord, value.get("target")),
+        _record(model.TargetRecord, members.get("target")),
         tuple(_record(model.RuntimeRecord, runtime) for runtime in runtimes),
-        tuple(_record(_ROWS[command], row) for row in rows),
-        _value(bool, value.get("complete")),
-        _value(tuple[str, ...], value.get("warnings")),
+        rows,
+        _value(bool, members.get("complete")),
+        _value(tuple[str, ...], members.get("warnings")),
         query=command,
     )
 
 
-def _record(kind: type[Any], value: Any) -> Any:
+def _records(kind: type[Any], rows: Iterator[Any]) -> Iterator[Any]:
+    before: tuple[Any, Any] | None = None
+    for row in rows:
+        made = _record(kind, row, before)
+        before = row, made
+        yield made
+
+
+def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) -> Any:
+    # Rows that follow each other have most values in common. They share those of the row *before* and its record.
     if not isinstance(value, dict):
         raise _Wrong(f"has no {kind.__name__} where there should be one")
     hints, addresses = _hints(typing.cast("Any", kind)), addresses_of(typing.cast("Any", kind))
@@ -91,8 +183,15 @@ def _record(kind: type[Any], value: Any) -> Any:
                 raise _Wrong(f"has a {kind.__name__} without {member.name}")
             continue  # of an earlier release
         item = value[member.name]
+        if before is not None and _is_same(before[0].get(member.name, ...), item):
+            given[member.name] = getattr(before[1], member.name)
+            continue
         given[member.name] = _address(item) if member.name in addresses else _value(hints[member.name], item)
     return kind(**given)
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    return value.__class__ is other.__class__ and bool(value == other)  # 1 is not True
 
 
 @cache
