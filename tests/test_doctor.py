@@ -217,13 +217,16 @@ def copied(core: Path, folder: Path) -> Path:
     return Path(shutil.copy(core, folder / "core"))
 
 
-def test_a_core_whose_program_is_gone(tmp_path: Path) -> None:
+def test_a_core_whose_program_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = Path(shutil.copy(program(), tmp_path / "gone"))
     core = core_of([executable, "overflow"], tmp_path, {})
     shutil.move(executable, tmp_path / "elsewhere")
     row = the(of_core(core), "file_unreadable")
     assert row.severity == "error" and str(executable) in (row.finding or "")
     assert row.remedy == f"ompd doctor {core} --exe PROGRAM"
+    (tmp_path / "-v").symlink_to(core)
+    monkeypatch.chdir(tmp_path)
+    assert the(of_core(Path("-v")), "file_unreadable").remedy == "ompd doctor ./-v --exe PROGRAM"
     assert "file_unreadable" not in kinds(of_core(core, exe=tmp_path / "elsewhere"))
     # Another program at its place is no better.
     shutil.copy("/bin/true", executable)

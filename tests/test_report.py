@@ -359,6 +359,9 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
     piped = command("report", core, "-o", "-", "--date", "today")
     assert piped.code == 0 and "today" in Page(piped.out).words
     assert command("report", core).code == 2
+    (tmp_path / "-v").symlink_to(core)
+    named = command("report", "-o", "-", "--", "-v", cwd=tmp_path)
+    assert named.code == 0 and "ompd report ./-v -o -" in Page(named.out).words
     copy = tmp_path / "core.copy"
     copy.write_bytes(core.read_bytes())
     itself = command("report", copy, "-o", copy)

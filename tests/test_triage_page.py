@@ -227,6 +227,9 @@ def test_the_command_writes_a_page_beside_its_answer(tmp_path: Path) -> None:
     shown = Page(piped.out)
     assert piped.code == 0 and shown.faults == [] and "1 SAME, 1 GONE" in shown.words
     assert "--baseline earlier.json" in shown.words and str(tmp_path) not in shown.text
+    (tmp_path / "-v").symlink_to(cores[0])
+    named = command("triage", "-o", "-", "--", "-v", cwd=tmp_path)
+    assert "ompd triage ./-v -o -" in Page(named.out).words
 
 
 def test_what_a_page_may_not_replace_is_known_before_anything_is_inspected(tmp_path: Path) -> None:

@@ -129,6 +129,12 @@ def test_all_threads_on_which_others_depend_have_a_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(("name", "word"), [("-v", "./-v"), ("--raw", "./--raw"), ("a b", "'a b'"), ("-", "./-")])
+def test_the_next_command_names_the_core_as_no_option(name: str, word: str) -> None:
+    answer = replace(answer_of(deadlock(4)), target=replace(TARGET, file=name))
+    assert f"  next       ompd stack {word} --thread 1000 --locals\n" in text_of(answer)
+
+
 def test_waiters_in_the_same_place_are_one_line() -> None:
     (first, *_) = answer_of(laggard(120)).rows
     assert first.kind == "laggard"

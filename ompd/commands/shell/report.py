@@ -15,6 +15,7 @@ from ompd.commands.shell.pages import page_file
 from ompd.commands.shell.request import EXIT_CODES, OPTIONS, split_options
 from ompd.commands.targets import process_id_of
 from ompd.render.words import basename
+from ompd.safety.quoting import quote_file
 
 if TYPE_CHECKING:
     from ompd.session import Session
@@ -54,7 +55,7 @@ def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool
     earlier = looks.look_before(session)
     found = gather(session, own["var"], has_environment=own["env"], earlier=earlier)
     named = target if process_id_of(target) is not None else basename(target)
-    words = ["ompd", "report", quote(named), "-o", quote(basename(own["output"]))]
+    words = ["ompd", "report", quote_file(named), "-o", quote(basename(own["output"]))]
     words += [word for name in own["var"] for word in ("--var", quote(name))] + ["--env"] * own["env"]
     when = own["date"] or time.strftime("%Y-%m-%d %H:%M:%S %z")
     count = len(found.threads.rows) if found.threads is not None else found.runtimes.target.thread_count or 0

@@ -18,6 +18,7 @@ from ompd.commands.targets import process_id_of
 from ompd.errors import OmpdError
 from ompd.model.triage import TriageAnswer
 from ompd.render.words import basename
+from ompd.safety.quoting import quote_file
 
 if TYPE_CHECKING:
     from ompd.triage.engine import Engine
@@ -167,7 +168,7 @@ def _page(answer: TriageAnswer, options: dict[str, Any]) -> str:
     from ompd.report.triage.page import make_triage_page  # noqa: PLC0415  needs jinja2
 
     paths = list(options["words"])
-    words = ["ompd", "triage", *(quote(basename(path.rstrip("/"))) for path in paths[:_WORDS])]
+    words = ["ompd", "triage", *(quote_file(basename(path.rstrip("/"))) for path in paths[:_WORDS])]
     words += [f"… {len(paths) - _WORDS} more"] if len(paths) > _WORDS else []
     words += ["--baseline", quote(basename(options["baseline"]))] if options["baseline"] is not None else []
     words += ["-o", quote(basename(options["output"]))]

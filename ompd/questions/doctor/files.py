@@ -4,7 +4,6 @@ or are another build, debug information.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from ompd.contract.process import Module
@@ -12,6 +11,7 @@ from ompd.errors import OmpdError
 from ompd.machine import packages
 from ompd.machine.report import Report
 from ompd.naming import is_runtime_file
+from ompd.safety.quoting import quote_file
 from ompd.session import Session, face
 
 _PYTHON_PACKAGES = frozenset(("site-packages", "dist-packages"))
@@ -147,7 +147,7 @@ def _named_by_hand(session: Session, option: str, value: str, module: Module | N
         return "settings set target.exec-search-paths FOLDER, before the process is attached to or the core is loaded"
     if session.target.kind == "gdb":
         return "file PROGRAM" if option == "--exe" else "set sysroot FOLDER"
-    remedy = f"ompd doctor {shlex.quote(_name(session))} {option} {value}"
+    remedy = f"ompd doctor {quote_file(_name(session))} {option} {value}"
     if module is not None and module.build_id is not None:
         remedy += f"; or download the build {module.build_id}: {_with_debuginfod(session)}"
     return remedy
@@ -164,7 +164,7 @@ def _with_debuginfod(session: Session) -> str:
         return f"settings append plugin.symbol-locator.debuginfod.server-urls {server}"
     if session.target.kind == "gdb":
         return f"set debuginfod urls {server}, and set debuginfod enabled on, before the program is loaded"
-    return f"DEBUGINFOD_URLS={server} ompd doctor {shlex.quote(_name(session))} --debuginfod"
+    return f"DEBUGINFOD_URLS={server} ompd doctor {quote_file(_name(session))} --debuginfod"
 
 
 def _unproven(session: Session, report: Report) -> None:
@@ -290,7 +290,7 @@ def _debug_remedy(
     if found.debug_link is not None and session.target.kind == "gdb":
         ways.append(f"set debug-file-directory FOLDER, where {found.debug_link} is")
     elif found.debug_link is not None and session.target.kind != "lldb":
-        ways.append(f"ompd doctor {shlex.quote(_name(session))} --debug-dir FOLDER, where {found.debug_link} is")
+        ways.append(f"ompd doctor {quote_file(_name(session))} --debug-dir FOLDER, where {found.debug_link} is")
     if not ways and not _is_of_a_package(found):
         ways.append("compile and link it with -g, and do not strip it")
     return "; or ".join(ways) or None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from ompd.contract.plugin import ThreadHandle
@@ -11,6 +10,7 @@ from ompd.machine.report import Report
 from ompd.model import RuntimeRecord
 from ompd.model.findings import LoadChain
 from ompd.questions.facts.damage import NO_RUNTIME, is_damaged
+from ompd.safety.quoting import quote_file
 from ompd.session import LoadedRuntime, Session, face
 
 _LLVM = frozenset(("libomp", "libiomp5"))
@@ -69,7 +69,7 @@ def _readable(report: Report, runtime: LoadedRuntime, row: RuntimeRecord) -> Non
             *("runtime_layout", "error", name, str(fault)),
             "none of its threads, regions and tasks can be read",
             "install its debug information, and make a table of it: ompd layout add FILE.debug"
-            f" (FILE.debug is the debug file of {shlex.quote(name)}); or --debug-dir FOLDER, --debuginfod",
+            f" (FILE.debug is the debug file of {quote_file(name)}); or --debug-dir FOLDER, --debuginfod",
         )
     elif runtime.space is None:
         why = str(fault) if fault is not None else f"{name} is a runtime for which ompd has no plugin"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from shlex import quote
 
 from ompd.model import (
     Answer,
@@ -17,6 +16,7 @@ from ompd.model import (
 )
 from ompd.render.answers.stacks import stack_lines
 from ompd.render.words import UNKNOWN, abridge_ranges, clean, format_count, format_place, format_threads
+from ompd.safety.quoting import quote_file
 
 _FULL = 3  # verdicts that are not in one line each
 _BRIEF = 8  # verdicts in one line each; of more it is said how many they are
@@ -259,4 +259,4 @@ def _command(text: str, target: TargetRecord) -> str:
 def _target_words(target: TargetRecord) -> str:
     if target.kind == "live":
         return str(target.process_id)
-    return quote(target.file) if target.kind == "core" and target.file is not None else ""
+    return quote_file(target.file) if target.kind == "core" and target.file is not None else ""
