@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 import ompd
 from ompd.commands.main import cli
+from ompd.debugger.files.finder import FileOptions
 from ompd.model import LocalRecord, StackFrame, StackRecord
 from ompd.questions import stacks
 from ompd.session import Session
@@ -90,6 +91,15 @@ def test_every_thread_has_the_values_that_it_says(compilation: str, what: str) -
         expected.pop("region:i", None)  # see test_the_loop_of_clang
         expected.pop("generate:b", None)  # clang does not tell what a task shares
     assert {key: count for key, count in seen.items() if key in expected} == expected
+
+
+@pytest.mark.parametrize("compilation", ["gcc -O2", "gcc -O2 -gdwarf-4", "clang -O2"])
+def test_a_snapshot_has_the_values_of_its_core(compilation: str, tmp_path: Path) -> None:
+    told = stopped(recipe(compilation), 3)
+    with ompd.open_core(told.core) as session:
+        assert not session.snapshot(tmp_path / "small", keep_environment=True).problems
+    with Session.open_core(tmp_path / "small", FileOptions(sysroot="/nonexistent")) as session:
+        assert rows_of(session) == locals_of(told)
 
 
 @pytest.mark.parametrize("compilation", ["gcc", "clang"])

@@ -29,7 +29,7 @@ _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
     "parallel": regions.ask,
     "tasks": tasks.ask,
     "icvs": icvs.ask,
-    "stack": stacks.ask,
+    "stack": partial(stacks.ask, locals=True),
     "why": why.ask,
 }
 

@@ -19,12 +19,12 @@ from ompd.safety import limits
 _KEPT_TYPES = frozenset((gabi.SHT_SYMTAB, gabi.SHT_DYNSYM, gabi.SHT_STRTAB, gabi.SHT_NOTE))
 _KEPT_NAMES = frozenset((".eh_frame", ".eh_frame_hdr", ".gnu_debugdata", ".gnu_debuglink", ".rela.dyn"))
 _KEPT_NAMES |= {".gnu_debugaltlink", ".debug_sup"}
-# Of debug information, what gives lines, functions, variables and types. Location lists, macros and indexes are large.
+# Of debug information, what gives lines, functions, variables and types. Macros and indexes are large.
 _KEPT_DEBUG = frozenset(
     f".debug_{name}"
     for name in (
-        *("abbrev", "addr", "aranges", "frame", "info", "line", "line_str", "ranges", "rnglists", "str"),
-        *("str_offsets", "types"),
+        *("abbrev", "addr", "aranges", "frame", "info", "line", "line_str", "loc", "loclists", "ranges", "rnglists"),
+        *("str", "str_offsets", "types"),
     )
 )
 _COMPRESSED_FROM = 1 << 12
