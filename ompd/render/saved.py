@@ -66,7 +66,7 @@ def read_answer(path: str) -> tuple[str, Answer[Any]]:
 
 
 class _Text:
-    """The text of one JSON object, of which members and items are read one by one."""
+    """Reads the text of one JSON object, a member or an item of a list at a time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -172,7 +172,7 @@ def _records(kind: type[Any], rows: Iterator[Any]) -> Iterator[Any]:
 
 
 def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) -> Any:
-    # Rows that follow each other have most values in common. They share those of the row *before* and its record.
+    # Neighbouring rows have most values in common. The record shares these with the record of the row *before*.
     if not isinstance(value, dict):
         raise _Wrong(f"has no {kind.__name__} where there should be one")
     hints, addresses = _hints(typing.cast("Any", kind)), addresses_of(typing.cast("Any", kind))

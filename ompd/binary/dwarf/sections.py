@@ -31,8 +31,7 @@ _MAX_PROBES = 1 << 10
 _SEVERAL = frozenset((".debug_info", ".debug_types"))
 _MAX_COLUMNS = 16
 _MAX_ROWS = 1 << 20
-# Sections of files are copied into memory if they are small. Of others single units are copied, up to a limit of each
-# unit and of all together.
+# Small sections of files are copied into memory. Larger ones are copied by unit, up to a limit for each unit and for all.
 _SMALL, _MAX_COPIED, _MAX_ALL_COPIED = 1 << 20, 1 << 24, 1 << 26
 
 

@@ -33,7 +33,7 @@ def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None =
     try:
         head = read_head(name, _HEAD)
     except BadFile:
-        return None  # whoever opens it says why not
+        return None  # opening it says why not
     if head.startswith(_ELF_MAGIC):
         return None
     import ompd.debugger.files.compressed as compressed  # noqa: PLC0415  lzma, tempfile and more, for these files only

@@ -364,7 +364,7 @@ class LoadedModule:
         return row
 
     def close(self) -> None:
-        """Let go of the module's files, as far as they were opened."""
+        """Close the module's open files."""
         # What was derived of the files is saved before they are closed.
         for close in reversed(self._at_close):
             close()

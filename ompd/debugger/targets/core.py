@@ -44,7 +44,7 @@ _MACHINE_NAMES = {
 
 
 class CoreTarget:
-    """A core file, of which only what is requested is read.
+    """A core file. Only the requested parts of it are read.
 
     One that is cut off behind its program headers is opened all the same, and :attr:`loss` says what is missing.
 

@@ -56,7 +56,7 @@ def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
 
 
 def changes(session: Session) -> list[str]:
-    """Return which files have changed since they were opened: what was read of them may be of different moments."""
+    """Return the files that changed while they were read: parts of them may be from different moments."""
     return [f"{name}: the file changed while it was read" for name in session.changed_files]
 
 

@@ -22,7 +22,7 @@ from ompd.safety import limits
 # many a run of code may have whose rows are not in the order of their addresses, which no compiler writes.
 _CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
 _SEQUENCE_COST = 32  # what is remembered of one is worth some rows
-_CHUNK_COST = 16  # in rows: what a chunk takes besides its rows
+_CHUNK_COST = 16  # the overhead of a chunk, in rows
 
 # A path that is somewhere, or its bytes.
 _Path = Value | bytes | None
