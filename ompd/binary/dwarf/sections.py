@@ -31,7 +31,8 @@ _MAX_PROBES = 1 << 10
 _SEVERAL = frozenset((".debug_info", ".debug_types"))
 _MAX_COLUMNS = 16
 _MAX_ROWS = 1 << 20
-# Small sections of files are copied into memory. Larger ones are copied by unit, up to a limit for each unit and for all.
+# Small sections of files are copied into memory. Larger ones are copied by unit, up to a limit for each unit and for
+# all units of a file.
 _SMALL, _MAX_COPIED, _MAX_ALL_COPIED = 1 << 20, 1 << 24, 1 << 26
 
 
@@ -103,12 +104,17 @@ class Sections:
             joined += data
         return bytes(joined), 0, len(joined)
 
-    def may_copy(self, size: int) -> bool:
-        """Return whether *size* more bytes may be copied into memory, which then count."""
-        if size > _MAX_COPIED or self._copied + size > _MAX_ALL_COPIED:
-            return False
+    def copied(self, data: Bytes, start: int, size: int) -> bytes | None:
+        """Return a copy of part of a section that is in a file, None if it is too large or in memory anyway.
+
+        :param data: the buffer of the section, and *start* a position in it
+        """
+        if isinstance(data, bytes) or size > _MAX_COPIED or self._copied + size > _MAX_ALL_COPIED:
+            return None
+        if not self._elf.is_held(start, size):
+            return None
         self._copied += size
-        return True
+        return data[start : start + size]
 
     def size(self, name: str) -> int:
         """Return the section's size in bytes, 0 if the file has none of that name."""

@@ -52,7 +52,7 @@ class Unit:
 
     # A file may have a unit for each twenty of its bytes.
     __slots__ = (
-        *("_abbreviations", "_abbreviations_offset", "_cursor", "_dwo_id", "_end", "_first"),
+        *("_abbreviations", "_abbreviations_offset", "_cursor", "_dwo_id", "_end", "_first", "_is_loaded"),
         *(
             "_section",
             "_shapes",
@@ -105,6 +105,7 @@ class Unit:
         if self.address_size not in (4, 8):
             cursor.fail(f"a unit with addresses of {self.address_size} bytes")
         self._cursor = cursor
+        self._is_loaded = False
         self._first = cursor.position
         self._abbreviations: Abbreviations | None = None
         self._shapes: dict[int, Shape] = {}
@@ -150,10 +151,14 @@ class Unit:
         return self._start, self._first, self._end
 
     def _load(self) -> None:
-        # A walk looks at nearly every byte: copy the unit first, unless it is only one of very many.
+        # Before the first walk, which looks at nearly every byte, copy the unit.
+        if self._is_loaded:
+            return
+        self._is_loaded = True
         cursor, start, size = self._cursor, self._start, self._end - self._start
-        if not isinstance(cursor.data, bytes) and self.sections.may_copy(size):
-            cursor.data = cursor.data[start : self._end]
+        copy = self.sections.copied(cursor.data, start, size)
+        if copy is not None:
+            cursor.data = copy
             cursor.position, cursor.end, cursor.base = cursor.position - start, size, cursor.base + start
             self._start, self._first, self._end = 0, self._first - start, size
 

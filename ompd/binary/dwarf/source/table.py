@@ -84,9 +84,10 @@ class LineTable:
         if length > cursor.end - cursor.position:
             cursor.fail("a line table does not fit")
         cursor.end = cursor.position + length
-        if unit.sections.may_copy(length):
+        copy = unit.sections.copied(cursor.data, cursor.position, length)
+        if copy is not None:
             base = cursor.base + cursor.position
-            cursor = Cursor(cursor.take(length), cursor.byte_order, what=cursor.what, base=base)
+            cursor = Cursor(copy, cursor.byte_order, what=cursor.what, base=base)
         self.version = cursor.unsigned(2)
         if not 2 <= self.version <= 5:
             cursor.fail(f"a line table of unknown version {self.version}")
