@@ -20,7 +20,7 @@ def is_ours(status: os.stat_result) -> bool:
     """Return whether only root and this user may write to the file or folder with that status. A group that is named
     after the user, and has no other members, is the user.
     """
-    return status.st_uid in (0, os.geteuid()) and not _is_writable(status, _is_users_own)
+    return status.st_uid in (0, os.geteuid()) and not others_may_write(status, private_groups=True)
 
 
 def others_fault(path: str, *, private_groups: bool = False, trusted: Collection[int] = ()) -> str | None:
