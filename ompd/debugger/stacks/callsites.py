@@ -52,6 +52,9 @@ class CallSites:
         self._extent_at = extent_at
         self._jumps_of: dict[int, tuple[TailCall, ...]] = {}
         self._by_pointer: dict[int, bool | None] = {}
+        # Many threads are at the same places.
+        self._calls: dict[int, Sequence[re.Match[bytes]]] = {}
+        self._stubs: dict[int, bool] = {}
         self._table_at = table_at
         self._patterns = architecture.calls
         self._call, self._max_call_size = re.compile(architecture.call), architecture.max_call_size
@@ -124,7 +127,7 @@ class CallSites:
         return self._by_pointer[pc]
 
     def _is_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
-        if any(True for _ in self._pointer_calls(pc)):
+        if self._pointer_calls(pc):
             return True
         direct = self.is_direct(pc, is_inside)
         if direct or self.target(pc) is not None:
@@ -132,7 +135,12 @@ class CallSites:
         # A call that is not by a distance leads on by a word that the code names, unless the ways to call are unknown.
         return True if direct is False and self._patterns is None else None
 
-    def _pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
+    def _pointer_calls(self, pc: int) -> Sequence[re.Match[bytes]]:
+        if pc not in self._calls:
+            self._calls[pc] = tuple(self._find_pointer_calls(pc))
+        return self._calls[pc]
+
+    def _find_pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
         # Where an instruction begins cannot be distinguished from its end alone: what may be one.
         patterns = self._patterns
         named = self.target(pc)
@@ -164,6 +172,11 @@ class CallSites:
 
     def is_stub(self, address: int) -> bool:
         """Return whether *address* is in an entry of a linkage table."""
+        if address not in self._stubs:
+            self._stubs[address] = self._is_stub(address)
+        return self._stubs[address]
+
+    def _is_stub(self, address: int) -> bool:
         patterns = self._patterns
         if patterns is None:
             return False
