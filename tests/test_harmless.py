@@ -5,6 +5,7 @@ whose system call might not begin anew.
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import product
@@ -14,7 +15,12 @@ from typing import Any
 import pytest
 
 import ompd
+from ompd.debugger.stacks.partial import PartialStacks
+from ompd.debugger.targets.base import PartialRegisters
+from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.live import LiveProcess
+from ompd.debugger.targets.live.moment import Moment
+from ompd.debugger.targets.live.process import RunningProcess
 from ompd.errors import NoAnswer
 from ompd.inspection import Inspection
 from ompd.model import Answer
@@ -131,37 +137,88 @@ def test_under_a_filter_of_system_calls_the_facts_are_the_same(language: str) ->
     assert told[0] == told[1]
 
 
-def test_a_sleeping_thread_is_stopped_once_in_a_look_and_only_if_its_registers_are_needed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stop = LiveProcess._stop
-    stopped: list[dict[int, int]] = []
+def test_a_sleeping_thread_is_stopped_only_if_its_registers_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seized: list[int] = []
+    seize = ptrace.seize
 
-    def counting(self: LiveProcess, copying: Any, sleepers: Any) -> Any:
-        try:
-            return stop(self, copying, sleepers)
-        finally:
-            stopped.append(sleepers.stopped)
+    def counting(thread: int) -> None:
+        seized.append(thread)
+        seize(thread)
 
-    monkeypatch.setattr(LiveProcess, "_stop", counting)
+    monkeypatch.setattr(ptrace, "seize", counting)
     with crossed(built("crossed", "crossed.c", "-O0", "-fopenmp", "-DALLOCA")) as session:
-        answers = all_of(session)
-        assert all(answer.complete for answer in answers)
-        stopped.clear()
-        assert session.ask_tasks().complete
-        assert sorted(thread for each in stopped for thread in each) == sorted(session.process.threads())
+        assert session.ask_runtimes().complete and not seized
+        assert session.ask_tasks().complete and set(seized) == set(session.process.threads())
 
 
-def test_a_thread_that_was_stopped_and_sleeps_again_is_known_from_then() -> None:
-    with crossed(built("crossed", "crossed.c", "-O0", "-fopenmp")) as session:
-        assert session._stopper is not None
-        process = session._stopper.process
-        process.glance()
-        threads = process.thread_ids()
-        first = process.stop((), lacking=threads)
-        second = process.stop((), lacking=threads)
-        assert len(process.stops_ns) == 1 and not second.lacking
-        assert all(dict(first.registers(thread)) == dict(second.registers(thread)) for thread in threads)
+SHAPES = list(product(["gcc", "clang"], ["-O0", "-O1", "-O2", "-Os"]))
+
+
+@pytest.mark.parametrize(("used", "level"), sample(SHAPES))
+def test_stacks_of_functions_of_many_shapes_are_those_of_a_stop(
+    used: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Their frame pointer has to be found: jump tables, arguments on the stack, calls that do not return, recursion.
+    program = built("shapes", "shapes.c", level, "-fno-omit-frame-pointer", used=used)
+    with working("shapes", executable=program) as worker, ompd.attach(worker.pid) as session:
+        wait_until(lambda: all(call[:1].isdigit() for call in interruptible(worker)))
+        frame_pointer, found = PartialStacks.frame_pointer, []
+
+        def finding(self: PartialStacks, registers: Any, last: Any) -> int | None:
+            found.append(frame_pointer(self, registers, last))
+            return found[-1]
+
+        monkeypatch.setattr(PartialStacks, "frame_pointer", finding)
+        asked = session.ask_stacks(raw=True), session.ask_stacks(locals=True)
+        assert any(found) and None in found  # of some it is proven, of others it is not, and these were stopped
+        stop_all(monkeypatch)
+        for answer, stopped in zip(asked, (session.ask_stacks(raw=True), session.ask_stacks(locals=True)), strict=True):
+            assert answer.rows == stopped.rows and len(answer.rows) == 9
+
+
+def test_a_stop_of_all_sleeping_threads_ends_no_call_that_would_not_begin_anew() -> None:
+    program = built("calls", "calls.c", "-O1", "-fopenmp", "-lrt")
+    with working("calls", executable=program) as worker:
+        process = LiveProcess(worker.pid)
+        try:
+            moment = process.stop((), lacking=process.thread_ids())
+            registers = map(moment.registers, moment.thread_ids())
+            stopped = [known for known in registers if not isinstance(known, PartialRegisters)]
+            assert len(process.stops_ns) == 1 and 15 < len(stopped) < 30
+        finally:
+            process.close()
+        wait_until(lambda: all(call[:1].isdigit() for call in interruptible(worker)))
+        assert worker.finish() == "end\n"
+
+
+def test_a_process_that_supplies_its_own_pages_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import ctypes, time; print(ctypes.CDLL(None).syscall(323, 0), flush=True); time.sleep(100)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            if int(child.stdout.readline()) < 0:
+                pytest.skip("the machine forbids it: userfaultfd")
+            process = RunningProcess(child.pid)
+            assert process.serves_page_faults()
+            process.close()
+        finally:
+            child.kill()
+    with working("busy", "3", "1000") as worker, ompd.attach(worker.pid) as session:
+        assert session._stopper is not None and not session._stopper.process.serves_page_faults()
+        monkeypatch.setattr(RunningProcess, "serves_page_faults", lambda self: True)
+        monkeypatch.setattr(Moment, "confirm", lambda self: False)  # its threads run
+        answer = session.ask_threads()
+        assert not answer.complete and answer.target.stops_ns == () and "userfaultfd" in answer.warnings[0]
+        worker.finish()
+
+
+def test_threads_of_the_kernel_for_io_uring_are_none_of_the_program() -> None:
+    with working("uring", executable=built("uring", "uring.c")) as worker:
+        if len(list(Path(f"/proc/{worker.pid}/task").iterdir())) == 1:
+            pytest.skip("the machine forbids it: io_uring")
+        with ompd.attach(worker.pid) as session:
+            (row,) = session.ask_stacks(raw=True).rows
+            assert row.native_thread_id == worker.pid and row.stopped is None
 
 
 def test_threads_that_sleep_where_a_library_was_are_not_woken_up() -> None:

@@ -86,9 +86,15 @@ class KernelArguments(NamedTuple):
     waits: Mapping[int, str]
 
 
-RESTARTS = frozenset((-512, -513, -514, -516))
-"""Answers of a system call that a stop has interrupted and the kernel begins anew: ERESTARTSYS, ERESTARTNOINTR,
-ERESTARTNOHAND, ERESTART_RESTARTBLOCK (Linux, ``include/linux/errno.h``).
+BEGUN_ANEW = frozenset(
+    (
+        *("futex", "futex_time64", "nanosleep", "clock_nanosleep", "clock_nanosleep_time64", "poll", "ppoll"),
+        *("ppoll_time64", "select", "_newselect", "pselect6", "pselect6_time64", "wait4", "waitpid", "waitid", "pause"),
+        *("rt_sigsuspend", "sigsuspend", "flock"),
+    )
+)
+"""The system calls that the kernel always begins anew after a stop (signal(7); tried on Linux 6.18). Others may return
+EINTR or a part of the result, or behave as their kind of file does.
 """
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from ompd.contract.process import Frame, Shape, Stack
-from ompd.debugger.architecture import RESTARTS, SystemCalls
+from ompd.debugger.architecture import SystemCalls
 from ompd.debugger.memory import PAGE, TargetMemory
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.threads.threads import Threads
@@ -19,10 +19,11 @@ _MAX_CALLS = 1 << 12
 _FUTEXES_WITHOUT_WAIT = frozenset((1, 3, 4, 5, 7, 10, 12))
 _FUTEX_FLAGS = 128 | 256
 
-# What the kernel has in the register of the answer of a call that has not ended: RESTARTS of one that a stop or a core
-# interrupted; ENOSYS before any answer is known; EINTR of those that are not restarted, as epoll_wait. futex() has that
-# only as its answer, after a handler of a signal.
-_NO_ANSWER = RESTARTS | {-38}
+# What the kernel has in the register of the answer of a call that has not ended (Linux, include/linux/errno.h):
+# ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK of one that a stop or a core interrupted; ENOSYS
+# before any answer is known; EINTR of those that are not restarted, as epoll_wait. futex() has that only as its answer,
+# after a handler of a signal.
+_NO_ANSWER = frozenset((-512, -513, -514, -516, -38))
 _EINTR = -4
 
 

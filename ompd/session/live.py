@@ -31,7 +31,7 @@ MAX_STOPS = 5
 _MAX_REHEARSED, _MAX_REHEARSED_PER_THREAD = 400_000, 1_000
 _LONGEST_STOP = 3_600_000.0  # an hour, in milliseconds
 _NOT_STOPPED = "the process was not stopped: what this tells of different threads may be of different moments"
-_UNREAD = "asleep, and not stopped since its system call might not begin anew, so that some registers are unknown"
+_UNREAD = "asleep in a system call that a stop might disturb, so that some registers are unknown"
 
 _T = TypeVar("_T")
 Begin = Callable[[Moment, StoppedProcess], Stop]
@@ -162,6 +162,11 @@ class Stopper:
             if fault is not None:
                 raise fault
             return result[0], stop
+        if self.process.serves_page_faults():
+            # Reading such a page waits for a thread of the process, which a stop would hold.
+            why = "supplies pages of its own memory (userfaultfd), so that a stop might not end"
+            hint = "--nonblocking reads it as it runs"
+            return self._ask_unstopped(begin, question, BadProcess(self.process.process_id, why, hint=hint))
         try:
             return self._ask_stopped(begin, question, glance)
         except NotStopped as error:
@@ -203,8 +208,8 @@ class Stopper:
             )
         return self._answer_from(begin, best, stops, question, has_ended=has_ended)
 
-    def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: NotStopped) -> tuple[_T, Stop]:
-        # A process that does not stop in time is read as it runs, if a warning can be given with the answer.
+    def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: BadProcess) -> tuple[_T, Stop]:
+        # A process that cannot be stopped is read as it runs, if a warning can be given with the answer.
         glance = self.process.glance()
         stop = self._show(begin, glance)
         try:
@@ -216,7 +221,7 @@ class Stopper:
         if not _answers(result):
             raise error
         if not glance.confirm():
-            self._shortfalls.append(f"{error}; it was read as it runs ({LONGER_STOPS})")
+            self._shortfalls.append(f"{error}; it was read as it runs ({error.hint})")
         return result, stop
 
     def _answer_from(

@@ -71,9 +71,12 @@ class Verdicts:
         return [n for n in self._nodes.waiting if self._nodes.is_of_openmp(n) or not self._is_busy]
 
     def _nobody_works(self) -> VerdictRecord | None:
-        # No thread of OpenMP waits for another one, and all threads at work are in calls that end from outside.
+        # No thread of OpenMP waits for another one, and all threads at work are in calls that end from outside. An
+        # unreadable thread beside OpenMP does not change that.
         rows, nodes, system = self._nodes.rows, self._graph.nodes, self._nodes.moment.system
+        unread = self._nodes.moment.unread
         busy = [n for n in rows if not self._nodes.is_idle(n) and n not in self._nodes.waiting]
+        busy = [n for n in busy if self._nodes.is_of_openmp(n) or nodes[n].thread not in unread]
         outside = [n for n in busy if nodes[n].outlook is Outlook.UNKNOWN and (nodes[n].thread or 0) in system]
         own = [n for n in outside if rows[n].runtime is not None or not self._has_begun]
         if not own or len(outside) < len(busy) or self._waiting:

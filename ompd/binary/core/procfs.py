@@ -14,7 +14,7 @@ from ompd.errors import MalformedFile
 from ompd.records import record
 
 DELETED = " (deleted)"
-PF_KTHREAD = 0x00200000  # include/linux/sched.h, in field "flags" of stat
+PF_KTHREAD, PF_IO_WORKER = 0x00200000, 0x00000010  # include/linux/sched.h, in field "flags" of stat
 
 
 @record

@@ -109,6 +109,6 @@ def region_entry(
     except OmpdError:
         entry = None
     if entry is None:
-        left = f"{size} of its threads have left it or its name"
-        raise Unavailable(f"the runtime does not keep this region's function, and {left}")
+        shown = f"the stacks of {size} of its threads do not show it"
+        raise Unavailable(f"the runtime does not keep this region's function, and {shown}")
     return entry

@@ -1,4 +1,4 @@
-"""The size of a function's frame where it stands, computed from its instructions."""
+"""The size of a function's frame where it calls, computed from its instructions."""
 
 from __future__ import annotations
 
@@ -6,41 +6,53 @@ from ompd.debugger.flow.instructions import Instruction, Processor
 
 
 def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa: int) -> int | None:
-    """Return the distance from the stack pointer to the CFA at *pc*, in bytes; None if it may vary.
+    """Return the distance from the stack pointer to the CFA at *pc*, in bytes; None if the code does not prove it.
 
-    All instructions of the function are read. The distance varies if one of them moves the stack pointer by an unknown
-    amount, as for ``alloca()`` and arrays of variable length, or if a place is reached with two distances.
+    All instructions of the function are read. Each of its calls, jumps and branches has to be at one distance, and each
+    return at that of the entry: then it does not matter which way has led to *pc*, be it a jump table or a handler of
+    exceptions. That excludes functions that pass arguments on the stack, and those that move the stack pointer by an
+    unknown amount, as for ``alloca()`` and arrays of variable length.
 
     :param code: the function's code, all of it, which begins at *start*
     :param below_cfa: how far its frame pointer is below its CFA, once it has one
     """
     size: int | None = processor.entry_distance
-    body: int | None = None  # behind the prologue, which ends with the first jump or call
+    body: int | None = None  # behind the prologue, which ends with the first call, jump or branch
     sizes: dict[int, int] = {}  # by the target of a jump
     address, end, result = start, start + len(code), None
     while address < end:
-        if address in sizes and size not in (None, sizes[address]):
+        if size is not None and sizes.get(address, size) != size:
             return None
-        # Code behind a jump that no known jump leads to has the frame of most of the function.
+        # Code behind a jump to which no direct jump leads is entered at the distance of all jumps.
         size = sizes.setdefault(address, size if size is not None else body or processor.entry_distance)
         if address == pc:
             result = size
         instruction = processor.decode(code, address - start, address)
-        if instruction is None:
-            return None
-        after = _size_after(processor, instruction, size, below_cfa)
-        if after is None:
+        after = _size_after(processor, instruction, size, below_cfa) if instruction is not None else None
+        if instruction is None or after is None:
             return None
         size = after
-        if instruction.flow != "next" and body is None:
-            body = size
-        target = instruction.target if instruction.flow in ("jump", "branch") else None
-        if target is not None and start <= target < end and sizes.setdefault(target, size) != size:
-            return None
-        if instruction.flow in ("jump", "return", "stop", "computed"):
+        target = instruction.target
+        is_inside = target is not None and start <= target < end
+        if _leaves(instruction, is_inside) and size == processor.entry_distance:
             size = None
+        elif instruction.flow != "next":
+            if body is None:
+                body = size
+            if size != body:
+                return None
+            if is_inside and target is not None and instruction.flow in ("jump", "branch"):
+                sizes.setdefault(target, size)
+                if sizes[target] != size:
+                    return None
+            size = size if instruction.flow in ("call", "branch") else None
         address = instruction.end
     return result
+
+
+def _leaves(instruction: Instruction, is_inside: bool) -> bool:
+    # Whether the function ends there: by a return, or by a jump to another function.
+    return instruction.flow == "return" or (instruction.flow in ("jump", "computed") and not is_inside)
 
 
 def _size_after(processor: Processor, instruction: Instruction, size: int, below_cfa: int) -> int | None:

@@ -47,20 +47,21 @@ def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
         registers = process.registers(thread)
         pc, number = registers.get(target.architecture.pc, 0), registers.get(arguments.number)
         is_in_call = number is not None and number < 1 << 31  # another one is -1
-        if is_in_call and pc and not process.regions.is_code(pc - len(calls.instruction)):
+        at = pc - len(calls.instruction)
+        if is_in_call and pc and process.regions.end_of(at) is None and not process.regions.is_code(at):
             pcs[thread] = pc
-    return pcs if pcs and not _is_only_unreadable(process, pcs) else {}
+    return pcs if pcs and not _is_mapped(process, pcs) else {}
 
 
-def _is_only_unreadable(process: StoppedProcess, pcs: dict[int, int]) -> bool:
-    # Return whether the code is there and may be executed but not read, or the process does not say.
+def _is_mapped(process: StoppedProcess, pcs: dict[int, int]) -> bool:
+    # Return whether something is mapped there that may not be read, or the process does not say.
     if process.target.kind != "live":
         return False
     try:
         mappings = parse_maps(process.target.proc_text("maps"))
     except OmpdError:
         return True
-    return any(m.is_executable and m.start < pc <= m.end for m in mappings for pc in pcs.values())
+    return any(m.start < pc <= m.end for m in mappings for pc in pcs.values())
 
 
 def _former_module(process: StoppedProcess, pcs: dict[int, int]) -> str | None:

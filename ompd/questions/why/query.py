@@ -45,5 +45,6 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     complete, warnings = complete and not changed, tuple(dict.fromkeys((*changed, *warnings)))
     if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
-    verdicts = (gone, *verdicts) if gone is not None else verdicts
+    if gone is not None:
+        verdicts = (gone, *verdicts) if gone.confidence == "likely" else (*verdicts, gone)
     return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from ompd.debugger.architecture import RESTARTS, ThreadDescriptors
+from ompd.debugger.architecture import ThreadDescriptors
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.moment import Moment
@@ -152,26 +152,15 @@ class Copy:
                 room -= share
             room = max(room, 0)
 
-    def restarted(self, thread: int) -> Mapping[str, int] | None:
-        """Return the registers of a thread whose system call begins anew; None of another."""
-        registers, arguments = self._registers.get(thread), self._process.architecture.kernel_arguments
-        if registers is None or arguments is None:
-            return None
-        bits = 8 * self._process.architecture.pointer_size
-        answer = registers.get(arguments.result)
-        return registers if answer is not None and answer - (1 << bits) in RESTARTS else None
-
     def moment(
         self,
         woken: Collection[int] = (),
         unstoppable: Collection[int] = (),
-        known: Mapping[int, Mapping[str, int]] | None = None,
     ) -> Moment:
         """Return what was copied.
 
         :param woken: threads that have run meanwhile: where they are is not known
         :param unstoppable: sleeping threads that may not be stopped
-        :param known: registers of sleeping threads that are known from before
 
         :raises UnknownMappings: if the mappings were not read in time, and have changed
         """
@@ -194,7 +183,7 @@ class Copy:
                 )
         return Moment(
             self._process,
-            self._registers | dict(known or {}) | dict.fromkeys(woken),
+            self._registers | dict.fromkeys(woken),
             self._process.mappings(maps),
             pages,
             unstoppable=unstoppable,

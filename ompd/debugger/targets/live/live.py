@@ -11,8 +11,7 @@ thread's register, that is asked for and was not copied is noted, so that anothe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection
 
 from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.copying import Copy, UnknownMappings
@@ -26,9 +25,6 @@ DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
 STOP_TRIES = 3
 # Copies that are made without stopping sleeping threads. If such a thread ran during each, they are stopped, too.
 _TRIES_ASLEEP = 2
-# To stop takes a sleeping thread one turn on a processor, and to begin its call anew the next one.
-_TURNS_OF_A_STOP = 2
-_PAUSES, _PAUSE = 40, 5e-4
 
 
 class LiveProcess(RunningProcess):
@@ -47,7 +43,6 @@ class LiveProcess(RunningProcess):
         self._max_stop_ns = max_stop_ns
         self._clock = clock
         self.stops_ns: list[int] = []
-        self._stopped_asleep: dict[int, _StoppedAsleep] = {}  # since the last glance
         super().__init__(process_id)
 
     # Moments
@@ -55,7 +50,6 @@ class LiveProcess(RunningProcess):
     def glance(self) -> Moment:
         """Return the process as it runs. Registers of running threads are unknown."""
         self.wanted.clear()
-        self._stopped_asleep.clear()
         asleep = {thread: self.asleep(thread) for thread in self.thread_ids()}
         registers = {
             thread: self.registers_asleep(how) if how is not None else self.blocked_at(thread)
@@ -98,7 +92,6 @@ class LiveProcess(RunningProcess):
         """
         tries = woken = 0
         while True:
-            self._await_sleep()
             copying = Copy(
                 self,
                 pages,
@@ -110,13 +103,13 @@ class LiveProcess(RunningProcess):
                 clock=self._clock,
             )
             leaves_sleepers = woken < _TRIES_ASLEEP
-            sleepers = _Sleepers(self, lacking if leaves_sleepers else None, self._stopped_asleep)
+            sleepers = _Sleepers(self, lacking if leaves_sleepers else None)
             try:
                 stop = self._stop(copying, sleepers)
                 if stop.woken and leaves_sleepers:
                     woken += 1
                     continue
-                return copying.moment(stop.woken, sleepers.unstoppable, sleepers.known)
+                return copying.moment(stop.woken, sleepers.unstoppable)
             except NotStopped as error:
                 tries += 1
                 if tries == STOP_TRIES:
@@ -127,18 +120,12 @@ class LiveProcess(RunningProcess):
                 if tries == STOP_TRIES:
                     raise
 
-    def _await_sleep(self) -> None:
-        # Sleeping threads that a stop has just let go are about to begin their system calls anew, and sleep again.
-        for _ in range(_PAUSES):
-            if all(self.asleep(thread) is not None for thread in self._stopped_asleep):
-                return
-            time.sleep(_PAUSE)
-
     def _stop(self, copying: Copy, sleepers: _Sleepers) -> Stop[None]:
         stop = Stop(
             self.process_id,
             self.folder,
             copying.run,
+            threads=self.thread_ids,
             leave=sleepers.leave,
             asleep=self.asleep,
             limit_ns=self.limit_ns,
@@ -147,58 +134,29 @@ class LiveProcess(RunningProcess):
         try:
             stop.run()
         finally:
-            for thread, turns in sleepers.stopped.items():
-                self._stopped_asleep[thread] = _StoppedAsleep(turns, copying.restarted(thread))
             if stop.duration_ns:
                 self.stops_ns.append(stop.duration_ns)
         return stop
 
 
-class _StoppedAsleep(NamedTuple):
-    """A sleeping thread that was stopped in this look: its turns on a processor before, and its registers, None if its
-    system call did not begin anew.
-    """
-
-    turns: int
-    registers: Mapping[str, int] | None
-
-
 class _Sleepers:
     """Decides for one stop which sleeping threads are stopped.
 
-    ``stopped`` are these threads, with their turns on a processor; ``unstoppable`` threads whose registers are needed
-    and whose system call might not begin anew; ``known`` registers that an earlier stop of this look has read.
+    ``unstoppable`` are threads whose registers are needed and whose system call would not begin anew.
 
     :param lacking: the threads whose registers are needed, None for all
-    :param before: threads that this look has stopped already; no system call is interrupted twice
     """
 
-    def __init__(
-        self, process: RunningProcess, lacking: Collection[int] | None, before: Mapping[int, _StoppedAsleep]
-    ) -> None:
-        self._process, self._lacking, self._before = process, lacking, before
-        self.stopped: dict[int, int] = {}
+    def __init__(self, process: RunningProcess, lacking: Collection[int] | None) -> None:
+        self._process, self._lacking = process, lacking
         self.unstoppable: set[int] = set()
-        self.known: dict[int, Mapping[str, int]] = {}
 
     def leave(self, thread: int) -> Asleep | None:
         """Return how a thread sleeps, None if it has to be stopped or runs."""
-        process, before = self._process, self._before.get(thread)
-        asleep = process.asleep(thread)
-        if asleep is None or (before is None and self._lacking is not None and thread not in self._lacking):
+        asleep = self._process.asleep(thread)
+        if asleep is None or (self._lacking is not None and thread not in self._lacking):
             return asleep
-        if before is not None and self._own_turns(thread, asleep) <= before.turns + _TURNS_OF_A_STOP:
-            if before.registers is not None:
-                self.known[thread] = before.registers
-            else:
-                self.unstoppable.add(thread)
-        elif not process.can_restart(thread, asleep):
-            self.unstoppable.add(thread)
-        else:
-            self.stopped[thread] = self._own_turns(thread, asleep)
+        if self._process.can_restart(thread, asleep):
             return None
+        self.unstoppable.add(thread)
         return asleep
-
-    def _own_turns(self, thread: int, asleep: Asleep) -> int:
-        # A thread that loses its processor to another one takes a further turn for the same work.
-        return asleep.turns - self._process.preemptions(thread)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ompd.binary.core.notes import parse_auxv
 from ompd.binary.core.procfs import (
+    PF_IO_WORKER,
     MemoryMapping,
     parse_maps,
     parse_stat,
@@ -20,7 +21,7 @@ from ompd.binary.core.procfs import (
     parse_syscall,
     parse_syscall_arguments,
 )
-from ompd.debugger.architecture import Architecture
+from ompd.debugger.architecture import BEGUN_ANEW, Architecture
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.freezer import frozen_group
@@ -50,6 +51,7 @@ class RunningProcess:
         self.constants: dict[int, bytes] = {}
         self.wanted: dict[str, None] = {}
         """Paths in its folder that a query reads: as its pages are, they are read while the process is stopped."""
+        self._of_kernel: dict[int, bool] = {}
         self._parsed: tuple[bytes, Sequence[MemoryMapping]] | None = None
         self._pages = ptrace.Reader(ptrace.MAX_PIECE)
         self.reader = self.process_id
@@ -123,17 +125,45 @@ class RunningProcess:
         raise TargetGone(f"process {self.process_id} ended while it was looked at")
 
     def thread_ids(self) -> list[int]:
-        """Return the threads, by their numbers.
+        """Return the threads, by their numbers. Those that the kernel has made for io_uring are not the program's: they
+        never run its code.
 
         :raises TargetGone: if the process has ended
         """
         descriptor = _open("task", self.folder, os.O_DIRECTORY, self.process_id)
         try:
-            return sorted(map(int, os.listdir(descriptor)))  # noqa: PTH208  Path has no descriptors
+            listed = sorted(map(int, os.listdir(descriptor)))  # noqa: PTH208  Path has no descriptors
         except OSError as error:
             raise stop_error(error, self.process_id) from error
         finally:
             os.close(descriptor)
+        return [thread for thread in listed if not self._is_of_kernel(thread)]
+
+    def _is_of_kernel(self, thread: int) -> bool:
+        if thread not in self._of_kernel:
+            try:
+                flags = parse_stat(self._read_at_once(f"task/{thread}/stat")).flags
+            except (OSError, MalformedFile):
+                return False  # it has ended
+            self._of_kernel[thread] = bool(flags & PF_IO_WORKER)
+        return self._of_kernel[thread]
+
+    def serves_page_faults(self) -> bool:
+        """Return whether the process may have memory whose pages a thread of its own supplies (userfaultfd(2))."""
+        try:
+            descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder)
+        except OSError:
+            return False
+        try:
+            for name in os.listdir(descriptor):  # noqa: PTH208  Path has no descriptors
+                with suppress(OSError):  # it was closed
+                    if os.readlink(name, dir_fd=descriptor) == "anon_inode:[userfaultfd]":
+                        return True
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+        return False
 
     def maps(self) -> bytes:
         """Return ``/proc/PID/maps``.
@@ -242,25 +272,20 @@ class RunningProcess:
             registers.update(zip(names, words, strict=False))
         return registers
 
-    def preemptions(self, thread: int) -> int:
-        """Return how often a thread has lost its processor to another one, 0 if it has ended."""
-        try:
-            status = parse_status(self._read(f"task/{thread}/status"))
-        except (TargetGone, BadProcess):
-            return 0
-        return int(status.get("nonvoluntary_ctxt_switches", "0"))
-
     def can_restart(self, thread: int, asleep: Asleep) -> bool:
-        """Return whether a sleeping thread may be stopped: its system call, which a stop ends, can begin anew.
+        """Return whether a sleeping thread may be stopped: its system call, which a stop ends, begins anew.
 
-        The kernel goes back to the instruction before the program counter. A library that was unloaded has taken it
-        along, or code that was made at run time has been replaced. A seccomp filter sees the call once more, and may
-        kill the process for it (for ``restart_syscall``, say).
+        Some calls return early instead. To begin anew the kernel goes back to the instruction before the program
+        counter. A library that was unloaded has taken it along, or code that was made at run time has been replaced. A
+        seccomp filter sees the call once more, and may kill the process for it (for ``restart_syscall``, say).
         """
-        arch, pc = self.architecture, self.registers_asleep(asleep).get(self.architecture.pc, 0)
+        arch, registers = self.architecture, self.registers_asleep(asleep)
         if not parse_syscall_arguments(asleep.call):
             return True  # a page fault, which the thread takes again
-        if arch.system_calls is None:
+        if arch.system_calls is None or arch.kernel_arguments is None:
+            return False
+        pc, number = registers[arch.pc], registers[arch.kernel_arguments.number]
+        if number != arch.kernel_arguments.restart and arch.kernel_arguments.waits.get(number) not in BEGUN_ANEW:
             return False
         code = arch.system_calls.instruction
         memory = self._parsed[1] if self._parsed is not None else ()

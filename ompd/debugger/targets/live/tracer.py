@@ -74,6 +74,7 @@ class Stop(Generic[_T]):
 
     :param folder: descriptor of ``/proc/PID``
     :param capture: called while all threads stand still, and with a function that tells whether it has to end
+    :param threads: returns the threads of the process
     :param leave: returns how a thread sleeps, None if it has to be stopped
     :param asleep: returns how a thread sleeps, None if it runs
     :param limit_ns: how long the stop may last, in nanoseconds, for a number of threads
@@ -86,6 +87,7 @@ class Stop(Generic[_T]):
         folder: int,
         capture: Callable[[Registers, Callable[[], bool]], _T],
         *,
+        threads: Callable[[], list[int]],
         leave: Callable[[int], Asleep | None],
         asleep: Callable[[int], Asleep | None],
         limit_ns: Callable[[int], int],
@@ -96,7 +98,7 @@ class Stop(Generic[_T]):
         self._process_id = process_id
         self._folder = folder
         self._capture = capture
-        self._leave, self._asleep = leave, asleep
+        self._threads, self._leave, self._asleep = threads, leave, asleep
         self._limit_ns = limit_ns
         self._clock = clock
         self._release = threading.Event()
@@ -205,7 +207,7 @@ class Stop(Generic[_T]):
     def _seize_new(self) -> tuple[list[int], bool]:
         # The threads that are traced from now on, and whether others may not be traced.
         found, refused = [], False
-        for thread in self._thread_ids():
+        for thread in self._threads():
             if thread in self._traced:
                 continue
             asleep = self._leave(thread)
@@ -233,16 +235,6 @@ class Stop(Generic[_T]):
         if not self._traced and not self._left and not refused:
             raise TargetGone(f"process {self._process_id} ended before it was stopped")
         return found, refused
-
-    def _thread_ids(self) -> list[int]:
-        try:
-            folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder)
-            try:
-                return [int(name) for name in os.listdir(folder)]  # noqa: PTH208  Path has no descriptors
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise TargetGone(f"process {self._process_id} ended before it was stopped") from error
 
     def _await_stops(self) -> None:
         # Every thread is asked in turn and none is waited for: one that ends, or is made to by an execve() of another,
