@@ -111,7 +111,8 @@ def test_messages_that_cannot_be_written_cost_no_answer(good: Stopped, tmp_path:
         assert usual.stdout and (done.returncode, done.stdout) == (usual.returncode, usual.stdout)
     assert in_shell(f"$OMPD threads /none {where}").returncode == 1
     assert in_shell(f"$OMPD threads {where}").returncode == 2
-    assert in_shell(f"$OMPD report $CORE -o page {where}", CORE=good.core).returncode in (0, 3)
+    done = in_shell(f"$OMPD report $CORE -o $PAGE {where}", CORE=good.core, PAGE=tmp_path / "page")
+    assert done.returncode in (0, 3) and (tmp_path / "page").stat().st_size
 
 
 def test_a_closed_standard_input_is_no_list() -> None:
