@@ -13,7 +13,7 @@ def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
     :param groups: the text of ``/proc/PID/cgroup``
     :param cgroups: where control groups are mounted
     """
-    for line in groups.splitlines():
+    for line in groups.split("\n"):  # names of groups may hold other separators
         _, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if ".." in PurePosixPath(name).parts:
