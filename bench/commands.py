@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.measure import Command, NotMeasured, output_of
 from tests.support import Running, Stopped, intel_runtime, require
+from tests.support.live import STOPS_ALL
 
 _OMPD = Path(sys.executable).with_name("ompd")
 _PLUGIN_FOLDERS = ("/usr/lib/llvm-*/share", "/usr/local/share", "/usr/share")
@@ -62,11 +63,14 @@ def gdb_attached(process_id: int) -> Command:
 
 
 def stops(program: Running) -> list[float]:
-    """Return the lengths, in seconds, of the stops that ``ompd threads`` needs.
+    """Return the lengths, in seconds, of the stops that ``ompd threads`` needs if all threads run. Those of the program
+    sleep, and are stopped all the same.
 
     :raises NotMeasured: if it does not answer
     """
-    answer = json.loads(output_of(ompd(program.pid, "threads", "--json")) or "{}")
+    code = f"{STOPS_ALL}\nfrom ompd.start import main\nmain()"
+    words = (sys.executable, "-c", code, "threads", str(program.pid), "--json")
+    answer = json.loads(output_of(Command("ompd threads --json", words)) or "{}")
     if not answer.get("complete"):
         raise NotMeasured(f"ompd threads of process {program.pid} is not complete")
     return [length / 1e9 for length in answer["target"]["stops_ns"]]
