@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -86,7 +87,8 @@ def test_output_that_does_not_fit(good: Stopped) -> None:
 
 def in_shell(words: str, **variables: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**clean_environment(), "OMPD": str(OMPD), **{name: str(value) for name, value in variables.items()}}
-    return subprocess.run(["bash", "-c", words], capture_output=True, text=True, env=environment, check=False)
+    quoted = re.sub(r"\$\w+", r'"\g<0>"', words)  # the checkout may be at a path with a space
+    return subprocess.run(["bash", "-c", quoted], capture_output=True, text=True, env=environment, check=False)
 
 
 @pytest.mark.parametrize(

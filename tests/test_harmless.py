@@ -211,6 +211,27 @@ def test_a_process_that_supplies_its_own_pages_is_not_stopped(monkeypatch: pytes
         worker.finish()
 
 
+def test_a_thread_that_is_made_while_the_others_are_looked_at_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread_ids = LiveProcess.thread_ids
+    listed: list[list[int]] = []
+
+    def listing(self: LiveProcess) -> list[int]:
+        # As if the last thread had been made since, by one that sleeps by now.
+        threads = thread_ids(self)
+        listed.append(threads)
+        return threads[:-1] if len(listed) <= late else threads
+
+    with crossed(built("crossed", "crossed.c", "-O0", "-fopenmp")) as session:
+        assert session._stopper is not None
+        process = session._stopper.process
+        threads = process.thread_ids()
+        monkeypatch.setattr(LiveProcess, "thread_ids", listing)
+        late = 1
+        assert process.glance().confirm() is False
+        late = len(listed) + 2  # how many there are, and those that are looked at first
+        assert set(process.stop(()).thread_ids()) == set(threads)
+
+
 def test_threads_of_the_kernel_for_io_uring_are_none_of_the_program() -> None:
     with working("uring", executable=built("uring", "uring.c")) as worker:
         if len(list(Path(f"/proc/{worker.pid}/task").iterdir())) == 1:

@@ -418,6 +418,7 @@ def _worked(executable: Path, kind: str, count: int) -> tuple[tuple[str, ...], d
     return states, found
 
 
+@pytest.mark.usefixtures("_all_are_stopped")  # so that the question is asked as often of each
 @pytest.mark.parametrize(("runtime", "kind"), sample(product(RUNTIMES, ["waiting", "undeferred"])))
 def test_twice_the_tasks_are_about_twice_the_work(runtime: str, kind: str) -> None:
     few, many = (600, 1200) if FULL else (150, 300)

@@ -110,7 +110,7 @@ def test_stacks_that_cannot_be_read_do_not_hide_the_others() -> None:
 
 def test_few_threads_of_a_large_team_are_looked_at() -> None:
     asked: list[int] = []
-    with pytest.raises(Unavailable, match="8 of its threads have left it"):
+    with pytest.raises(Unavailable, match="the stacks of 8 of its threads do not show it"):
         entry(1000, lambda number: asked.append(number), lambda: None)  # type: ignore[func-returns-value]
     assert asked == [7, 6, 5, 4, 3, 2, 1, 0]
 

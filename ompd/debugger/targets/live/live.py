@@ -51,6 +51,8 @@ class LiveProcess(RunningProcess):
         """Return the process as it runs. Registers of running threads are unknown."""
         self.wanted.clear()
         asleep = {thread: self.asleep(thread) for thread in self.thread_ids()}
+        # A thread that sleeps by now may have made another one since the list was read.
+        asleep |= {thread: None for thread in self.thread_ids() if thread not in asleep}
         registers = {
             thread: self.registers_asleep(how) if how is not None else self.blocked_at(thread)
             for thread, how in asleep.items()

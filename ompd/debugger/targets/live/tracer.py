@@ -182,7 +182,8 @@ class Stop(Generic[_T]):
 
     def _stop_all(self) -> None:
         # To trace a thread does not stop it, so that is done first and for all. A thread that slept may be woken up by
-        # one that has not stopped yet: after each round it is looked at once more.
+        # one that has not stopped yet, and one that sleeps by now may have made another thread since the list was read.
+        # So the last round finds each thread as the round before did.
         for round_number in range(_MAX_ROUNDS):
             slept = dict(self._left)
             found, refused = self._seize_new()
@@ -191,7 +192,7 @@ class Stop(Generic[_T]):
                 if round_number >= _REFUSALS:
                     raise refusal(self._process_id)
                 time.sleep(_LONGEST_PAUSE)
-            elif not found and (self._left == slept or self._began_ns is None):
+            elif not found and self._left == slept:
                 return
             if self._began_ns is None and found:
                 self._began_ns = self._clock()
