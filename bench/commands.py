@@ -63,8 +63,9 @@ def gdb_attached(process_id: int) -> Command:
 
 
 def stops(program: Running) -> list[float]:
-    """Return the lengths, in seconds, of the stops that ``ompd threads`` needs if all threads run. Those of the program
-    sleep, and are stopped all the same.
+    """Return the lengths, in seconds, of the stops that ``ompd threads`` needs if all threads run.
+
+    The threads of the program sleep; here they are stopped as if they ran.
 
     :raises NotMeasured: if it does not answer
     """

@@ -197,7 +197,7 @@ class _Trial:
     def end(self) -> None:
         """End the library's process, if there is one."""
         if self._tool is not None:
-            self._tool.library.close()
+            self._tool.loaded.close()
             self._tool = None
 
     def add(self, case: _Case, seen: str) -> None:
@@ -216,7 +216,7 @@ class _Tool:
     # A debugger that initialises a library. One call of one of its callbacks may fail.
 
     def __init__(self, library: HostedLibrary) -> None:
-        self.library = library
+        self.loaded = library
         self.debugger = Debugger()
         self.calls: Counter[str] = Counter()
         self._failing: tuple[str, int] | None = None
@@ -239,7 +239,7 @@ class _Tool:
         self.calls.clear()
         process = self.debugger.add_process(callbacks)
         thread, address = copy
-        return self.library.get_tls_address(self.debugger.thread(process, thread), address)
+        return self.loaded.get_tls_address(self.debugger.thread(process, thread), address)
 
 
 # Texts and names
@@ -262,18 +262,18 @@ def _initialise(tool: _Tool) -> str:
 
 
 def _version(tool: _Tool) -> str:
-    return "" if tool.library.version_string() else "returned no text"
+    return "" if tool.loaded.version_string() else "returned no text"
 
 
 def _errors(tool: _Tool) -> str:
     codes = [code for code in Result if code < Result.FIRST_USER_CODE]
-    lost = [code.name.lower() for code in codes if not tool.library.error_string(code)]
+    lost = [code.name.lower() for code in codes if not tool.loaded.error_string(code)]
     return f"returned no text for DMPL_{lost[0]}" if lost else ""
 
 
 def _codes(tool: _Tool) -> str:
     for name in _NAMES:
-        found = tool.library.demangle_name(name, _ROOM)
+        found = tool.loaded.demangle_name(name, _ROOM)
         if found.code not in (Result.OK, Result.NAME_TOO_LONG, Result.NAME_UNCHANGED):
             return f"returned {found.code} for {name!r}"
         if found.code == Result.OK and found.length not in (size := len(found.demangled.encode()), size + 1):
@@ -283,15 +283,15 @@ def _codes(tool: _Tool) -> str:
 
 def _too_long(tool: _Tool) -> str:
     for name in _NAMES:
-        whole = tool.library.demangle_name(name, _ROOM)
+        whole = tool.loaded.demangle_name(name, _ROOM)
         size = len(whole.demangled.encode())
         if whole.code != Result.OK or size < 2:
             continue
         for room in (1, size - 1):
-            short = tool.library.demangle_name(name, room)
+            short = tool.loaded.demangle_name(name, room)
             if short.code != Result.NAME_TOO_LONG:
                 return f"returned {short.code} for {name!r}, whose name has {size} bytes, and a buffer of {room}"
-            again = tool.library.demangle_name(name, short.length)
+            again = tool.loaded.demangle_name(name, short.length)
             if (again.code, again.demangled) != (whole.code, whole.demangled):
                 return f"asked for a buffer of {short.length} bytes, and then returned {again.code} for {name!r}"
     return ""
@@ -299,7 +299,7 @@ def _too_long(tool: _Tool) -> str:
 
 def _flags(tool: _Tool) -> str:
     for name in _NAMES:
-        found = tool.library.demangle_name(name, _ROOM)
+        found = tool.loaded.demangle_name(name, _ROOM)
         if found.flags & ~VARINFO_NEEDS_DEREFERENCE not in tuple(VarInfo):
             return f"returned the flags {found.flags:#x} for {name!r}"
         if found.decl_line < 0:
@@ -309,7 +309,7 @@ def _flags(tool: _Tool) -> str:
 
 def _routines(tool: _Tool) -> str:
     for language in Language:
-        names = tool.library.get_rtl_names(language)
+        names = tool.loaded.get_rtl_names(language)
         if names is not None and not all(names):
             return f"returned a structure without a name for DMPL_lang_{language.name.lower()}"
     return ""
@@ -360,10 +360,10 @@ class _Copies:
         for address in self.subject.addresses:
             for thread in self.subject.threads:
                 ref = tool.debugger.thread(process, thread)
-                code, copy = tool.library.get_tls_address(ref, address)
+                code, copy = tool.loaded.get_tls_address(ref, address)
                 if code not in (Result.OK, Result.TLS_UNALLOCATED) and code < Result.FIRST_USER_CODE:
                     return f"returned {code} for {address:#x}"
-                if (code, copy) != tool.library.get_tls_address(ref, address):
+                if (code, copy) != tool.loaded.get_tls_address(ref, address):
                     return f"returned another result the second time for {address:#x}"
                 if code == Result.OK:
                     self.found[thread, address] = copy
@@ -399,8 +399,8 @@ class _Copies:
     def _release(self, tool: _Tool) -> str:
         process = tool.debugger.add_process(self.subject.callbacks)
         for thread, address in self.found:
-            tool.library.get_tls_address(tool.debugger.thread(process, thread), address)
-        codes = tool.debugger.release(process, tool.library)
+            tool.loaded.get_tls_address(tool.debugger.thread(process, thread), address)
+        codes = tool.debugger.release(process, tool.loaded)
         if any(codes):
             return f"returned {max(codes)}"
         left = tool.debugger.allocated

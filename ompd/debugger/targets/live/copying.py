@@ -152,16 +152,11 @@ class Copy:
                 room -= share
             room = max(room, 0)
 
-    def moment(
-        self,
-        woken: Collection[int] = (),
-        unstoppable: Collection[int] = (),
-    ) -> Moment:
+    def moment(self, woken: Collection[int], unstoppable: Collection[int]) -> Moment:
         """Return what was copied.
 
-        :param woken: threads that have run meanwhile: where they are is not known
+        :param woken: threads that ran meanwhile, so that their place is unknown
         :param unstoppable: sleeping threads that may not be stopped
-
         :raises UnknownMappings: if the mappings were not read in time, and have changed
         """
         pages: dict[int, memoryview] = {}
