@@ -115,8 +115,8 @@ def test_ctrl_c_ends_steps_in_gdb(found: str, tmp_path: Path) -> None:
         shown = terminal.wait_for(r"stopped by SIGINT before it came to the next line\n(.|\n)*\(gdb\) ")
         assert "x1b" not in shown
         # The step is one of the thread with the number 1 again, whichever took the signal.
-        terminal.type("omp thread\nup 3\nomp thread\n")
-        assert "x1b" not in terminal.wait_for(r"(OpenMP thread 1/3 at level 1(.|\n)*){2}usleep\(")
+        terminal.type("omp thread\nframe function leave\nomp thread\n")
+        assert "x1b" not in terminal.wait_for(r"(OpenMP thread 1/3 at level 1(.|\n)*){2}leave \(how=")
         terminal.type("set var go_on = 0\nomp finish\n")
         terminal.wait_for(r"the region ends\.cc:\d+ has ended(.|\n)*\(gdb\) ")
         terminal.type("maint info breakpoints\n")

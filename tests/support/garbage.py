@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[list[object]]:
-    """Yield a list which then has the objects that were left over in circles."""
+    """Yield a list which then has the objects that were made meanwhile and left over in circles."""
     left: list[object] = []
     gc.collect()
+    gc.freeze()  # what earlier tests made may become garbage now
     gc.disable()
     try:
         yield left
@@ -21,4 +22,5 @@ def uncollected() -> Iterator[list[object]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()
