@@ -8,7 +8,7 @@ The frame pointer counts as read if the stack can then be followed to its end.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.flow.frame_sizes import frame_size
@@ -33,6 +33,12 @@ class FrameRegisters(dict[int, int]):
         if number in self._unknown:
             self._on_want()
         return super().get(number, default)
+
+    def values(self) -> Iterator[int]:  # type: ignore[override]
+        """Yield the known values; whoever looks at all of them asks for the unknown ones as well."""
+        yield from super().values()
+        if self._unknown:
+            self._on_want()
 
     def __missing__(self, number: int) -> int:
         if number in self._unknown:

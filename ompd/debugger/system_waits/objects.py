@@ -221,17 +221,20 @@ class PthreadWaits:
                 return found
         # A function of the C library has the condition's address in a register or on its stack.
         bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
-        seen = bases & set(self._values(frames()))
+        found_on = (self._words_on_stack(frames()), (value for f in frames() for value in f.registers.values()))
+        seen: set[int] = set()
+        for values in found_on:  # of a thread that sleeps registers may be unknown, unless it is stopped
+            if len(seen) != 1:
+                seen |= bases & set(values)
         reasons = {"owner": "a condition does not record who will signal it"}
         if len(seen) != 1:
             reasons["object"] = f"where the condition begins that has the word at {futex.word:#x} was not found"
             return Found("condition", None, unavailable=reasons)
         return Found("condition", seen.pop(), unavailable=reasons)
 
-    def _values(self, frames: Iterable[Frame]) -> Iterable[int]:
+    def _words_on_stack(self, frames: Iterable[Frame]) -> Iterable[int]:
         size, order = self._memory.pointer_size, self._memory.byte_order
         for frame in frames:
-            yield from frame.registers.values()
             end = min(frame.cfa, frame.sp + _MOST_OF_FRAME) if frame.cfa is not None else frame.sp
             start = frame.sp + -frame.sp % size
             try:
