@@ -75,12 +75,27 @@ class Node:
     reason: str | None = None
 
 
+@record
+class Rescue:
+    """Who else might set a node free: ``by`` is the index of the node that goes on first, ``reason`` says how it might,
+    and that it was not excluded.
+    """
+
+    by: int
+    reason: str
+
+
 class WaitGraph:
-    """Nodes by index, and the needs of each."""
+    """Nodes by index, the needs of each, and who else might set it free.
+
+    A rescue counts where what is unknown is taken for the best, and nowhere else: it turns what would be proven into
+    what is likely.
+    """
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.needs: list[list[Need]] = []
+        self.rescues: dict[int, list[Rescue]] = {}
         self._index: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -101,6 +116,10 @@ class WaitGraph:
     def need(self, index: int, need: Need) -> None:
         """Let a node need something. One that can never be met makes the node stuck."""
         self.needs[index].append(need)
+
+    def rescue(self, index: int, by: int, reason: str) -> None:
+        """Let a node go on, too, if another one does: it might do what the needs of the node do not name."""
+        self.rescues.setdefault(index, []).append(Rescue(by, reason))
 
     def released(self, view: View, also: Collection[int] = ()) -> set[int]:
         """Return the nodes that go on.
@@ -123,6 +142,11 @@ class Release:
         self._missing: list[int] = []  # targets that each need still lacks
         self._owner: list[int] = []  # whose need it is
         self._users: list[list[int]] = [[] for _ in nodes]  # the needs that have the node as a target
+        self._rescued: dict[int, list[int]] = {}  # whom the node sets free without a need
+        if view is View.OPTIMISTIC:
+            for index, rescues in graph.rescues.items():
+                for rescue in rescues:
+                    self._rescued.setdefault(rescue.by, []).append(index)
         first: list[int] = []
         for index, node in enumerate(nodes):
             if node.outlook is Outlook.RUNS or (node.outlook is Outlook.UNKNOWN and view is not View.PESSIMISTIC):
@@ -183,6 +207,10 @@ class Release:
         for node in found:
             if node == stop:
                 return False
+            for index in self._rescued.get(node, ()):
+                if index not in released and unmet[index] >= 0:
+                    released.add(index)
+                    found.append(index)
             for need in self._users[node]:
                 decided.append(need)
                 missing[need] -= 1

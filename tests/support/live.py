@@ -30,15 +30,22 @@ PATIENT = ("--max-stop", "60000")
 
 
 def build_live(
-    name: str, *, openmp: bool = True, runtime: str = INTEL, flags: Sequence[str] = (), compiler_name: str = "gcc"
+    name: str,
+    *,
+    openmp: bool = True,
+    runtime: str = INTEL,
+    flags: Sequence[str] = (),
+    compiler_name: str = "gcc",
+    folder: Path = SOURCES,
 ) -> Path:
     """Return the executable of ``fixtures/live/NAME.c``.
 
     :param runtime: one of RUNTIMES, with which it is linked if it is a program of OpenMP
+    :param folder: another folder of sources
     :raises Missing: if the compiler or the runtime is not there
     """
     gcc = compiler(compiler_name)
-    source = SOURCES / f"{name}.c"
+    source = folder / f"{name}.c"
     command = [str(gcc.path), "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
     linking = ["-lpthread"]
     version = ""
@@ -48,12 +55,12 @@ def build_live(
         command += ["-fopenmp", "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
         linking += [f"-L{library}", f"-Wl,-rpath,{library}", *used.options]
 
-    def make(folder: Path) -> None:
-        objects = folder / f"{name}.o"
+    def make(into: Path) -> None:
+        objects = into / f"{name}.o"
         environment = clean_environment()
         subprocess.run([*command, "-c", str(source), "-o", str(objects)], check=True, env=environment)
         # -fopenmp would link gcc's own runtime, too.
-        link = [str(gcc.path), *flags, str(objects), "-o", str(folder / name), *linking]
+        link = [str(gcc.path), *flags, str(objects), "-o", str(into / name), *linking]
         subprocess.run(link, check=True, env=environment)
 
     key = key_of(name, source.read_text(), gcc.version, command, linking, version)

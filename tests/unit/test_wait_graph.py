@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from typing import NamedTuple
 
 import pytest
 
@@ -29,17 +30,28 @@ def _random_graph(seed: int) -> WaitGraph:
             reasoned = () if is_known or choose.random() < 0.5 else tuple(choose.sample(range(size), 1))
             count = choose.randint(1, max(1, len(targets))) if is_known else 1
             graph.need(index, Need(targets, count, is_known=is_known, reasoned=reasoned))
+        if choose.random() < 0.3:
+            graph.rescue(index, choose.randrange(size), "it might")
     return graph
 
 
-def _worlds(graph: WaitGraph) -> list[tuple[list[bool], list[list[tuple[tuple[int, ...], int] | None]]]]:
-    # Every way in which what is unknown may turn out: who of the unknown nodes goes on; which of those that might meet
-    # a need has to.
+class _World(NamedTuple):
+    # A way in which what is unknown may turn out: who of the unknown nodes goes on; which of those that might meet a
+    # need has to; who of those that might set a node free does.
+    runs: list[bool]
+    needs: list[list[tuple[tuple[int, ...], int] | None]]
+    rescues: dict[int, set[int]]
+
+
+def _worlds(graph: WaitGraph) -> list[_World]:
     unknown = [index for index, node in enumerate(graph.nodes) if node.outlook is Outlook.UNKNOWN]
     open_needs = [(i, k) for i, needs in enumerate(graph.needs) for k, need in enumerate(needs) if not need.is_known]
     worlds = []
     ways = [[None, *graph.needs[i][k].targets] for i, k in open_needs]
-    for goes_on in product((True, False), repeat=len(unknown)):
+    rescues = [(index, rescue.by) for index, some in graph.rescues.items() for rescue in some]
+    for goes_on, does in product(
+        product((True, False), repeat=len(unknown)), product((True, False), repeat=len(rescues))
+    ):
         for chosen in product(*ways):
             runs = [node.outlook is Outlook.RUNS for node in graph.nodes]
             for index, value in zip(unknown, goes_on, strict=True):
@@ -49,12 +61,16 @@ def _worlds(graph: WaitGraph) -> list[tuple[list[bool], list[list[tuple[tuple[in
             ]
             for (i, k), target in zip(open_needs, chosen, strict=True):
                 needs[i][k] = None if target is None else ((target,), 1)
-            worlds.append((runs, needs))
+            by: dict[int, set[int]] = {}
+            for (index, rescuer), is_so in zip(rescues, does, strict=True):
+                by.setdefault(index, set()).update([rescuer] if is_so else [])
+            worlds.append(_World(runs, needs, by))
     return worlds
 
 
-def _can_go_on(graph: WaitGraph, runs: list[bool], needs: list[list[tuple[tuple[int, ...], int] | None]]) -> set[int]:
+def _can_go_on(graph: WaitGraph, world: _World) -> set[int]:
     # All states that any order of events leads to, one node after the other.
+    runs, needs, rescues = world
     first = frozenset(index for index, value in enumerate(runs) if value)
     seen, waiting, reached = {first}, [first], set(first)
     while waiting:
@@ -62,7 +78,8 @@ def _can_go_on(graph: WaitGraph, runs: list[bool], needs: list[list[tuple[tuple[
         for index, node in enumerate(graph.nodes):
             if index in state or node.outlook is not Outlook.WAITS:
                 continue
-            if all(need is not None and sum(t in state for t in need[0]) >= need[1] for need in needs[index]):
+            has_all = all(need is not None and sum(t in state for t in need[0]) >= need[1] for need in needs[index])
+            if has_all or not state.isdisjoint(rescues.get(index, ())):
                 further = state | {index}
                 reached.add(index)
                 if further not in seen:
@@ -79,8 +96,8 @@ def test_proofs_hold_in_every_world(part: int) -> None:
         worlds = _worlds(graph)
         if len(worlds) > 600:
             continue
-        ever = set().union(*(_can_go_on(graph, *world) for world in worlds))
-        always = set.intersection(*(_can_go_on(graph, *world) for world in worlds))
+        ever = set().union(*(_can_go_on(graph, world) for world in worlds))
+        always = set.intersection(*(_can_go_on(graph, world) for world in worlds))
         stuck = graph.stuck(View.OPTIMISTIC)
         assert not stuck & ever, f"graph {seed}: called stuck, and one world sets it free"
         # Whoever goes on even if all turns out badly does so in every world.
@@ -96,8 +113,11 @@ def test_what_is_proven_is_all_that_can_be_where_everything_is_known() -> None:
             continue
         if any(not need.is_known for needs in graph.needs for need in needs):
             continue
+        graph.rescues.clear()
         runs = [node.outlook is Outlook.RUNS for node in graph.nodes]
-        known = _can_go_on(graph, runs, [[(need.targets, need.count) for need in some] for some in graph.needs])
+        known = _can_go_on(
+            graph, _World(runs, [[(need.targets, need.count) for need in some] for some in graph.needs], {})
+        )
         for view in View:
             assert graph.released(view) == known
 

@@ -179,9 +179,11 @@ class Chains:
         return tuple(found)
 
     def open_needs(self, root: Root) -> list[str]:
-        """Return what is not known of the nodes on the way."""
-        needs = (need for node in self.way(root) for need in self._graph.needs[node])
-        return [need.evidence for need in needs if not need.is_known and need.evidence is not None]
+        """Return what is not known of the nodes on the way, and who else might set them free."""
+        way, graph = self.way(root), self._graph
+        needs = (need for node in way for need in graph.needs[node])
+        open_ = [need.evidence for need in needs if not need.is_known and need.evidence is not None]
+        return open_ + [rescue.reason for node in way for rescue in graph.rescues.get(node, ())]
 
     def place(self, root: Root) -> Place | None:
         """Return the place to look at first."""

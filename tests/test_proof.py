@@ -1,0 +1,148 @@
+"""Who else could end a wait: programs of ``fixtures/proof`` that look stuck and go on, and their twins that are stuck.
+
+Each waits at a moment at which nobody is recorded to set it free. It is asked there as a live process and as a core;
+then it is let go on, and ends well. Nothing may be proven of it, and the twin has to be proven.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import ompd
+from ompd.model import WhyAnswer
+from ompd.questions import why as question
+from tests.support.cache import CHECKOUT
+from tests.support.live import build_live
+from tests.support.products import sample
+from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read, write_gcore
+from tests.support.why import ALL_RUNTIMES, GNU, OF_COMPILER
+
+SOURCES = CHECKOUT / "fixtures" / "proof"
+SETTLED_SECONDS = 0.15
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A program of ``fixtures/proof``, run with the words of *case*.
+
+    :param signal: what lets it go on; None: its standard input ends
+    :param stuck: the words with which it is stuck, None if another program is its twin
+    """
+
+    program: str
+    case: tuple[str, ...] = ("goes-on",)
+    stuck: tuple[str, ...] | None = ("stuck",)
+    compilers: tuple[str, ...] = ("gcc", "clang")
+    runtimes: tuple[str, ...] = ALL_RUNTIMES
+    environment: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    signal: int | None = None
+    openmp: bool = True
+
+    @property
+    def name(self) -> str:
+        return "-".join((self.program, *self.case))
+
+
+PROOFS = (Proof("cancelled", runtimes=(GNU,), environment={"OMP_CANCELLATION": "true"}),)
+CASES = [
+    (proof, compiler, runtime)
+    for proof in PROOFS
+    for compiler in proof.compilers
+    for runtime in OF_COMPILER[compiler]
+    if runtime in proof.runtimes
+]
+
+
+def named(value: object) -> str:
+    return value.name if isinstance(value, Proof) else str(value)
+
+
+def await_rest(process_id: int) -> None:
+    """Wait until all threads sleep and stay asleep. Where some spin, as in Intel's locks, a moment has to do."""
+    deadline = time.monotonic() + 1
+    before, since = None, time.monotonic()
+    while time.monotonic() < deadline:
+        threads = sorted(Path(f"/proc/{process_id}/task").iterdir())
+        now = [
+            (thread.name, (thread / "syscall").read_text(), (thread / "schedstat").read_text()) for thread in threads
+        ]
+        if now != before or any(text.startswith("running") for _, text, _ in now):
+            before, since = now, time.monotonic()
+        elif time.monotonic() - since > SETTLED_SECONDS:
+            return
+        time.sleep(0.02)
+
+
+@contextmanager
+def at_rest(proof: Proof, words: tuple[str, ...], compiler: str, runtime: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program until it waits; it is killed at the end of the context."""
+    executable = build_live(
+        proof.program, openmp=proof.openmp, runtime=runtime, flags=proof.flags, compiler_name=compiler, folder=SOURCES
+    )
+    process = subprocess.Popen(
+        [str(executable), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT, **proof.environment},
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert can_be_read(process.stdout.fileno(), READY_SECONDS), "it does not begin"
+        assert process.stdout.readline() == "ready\n"
+        await_rest(process.pid)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asked(process_id: int, folder: Path) -> dict[str, WhyAnswer]:
+    """Return the answers of a live process, and of a core of it that gdb writes."""
+    with ompd.attach(process_id) as session:
+        found = {"live": session.ask_why(samples=1)}
+    core = folder / "core"
+    write_gcore(process_id, core)
+    with ompd.open_core(core) as session:
+        found["core"] = question.ask(session)
+    return found
+
+
+def proofs_in(answers: Mapping[str, WhyAnswer]) -> dict[str, list[str]]:
+    return {
+        way: [f"{verdict.kind}: {verdict.summary}" for verdict in answer.rows if verdict.stuck == "proven"]
+        for way, answer in answers.items()
+    }
+
+
+@pytest.mark.parametrize(("proof", "compiler", "runtime"), sample(CASES), ids=named)
+def test_nothing_is_proven_of_a_program_that_can_go_on(
+    proof: Proof, compiler: str, runtime: str, tmp_path: Path
+) -> None:
+    with at_rest(proof, proof.case, compiler, runtime) as process:
+        proofs = proofs_in(asked(process.pid, tmp_path))
+        if proof.signal is not None:
+            os.kill(process.pid, proof.signal)
+        process.communicate(timeout=READY_SECONDS)  # its standard input ends
+        assert process.returncode == 0
+    assert proofs == {"live": [], "core": []}
+
+
+@pytest.mark.parametrize(
+    ("proof", "compiler", "runtime"), sample([case for case in CASES if case[0].stuck is not None]), ids=named
+)
+def test_its_twin_is_proven_to_be_stuck(proof: Proof, compiler: str, runtime: str, tmp_path: Path) -> None:
+    assert proof.stuck is not None
+    with at_rest(proof, proof.stuck, compiler, runtime) as process:
+        answers = asked(process.pid, tmp_path)
+        assert all(proofs_in(answers).values()), answers
