@@ -179,6 +179,9 @@ class _Waits:
             graph.need(
                 node, Need(targets, len(targets), "member", "runtime", arrived, address=wait.object, value=wait.value)
             )
+            if row.runtime in self._nodes.moment.cancels and len(targets) > 1:
+                for target in targets:
+                    graph.rescue(node, target, "cancellation is enabled: any member of the team may end the region")
             return
         if wait.unfinished_tasks is None:
             reason = row.unavailable.get("wait.unfinished_tasks", "not recorded")

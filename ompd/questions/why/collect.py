@@ -60,6 +60,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         unread=unread,
         processor_ns=_processor_times(session) if has_times else {},
         outside=from_outside(session),
+        cancels=_cancels(session),
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,
         gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
@@ -246,6 +247,19 @@ def _pending(session: Session) -> Iterator[str]:
             if coming:
                 yield f"signal {coming[0]} is about to reach thread {thread}, whose handler may do anything"
                 return
+
+
+def _cancels(session: Session) -> frozenset[str]:
+    # cancel-var is of the whole process.
+    found = set()
+    for runtime in session.runtimes:
+        if runtime.space is None:
+            continue
+        with suppress(OmpdError):
+            if not runtime.space.icv("cancel-var", runtime.space):
+                continue
+        found.add(runtime.id)
+    return frozenset(found)
 
 
 def _processors(session: Session) -> int | None:
