@@ -52,7 +52,17 @@ class Proof:
         return "-".join((self.program, *self.case))
 
 
-PROOFS = (Proof("cancelled", compilers=("gcc",), environment={"OMP_CANCELLATION": "true"}),)
+# Locks without a recorded owner are proven nothing of: these have one.
+WITH_OWNER = {"KMP_LOCK_KIND": "tas"}
+AWAKE = {"KMP_BLOCKTIME": "infinite"}  # threads that sleep in a barrier do not wake up for tasks
+
+PROOFS = (
+    Proof("cancelled", compilers=("gcc",), environment={"OMP_CANCELLATION": "true"}),
+    Proof("by_task", ("depends",), compilers=("gcc",), runtimes=(GNU,)),
+    Proof("by_task", ("depends",), compilers=("clang",), environment=AWAKE),
+    Proof("by_task", ("created",), environment=AWAKE),
+    Proof("untied", compilers=("clang",), environment=WITH_OWNER),
+)
 CASES = [
     (proof, compiler, runtime)
     for proof in PROOFS

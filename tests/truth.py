@@ -303,6 +303,7 @@ def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[Ta
             continue
         for key in ("kind", "status", "thread", "final"):
             found.check(subject, f"task.{key}", getattr(row, key), task[key])
+        found.check(subject, "task.tied", row.tied is False, bool(task["untied"]))
         for key in ("generating", "scheduling"):
             found.check(subject, f"task.{key}", ids.get(getattr(row, key)), known.get(task[key]))
     for thread in stopped.truth["threads"]:

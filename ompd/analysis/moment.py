@@ -14,8 +14,10 @@ class Moment:
     """The records of one stop, or of one core.
 
     ``tasks`` are None if no thread waits for any, so that nobody looked; ``regions`` if all who are missing at barriers
-    are known. ``cancels`` are the runtimes, by id, in which a member may end its region, and its barriers, by ``cancel``;
-    where that is unknown, too. ``system`` says what threads wait for of which no runtime names a wait, by native id; ``unread`` why that
+    are known. ``cancels`` are the runtimes, by id, in which a member may end its region, and its barriers, by
+    ``cancel``; where that is unknown, too. ``makes_tasks`` says whether the program's code may create tasks,
+    ``moves_tasks`` whether its untied ones may go on on another thread. ``system`` says what threads wait for of which
+    no runtime names a wait, by native id; ``unread`` why that
     is unknown of others. ``held`` says in which constructs threads stand by their code, of those threads that were
     looked at, and ``variables`` which variable was found to stand for the runtime's own object of a lock, by that
     object's address, where no name says it: then ``held`` has the object; ``processor_ns`` how much processor time each
@@ -47,6 +49,8 @@ class Moment:
     is_held: bool = False
     outside: tuple[str, ...] = ()
     cancels: frozenset[str] = frozenset()
+    makes_tasks: bool = False
+    moves_tasks: bool = False
     points: Mapping[int, SchedulingRecord] = field(default_factory=dict)
     unfinished: Mapping[str, int | None] = field(default_factory=dict)
     how: Mapping[int, str | None] = field(default_factory=dict)

@@ -335,8 +335,10 @@ class TaskRecord(Record):
     begun: it depends on tasks that are not complete), ``detached`` (its code has ended, its event is not fulfilled) or
     ``complete`` (kept because of its children). ``waits_for`` describes what waiting and detached tasks wait for.
     ``unfinished_children`` is the number of explicit tasks that it generated and that are not complete; there may be
-    more than are listed. ``ompt_id`` is the number that a runtime with OMPT of 2015 gives the task, ``ompt_type`` its
-    type as the runtime itself tells it, in which it may differ from others of its kind (``degenerate``, ``target``).
+    more than are listed. ``tied`` is False for a task that another thread may go on with where its code lets it go, as
+    the runtime has it: code of gcc never does. ``ompt_id`` is the number that a runtime with OMPT of 2015 gives the
+    task, ``ompt_type`` its type as the runtime itself tells it, in which it may differ from others of its kind
+    (``degenerate``, ``target``).
     """
 
     id: str
@@ -351,6 +353,7 @@ class TaskRecord(Record):
     enter_frame: TaskFrame | None
     status: str | None
     final: bool | None = None
+    tied: bool | None = None
     tool_data: int | None = None
     unfinished_children: int | None = None
     waits_for: TaskWaitRecord | None = None

@@ -242,6 +242,7 @@ class _Collector:
             enter_frame=_frame(enter_frame),
             status=status,
             final=facts.get("final", task.is_final),
+            tied=facts.get("tied", task.is_tied),
             tool_data=facts.get("tool_data", task.tool_data),
             unfinished_children=facts.get("unfinished_children", task.unfinished_children),
             waits_for=facts.get("waits_for", lambda: self._wait(task, facts)),

@@ -105,11 +105,11 @@ def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) 
     moved = [thread for thread in verdict.explains if thread in progress.moved]
     if moved:
         text = f"{counted(len(moved), 'thread')} of these did something else at the earlier moment"
-        if verdict.stuck == "proven":  # it has begun to wait since
-            return replace(verdict, evidence=(*verdict.evidence, Evidence(text, "derived")))
-        return replace(
-            verdict, stuck="unknown", confidence="unknown", evidence=(*verdict.evidence, Evidence(text, "derived"))
-        )
+        evidence = (*verdict.evidence, Evidence(text, "derived"))
+        if verdict.stuck == "proven":
+            unknowns = (f"whether they stay where they are: {text}", *verdict.unknowns)
+            return replace(verdict, stuck="likely", evidence=evidence, unknowns=unknowns)
+        return replace(verdict, stuck="unknown", confidence="unknown", evidence=evidence)
     if progress.was_held:
         text = "none of these threads has moved, which tells nothing: the process did not run"
         return replace(verdict, evidence=(*verdict.evidence, Evidence(text, "runtime")))

@@ -8,6 +8,7 @@ from functools import cached_property
 from ompd.analysis.graph import Need, Node, Outlook
 from ompd.analysis.moment import Moment
 from ompd.analysis.waits.holders import Holders
+from ompd.analysis.waits.others import Others
 from ompd.analysis.waits.systems import add_system_wait
 from ompd.analysis.waits.tasks import TaskNodes
 from ompd.analysis.waits.threads import ThreadNodes
@@ -37,6 +38,7 @@ class _Waits:
         self._barriers: dict[tuple[str | None, int], tuple[int, tuple[int, ...]]] = {}
         self._holders = Holders(moment)
         self.tasks = TaskNodes(nodes)
+        self._others = Others(nodes, self.tasks)
 
     def add_all(self) -> None:
         nodes, graph = self._nodes, self._graph
@@ -53,7 +55,7 @@ class _Waits:
             elif row.runtime is not None and row.state is None and self._system_wait(row).owner is None:
                 nodes.waits_for(index, self._inside(row), source="stack")
             else:
-                add_system_wait(nodes, index, self._system_wait(row), self._holders)
+                add_system_wait(nodes, index, self._system_wait(row), self._holders, self._others)
 
     def _system_wait(self, row: ThreadRecord) -> SystemWait:
         return self._nodes.moment.system[row.native_thread_id or 0]
@@ -248,6 +250,8 @@ class _Waits:
     def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
         source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value
         self._graph.need(node, Need((holder,), 1, "held_by", source, why, address=address, value=value))
+        self._others.release(node, holder)
+        self._others.release_by_untied(node)
 
 
 def _is_done(wait: Wait | None) -> bool:

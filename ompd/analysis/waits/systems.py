@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ompd.analysis.graph import Need, Node
 from ompd.analysis.waits.holders import Holders
+from ompd.analysis.waits.others import Others
 from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model import SystemWait
 
@@ -22,7 +23,7 @@ _KINDS = {"mutex": "mutex", "condition": "condition", "join": "join", "gil": "gi
 _SET_BY_CODE = frozenset(("futex", "mutex"))
 
 
-def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders) -> None:
+def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders, others: Others) -> None:
     """Let the thread with a node wait for what it waits for outside of OpenMP."""
     graph = nodes.graph
     key = f"{wait.kind}:{wait.object:#x}" if wait.object is not None else f"{wait.kind}:{graph.nodes[index].key}"
@@ -45,7 +46,10 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
         elif wait.owner is not None:
             # Who ends a thread is the thread itself.
             kind = "held_by" if wait.kind != "join" else "waits_for"
-            graph.need(node, Need((nodes.thread(wait.owner),), 1, kind, wait.owner_source or "runtime"))
+            owner = nodes.thread(wait.owner)
+            graph.need(node, Need((owner,), 1, kind, wait.owner_source or "runtime"))
+            if kind == "held_by":
+                others.release(node, owner)
         else:
             reason = wait.unavailable.get("owner", f"who ends the wait for {system_name(wait)} is not recorded")
             found = holders.of_interpreter() if wait.kind == "gil" else None

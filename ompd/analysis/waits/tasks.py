@@ -103,6 +103,12 @@ class TaskNodes:
                     found.append(child)
         return found
 
+    @cached_property
+    def are_whole(self) -> bool:
+        """Whether all explicit tasks that are not complete were found."""
+        counts = ((task.unfinished_children, len(self._children.get(task.id, ()))) for task in self._tasks)
+        return self._nodes.moment.tasks is not None and all(n is not None and n <= found for n, found in counts)
+
     def unfinished_in(self, region: str | None) -> int:
         """Return how many explicit tasks of a region were found that are not complete."""
         return len(self._of_regions.get(region, ()))

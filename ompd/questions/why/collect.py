@@ -10,11 +10,12 @@ from dataclasses import replace
 from ompd.analysis.moment import Moment
 from ompd.analysis.words import counted
 from ompd.errors import OmpdError
-from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
+from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, ThreadRecord
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.answers import begin, has_no_handles, not_begun, readable_runtimes
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.threads.waits import lock_symbol
+from ompd.questions.why.callers import CREATES_TASKS, MOVES_TASKS, may_call
 from ompd.questions.why.held import held, wanted
 from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points, unfinished_tasks
 from ompd.questions.why.python import may_hold_interpreter
@@ -40,7 +41,10 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         next(readable_runtimes(session, begin(session)), None)  # raises if no other runtime has handles
     answer = threads.ask(session)
     unfinished = unfinished_tasks(session, answer.rows)
-    found, teams = _tasks(session, answer.rows, unfinished), _regions(session, answer.rows)
+    locks = [row for row in answer.rows if row.wait is not None and row.wait.kind in _LOCK_WAITS]
+    moves_tasks = bool(locks) and may_call(session, MOVES_TASKS)
+    found = tasks.ask(session) if moves_tasks or _need_tasks(answer.rows, unfinished) else None
+    teams = _regions(session, answer.rows)
     system, unread = _system_waits(session, answer.rows)
     waiting = {row.native_thread_id for row in answer.rows if row.wait is not None and row.wait.kind in _TASK_WAITS}
     points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
@@ -61,6 +65,8 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         processor_ns=_processor_times(session) if has_times else {},
         outside=from_outside(session),
         cancels=_cancels(session),
+        makes_tasks=may_call(session, CREATES_TASKS),
+        moves_tasks=moves_tasks,
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,
         gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
@@ -285,17 +291,13 @@ def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelR
     return regions.ask(session)
 
 
-def _tasks(
-    session: Session, rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | None]
-) -> Answer[TaskRecord] | None:
+def _need_tasks(rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | None]) -> bool:
     # Most programs that hang do not wait for tasks, and listing them takes as long as listing threads.
     waits = [row.wait for row in rows if row.wait is not None]
     # At a barrier inside of a task no barrier of the team counts the thread.
     uncounted = any(wait.kind == "barrier" and wait.missing is None for wait in waits)
-    if (
-        not uncounted
-        and not any(unfinished.values())
-        and not any(wait.kind in _TASK_WAITS or wait.unfinished_tasks for wait in waits)
-    ):
-        return None
-    return tasks.ask(session)
+    return (
+        uncounted
+        or any(unfinished.values())
+        or any(wait.kind in _TASK_WAITS or bool(wait.unfinished_tasks) for wait in waits)
+    )

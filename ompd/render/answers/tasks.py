@@ -41,6 +41,7 @@ def _fold_tasks(
             row.status,
             row.function,
             row.final,
+            row.tied,
             row.parallel,
             row.waits_for and (row.waits_for.kind, row.waits_for.tasks, row.waits_for.dependences),
             row.unfinished_children,
@@ -58,7 +59,8 @@ def _task_text(group: Sequence[TaskRecord], children: Sequence[TaskRecord], verb
         words.append(format_place(row.function, verbose=verbose))
     elif "function" in row.unavailable:
         words.append(UNKNOWN)
-    words.append(format_field(row, "status") + (" final" if row.final else ""))
+    marks = (" final" if row.final else "", " untied" if row.tied is False else "")
+    words.append(format_field(row, "status") + "".join(marks))
     threads = sorted({r.thread for r in group if r.thread is not None})
     if threads:
         words.append(f"thread{'s' if len(threads) > 1 else ''} {format_threads(threads)}")
