@@ -104,7 +104,7 @@ def test_a_cycle_says_who_waits_for_whom_and_what_to_do() -> None:
     assert lines[2].startswith("deadlock: thread 0 (1000) waits for &b -> thread 1 (1001) waits for &a")
     assert lines[3:6] == [
         "  verdict    lock_cycle",
-        "  stuck      proven: whatever is not known, these threads never go on",
+        "  stuck      proven: these threads never go on, unless another process writes into their memory",
         "  cause      proven: it follows from what was read",
     ]
     assert "  thread 0 (1000)  waits for &b  prog.c:10 work  held by thread 1 (1001)" in lines

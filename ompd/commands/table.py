@@ -188,7 +188,7 @@ COMMANDS = (
         "why",
         "Why it hangs: who waits for whom, and what would set them free.",
         "Follows each waiting thread to the cycle, thread or object on which it depends in the end, and says how sure"
-        " that is: stuck is proven if these threads never go on, whatever is not known, and likely or possible"
+        " that is: stuck is proven if nobody who could set these threads free ever does, and likely or possible"
         " otherwise; the cause has a confidence of its own. The first verdict is the one to read first. It also shows"
         " the line to look at, what would set the threads free, what is not known, and the next command to type."
         " With --exit-code the first verdict decides the exit code: 10 if the threads are proven to be stuck; 11 if"
@@ -199,7 +199,7 @@ COMMANDS = (
         f"{_HEAD}"
         "4 threads wait for &progress_lock, and no thread that could release it goes on\n"
         "  verdict    lock_abandoned\n"
-        "  stuck      proven: whatever is not known, these threads never go on\n"
+        "  stuck      proven: these threads never go on, unless another process writes into their memory\n"
         "  cause      likely: it rests on reasoning\n"
         "  look at    hang.c:39 report_progress\n"
         "\n"

@@ -13,8 +13,9 @@ from ompd.records import record
 CONFIDENCES = ("proven", "likely", "possible", "unknown")
 """How sure a verdict is, the surest first.
 
-``proven`` follows from what was read, whatever is not known; ``likely`` rests on reasoning such as elimination;
-``possible`` holds if what is not known turns out badly; ``unknown`` is left open.
+``proven`` follows from what was read: whoever could set the threads free was excluded; ``likely`` rests on reasoning
+such as elimination, or somebody who could was not excluded; ``possible`` holds if what is not known turns out badly;
+``unknown`` is left open.
 """
 
 

@@ -29,7 +29,7 @@ _VALUES, _LONGEST = 4, 60  # values of a variable, and characters of one
 _LABEL = 10  # width of the column of labels
 
 STUCK = {
-    "proven": "proven: whatever is not known, these threads never go on",
+    "proven": "proven: these threads never go on, unless another process writes into their memory",
     "likely": "likely: these threads never go on if the reasoning below is right",
     "possible": "possible: these threads never go on if what is not known turns out badly",
     "unknown": "not known: these threads may go on",
