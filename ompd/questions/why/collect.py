@@ -41,8 +41,8 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         next(readable_runtimes(session, begin(session)), None)  # raises if no other runtime has handles
     answer = threads.ask(session)
     unfinished = unfinished_tasks(session, answer.rows)
-    locks = [row for row in answer.rows if row.wait is not None and row.wait.kind in _LOCK_WAITS]
-    moves_tasks = bool(locks) and may_call(session, MOVES_TASKS)
+    owned = any(row.wait is not None and row.wait.owner is not None for row in answer.rows)
+    moves_tasks = owned and may_call(session, MOVES_TASKS)
     found = tasks.ask(session) if moves_tasks or _need_tasks(answer.rows, unfinished) else None
     teams = _regions(session, answer.rows)
     system, unread = _system_waits(session, answer.rows)
@@ -65,7 +65,8 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         processor_ns=_processor_times(session) if has_times else {},
         outside=from_outside(session),
         cancels=_cancels(session),
-        makes_tasks=may_call(session, CREATES_TASKS),
+        makes_tasks=(owned or any(wait.owner is not None for wait in system.values()))
+        and may_call(session, CREATES_TASKS),
         moves_tasks=moves_tasks,
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,
