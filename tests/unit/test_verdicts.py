@@ -19,76 +19,9 @@ from ompd.model import (
     TaskRecord,
     TaskWaitRecord,
     ThreadRecord,
-    VerdictRecord,
     Wait,
 )
-
-TEAM = 4
-
-
-def thread(native: int, wait: Wait | None = None, **more: Any) -> ThreadRecord:
-    facts = {
-        "native_thread_id": native,
-        "thread_num": native,
-        "team_size": TEAM,
-        "runtime": "libgomp",
-        "thread_type": "worker",
-        "state": "work_parallel" if wait is None else f"wait_{wait.kind}",
-        "wait": wait,
-        "parallel": "region",
-        "task": f"task{native}",
-        "where": Place(0x1000 + native, "work", "work.c", 10 + native) if more.get("state") != "idle" else None,
-    }
-    return ThreadRecord(**{**facts, **more})
-
-
-def barrier(missing: tuple[int, ...] | None, size: int = TEAM, **more: Any) -> Wait:
-    arrived = size - len(missing) if missing is not None else None
-    return Wait("barrier", **{"arrived": arrived, "expected": size, "missing": missing, "how": "blocked", **more})
-
-
-def lock(symbol: str, owner: int | None = None, **more: Any) -> Wait:
-    source = "runtime" if owner is not None else None
-    facts = {"object": sum(map(ord, symbol)), "symbol": symbol, "owner": owner, "owner_source": source}
-    return Wait("lock", **{**facts, "how": "blocked", **more})
-
-
-def holds(symbol: str, kind: str = "lock", *, is_certain: bool = True) -> tuple[HeldRecord, ...]:
-    reason = f"{symbol} was set and not unset"
-    return (HeldRecord(kind=kind, object=sum(map(ord, symbol)), symbol=symbol, is_certain=is_certain, reason=reason),)
-
-
-def queued(identifier: str, generating: str) -> TaskRecord:
-    return task(identifier, generating, None, "queued")
-
-
-def task(identifier: str, generating: str | None, on: int | None, status: str, **more: Any) -> TaskRecord:
-    facts = {
-        "id": identifier,
-        "runtime": "libgomp",
-        "kind": "explicit" if generating is not None else "implicit",
-        "thread": on,
-        "generating": generating,
-        "scheduling": None,
-        "parallel": "region",
-        "function": None,
-        "exit_frame": None,
-        "enter_frame": None,
-        "status": status,
-    }
-    return TaskRecord(**{**facts, **more})
-
-
-def first(*threads: ThreadRecord, earlier: Moment | None = None, **facts: Any) -> VerdictRecord:
-    verdicts, nodes, edges = concluded(Moment(threads=threads, **facts), (earlier,) if earlier is not None else (), 0.5)
-    keys = {node.id for node in nodes}
-    assert all(edge.origin in keys and edge.target in keys for edge in edges)
-    return verdicts[0]
-
-
-def judged(*threads: ThreadRecord, **facts: Any) -> tuple[str, str, str]:
-    verdict = first(*threads, **facts)
-    return verdict.kind, verdict.stuck, verdict.confidence
+from tests.unit.moments import TEAM, barrier, first, holds, judged, lock, queued, task, thread
 
 
 def test_two_locks_with_recorded_owners() -> None:
@@ -585,56 +518,6 @@ def test_a_wakeup_that_was_lost() -> None:
     # One of them woke up in between.
     moved = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns={0: 10, 1: 20})
     assert moved.explains == (0,)
-
-
-# Who else might end a wait
-
-
-def owner_at_barrier() -> tuple[ThreadRecord, ThreadRecord]:
-    return thread(0, barrier((1,), size=2), team_size=2), thread(1, lock("&a", 0), team_size=2)
-
-
-def test_a_task_that_the_owner_of_a_lock_executes_where_it_waits_may_unset_it() -> None:
-    rows = owner_at_barrier()
-    assert judged(*rows) == ("lock_cycle", "proven", "proven")
-    detached = task("a", "task0", None, "detached", waits_for=TaskWaitRecord("event", None, (), None, 0x10))
-    after = task("b", "task0", None, "waiting", waits_for=TaskWaitRecord("dependence", 1, ("a",), None, None))
-    outside = ThreadRecord(native_thread_id=9, thread_type="other")
-    tasks = (task("task0", None, 0, "executing"), task("task1", None, 1, "executing"), detached, after)
-    verdict = first(*rows, outside, tasks=tasks, unfinished={"region": 2})
-    assert (verdict.kind, verdict.stuck) == ("lock_cycle", "likely")
-    assert "a task that the lock's owner executes where it waits may let go of the lock" in verdict.unknowns
-    # Nobody is left who might fulfil the event.
-    assert first(*rows, tasks=tasks, unfinished={"region": 2}).stuck == "proven"
-
-
-def test_a_member_that_goes_on_may_create_such_a_task() -> None:
-    rows = owner_at_barrier()
-    team = (replace(rows[0], team_size=3), replace(rows[1], team_size=3), thread(2, team_size=3))
-    assert judged(*team)[:2] == ("lock_cycle", "proven")
-    assert judged(*team, makes_tasks=True)[:2] == ("lock_cycle", "likely")
-    # One that is in a region of its own comes back.
-    assert judged(*team[:2], thread(2, parallel="inner"), makes_tasks=True)[:2] == ("lock_cycle", "likely")
-    assert judged(*rows, makes_tasks=True)[:2] == ("lock_cycle", "proven")
-
-
-def test_an_untied_task_may_hold_the_lock_of_the_thread_on_which_it_was() -> None:
-    rows = owner_at_barrier()
-    implicit = tuple(task(f"task{n}", None, n, "executing", unfinished_children=n) for n in (0, 1))
-    untied = task("u", "task1", 2, "executing", tied=False, unfinished_children=0)
-    tied = replace(untied, tied=True)
-    beside = thread(2, parallel="other")
-    assert first(*rows, beside, tasks=(*implicit, tied), moves_tasks=True).stuck == "proven"
-    assert first(*rows, beside, tasks=(*implicit, untied), moves_tasks=True).stuck == "likely"
-    # It is somewhere, though nothing leads to it.
-    assert first(*rows, beside, tasks=implicit, moves_tasks=True).stuck == "likely"
-    assert first(*rows, beside, tasks=(*implicit, untied)).stuck == "proven"
-
-
-def test_who_may_cancel_the_region_frees_its_barrier() -> None:
-    rows = (thread(0, barrier((1, 2), size=3), team_size=3), thread(1, lock("&a", 0), team_size=3))
-    assert first(*rows, thread(2, team_size=3)).stuck == "proven"
-    assert first(*rows, thread(2, team_size=3), cancels=frozenset(("libgomp",))).stuck == "likely"
 
 
 def test_several_causes_are_ranked() -> None:
