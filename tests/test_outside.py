@@ -31,7 +31,7 @@ EXPECTED: Mapping[str, Mapping[str, Any] | None] = {
     "mutex_recursive": {**PLAIN_MUTEX, "is_recursive": True, "symbol": "&recursive"},
     "mutex_checked": {**PLAIN_MUTEX, "symbol": "&checked"},
     "mutex_inherits": {**PLAIN_MUTEX, "symbol": "&inherits"},
-    "mutex_robust": {**PLAIN_MUTEX, "is_shared": None, "symbol": "&robust"},
+    "mutex_robust": {**PLAIN_MUTEX, "symbol": "&robust"},
     "mutex_dead": {**PLAIN_MUTEX, "is_owner_alive": False, "symbol": "&dead"},
     "mutex_shared": {**PLAIN_MUTEX, "is_shared": True, "symbol": None},
     "mutex_far": {**PLAIN_MUTEX, "symbol": None},
@@ -177,6 +177,11 @@ def test_lldb_shows_all_waits(version: int, kind: str, kernel: Words, tmp_path: 
     finally:
         host.close()
     waits = {int(thread): SystemWait(**wait) if wait is not None else None for thread, wait in found.items()}
+    if kind == "core":
+        # LLDB does not give the note that says whether fork() made the process.
+        dead = words.thread("mutex_dead")
+        assert waits[dead].is_owner_alive is None  # type: ignore[union-attr]
+        del words.said[dead]
     # LLDB does not have the register with the number of the call, which in syscall() the code does not show.
     for thread in (words.thread("futex_private"), words.thread("futex_shared")):
         wait = waits[thread]
@@ -203,4 +208,6 @@ def test_a_forked_child_does_not_have_the_owner(tmp_path: Path) -> None:
         with Session.attach(child, max_stop=LONG) as session:
             wait = session.ask(lambda s: system_wait(s, child))
     assert wait is not None and (wait.kind, wait.object) == ("mutex", said["object"])
-    assert (wait.owner, wait.is_owner_alive) == (said["owner"], False)
+    # The child's only thread may have had that number before.
+    assert (wait.owner, wait.is_owner_alive) == (said["owner"], None)
+    assert "fork() made the process" in wait.unavailable["is_owner_alive"]

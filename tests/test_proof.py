@@ -34,6 +34,7 @@ class Proof:
     """A program of ``fixtures/proof``, run with the words of *case*.
 
     :param signal: what lets it go on; None: its standard input ends
+    :param ways: of what nothing may be proven: a core does not say everything
     :param stuck: the words with which it is stuck, None if another program is its twin
     """
 
@@ -46,6 +47,7 @@ class Proof:
     flags: tuple[str, ...] = ()
     signal: int | None = None
     openmp: bool = True
+    ways: tuple[str, ...] = ("live", "core")
 
     @property
     def name(self) -> str:
@@ -54,6 +56,7 @@ class Proof:
 
 # Locks without a recorded owner are proven nothing of: these have one.
 WITH_OWNER = {"KMP_LOCK_KIND": "tas"}
+CPLUSPLUS = ("g++", "clang++")
 AWAKE = {"KMP_BLOCKTIME": "infinite"}  # threads that sleep in a barrier do not wake up for tasks
 
 PROOFS = (
@@ -62,6 +65,10 @@ PROOFS = (
     Proof("by_task", ("depends",), compilers=("clang",), environment=AWAKE),
     Proof("by_task", ("created",), environment=AWAKE),
     Proof("untied", compilers=("clang",), environment=WITH_OWNER),
+    Proof("forked"),
+    Proof("forked", ("goes-on", "thread"), None),
+    Proof("robust"),
+    Proof("waitv"),
 )
 CASES = [
     (proof, compiler, runtime)
@@ -93,8 +100,10 @@ def await_rest(process_id: int) -> None:
 
 
 @contextmanager
-def at_rest(proof: Proof, words: tuple[str, ...], compiler: str, runtime: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program until it waits; it is killed at the end of the context."""
+def at_rest(
+    proof: Proof, words: tuple[str, ...], compiler: str, runtime: str
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Run a program until it waits, or the process that it names does; it is killed at the end of the context."""
     executable = build_live(
         proof.program, openmp=proof.openmp, runtime=runtime, flags=proof.flags, compiler_name=compiler, folder=SOURCES
     )
@@ -109,9 +118,11 @@ def at_rest(proof: Proof, words: tuple[str, ...], compiler: str, runtime: str) -
     try:
         assert process.stdout is not None
         assert can_be_read(process.stdout.fileno(), READY_SECONDS), "it does not begin"
-        assert process.stdout.readline() == "ready\n"
-        await_rest(process.pid)
-        yield process
+        ready, *others = process.stdout.readline().split()
+        assert ready == "ready"
+        process_id = int(others[0]) if others else process.pid
+        await_rest(process_id)
+        yield process, process_id
     finally:
         process.kill()
         process.communicate()
@@ -139,13 +150,13 @@ def proofs_in(answers: Mapping[str, WhyAnswer]) -> dict[str, list[str]]:
 def test_nothing_is_proven_of_a_program_that_can_go_on(
     proof: Proof, compiler: str, runtime: str, tmp_path: Path
 ) -> None:
-    with at_rest(proof, proof.case, compiler, runtime) as process:
-        proofs = proofs_in(asked(process.pid, tmp_path))
+    with at_rest(proof, proof.case, compiler, runtime) as (process, process_id):
+        proofs = proofs_in(asked(process_id, tmp_path))
         if proof.signal is not None:
             os.kill(process.pid, proof.signal)
         process.communicate(timeout=READY_SECONDS)  # its standard input ends
         assert process.returncode == 0
-    assert proofs == {"live": [], "core": []}
+    assert {way: proofs[way] for way in proof.ways} == {way: [] for way in proof.ways}
 
 
 @pytest.mark.parametrize(
@@ -153,6 +164,6 @@ def test_nothing_is_proven_of_a_program_that_can_go_on(
 )
 def test_its_twin_is_proven_to_be_stuck(proof: Proof, compiler: str, runtime: str, tmp_path: Path) -> None:
     assert proof.stuck is not None
-    with at_rest(proof, proof.stuck, compiler, runtime) as process:
-        answers = asked(process.pid, tmp_path)
+    with at_rest(proof, proof.stuck, compiler, runtime) as (_, process_id):
+        answers = asked(process_id, tmp_path)
         assert all(proofs_in(answers).values()), answers

@@ -202,6 +202,7 @@ class StoppedProcess:
             self.calls,
             self.waiting,
             self.system,
+            self.target.process_id,
         )
 
     @cached_property

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
+from ompd.contract.memory import Memory
 from ompd.contract.process import Frame, Shape, Stack
 from ompd.debugger.architecture import SystemCalls
 from ompd.debugger.memory import PAGE, TargetMemory
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.threads.threads import Threads
-from ompd.errors import MemoryFault
+from ompd.errors import MemoryFault, Unavailable
 
 _CODE_OF_CALL = 48  # in so much code before a system call its number is made ready
 _MAX_CALLS = 1 << 12
 # Linux, futex.h: what futex() does beside having its caller wait (FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI,
 # WAKE_BITSET, CMP_REQUEUE_PI), less FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
 _FUTEXES_WITHOUT_WAIT = frozenset((1, 3, 4, 5, 7, 10, 12))
-_FUTEX_FLAGS = 128 | 256
+# LOCK_PI and LOCK_PI2, which compare no value: the word has its owner's number, with two flags.
+FUTEX_LOCKS = (6, 13)
+FUTEX_PRIVATE = 128
+_FUTEX_FLAGS = FUTEX_PRIVATE | 256
+_FUTEX_TID = 0x3FFFFFFF
+# futex_waitv(): its number on all processors; FUTEX_WAITV_MAX of struct futex_waitv: uint64_t val, uaddr; uint32_t
+# flags, __reserved. Of the flags two bits are the size of the word, FUTEX2_SIZE_U32.
+_FUTEX_WAITV, _MOST_WORDS, _WAITED_SIZE = 449, 128, 24
+_SIZE_FLAGS, _SIZE_U32 = 3, 2
 
 # What the kernel has in the register of the answer of a call that has not ended (Linux, include/linux/errno.h):
 # ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK of one that a stop or a core interrupted; ENOSYS
@@ -34,6 +44,35 @@ def is_answer(value: int, size: int, *, is_futex: bool) -> bool:
     value &= (1 << 8 * size) - 1
     signed = value - (1 << 8 * size) if value >> (8 * size - 1) else value
     return signed not in _NO_ANSWER and (is_futex or signed != _EINTR)
+
+
+class WaitedWord(NamedTuple):
+    """One of the words of ``futex_waitv``: where it is, its value when the wait began, and whether no thread of another
+    process is meant.
+    """
+
+    address: int
+    expected: int
+    is_private: bool
+
+
+def read_waited_words(memory: Memory, address: int, count: int) -> list[WaitedWord]:
+    """Return the words that are passed to ``futex_waitv``.
+
+    :raises Unavailable: if what is there is none of its arguments
+    :raises MemoryFault: if they cannot be read
+    """
+    if not 0 < count <= _MOST_WORDS:
+        raise Unavailable(f"futex_waitv does not wait for {count} words")
+    raw, order = memory.read(address, count * _WAITED_SIZE), memory.byte_order
+    found = []
+    for at in range(0, len(raw), _WAITED_SIZE):
+        flags = int.from_bytes(raw[at + 16 : at + 20], order)
+        if flags & _SIZE_FLAGS != _SIZE_U32:
+            raise Unavailable("futex_waitv waits for words of 4 bytes alone")
+        word = int.from_bytes(raw[at + 8 : at + 16], order)
+        found.append(WaitedWord(word, int.from_bytes(raw[at : at + 4], order), bool(flags & FUTEX_PRIVATE)))
+    return found
 
 
 class Waiting:
@@ -155,27 +194,53 @@ class Waiting:
                 return None
         is_futex = number is None or number in calls.futexes
         # One that was woken up, and has not run yet, stands where it slept, and the word may be as it was.
+        is_futex = is_futex or number == _FUTEX_WAITV
         answer = frame.registers.get(calls.result) if not handled else None
         if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
             return "spinning"
         if number == calls.sched_yield:
             return "spinning"
-        return self._in_futex(frame, calls, flags) if is_futex else "blocked"
+        if number == _FUTEX_WAITV:
+            return self._in_vector(frame, calls)
+        return self._in_futex(thread, frame, calls, flags) if is_futex else "blocked"
 
-    def _in_futex(self, frame: Frame, calls: SystemCalls, flags: int) -> str | None:
+    def _in_futex(self, thread: int, frame: Frame, calls: SystemCalls, flags: int) -> str | None:
         # Whoever wakes others up is in the same call, and does not sleep.
         operation = frame.registers.get(calls.second_argument)
-        if operation is not None and operation & 0xFFFFFFFF & ~_FUTEX_FLAGS in _FUTEXES_WITHOUT_WAIT:
+        which = operation & 0xFFFFFFFF & ~_FUTEX_FLAGS if operation is not None else None
+        if which in _FUTEXES_WITHOUT_WAIT:
             return "spinning"
         word, expected = (frame.registers.get(r) for r in (calls.first_argument, calls.third_argument))
-        if word is None or expected is None:
+        now = self._word(word) if word is not None else None
+        if now is None:
             return None
+        if which in FUTEX_LOCKS:
+            # Its owner hands it over with the number of the next one in it.
+            return "released" if now & _FUTEX_TID in (0, thread) else "blocked"
+        if expected is None:
+            return None
+        return "released" if (now ^ expected) & 0xFFFFFFFF & ~flags else "blocked"
+
+    def _in_vector(self, frame: Frame, calls: SystemCalls) -> str | None:
+        address, count = (frame.registers.get(r) for r in (calls.first_argument, calls.second_argument))
+        if address is None or count is None:
+            return None
+        try:
+            words = read_waited_words(self._memory, address, count)
+        except (MemoryFault, Unavailable):
+            return None
+        now = [self._word(word.address) for word in words]
+        if None in now:
+            return None
+        return "released" if now != [word.expected for word in words] else "blocked"
+
+    def _word(self, address: int) -> int | None:
+        # What a thread sleeps on, None if that is lost: a page that was reads as zeros.
         memory = self._memory
         try:
-            now = int.from_bytes(memory.read(word, 4), memory.byte_order)
-            # A page that was lost reads as zeros.
-            if not now and not any(memory.read(word - word % PAGE, PAGE)):
+            now = int.from_bytes(memory.read(address, 4), memory.byte_order)
+            if not now and not any(memory.read(address - address % PAGE, PAGE)):
                 return None
         except MemoryFault:
             return None
-        return "released" if (now ^ expected) & 0xFFFFFFFF & ~flags else "blocked"
+        return now

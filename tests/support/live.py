@@ -38,14 +38,14 @@ def build_live(
     compiler_name: str = "gcc",
     folder: Path = SOURCES,
 ) -> Path:
-    """Return the executable of ``fixtures/live/NAME.c``.
+    """Return the executable of ``fixtures/live/NAME.c``, or of ``NAME.cc``.
 
     :param runtime: one of RUNTIMES, with which it is linked if it is a program of OpenMP
     :param folder: another folder of sources
     :raises Missing: if the compiler or the runtime is not there
     """
     gcc = compiler(compiler_name)
-    source = folder / f"{name}.c"
+    source = next(folder / f"{name}{suffix}" for suffix in (".c", ".cc") if (folder / f"{name}{suffix}").exists())
     command = [str(gcc.path), "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
     linking = ["-lpthread"]
     version = ""
@@ -63,7 +63,8 @@ def build_live(
         link = [str(gcc.path), *flags, str(objects), "-o", str(into / name), *linking]
         subprocess.run(link, check=True, env=environment)
 
-    key = key_of(name, source.read_text(), gcc.version, command, linking, version)
+    headers = [header.read_text() for header in sorted(folder.glob("*.h"))]
+    key = key_of(name, source.read_text(), headers, gcc.version, command, linking, version)
     return entry("programs", key, make) / name
 
 

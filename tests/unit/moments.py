@@ -9,6 +9,8 @@ from ompd.analysis.moment import Moment
 from ompd.model import HeldRecord, Place, TaskRecord, ThreadRecord, VerdictRecord, Wait
 
 TEAM = 4
+# Of a wait that ends only by a thread of the process.
+UNTIL_WOKEN: dict[str, Any] = {"is_timed": False, "is_shared": False}
 
 
 def thread(native: int, wait: Wait | None = None, **more: Any) -> ThreadRecord:

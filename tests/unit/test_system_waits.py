@@ -19,6 +19,7 @@ from ompd.binary.core.procfs import (
 from ompd.contract.process import Location, Module, Stack
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.system_waits.facts import Origin
 from ompd.debugger.system_waits.objects import Found, Owners
 from ompd.debugger.system_waits.python import InterpreterLock
 from ompd.debugger.system_waits.routines import Callers, Routines, plain
@@ -30,6 +31,7 @@ from tests.support.hostile import Overlaid
 from tests.support.outside import Words, core_of_outside
 
 OWNER, KIND = 8, 16
+NOT_FORKED, FORKED = Origin(is_forked=False, parent=900), Origin(is_forked=True, parent=900)
 
 
 class Core:
@@ -221,7 +223,7 @@ def test_owners_in_a_container_are_known_by_their_descriptors(
     own: dict[int, int], has_pointers: bool, owner: int, is_alive: bool | None
 ) -> None:
     process = Contained(own, has_pointers=has_pointers)
-    owners = Owners(process, process, X86_64)  # type: ignore[arg-type]
+    owners = Owners(process, process, X86_64, lambda: NOT_FORKED, 100)  # type: ignore[arg-type]
     found = owners.add(Found("mutex", 0x1000), 4, is_shared=False)
     assert (found.owner, found.is_owner_alive) == (owner, is_alive)
 
@@ -239,10 +241,33 @@ def test_owners_in_a_container_are_known_by_their_descriptors(
 )
 def test_a_number_that_contradicts_another_source_names_no_thread(own: dict[int, int], known: set[int]) -> None:
     process = Contained(own, has_pointers=True)
-    owners = Owners(process, process, X86_64)  # type: ignore[arg-type]
+    owners = Owners(process, process, X86_64, lambda: NOT_FORKED, 100)  # type: ignore[arg-type]
     assert {number for number in (*own, *own.values()) if owners.native_id(number) is not None} == known
     ended = owners.add(Found("mutex", 0x1000), 999, is_shared=False)
     assert ended.is_owner_alive is (False if len(known) == len(own) else None)
+
+
+def test_an_owner_that_a_forked_process_does_not_have_may_be_its_first_thread() -> None:
+    process = Contained({100: 100, 101: 101}, has_pointers=True)
+    owners = Owners(process, process, X86_64, lambda: FORKED, 100)  # type: ignore[arg-type]
+    mutex = Found("mutex", 0x1000)
+    parents, another = owners.add(mutex, 900, is_shared=False), owners.add(mutex, 999, is_shared=False)
+    assert (parents.owner, parents.owner_source, parents.is_owner_alive) == (100, "derived", None)
+    assert (another.owner, another.owner_source, another.is_owner_alive) == (999, "runtime", None)
+    assert "fork()" in parents.unavailable["is_owner_alive"] and "fork()" in another.unavailable["is_owner_alive"]
+    assert owners.add(mutex, 101, is_shared=False).is_owner_alive
+    # Who is joined is no thread that fork() copied.
+    assert owners.add(Found("join", 0x1000), 999, is_shared=False, pthread=0x2000).is_owner_alive is False
+
+
+def test_an_owner_is_not_known_to_be_gone_where_nobody_says_where_the_process_came_from() -> None:
+    def origin() -> Origin:
+        raise Unavailable("the target does not say")
+
+    process = Contained({100: 100, 101: 101}, has_pointers=True)
+    owners = Owners(process, process, X86_64, origin, 100)  # type: ignore[arg-type]
+    found = owners.add(Found("mutex", 0x1000), 999, is_shared=False)
+    assert found.is_owner_alive is None and "fork()" in found.unavailable["is_owner_alive"]
 
 
 # Python

@@ -21,7 +21,7 @@ from ompd.model import (
     ThreadRecord,
     Wait,
 )
-from tests.unit.moments import TEAM, barrier, first, holds, judged, lock, queued, task, thread
+from tests.unit.moments import TEAM, UNTIL_WOKEN, barrier, first, holds, judged, lock, queued, task, thread
 
 
 def test_two_locks_with_recorded_owners() -> None:
@@ -342,7 +342,7 @@ def test_who_holds_pythons_lock_is_reasoned_out(executes: bool) -> None:
 
 def test_a_lock_for_which_a_thread_waits_that_no_runtime_knows() -> None:
     other = {"runtime": None, "parallel": None, "thread_num": None}
-    waits = {n: SystemWait(kind="futex", object=0x10 * (2 - n)) for n in range(2)}
+    waits = {n: SystemWait(kind="futex", object=0x10 * (2 - n), **UNTIL_WOKEN) for n in range(2)}
     held = {n: (HeldRecord(kind="lock", object=0x10 * (n + 1), symbol=f"&lock{n}"),) for n in range(2)}
     found = first(
         *(thread(n, **other) for n in range(2)), system=waits, held=held, how=dict.fromkeys((0, 1), "blocked")
@@ -384,10 +384,39 @@ def test_a_root_outside_of_openmp() -> None:
 
 def test_a_mutex_of_a_thread_that_has_ended() -> None:
     rows = [thread(n, barrier((3,))) for n in range(3)]
-    mutex = SystemWait(kind="mutex", object=0x80, owner=99, owner_source="runtime", is_owner_alive=False)
+    gone: dict[str, Any] = {"owner": 99, "owner_source": "runtime", "is_owner_alive": False}
+    mutex = SystemWait(kind="mutex", object=0x80, **gone, **UNTIL_WOKEN)
     assert judged(*rows, thread(3), system={3: mutex}) == ("lock_abandoned", "proven", "proven")
     timed = replace(mutex, is_timed=True)
     assert judged(*rows, thread(3), system={3: timed})[:2] == ("external_wait", "possible")
+
+
+@pytest.mark.parametrize("unknown", ["is_timed", "is_shared"])
+def test_what_is_not_known_of_a_wait_makes_no_proof(unknown: str) -> None:
+    waits = {n: SystemWait(kind="semaphore", object=0x80, **UNTIL_WOKEN) for n in range(2)}
+    rows, how = [thread(n) for n in range(2)], dict.fromkeys(range(2), "blocked")
+    assert judged(*rows, system=waits, how=how)[1] == "proven"
+    waits[0] = replace(waits[0], **{unknown: None})
+    assert judged(*rows, system=waits, how=how)[1] == "possible"
+
+
+def test_only_its_owner_ends_the_wait_for_a_lock_that_processes_share() -> None:
+    facts: dict[str, Any] = {"kind": "mutex", "is_timed": False, "is_shared": True}
+    facts.update({"owner_source": "runtime", "is_owner_alive": True})
+    waits = {n: SystemWait(object=0x80 + n, owner=1 - n, **facts) for n in range(2)}
+    assert judged(*(thread(n) for n in range(2)), system=waits) == ("lock_cycle", "proven", "proven")
+
+
+def test_an_owner_that_a_forked_process_does_not_have_may_be_its_first_thread() -> None:
+    gone: dict[str, Any] = {"owner": 99, "owner_source": "runtime"}
+    gone["unavailable"] = {"is_owner_alive": "fork() made the process"}
+    waits = {n: SystemWait(kind="mutex", object=0x80, **gone, **UNTIL_WOKEN) for n in (1, 2)}
+    rows = [thread(n) for n in range(3)]
+    found = first(*rows, system=waits, forked=0)
+    assert (found.kind, found.stuck) == ("lock_abandoned", "likely")
+    assert "fork() made the process" in found.unknowns
+    # The first thread waits for it, too.
+    assert judged(*rows, system={**waits, 0: waits[1]}, forked=0)[1] == "proven"
 
 
 # A task of which nobody records on which thread it is, and the other members of a team that its parent waits in.

@@ -42,7 +42,15 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
             # A number of which it is not known whose it is names nobody for sure.
             named = [nodes.threads[wait.owner]] if wait.owner in nodes.threads else []
             reason = wait.unavailable["is_owner_alive"]
-            graph.need(node, nodes.unknown(reason, named, f"{wait.owner} is noted as its owner" if named else None))
+            copied = nodes.threads.get(nodes.moment.forked) if nodes.moment.forked is not None else None
+            if copied is not None and not named and nodes.moment.has_all_threads:
+                # A thread that only the parent has, or the one that fork() copied.
+                graph.need(node, Need((nodes.ended(wait.owner),), 1, "held_by", "derived", reason))
+                graph.rescue(node, copied, reason)
+                nodes.waits_for(index, node)
+                return
+            why = f"{wait.owner} is noted as its owner" if wait.owner_source == "runtime" else reason
+            graph.need(node, nodes.unknown(reason, named, why if named else None))
         elif wait.owner is not None:
             # Who ends a thread is the thread itself.
             kind = "held_by" if wait.kind != "join" else "waits_for"

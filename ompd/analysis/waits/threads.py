@@ -206,8 +206,15 @@ def call_name(wait: SystemWait) -> str:
 def _outlook_of_system(wait: SystemWait) -> tuple[Outlook, str | None]:
     if wait.kind in _EXTERNAL:
         return Outlook.UNKNOWN, f"it is in {call_name(wait)}"
+    if wait.kind == "gil" or (wait.is_timed is False and wait.is_shared is False):
+        return Outlook.WAITS, None
+    name = call_name(wait)
     if wait.is_timed:
-        return Outlook.UNKNOWN, "its wait has a time limit"
+        return Outlook.UNKNOWN, f"it is in {name}, which has a time limit"
+    if wait.is_timed is None:
+        return Outlook.UNKNOWN, f"it is in {name}, and whether that has a time limit is not known"
+    if wait.owner is not None and wait.is_owner_alive:
+        return Outlook.WAITS, None  # nobody else lets go of it
     if wait.is_shared:
-        return Outlook.UNKNOWN, "another process may wake it up"
-    return Outlook.WAITS, None
+        return Outlook.UNKNOWN, f"it is in {name}, which another process may end"
+    return Outlook.UNKNOWN, f"it is in {name}, and whether another process may end that is not known"

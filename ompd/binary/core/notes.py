@@ -73,6 +73,15 @@ class StatusNote(NamedTuple):
     time_ns: int | None
 
 
+class ProcessNote(NamedTuple):
+    """Of an ``NT_PRPSINFO`` note: the flags of the process's first thread, ``pr_flag``, as ``stat`` of ``/proc`` has
+    them, and its parent's number, ``pr_ppid``.
+    """
+
+    flags: int
+    parent: int
+
+
 @record
 class SignalInfo:
     """What ``siginfo_t`` says of a signal: ``si_signo``, ``si_code``, and two readings of what follows, ``si_pid`` and
@@ -169,6 +178,15 @@ def parse_command(data: bytes) -> str:
     arguments = bytes(data[-_PSARGS_SIZE:]).split(b"\0", 1)[0].strip()
     name = bytes(data[-_PSARGS_SIZE - _FNAME_SIZE : -_PSARGS_SIZE]).split(b"\0", 1)[0]
     return (arguments or name).decode("utf-8", "surrogateescape")
+
+
+def parse_process_note(data: bytes, pid_at: int, pointer_size: int, byte_order: ByteOrder) -> ProcessNote:
+    """Return what an ``NT_PRPSINFO`` note says besides the command line, for which it is long enough.
+
+    :param pid_at: where ``pr_pid`` is in it; ``pr_flag`` is a word behind four letters, ``pr_ppid`` follows ``pr_pid``
+    """
+    flags, parent = data[pointer_size : 2 * pointer_size], data[pid_at + 4 : pid_at + 8]
+    return ProcessNote(int.from_bytes(flags, byte_order), int.from_bytes(parent, byte_order))
 
 
 def parse_status_note(data: bytes, pid_at: int, pointer_size: int, byte_order: ByteOrder) -> StatusNote:

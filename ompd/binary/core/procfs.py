@@ -14,12 +14,15 @@ from ompd.errors import MalformedFile
 from ompd.records import record
 
 DELETED = " (deleted)"
-PF_KTHREAD, PF_IO_WORKER = 0x00200000, 0x00000010  # include/linux/sched.h, in field "flags" of stat
+# include/linux/sched.h, in field "flags" of stat
+PF_KTHREAD, PF_IO_WORKER, PF_FORKNOEXEC = 0x00200000, 0x00000010, 0x00000040
 
 
 @record
 class MemoryMapping:
-    """A line of ``maps``. *name* is a path, a name in brackets, or "" for anonymous memory."""
+    """A line of ``maps``. *name* is a path, a name in brackets, or "" for anonymous memory. *is_shared* says that other
+    processes may have the same memory.
+    """
 
     start: int
     end: int
@@ -28,6 +31,7 @@ class MemoryMapping:
     is_executable: bool
     offset: int
     name: str
+    is_shared: bool = False
 
     @property
     def is_file(self) -> bool:
@@ -56,6 +60,7 @@ def parse_maps(text: bytes) -> list[MemoryMapping]:
                 permissions[2:3] == b"x",
                 offset,
                 name.decode("utf-8", "surrogateescape"),
+                permissions[3:4] == b"s",
             )
         except (IndexError, ValueError) as error:
             raise MalformedFile(f"a line of maps is {line[:80]!r}") from error
@@ -75,9 +80,12 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 class ThreadStat(NamedTuple):
-    """Of ``stat``: the letter of the state, the flags of the task, when it started in ticks since boot."""
+    """Of ``stat``: the letter of the state, the parent's number, the flags of the task, when it started in ticks since
+    boot.
+    """
 
     state: str
+    parent: int
     flags: int
     start_time: int
 
@@ -89,7 +97,7 @@ def parse_stat(text: bytes) -> ThreadStat:
     """
     fields = text.rpartition(b")")[2].split()
     try:
-        return ThreadStat(fields[0].decode("ascii"), int(fields[6]), int(fields[19]))
+        return ThreadStat(fields[0].decode("ascii"), int(fields[1]), int(fields[6]), int(fields[19]))
     except (IndexError, ValueError) as error:
         raise MalformedFile(f"stat is {text[:80]!r}") from error
 

@@ -372,9 +372,9 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
     # Of a live process none ended it. LLDB 22 waits for ever for one in a core that has none; gdb's cores have this.
     number = target.signal or _SIGSTOP
     first = [
-        Note("CORE", notes.NT_PRPSINFO, _prpsinfo(architecture, target.process_id or 0, program, command)),
+        Note("CORE", notes.NT_PRPSINFO, _prpsinfo(process, program, command)),
         Note("CORE", notes.NT_AUXV, format_auxv(process.auxiliary_vector().items(), size, order)),
-        Note("CORE", notes.NT_FILE, format_files(target.mappings(), size, order)),
+        Note("CORE", notes.NT_FILE, format_files(_files(process), size, order)),
     ]
     signals = _signals(target, threads)
     # A reader takes the first thread for the one that took the signal, and LLDB wants to have one that did.
@@ -440,8 +440,24 @@ def _prstatus(
     return bytes(out)
 
 
-def _prpsinfo(arch: Architecture, process_id: int, program: str, command: bytes) -> bytes:
-    # pr_pid, pr_ppid, pr_pgrp, pr_sid of 4 bytes each, then char pr_fname[16] and pr_psargs[80].
-    ids = process_id.to_bytes(4, arch.byte_order) + bytes(12)
+def _files(process: StoppedProcess) -> Sequence[notes.FileMapping]:
+    # With shared memory that is no file of the disk, as the kernel has it.
+    files = process.target.mappings()
+    with suppress(Unavailable):
+        known = {file.start for file in files}
+        shared = [mapping for mapping in process.system.shared_mappings() if mapping.start not in known]
+        return sorted([*files, *shared], key=lambda mapping: mapping.start)
+    return files
+
+
+def _prpsinfo(process: StoppedProcess, program: str, command: bytes) -> bytes:
+    # Four letters, pr_flag, of which 0 is unknown, pr_uid and pr_gid; pr_pid, pr_ppid, pr_pgrp, pr_sid of 4 bytes each,
+    # then char pr_fname[16] and pr_psargs[80].
+    arch = process.target.architecture
+    noted = notes.ProcessNote(0, 0)
+    with suppress(Unavailable):
+        noted = process.system.note
+    head = bytes(arch.pointer_size) + noted.flags.to_bytes(arch.pointer_size, arch.byte_order)
+    ids = b"".join(number.to_bytes(4, arch.byte_order) for number in (process.target.process_id or 0, noted.parent))
     name = program.encode("utf-8", "surrogateescape")[:15].ljust(16, b"\0")
-    return bytes(arch.prpsinfo_pid) + ids + name + command[:79].ljust(80, b"\0")
+    return head.ljust(arch.prpsinfo_pid, b"\0") + ids + bytes(8) + name + command[:79].ljust(80, b"\0")

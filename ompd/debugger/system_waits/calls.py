@@ -8,17 +8,16 @@ from ompd.contract.memory import Memory, read_unsigned
 from ompd.debugger.architecture import KernelArguments
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.threads.threads import Threads
-from ompd.debugger.waiting import Waiting, is_answer
+from ompd.debugger.waiting import FUTEX_LOCKS, FUTEX_PRIVATE, WaitedWord, Waiting, is_answer, read_waited_words
 from ompd.errors import MemoryFault, Unavailable
 
 _MAX_CALLS = 1 << 12
 _LATER_TIMES = "_time64"
 
-# futex operations that wait (Linux, futex.h): WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
-FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2 = 0, 6, 9, 11, 13
-FUTEX_PRIVATE = 128
+# futex operations that wait, beside those for mutexes with priority inheritance (Linux, futex.h)
+FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI = 0, 9, 11
 _FUTEX_CLOCK_REALTIME = 256
-_FUTEX_WAITS = frozenset((FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2))
+_FUTEX_WAITS = frozenset((FUTEX_WAIT, *FUTEX_LOCKS, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI))
 _MAX_SELECTED = 1024  # FD_SETSIZE
 # Those calls of socketcall(2) that may wait (Linux, include/uapi/linux/net.h).
 _SOCKET_CALLS = {
@@ -66,15 +65,16 @@ class Meaning(NamedTuple):
 
 
 class Futex(NamedTuple):
-    """The arguments of a futex call that waits. ``operation`` has no flags; ``timeout`` is what ends it by itself:
-    ``relative`` to its begin or an ``absolute`` time, None for nothing.
+    """The arguments of a futex call that waits. ``operation`` has no flags. ``is_timed`` says whether it ends by
+    itself, None if that is unknown; ``deadline`` how, if it does: ``relative`` to its begin or at an ``absolute`` time.
     """
 
     word: int
     operation: int
     expected: int | None
     is_private: bool
-    timeout: str | None
+    is_timed: bool | None
+    deadline: str | None = None
 
 
 _IO, _SOCKET = Meaning("io", 0), Meaning("io", 0, is_timed=None)
@@ -175,9 +175,21 @@ class KernelCalls:
         which = operation & 0xFFFFFFFF & ~(FUTEX_PRIVATE | _FUTEX_CLOCK_REALTIME)
         if which not in _FUTEX_WAITS:
             return None
-        ends = None if not timeout else "relative" if which == FUTEX_WAIT else "absolute"
+        deadline = None if not timeout else "relative" if which == FUTEX_WAIT else "absolute"
         expected = expected & 0xFFFFFFFF if expected is not None else None
-        return Futex(word, which, expected, bool(operation & FUTEX_PRIVATE), ends)
+        timed = None if timeout is None else timeout != 0
+        return Futex(word, which, expected, bool(operation & FUTEX_PRIVATE), timed, deadline)
+
+    def words(self, call: SystemCall) -> list[WaitedWord]:
+        """Return the words of which a thread in ``futex_waitv`` waits for any.
+
+        :raises Unavailable: if its arguments are unknown
+        :raises MemoryFault: if they cannot be read
+        """
+        address, count = call.arguments[:2]
+        if address is None or count is None:
+            raise Unavailable("the arguments of the system call are unknown")
+        return read_waited_words(self._memory, address, count)
 
     def is_timed(self, call: SystemCall, meaning: Meaning) -> bool | None:
         """Return whether the call ends by itself, None if that is unknown."""

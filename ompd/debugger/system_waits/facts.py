@@ -6,8 +6,10 @@ Cores have some of it in their notes; of a live process it is read while the pro
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import NamedTuple
 
 from ompd.binary.core.notes import (
@@ -16,12 +18,17 @@ from ompd.binary.core.notes import (
     AT_PHDR,
     AT_RANDOM,
     AT_SYSINFO_EHDR,
+    FileMapping,
+    ProcessNote,
     StatusNote,
 )
 from ompd.binary.core.procfs import (
+    PF_FORKNOEXEC,
+    MemoryMapping,
     TaskStatus,
     Timer,
     find_connection,
+    parse_maps,
     parse_signals,
     parse_stat,
     parse_status,
@@ -38,7 +45,18 @@ _SIGKILL = 9
 _RANDOM_SIZE = 16  # bytes that the kernel gives a program at its start (AT_RANDOM)
 _PLACES = (AT_PHDR, AT_BASE, AT_ENTRY, AT_RANDOM, AT_SYSINFO_EHDR)
 _TABLES = ("net/tcp", "net/tcp6", "net/udp", "net/udp6", "net/unix")
+# What the kernel calls memory that is shared without a file of the disk: mmap() with MAP_SHARED, shmget().
+_SHARED_WITHOUT_FILE = re.compile(r"/(?:dev/zero|SYSV[0-9a-f]{8}) \(deleted\)")
 _NANOSECONDS = 1_000_000_000
+
+
+class Origin(NamedTuple):
+    """Where a process came from: ``is_forked`` says that fork() made it, and that it has executed no program since: it
+    has its parent's memory, and of its threads only the one that forked. ``parent`` is its parent's number.
+    """
+
+    is_forked: bool
+    parent: int
 
 
 class PendingSignals(NamedTuple):
@@ -178,6 +196,62 @@ class SystemFacts:
                 if found is not None:
                     return f"{table.removeprefix('net/')} {found}"
         return text
+
+    @cached_property
+    def note(self) -> ProcessNote:
+        """The flags of the process's first thread, and its parent's number.
+
+        :raises Unavailable: if the target does not say
+        """
+        found = self._target.noted_process()
+        if found is not None:
+            return found
+        try:
+            stat = parse_stat(self._target.proc_text("stat"))
+        except MalformedFile as error:
+            raise Unavailable(str(error)) from error
+        return ProcessNote(stat.flags, stat.parent)
+
+    def origin(self) -> Origin:
+        """Return where the process came from.
+
+        :raises Unavailable: if the target does not say
+        """
+        return Origin(bool(self.note.flags & PF_FORKNOEXEC), self.note.parent)
+
+    def shared_mappings(self) -> list[FileMapping]:
+        """Return the mappings that other processes may have, too, by address.
+
+        :raises Unavailable: if the target does not say
+        """
+        return [FileMapping(m.start, m.end, m.offset, m.name) for m in self._maps if m.is_shared]
+
+    @cached_property
+    def _maps(self) -> list[MemoryMapping]:
+        try:
+            return parse_maps(self._target.proc_text("maps"))
+        except MalformedFile as error:
+            raise Unavailable(str(error)) from error
+
+    def is_shared(self, address: int) -> bool:
+        """Return whether other processes may have the memory at *address*, too. A core does not say that of a mapping;
+        but shared memory is always that of a file, if only of the kernel's own, and modules are mapped privately.
+
+        :raises Unavailable: if the target does not say
+        """
+        try:
+            return any(m.start <= address < m.end for m in self.shared_mappings())
+        except Unavailable:
+            if self._modules.at(address) is not None:
+                return False
+            files = self._target.mappings()
+            # Who wrote no note of the process may have left out mappings, too.
+            if self._target.noted_process() is None or not files or self._target.loss is not None:
+                raise
+        file = next((file for file in files if file.start <= address < file.end), None)
+        if file is None or _SHARED_WITHOUT_FILE.fullmatch(file.name):
+            return file is not None
+        raise Unavailable(f"whether other processes share the mapping of {file.name} is not known")
 
     def identity(self) -> ProcessIdentity:
         """Return what tells this process from others, as far as the target knows."""

@@ -17,10 +17,12 @@ from ompd.contract.memory import Memory, read_unsigned
 from ompd.contract.process import Frame
 from ompd.debugger.architecture import Architecture, PthreadObjects
 from ompd.debugger.memory import PAGE
-from ompd.debugger.system_waits.calls import FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, Futex
+from ompd.debugger.system_waits.calls import FUTEX_WAIT, Futex
+from ompd.debugger.system_waits.facts import Origin
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.debugger.threads.threads import Threads
 from ompd.debugger.threads.tls import pthread_of
+from ompd.debugger.waiting import FUTEX_LOCKS
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 
 # Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. ELISION (two bits) may be
@@ -36,13 +38,16 @@ _MAX_THREADS = 1 << 22
 # __g_signals in pthread_cond_t: two words. Before them the latest releases have no __g_refs.
 _COND_WORDS = (40, 44, 32, 36)
 _RW_PHASE, _RW_WRITERS = 8, 12  # __wrphase_futex, __writers_futex
+_RW_READER_SHIFT = 3  # PTHREAD_RWLOCK_READER_SHIFT of __readers
 _RW_FLAGS = 3  # the most that these two hold
 _BARRIER_ROUND = 4  # current_round in struct pthread_barrier
 _MOST_OF_FRAME = 1024
 
 
 class Found(NamedTuple):
-    """What is known of an object; ``unavailable`` says why of each member that is None but exists."""
+    """What is known of an object; ``unavailable`` says why of each member that is None but exists. ``is_shared`` is
+    None where the system call and the memory decide.
+    """
 
     kind: str
     object: int | None
@@ -50,6 +55,7 @@ class Found(NamedTuple):
     is_owner_alive: bool | None = None
     is_recursive: bool | None = None
     is_shared: bool | None = None
+    owner_source: str = "runtime"
     unavailable: Mapping[str, str] = {}
 
 
@@ -71,10 +77,21 @@ class Owners:
     """The native ids of threads by the numbers that they have inside of their process, which is what glibc notes.
 
     They differ where the process is in a container, for a live process and for a core that gdb wrote from outside.
+
+    :param origin: tells where the process came from
+    :param first: the native id of its first thread
     """
 
-    def __init__(self, threads: Threads, glibc: GlibcThreads, architecture: Architecture) -> None:
+    def __init__(
+        self,
+        threads: Threads,
+        glibc: GlibcThreads,
+        architecture: Architecture,
+        origin: Callable[[], Origin],
+        first: int | None,
+    ) -> None:
         self._threads, self._glibc, self._architecture = threads, glibc, architecture
+        self._origin, self._first = origin, first
 
     @cached_property
     def _natives(self) -> tuple[dict[int, tuple[int, int | None]], bool]:
@@ -115,22 +132,39 @@ class Owners:
         """Return whether the thread's ``struct pthread`` may be at *pthread*."""
         return any(known[0] == native and known[1] in (None, pthread) for known in self._natives[0].values())
 
-    def add(self, found: Found, owner: int, *, is_shared: bool, pthread: int | None = None) -> Found:
+    def add(self, found: Found, owner: int, *, is_shared: bool | None, pthread: int | None = None) -> Found:
         """Return *found* with the thread that the process numbers *owner*.
 
-        :param is_shared: whether a thread of another process may be meant
+        The first thread of a process that fork() made may be noted by the number that it had in its parent.
+
+        :param is_shared: whether a thread of another process may be meant, None if that is unknown
         :param pthread: the ``struct pthread`` that it has to have
         """
         natives, is_whole = self._natives
         native, descriptor = natives.get(owner, (None, None))
         if native is not None and (pthread is None or descriptor in (None, pthread)):
             return found._replace(owner=native, is_owner_alive=True)
-        if is_shared:
-            why = f"the process has no thread {owner}, and the object is shared with other processes"
+        none = f"the process has no thread {owner}"
+        if is_shared is not False:
+            may_be = "may be" if is_shared is None else "is"
+            why = f"{none}, and the object {may_be} shared with other processes"
         elif not is_whole:
             why = f"the target has lost threads, or which of them is {owner} inside of the process"
-        else:
+        elif pthread is not None:
             return found._replace(owner=owner, is_owner_alive=False)
+        else:
+            try:
+                origin = self._origin()
+            except Unavailable:
+                why = f"{none}, and whether fork() made the process is not known"
+            else:
+                if not origin.is_forked:
+                    return found._replace(owner=owner, is_owner_alive=False)
+                why = f"{none}, and fork() made the process: its first thread had another number before"
+                first = self._first
+                if owner == origin.parent and first is not None and first in self._threads.threads():
+                    why = f"its owner is {owner}, the parent of the process, whose first thread fork() may have copied"
+                    found, owner = found._replace(owner_source="derived"), first
         return found._replace(owner=owner, unavailable={**found.unavailable, "is_owner_alive": why})
 
 
@@ -140,9 +174,10 @@ class PthreadWaits:
     def __init__(self, memory: Memory, owners: Owners, glibc: GlibcThreads, places: PthreadObjects) -> None:
         self._memory, self._owners, self._glibc, self._places = memory, owners, glibc, places
 
-    def find(self, kind: str, futex: Futex, frames: Callable[[], Iterable[Frame]]) -> Found:
+    def find(self, kind: str, futex: Futex, is_shared: bool | None, frames: Callable[[], Iterable[Frame]]) -> Found:
         """Return the object of the *kind* that a routine waits for whose system call is *futex*.
 
+        :param is_shared: whether other processes may wake up who sleeps on the word, None if that is unknown
         :param frames: gives the frames of the C library's functions, innermost first
         """
         try:
@@ -150,14 +185,14 @@ class PthreadWaits:
                 # A page that was lost reads as zeros, and nobody waits for what was never written to.
                 why = f"the page of {futex.word:#x} is all zeros, as pages are that were lost"
                 return _unknown(kind, futex.word if kind == "mutex" else None, why, "is_recursive")
-            if kind == "mutex" or futex.operation in (FUTEX_LOCK_PI, FUTEX_LOCK_PI2):
-                return self._mutex(futex)
+            if kind == "mutex" or futex.operation in FUTEX_LOCKS:
+                return self._mutex(futex, is_shared)
             if kind == "condition":
-                return self._condition(futex, frames)
+                return self._condition(futex, is_shared, frames)
             if kind == "join":
                 return self._join(futex)
             if kind == "rwlock":
-                return self._rwlock(futex)
+                return self._rwlock(futex, is_shared)
             if kind == "pthread_barrier":
                 return self._barrier(futex)
         except MemoryFault as error:
@@ -169,7 +204,7 @@ class PthreadWaits:
 
     # Mutexes
 
-    def _mutex(self, futex: Futex) -> Found:
+    def _mutex(self, futex: Futex, is_shared: bool | None) -> Found:
         # The lock word is the first member.
         address = futex.word
         try:
@@ -177,15 +212,13 @@ class PthreadWaits:
             kind = self._word(address + self._places.mutex_kind)
         except MemoryFault as error:
             return _unknown("mutex", address, str(error), "is_recursive")
-        if kind & ~_MUTEX_KINDS or (futex.operation in (FUTEX_LOCK_PI, FUTEX_LOCK_PI2)) != bool(kind & _PRIO_INHERIT):
+        if kind & ~_MUTEX_KINDS or (futex.operation in FUTEX_LOCKS) != bool(kind & _PRIO_INHERIT):
             why = f"what it sleeps on is no mutex: its kind would be {kind:#x}"
             return _unknown("futex", address, why)
         is_recursive = kind & _MUTEX_TYPE == _RECURSIVE
-        is_shared = bool(kind & _PROCESS_SHARED)
+        if is_shared is None and kind & _PROCESS_SHARED:
+            is_shared = True  # the program says so
         found = Found("mutex", address, is_recursive=is_recursive, is_shared=is_shared)
-        if kind & _ROBUST:
-            why = "glibc marks every robust mutex as one that is shared with other processes"
-            found = found._replace(is_shared=None, unavailable={"is_shared": why})
         owner, doubt = self._mutex_owner(kind, lock, noted)
         if owner is None:
             return found._replace(unavailable={**found.unavailable, **_reasons(doubt)})
@@ -214,9 +247,9 @@ class PthreadWaits:
 
     # Conditions
 
-    def _condition(self, futex: Futex, frames: Callable[[], Iterable[Frame]]) -> Found:
+    def _condition(self, futex: Futex, is_shared: bool | None, frames: Callable[[], Iterable[Frame]]) -> Found:
         if futex.operation == FUTEX_WAIT and futex.expected == _CONTENDED:
-            found = self._mutex(futex)  # it was signalled, and takes the mutex again
+            found = self._mutex(futex, is_shared)  # it was signalled, and takes the mutex again
             if found.kind == "mutex" and found.owner is not None:
                 return found
         # A function of the C library has the condition's address in a register or on its stack.
@@ -260,7 +293,7 @@ class PthreadWaits:
             return found._replace(owner=expected, is_owner_alive=False)
         return self._owners.add(found, expected, is_shared=False, pthread=pthread)
 
-    def _rwlock(self, futex: Futex) -> Found:
+    def _rwlock(self, futex: Futex, is_shared: bool | None) -> Found:
         # A reader that lets writers go first sleeps on the count of readers, which has more bits than the others.
         expected = futex.expected
         if expected is None:
@@ -271,10 +304,13 @@ class PthreadWaits:
         writer = self._word(address + self._places.rwlock_writer)
         if phase > _RW_FLAGS or writers > _RW_FLAGS or writer > _MAX_THREADS:
             return _unknown("rwlock", None, f"what is around the word at {futex.word:#x} is no read-write lock")
-        found = Found("rwlock", address, is_shared=not futex.is_private)
+        found = Found("rwlock", address)
         if not writer:
-            return found._replace(unavailable=_reasons("readers hold the lock, and it does not record which threads"))
-        return self._owners.add(found, writer, is_shared=not futex.is_private)
+            readers = self._word(address) >> _RW_READER_SHIFT
+            return found._replace(
+                unavailable=_reasons(f"{readers} readers hold or want the lock, which does not say who")
+            )
+        return self._owners.add(found, writer, is_shared=is_shared)
 
     def _barrier(self, futex: Futex) -> Found:
         address = futex.word - _BARRIER_ROUND

@@ -29,6 +29,9 @@ KINDS = {
 }
 """The kind of object that a routine waits for, by its name without leading underscores."""
 
+ENDLESS = frozenset(name for name in KINDS if "timed" not in name and "clock" not in name)
+"""Of these routines those that never have a time limit."""
+
 # Of a program that has the C library in itself, functions that are called by these routines, and other ones that wait.
 _OWN = re.compile(
     r"lll_\w*lock_wait\w*|futex_wait|futex_lock_pi\w*|futex_abstimed_wait\w*|do_futex_wait|sem_wait_\w+"

@@ -15,13 +15,14 @@ from ompd.debugger.stacks.calls import Calls
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.symbols import Symbols
 from ompd.debugger.system_waits.calls import Futex, KernelCalls, Meaning, SystemCall
+from ompd.debugger.system_waits.facts import Origin
 from ompd.debugger.system_waits.objects import Owners, PthreadWaits
 from ompd.debugger.system_waits.python import InterpreterLock
-from ompd.debugger.system_waits.routines import Callers, Routines
+from ompd.debugger.system_waits.routines import ENDLESS, Callers, Routines
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.debugger.threads.threads import Threads
-from ompd.debugger.waiting import Waiting
-from ompd.errors import OmpdError, Unavailable
+from ompd.debugger.waiting import FUTEX_LOCKS, Waiting
+from ompd.errors import MemoryFault, OmpdError, Unavailable
 from ompd.records import record
 
 _MAX_DESCRIPTORS = 8  # of a poll that are described
@@ -41,6 +42,7 @@ class ThreadWait:
     system_call: str | None = None
     object: int | None = None
     owner: int | None = None
+    owner_source: str | None = None
     is_owner_alive: bool | None = None
     descriptor: int | None = None
     peer: str | None = None
@@ -52,8 +54,20 @@ class ThreadWait:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-class Descriptors(Protocol):
-    """Tells what file descriptors refer to."""
+class Kernel(Protocol):
+    """What the kernel says of the process."""
+
+    def origin(self) -> Origin:
+        """Return where the process came from.
+
+        :raises Unavailable: if the target does not say
+        """
+
+    def is_shared(self, address: int) -> bool:
+        """Return whether other processes may have the memory at *address*, too.
+
+        :raises Unavailable: if the target does not say
+        """
 
     def describe(self, descriptor: int) -> str:
         """Return what a file descriptor of the process refers to: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
@@ -63,7 +77,10 @@ class Descriptors(Protocol):
 
 
 class SystemWaits:
-    """The waits of one process's threads outside of OpenMP."""
+    """The waits of one process's threads outside of OpenMP.
+
+    :param first: the native id of its first thread
+    """
 
     def __init__(
         self,
@@ -76,13 +93,14 @@ class SystemWaits:
         stacks: Stacks,
         calls: Calls,
         waiting: Waiting,
-        descriptors: Descriptors,
+        kernel: Kernel,
+        first: int | None,
     ) -> None:
         self._memory, self._symbols, self._stacks, self._glibc = memory, symbols, stacks, glibc
-        self._descriptors = descriptors
+        self._kernel = kernel
         self._calls = KernelCalls(memory, threads, stacks, waiting, architecture.kernel_arguments)
         self._routines = Routines(symbols, places, calls)
-        self._owners = Owners(threads, glibc, architecture)
+        self._owners = Owners(threads, glibc, architecture, kernel.origin, first)
         objects = architecture.pthread_objects
         self._objects = PthreadWaits(memory, self._owners, glibc, objects) if objects is not None else None
         self._holders: dict[int, int | str] = {}
@@ -119,7 +137,7 @@ class SystemWaits:
             wait = ThreadWait(kind="system_call", routine=callers.routine, unavailable={"system_call": why})
             return _complete(replace(wait, unavailable={**wait.unavailable, "is_timed": why}))
         if meaning.kind == "futex":
-            return self._of_futex(call, callers, stack, meaning)
+            return self._of_futex(thread, call, callers, stack, meaning)
         if call.name in ("fcntl", "fcntl64") and not self._calls.waits_for_locks(call):
             return None
         return self._of_other(call, meaning, callers)
@@ -141,49 +159,93 @@ class SystemWaits:
         if isinstance(holder, str):
             wait = replace(wait, unavailable={"owner": holder, "is_owner_alive": holder})
         else:
-            wait = replace(wait, owner=holder, is_owner_alive=True)
+            wait = replace(wait, owner=holder, owner_source="runtime", is_owner_alive=True)
         return self._of_call(call, wait)
 
-    def _of_futex(self, call: SystemCall, callers: Callers, stack: Stack, meaning: Meaning) -> ThreadWait | None:
+    def _of_futex(
+        self, thread: int, call: SystemCall, callers: Callers, stack: Stack, meaning: Meaning
+    ) -> ThreadWait | None:
         wait = ThreadWait(
             kind=callers.kind or "futex", routine=callers.routine, system_call=call.name, pool=callers.pool
         )
-        if (call.name or "").startswith("futex_waitv"):
-            why = "the words of futex_waitv are not read"
-            timed = self._calls.is_timed(call, meaning)
-            return _complete(replace(wait, kind="futex", is_timed=timed, unavailable={"object": why}))
+        if call.name == "futex_waitv":
+            return _complete(self._of_words(call, replace(wait, kind="futex"), meaning))
         try:
             futex = self._calls.futex(call)
         except Unavailable as error:
             missing = dict.fromkeys(("object", "owner", "is_owner_alive", "is_timed", "is_shared"), str(error))
+            if callers.routine in ENDLESS:
+                missing.pop("is_timed")
+                wait = replace(wait, is_timed=False)
             return _complete(replace(wait, unavailable=missing))
         if futex is None:
             return None
-        wait = replace(wait, is_timed=futex.timeout is not None, deadline=futex.timeout)
-        return _complete(self._with_object(wait, futex, callers, stack))
+        wait = replace(wait, is_timed=futex.is_timed, deadline=futex.deadline)
+        if wait.is_timed is None and callers.routine in ENDLESS:
+            wait = replace(wait, is_timed=False)
+        elif wait.is_timed is None:
+            wait = replace(wait, unavailable={"is_timed": "the arguments of the system call are unknown"})
+        found = self._with_object(wait, futex, callers, stack)
+        if futex.operation in FUTEX_LOCKS and found.owner == thread:
+            return None  # it has been handed over to the thread
+        return _complete(found)
+
+    def _of_words(self, call: SystemCall, wait: ThreadWait, meaning: Meaning) -> ThreadWait:
+        timed, reasons = self._calls.is_timed(call, meaning), {}
+        if timed is None:
+            reasons["is_timed"] = "the arguments of the system call are unknown"
+        try:
+            words = self._calls.words(call)
+        except (MemoryFault, Unavailable) as error:
+            missing = dict.fromkeys(("object", "is_shared"), str(error))
+            return replace(wait, is_timed=timed, unavailable={**reasons, **missing})
+        sharing = [self._sharing(word.address, word.is_private) for word in words]
+        shared = {is_shared for is_shared, _ in sharing}
+        is_shared = True if True in shared else None if None in shared else False
+        if is_shared is None:
+            reasons["is_shared"] = next(doubt for _, doubt in sharing if doubt is not None)
+        if len(words) > 1:
+            reasons["object"] = f"it waits for any of {len(words)} words"
+        only = words[0].address if len(words) == 1 else None
+        return replace(wait, object=only, is_timed=timed, is_shared=is_shared, unavailable=reasons)
+
+    def _sharing(self, word: int, is_private: bool) -> tuple[bool | None, str | None]:
+        # Whether other processes may wake up who sleeps on a word, None if that is unknown, and why it is.
+        if is_private:
+            return False, None
+        try:
+            return self._kernel.is_shared(word), None
+        except Unavailable as error:
+            return None, str(error)
 
     def _with_object(self, wait: ThreadWait, futex: Futex, callers: Callers, stack: Stack) -> ThreadWait:
-        wait = replace(wait, object=futex.word, is_shared=not futex.is_private)
+        is_shared, doubt = self._sharing(futex.word, futex.is_private)
+        reasons = dict(wait.unavailable)
+        if is_shared is None and doubt is not None:
+            reasons["is_shared"] = doubt
+        wait = replace(wait, object=futex.word, is_shared=is_shared, unavailable=reasons)
         if wait.kind in ("futex", "once", "semaphore"):
             return wait
         if self._objects is None:
             why = "where the C library's objects have their members on this processor is not known"
-            return replace(wait, unavailable={"owner": why})
+            return replace(wait, unavailable={**reasons, "owner": why})
         if not self._is_glibc:
             why = "where C libraries other than glibc have their members is not known"
-            return replace(wait, object=None, unavailable=dict.fromkeys(("object", "owner", "is_owner_alive"), why))
-        found = self._objects.find(wait.kind, futex, lambda: stack.frames[: callers.own])
+            missing = dict.fromkeys(("object", "owner", "is_owner_alive"), why)
+            return replace(wait, object=None, unavailable={**reasons, **missing})
+        found = self._objects.find(wait.kind, futex, is_shared, lambda: stack.frames[: callers.own])
+        if found.is_shared is not None:
+            reasons.pop("is_shared", None)
         return replace(
             wait,
             kind=found.kind,
             object=found.object,
             owner=found.owner,
+            owner_source=found.owner_source if found.owner is not None else None,
             is_owner_alive=found.is_owner_alive,
             is_recursive=found.is_recursive,
-            is_shared=wait.is_shared
-            if found.is_shared is None and "is_shared" not in found.unavailable
-            else found.is_shared,
-            unavailable=found.unavailable,
+            is_shared=found.is_shared if found.is_shared is not None else is_shared,
+            unavailable={**reasons, **found.unavailable},
         )
 
     @cached_property
@@ -227,7 +289,7 @@ class SystemWaits:
         why = ""
         for descriptor in descriptors[:_MAX_DESCRIPTORS]:
             try:
-                known.append(self._descriptors.describe(descriptor))
+                known.append(self._kernel.describe(descriptor))
             except OmpdError as error:
                 why = str(error)
         if not known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
+from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote
 from ompd.debugger.architecture import Architecture
 from ompd.errors import MemoryFault
 from ompd.records import record
@@ -137,6 +137,9 @@ class Target(Protocol):
 
     def noted_status(self, thread: int) -> StatusNote | None:
         """Return what a core's ``NT_PRSTATUS`` note says of *thread* besides its registers; None if nothing does."""
+
+    def noted_process(self) -> ProcessNote | None:
+        """Return what a core's ``NT_PRPSINFO`` note says besides the command line; None if nothing does."""
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return what the kernel told the program at its start, by ``AT_*``; empty if the target does not keep it."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from ompd.binary.core import notes
-from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
+from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote
 from ompd.binary.elf import elf as gabi
 from ompd.binary.elf.elf import ElfFile, Segment, check_elf_magic, parse_header, sizeof_header, sizeof_segment
 from ompd.binary.elf.notes import NotePlace, iter_note_places
@@ -135,6 +135,7 @@ class CoreTarget:
         arch = self.architecture
         pointer, order = arch.pointer_size, arch.byte_order
         self.process_id: int | None = None
+        self._process: ProcessNote | None = None
         self.command: str | None = None
         self.signal: int | None = None
         self._prstatus: dict[int, bytes] = {}
@@ -172,6 +173,7 @@ class CoreTarget:
                     self._is_debuggers = not self._prstatus and not self._notes_have_holes
                     self.command = notes.parse_command(desc)
                     self.process_id = int.from_bytes(desc[arch.prpsinfo_pid : arch.prpsinfo_pid + 4], order) or None
+                    self._process = notes.parse_process_note(desc, arch.prpsinfo_pid, pointer, order)
                 elif kind == notes.NT_SIGINFO:
                     self._add_signal(notes.parse_siginfo(desc, pointer, order))
                 elif kind == notes.NT_AUXV and not self._auxv:
@@ -435,6 +437,10 @@ class CoreTarget:
         # The kernel has the time of all threads together in place of the first one's own; a snapshot then has none.
         is_unknown = thread == self.process_id and (not self._extracts or not found.time_ns)
         return found._replace(time_ns=None) if is_unknown else found
+
+    def noted_process(self) -> ProcessNote | None:
+        """Return what ``NT_PRPSINFO`` says; a snapshot may have no flags (:meth:`Target.noted_process`)."""
+        return self._process if self._process is None or self._process.flags or not self._extracts else None
 
     @cached_property
     def _statuses(self) -> dict[int, StatusNote]:

@@ -73,6 +73,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
         has_all_threads=_has_all_threads(session, rows),
         is_fork=is_fork(session),
+        forked=_forked(session),
         is_held=session.is_held,
         processors=_processors(session),
         loss=session.target.loss.what if session.target.loss is not None else None,
@@ -267,6 +268,12 @@ def _cancels(session: Session) -> frozenset[str]:
                 continue
         found.add(runtime.id)
     return frozenset(found)
+
+
+def _forked(session: Session) -> int | None:
+    with suppress(OmpdError):
+        return session.target.process_id if session.process.system.origin().is_forked else None
+    return None
 
 
 def _processors(session: Session) -> int | None:

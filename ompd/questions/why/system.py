@@ -44,7 +44,7 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
         object=found.object,
         symbol=symbol,
         owner=found.owner,
-        owner_source="runtime" if found.owner is not None else None,
+        owner_source=found.owner_source,
         is_owner_alive=found.is_owner_alive,
         descriptor=found.descriptor,
         peer=peer,

@@ -20,7 +20,7 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote, parse_auxv
+from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote, parse_auxv
 from ompd.binary.core.procfs import MemoryMapping, file_mappings, parse_maps
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
@@ -247,6 +247,10 @@ class GdbTarget:
     @cached_property
     def _auxv(self) -> Mapping[int, int]:
         return parse_auxv(self._proc("auxv"), self.architecture.pointer_size, self.architecture.byte_order)
+
+    def noted_process(self) -> ProcessNote | None:
+        """Return None: there is no note."""
+        return None
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return the auxiliary vector."""

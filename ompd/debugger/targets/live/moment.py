@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
-from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
+from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote
 from ompd.binary.core.procfs import MemoryMapping, file_mappings
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X
 from ompd.debugger.targets.base import Loss, MemoryRegion, PartialRegisters
@@ -230,6 +230,10 @@ class Moment:
         return found
 
     def noted_status(self, thread: int) -> StatusNote | None:
+        """Return None: a process has no notes."""
+        return None
+
+    def noted_process(self) -> ProcessNote | None:
         """Return None: a process has no notes."""
         return None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ompd.binary.core.notes import AT_NULL, AT_PHDR, FileMapping, SignalInfo, StatusNote, parse_auxv
+from ompd.binary.core.notes import AT_NULL, AT_PHDR, FileMapping, ProcessNote, SignalInfo, StatusNote, parse_auxv
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, parse_header
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
@@ -345,6 +345,10 @@ class LldbTarget:
             raise Unavailable(f"{folder / path} could not be read: {error.strerror}") from error
 
     def noted_status(self, thread: int) -> StatusNote | None:
+        """Return None: of a core LLDB gives the registers, and not its notes."""
+        return None
+
+    def noted_process(self) -> ProcessNote | None:
         """Return None: of a core LLDB gives the registers, and not its notes."""
         return None
 
