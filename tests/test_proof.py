@@ -69,6 +69,11 @@ PROOFS = (
     Proof("forked", ("goes-on", "thread"), None),
     Proof("robust"),
     Proof("waitv"),
+    Proof("inherits"),
+    *(
+        Proof("standard", ("goes-on", what), ("stuck", what), CPLUSPLUS, flags=("-std=c++20",))
+        for what in ("latch", "barrier", "future", "guard", "once")
+    ),
 )
 CASES = [
     (proof, compiler, runtime)

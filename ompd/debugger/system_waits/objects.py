@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -185,8 +186,10 @@ class PthreadWaits:
                 # A page that was lost reads as zeros, and nobody waits for what was never written to.
                 why = f"the page of {futex.word:#x} is all zeros, as pages are that were lost"
                 return _unknown(kind, futex.word if kind == "mutex" else None, why, "is_recursive")
-            if kind == "mutex" or futex.operation in FUTEX_LOCKS:
+            if futex.operation in FUTEX_LOCKS:
                 return self._mutex(futex, is_shared)
+            if kind == "mutex":
+                return self._refused(futex, frames) if futex.expected == 0 else self._mutex(futex, is_shared)
             if kind == "condition":
                 return self._condition(futex, is_shared, frames)
             if kind == "join":
@@ -223,6 +226,21 @@ class PthreadWaits:
         if owner is None:
             return found._replace(unavailable={**found.unavailable, **_reasons(doubt)})
         return self._owners.add(found, owner, is_shared=is_shared)
+
+    def _refused(self, futex: Futex, frames: Callable[[], Iterable[Frame]]) -> Found:
+        # The kernel does not let a thread wait for a mutex with priority inheritance if that would be a deadlock, or if
+        # its owner has ended. pthread_mutex_lock() then sleeps for ever, on a word of its own that is 0.
+        own = tuple(frames())
+        values = {value for frame in own for value in frame.registers.values()} | set(self._words_on_stack(own))
+        found = []
+        for address in sorted(values):
+            with suppress(MemoryFault):
+                if self._word(address + self._places.mutex_kind) & _PRIO_INHERIT:
+                    found.append(self._mutex(futex._replace(word=address, operation=FUTEX_LOCKS[0]), is_shared=False))
+        held = [each for each in found if each.kind == "mutex" and each.owner is not None]
+        if len(held) == 1:
+            return held[0]
+        return _unknown("mutex", None, "the kernel refused the mutex as a deadlock, and which one it is was not found")
 
     def _mutex_owner(self, kind: int, lock: int, noted: int) -> tuple[int | None, str]:
         # The owner, as the process itself numbers its threads, or why it is unknown.
