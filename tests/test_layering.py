@@ -42,6 +42,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.safety.libraries", "ctypes"),
     ("ompd.safety.trust", "grp"),
     ("ompd.debugger.files.cache", "ompd.safety.writing"),
+    ("ompd.debugger.system_waits.facts", "ompd.debugger.targets.live.sharers"),
     ("ompd.safety.trust", "pwd"),
     ("ompd.session.session", "ompd.session.live"),
     ("ompd.session.waiting", "ompd.debugger.targets.live.tracer"),

@@ -69,6 +69,7 @@ PROOFS = (
     Proof("forked", ("goes-on", "thread"), None),
     Proof("robust"),
     Proof("waitv"),
+    Proof("cloned", ways=("live",)),
     Proof("inherits"),
     *(
         Proof("standard", ("goes-on", what), ("stuck", what), CPLUSPLUS, flags=("-std=c++20",))

@@ -317,7 +317,8 @@ class Verdicts:
     def _open_questions(self, root: Root) -> tuple[str, ...]:
         open_ = dict.fromkeys(self._chains.open_needs(root))
         tasks = [_QUEUED] if open_ and self._has_executors else []
-        return tuple([*open_, *tasks, *self._open_threads][:_MOST_UNKNOWNS])
+        outside = self._nodes.moment.outside if open_ else ()
+        return tuple([*open_, *outside, *tasks, *self._open_threads][:_MOST_UNKNOWNS])
 
     @cached_property
     def _has_executors(self) -> bool:

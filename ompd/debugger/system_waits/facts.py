@@ -219,6 +219,21 @@ class SystemFacts:
         """
         return Origin(bool(self.note.flags & PF_FORKNOEXEC), self.note.parent)
 
+    def sharers(self, thread: int) -> list[int]:
+        """Return the numbers of other processes that have the same memory (clone(2) with CLONE_VM, vfork(2)).
+
+        :param thread: a thread of the process that has not ended
+        :raises Unavailable: if the target does not say: cores do not
+        """
+        self._target.proc_text("stat")  # whether it is a process of this machine
+        from ompd.debugger.targets.live.sharers import find_sharers  # noqa: PLC0415  for live processes alone
+
+        process = self._target.process_id
+        found = find_sharers(process, thread) if process is not None else None
+        if found is None:
+            raise Unavailable("the kernel does not compare the memory of processes (kcmp)")
+        return found
+
     def shared_mappings(self) -> list[FileMapping]:
         """Return the mappings that other processes may have, too, by address.
 

@@ -233,6 +233,10 @@ def from_outside(session: Session) -> tuple[str, ...]:
     """Return what may act on a process though all of its threads sleep; of a core no more than pending signals."""
     found: list[str] = []
     with suppress(OmpdError):
+        # The first thread may have ended before the others.
+        for process in session.process.system.sharers(max(session.process.threads())):
+            found.append(f"process {process} has the same memory, and may do anything")
+    with suppress(OmpdError):
         count = len(session.process.system.timers())
         if count:
             found.append(f"the process has {counted(count, 'timer')}, whose signals may do anything")

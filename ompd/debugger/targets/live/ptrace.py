@@ -11,11 +11,14 @@ import ctypes
 import errno
 import mmap
 import os
+import platform
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+# kcmp(2): its number by what uname(2) calls the processor (Linux, unistd.h)
+_KCMP, _KCMP_VM = {"x86_64": 312, "aarch64": 272, "i686": 349}, 1
 _PTRACE_GETREGSET = 0x4204
 _PTRACE_SEIZE = 0x4206
 _PTRACE_INTERRUPT = 0x4207
@@ -217,3 +220,9 @@ def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int,
         total += ranges[end][1]
         end += 1
     return ranges[index:end]
+
+
+def has_same_memory(thread: int, other: int) -> bool:
+    """Return whether two threads, of whatever processes, have the same memory; False if the kernel does not say so."""
+    number = _KCMP.get(platform.machine())
+    return number is not None and _LIBC.syscall(number, thread, other, _KCMP_VM, 0, 0) == 0
