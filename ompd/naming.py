@@ -257,6 +257,8 @@ def _pairs() -> dict[str, Routine]:
         found.update((name, Routine(kind, False, argument)) for name in end.split())
     found["GOMP_single_start"] = Routine("single", True, on=True, ends=False)
     found["GOMP_single_copy_start"] = Routine("single", True, on=False)
+    # The initialization of a static variable in C++: over where ways meet that did and did not do it.
+    found["__cxa_guard_acquire"] = Routine("once", True, 0, on=True, ends=False)
     found["pthread_mutex_lock"] = Routine("mutex", True, 0)
     found["pthread_mutex_unlock"] = Routine("mutex", False, 0)
     for name in ("pthread_mutex_trylock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"):
@@ -279,6 +281,11 @@ def routine_name(symbol: str | None) -> str:
         name = match[2][: int(match[1])]
     name = name.removeprefix("__kmp_api_").removeprefix("gomp_ialias_")
     return _OF_A_RELEASE.sub(r"omp_\1", name) if name.endswith(("_25", "_30")) else name
+
+
+def is_once(symbol: str | None) -> bool:
+    """Return whether *symbol* is one of the C library's functions that call a function for ``pthread_once``."""
+    return (symbol or "").partition("@")[0].strip("_") in ("pthread_once", "pthread_once_slow", "call_once")
 
 
 def is_entry(symbol: str | None) -> bool:

@@ -71,6 +71,7 @@ PROOFS = (
     Proof("waitv"),
     Proof("cloned", ways=("live",)),
     Proof("inherits"),
+    Proof("streams"),
     *(
         Proof("standard", ("goes-on", what), ("stuck", what), CPLUSPLUS, flags=("-std=c++20",))
         for what in ("latch", "barrier", "future", "guard", "once")

@@ -23,8 +23,9 @@ such as elimination, or somebody who could was not excluded; ``possible`` holds 
 class SystemWait(Record):
     """What a thread waits for outside of OpenMP, by its system call and the C library's objects.
 
-    ``kind`` is ``mutex``, ``condition``, ``join``, ``semaphore``, ``rwlock``, ``pthread_barrier``, ``once``, ``futex``
-    (a futex of unknown purpose), ``sleep``, ``io`` (read, write, poll, accept …), ``signal`` (sigwait, pause),
+    ``kind`` is ``mutex``, ``condition``, ``join``, ``semaphore``, ``rwlock``, ``pthread_barrier``, ``once`` (an
+    initialization that one thread does for all), ``stream`` (the lock of a ``FILE``), ``future`` (of C++), ``futex`` (a
+    futex of unknown purpose), ``sleep``, ``io`` (read, write, poll, accept …), ``signal`` (sigwait, pause),
     ``child`` (waitpid), ``gil`` (Python's interpreter lock), ``mpi`` (inside of an MPI call, whether it sleeps or
     polls) or ``system_call`` (any other). ``routine`` is the function that was called (``pthread_cond_wait``,
     ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is the address of the
@@ -61,9 +62,10 @@ class HeldRecord(Record):
     """A construct or lock inside of which a thread stands by the code of its frames: reasoning.
 
     ``kind`` is ``lock``, ``nest_lock``, ``critical``, ``atomic``, ``ordered``, ``single``, ``master``, ``masked``,
-    ``section`` or ``mutex`` (POSIX). ``object`` is the address of the lock, None for a construct without one or if the
-    code does not show it; ``symbol`` its name as a thread's wait has it. ``place`` is the call that acquired or began
-    it. ``is_certain`` is False if the thread may have come another way. ``reason`` says it in words.
+    ``section``, ``mutex`` (POSIX) or ``once`` (an initialization that one thread does for all). ``object`` is the
+    address of the lock, None for a construct without one or if the code does not show it; ``symbol`` its name as a
+    thread's wait has it. ``place`` is the call that acquired or began it. ``is_certain`` is False if the thread may
+    have come another way. ``reason`` says it in words.
     """
 
     kind: str
@@ -117,10 +119,11 @@ class GraphNode(Record):
     """A node of the wait-for graph.
 
     ``kind`` is ``thread``, ``task``, ``team``, ``barrier``, ``lock``, ``critical``, ``nest_lock``, ``ordered``,
-    ``doacross``, ``taskwait``, ``taskgroup``, ``dependence``, ``event``, ``single``, ``mutex``, ``condition``,
-    ``join``, ``internal_lock``, ``gil``, ``call`` (a system or MPI call), ``outside`` (whatever is outside of the
-    process) or ``parent`` (the process that forked this one). ``name`` is how the text calls it. ``thread`` is the
-    native id of a thread node. ``stuck`` is ``proven``, ``likely``, ``possible``, or None for a node that can go on.
+    ``doacross``, ``taskwait``, ``taskgroup``, ``dependence``, ``event``, ``single``, ``mutex``, ``once``,
+    ``condition``, ``join``, ``internal_lock``, ``gil``, ``call`` (a system or MPI call), ``outside`` (whatever is
+    outside of the process) or ``parent`` (the process that forked this one). ``name`` is how the text calls it.
+    ``thread`` is the native id of a thread node. ``stuck`` is ``proven``, ``likely``, ``possible``, or None for a node
+    that can go on.
     """
 
     id: str

@@ -16,9 +16,9 @@ _RAW = frozenset(("external_wait", "runtime_reentry", "undecided", "lost_wakeup"
 
 # What somebody holds, and what sets threads free that wait for others.
 _AT = frozenset(("barrier", "taskwait", "taskgroup"))
-_HELD = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+_HELD = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil", "once"))
 _HAPPENED = "what they wait for has happened"
-_DONE = {**dict.fromkeys(_HELD, "released"), "event": "fulfilled", "condition": "signalled"}
+_DONE = {**dict.fromkeys(_HELD, "released"), "once": "finished", "event": "fulfilled", "condition": "signalled"}
 
 
 class Sentences:
@@ -144,7 +144,8 @@ class Sentences:
             freed = self._solved.freed(held[:1])
             if freed is None:
                 return None
-            return f"if {self._graph.nodes[held[0]].name} were released, {freed} of {total} waiting threads go on"
+            lock = self._graph.nodes[held[0]]
+            return f"if {lock.name} were {_DONE[lock.kind]}, {freed} of {total} waiting threads go on"
         if root.end in (End.ENDED, End.OPEN, End.OUTSIDE):
             freed = self._solved.freed(root.nodes)
             if not freed:

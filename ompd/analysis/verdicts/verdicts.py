@@ -13,7 +13,7 @@ from ompd.analysis.verdicts.sentences import Sentences, next_step
 from ompd.model import Evidence, HeldRecord, ThreadRecord, VerdictRecord
 from ompd.model.stalls import CONFIDENCES
 
-_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil", "once"))
 # Constructs that not all threads of a team execute at the same time.
 _FOR_SOME = frozenset(("single", "master", "masked", "critical", "section", "ordered"))
 _AT_BARRIERS = frozenset(("barrier_mismatch", "barrier_absent", "lock_cycle"))

@@ -17,10 +17,15 @@ _NAMES = {
     "pthread_barrier": "POSIX barrier",
     "once": "pthread_once",
     "gil": "Python's interpreter lock",
+    "stream": "the lock of a stream",
+    "future": "a std::future",
+    "futex": "the futex",
 }
-_KINDS = {"mutex": "mutex", "condition": "condition", "join": "join", "gil": "gil", "rwlock": "mutex"}
+_KINDS = {"mutex": "mutex", "condition": "condition", "join": "join", "gil": "gil"}
+_KINDS.update(dict.fromkeys(("rwlock", "stream"), "mutex"))
 
-_SET_BY_CODE = frozenset(("futex", "mutex"))
+_GUARD, _WAITERS = "guard variable for ", "std::__detail::__waiter_pool_base"
+_SET_BY_CODE = frozenset(("futex", "mutex", "once"))
 
 
 def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders, others: Others) -> None:
@@ -74,7 +79,8 @@ def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders
     kind, symbol, found = known
     graph, key = nodes.graph, f"lock:{wait.object:#x}"
     is_new = graph.find(key) is None
-    node = graph.add(Node(key, kind, symbol or system_name(wait), object=wait.object))
+    name = system_name(wait) if kind == "once" else symbol or system_name(wait)
+    node = graph.add(Node(key, kind, name, object=wait.object))
     if is_new:
         threads = [nodes.threads[native] for native in found.threads if native in nodes.threads]
         reason = wait.unavailable.get("owner", "no runtime records who holds it")
@@ -86,6 +92,13 @@ def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders
 def system_name(wait: SystemWait) -> str:
     """Return what the text calls the object of a wait."""
     name = _NAMES.get(wait.kind, wait.routine or wait.system_call or "a call")
+    symbol = wait.symbol or ""
+    if wait.kind == "futex" and (wait.object is None or _WAITERS in symbol):
+        return "a futex" if wait.object is None else "an atomic object of C++"
+    if wait.kind == "once" and symbol.startswith(_GUARD):
+        return f"the initialization of {symbol.removeprefix(_GUARD)}"
+    if wait.kind == "stream" and symbol:
+        return f"the lock of {symbol}"
     if wait.symbol is not None:
         return f"{name} {wait.symbol}"
     return name if wait.object is None or wait.kind in ("join", "gil") else f"{name} at {wait.object:#x}"

@@ -196,7 +196,8 @@ def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:
 
 def call_name(wait: SystemWait) -> str:
     """Return what the text calls a call that ends by itself or from outside: with its other side, if it is known."""
-    name = wait.routine or wait.system_call or "a call of the kernel"
+    routine = wait.routine if wait.routine != "syscall" else None
+    name = routine or wait.system_call or "a call of the kernel"
     if wait.peer is None:
         return name
     link = {"child": "for ", "io": "of "}.get(wait.kind, "")

@@ -129,6 +129,10 @@ class Owners:
         found = self._natives[0].get(own)
         return found[0] if found is not None else None
 
+    def of_descriptor(self, pthread: int) -> int | None:
+        """Return the native id of the thread whose ``struct pthread`` is at *pthread*, None if it is none's."""
+        return next((native for native, known in self._natives[0].values() if known == pthread), None)
+
     def is_thread(self, native: int, pthread: int) -> bool:
         """Return whether the thread's ``struct pthread`` may be at *pthread*."""
         return any(known[0] == native and known[1] in (None, pthread) for known in self._natives[0].values())
@@ -201,6 +205,20 @@ class PthreadWaits:
         except MemoryFault as error:
             return _unknown(kind, futex.word, str(error))
         return Found(kind, futex.word)
+
+    def stream(self, futex: Futex) -> Found | None:
+        """Return the lock of a stream (``FILE``) that a thread waits for in a function of the library, None if the word
+        is no such lock: ``_IO_lock_t``, which is ``int lock, cnt; void *owner``, the owner's ``struct pthread``.
+        """
+        try:
+            lock, count = self._word(futex.word), self._word(futex.word + 4)
+            pthread = read_unsigned(self._memory, futex.word + 8, self._memory.pointer_size)
+        except MemoryFault:
+            return None
+        owner = self._owners.of_descriptor(pthread) if lock == _CONTENDED and count > 0 else None
+        if owner is None:
+            return None
+        return Found("stream", futex.word, owner=owner, is_owner_alive=True, is_recursive=True)
 
     def _word(self, address: int) -> int:
         return read_unsigned(self._memory, address, 4)

@@ -63,6 +63,8 @@ _CALLERS_OF_IT = frozenset(
         *("_PyThreadState_Attach", "_PyEval_EvalFrameDefault", "_Py_HandlePending"),
     )
 )
+# libstdc++, bits/atomic_futex.h: what the state waits on that futures share
+_FUTURE = "_ZNSt28__atomic_futex_unsigned_base"
 _TIMED = frozenset(("pthread_cond_timedwait", "pthread_cond_clockwait"))
 POOLS = {
     "blas_thread_server": "the thread pool of OpenBLAS",  # driver/others/blas_server.c
@@ -134,6 +136,8 @@ class Routines:
         kind = kind or KINDS.get(routine or "")
         if own < len(names) and plain(names[own][1] or "") == "cxa_guard_acquire":  # C++: a static variable's first use
             kind, routine = "once", names[own][1]
+        elif own < len(names) and (names[own][1] or "").startswith(_FUTURE):
+            kind = "future"
         pool = _pool(names[own:]) if kind in _POOL_WAITS else None
         return Callers(routine, kind, own, _mpi(names), self._python(names, own, routine), pool)
 

@@ -16,7 +16,7 @@ from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.symbols import Symbols
 from ompd.debugger.system_waits.calls import Futex, KernelCalls, Meaning, SystemCall
 from ompd.debugger.system_waits.facts import Origin
-from ompd.debugger.system_waits.objects import Owners, PthreadWaits
+from ompd.debugger.system_waits.objects import Found, Owners, PthreadWaits
 from ompd.debugger.system_waits.python import InterpreterLock
 from ompd.debugger.system_waits.routines import ENDLESS, Callers, Routines
 from ompd.debugger.threads.glibc import GlibcThreads
@@ -224,8 +224,11 @@ class SystemWaits:
         if is_shared is None and doubt is not None:
             reasons["is_shared"] = doubt
         wait = replace(wait, object=futex.word, is_shared=is_shared, unavailable=reasons)
-        if wait.kind in ("futex", "once", "semaphore"):
+        if wait.kind in ("once", "semaphore", "future"):
             return wait
+        if wait.kind == "futex":
+            found = self._objects.stream(futex) if self._objects is not None and wait.routine is not None else None
+            return self._with_found(wait, found, is_shared, reasons) if found is not None else wait
         if self._objects is None:
             why = "where the C library's objects have their members on this processor is not known"
             return replace(wait, unavailable={**reasons, "owner": why})
@@ -234,8 +237,13 @@ class SystemWaits:
             missing = dict.fromkeys(("object", "owner", "is_owner_alive"), why)
             return replace(wait, object=None, unavailable={**reasons, **missing})
         found = self._objects.find(wait.kind, futex, is_shared, lambda: stack.frames[: callers.own])
+        return self._with_found(wait, found, is_shared, reasons)
+
+    def _with_found(
+        self, wait: ThreadWait, found: Found, is_shared: bool | None, reasons: Mapping[str, str]
+    ) -> ThreadWait:
         if found.is_shared is not None:
-            reasons.pop("is_shared", None)
+            reasons = {key: reason for key, reason in reasons.items() if key != "is_shared"}
         return replace(
             wait,
             kind=found.kind,

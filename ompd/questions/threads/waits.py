@@ -258,6 +258,8 @@ def lock_symbol(session: Session, kind: str, variable: int | None, *, is_unnamed
     if critical is not None:
         return f"critical({critical})" if critical else "critical"
     offset = variable - place.symbol_address
+    if kind == "once" and not offset:
+        return session.process.source_name(place.module, place.symbol)
     return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")
 
 

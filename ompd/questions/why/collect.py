@@ -178,7 +178,7 @@ def _held(
     # Only where it may decide something: who holds a lock of which no owner is recorded, and what barriers are inside
     # of where one region's threads wait at several.
     barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
-    is_wanted = any(wait.kind in ("futex", "mutex") and wait.owner is None for wait in system.values())
+    is_wanted = any(wait.kind in ("futex", "mutex", "once") and wait.owner is None for wait in system.values())
     for row in rows:
         wait = row.wait
         if wait is not None and wait.kind == "barrier":

@@ -8,6 +8,7 @@ to be not certain.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ompd import naming
@@ -57,6 +58,9 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
     for number, frame in enumerate(frames):
         if places.code_owner(session, frame.call_site) in (RUNTIME, SYSTEM):
             continue
+        if _runs_once(session, frames[:number]):
+            found.append(_once(session, functions, frame))
+            is_fixed = False
         try:
             begun = functions.begun(frame)
         except OmpdError:
@@ -89,6 +93,20 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
                 if kind == begun.routine.kind and (None in (address, begun.object) or address == begun.object):
                     return "callee"
     return ""
+
+
+def _runs_once(session: Session, inner: Sequence[Frame]) -> bool:
+    # Whether code is called by pthread_once(), which the frame around these frames called.
+    is_once = bool(inner) and naming.is_once(session.process.locate(inner[-1].call_site).symbol)
+    return is_once and any(places.code_owner(session, frame.call_site) != SYSTEM for frame in inner)
+
+
+def _once(session: Session, functions: Functions, frame: Frame) -> HeldRecord:
+    control = None
+    with suppress(OmpdError):
+        control = functions.arguments(frame)[0]
+    place = _place(session, frame.call_site)
+    return HeldRecord(kind="once", object=control, place=place, reason=f"pthread_once(){_at(place)} has not returned")
 
 
 def _record(session: Session, frame: Frame, begun: Begun, doubt: str) -> HeldRecord:

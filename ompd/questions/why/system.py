@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from ompd.contract.memory import read_pointer
 from ompd.errors import OmpdError
 from ompd.model.stalls import SystemWait
 from ompd.questions.why.mpi import other_side
@@ -16,6 +19,10 @@ _TYPES = {
     "pthread_barrier": ("pthread_barrier_t",),
     "once": ("pthread_once_t", "once_flag"),
 }
+
+
+_GUARD = "guard variable for "
+_LOCK_OF_STREAM = {8: 136, 4: 72}  # _lock in glibc's struct _IO_FILE, by the size of a pointer
 
 
 def system_wait(session: Session, thread: int) -> SystemWait | None:
@@ -33,7 +40,7 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
             peer = other_side(session, thread, found.routine)
         except OmpdError as error:
             unavailable["peer"] = str(error)
-    if found.object is not None and found.kind in (*_TYPES, "futex"):
+    if found.object is not None and found.kind in (*_TYPES, "futex", "stream"):
         symbol = _symbol(session, found.kind, found.object)
         if symbol is None:
             unavailable["symbol"] = "no variable in static storage is there"
@@ -59,6 +66,8 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
 
 def _symbol(session: Session, kind: str, address: int) -> str | None:
     process = session.process
+    if kind == "stream":
+        return _stream(session, address)
     try:
         place = process.locate(address)
         if place.module is None:
@@ -71,5 +80,15 @@ def _symbol(session: Session, kind: str, address: int) -> str | None:
         return f"&{expression}"
     if place.symbol is None or place.symbol_address is None:
         return None
-    offset = address - place.symbol_address
-    return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")
+    offset, name = address - place.symbol_address, process.source_name(place.module, place.symbol)
+    return name if name.startswith(_GUARD) else f"&{name}" + (f"+{offset:#x}" if offset else "")
+
+
+def _stream(session: Session, lock: int) -> str | None:
+    process = session.process
+    for name in ("stdin", "stdout", "stderr"):
+        with suppress(OmpdError):
+            stream = process.find_symbol(f"_IO_2_1_{name}_")
+            if read_pointer(process, stream + _LOCK_OF_STREAM[process.pointer_size]) == lock:
+                return name
+    return None

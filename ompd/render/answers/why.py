@@ -44,7 +44,7 @@ CAUSE = {
 """What ``confidence`` means."""
 # Where threads stand rather than what somebody gives them.
 _AT = frozenset(("barrier", "taskwait", "taskgroup", "pthread_barrier"))
-_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil", "once"))
 _HOLDERS = {
     "held_by": "held by {}",
     "member": "{} has not arrived",
