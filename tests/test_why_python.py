@@ -20,7 +20,7 @@ from ompd.questions import why as question
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import Missing, clean_environment, wheel_folder
-from tests.support.outside import LONG, SOURCES, Words, interpreters, until_asleep, waiting
+from tests.support.outside import LONG, READY_SECONDS, SOURCES, Words, interpreters, until_asleep, waiting
 from tests.support.runs import write_gcore
 
 LOCK = "Python's interpreter lock"
@@ -34,16 +34,16 @@ def interpreter(release: str) -> Path:
     return found
 
 
-def extension() -> Path:
-    """Return the extension of ``gil_openmp.c``."""
-    gcc, source = compiler("gcc"), SOURCES / "gil_openmp.c"
+def extension(name: str = "gil_openmp") -> Path:
+    """Return the extension of ``gil_openmp.c``, or of another source."""
+    gcc, source = compiler("gcc"), SOURCES / f"{name}.c"
     options = ["-g", "-O0", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-shared", "-fPIC"]
 
     def make(folder: Path) -> None:
-        command = [str(gcc.path), *options, str(source), "-o", str(folder / "gil_openmp.so")]
+        command = [str(gcc.path), *options, str(source), "-o", str(folder / f"{name}.so")]
         subprocess.run(command, check=True, env=clean_environment())
 
-    return entry("programs", key_of("outside", source.read_text(), gcc.version, options), make) / "gil_openmp.so"
+    return entry("programs", key_of("outside", source.read_text(), gcc.version, options), make) / f"{name}.so"
 
 
 def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
@@ -93,6 +93,29 @@ def test_who_has_pythons_lock_waits_for_a_lock_of_openmp(release: str, kind: str
     assert links[main][2] == "want_lock"
     assert links[keeper][0] == LOCK and links[keeper][2] == "keep_lock"
     _check_holder(first, links[keeper][1], release)
+
+
+@WAYS
+@pytest.mark.parametrize("is_stuck", [False, True], ids=["goes on", "stuck"])
+@pytest.mark.parametrize("release", ["3.11", "3.13"])
+def test_a_thread_holds_pythons_lock_by_a_state_that_another_one_made(
+    release: str, is_stuck: bool, kind: str, tmp_path: Path
+) -> None:
+    words = str(SOURCES / "gil_states.py"), str(extension("gil_states")), str(int(is_stuck))
+    with waiting(interpreter(release), tmp_path, *words, stdin=subprocess.PIPE) as (process, said):
+        until_asleep(process.pid, said.thread("main"))
+        rows = answer_of(process.pid, kind, tmp_path).rows
+        main, borrower = said.thread("main"), said.thread("borrows")
+        assert "self_lock" not in {row.kind for row in rows}
+        if is_stuck and release == "3.13":
+            assert (rows[0].kind, rows[0].stuck) == ("lock_cycle", "proven")
+            assert links_of(rows[0])[main][:2] == (LOCK, "held_by")
+            assert set(rows[0].explains) == {main, borrower}
+        elif not is_stuck:
+            assert "proven" not in {row.stuck for row in rows}
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(READY_SECONDS) == 0
 
 
 def _check_holder(verdict: VerdictRecord, holder: str | None, release: str) -> None:

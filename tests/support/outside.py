@@ -64,19 +64,20 @@ def waiting(
     environment: Mapping[str, str] | None = None,
     blocks: bool = False,
     names: Collection[str] = ("main",),
+    stdin: int = subprocess.DEVNULL,
 ) -> Iterator[tuple[subprocess.Popen[bytes], Words]]:
     """Run a program until its first thread has said its words; it is killed at the end of the context.
 
     :param names: whose words are waited for
-
     :param blocks: whether that thread then waits in a system call, which it may not have come to when it says so
+    :param stdin: its standard input, as for ``Popen``
     """
     words = folder / "words"
     with words.open("wb") as output, cores_allowed():
         process = subprocess.Popen(
             [str(executable), *arguments],
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             env={**clean_environment(), **(environment or {})},
             start_new_session=True,

@@ -242,7 +242,8 @@ def test_owners_in_a_container_are_known_by_their_descriptors(
 def test_a_number_that_contradicts_another_source_names_no_thread(own: dict[int, int], known: set[int]) -> None:
     process = Contained(own, has_pointers=True)
     owners = Owners(process, process, X86_64, lambda: NOT_FORKED, 100)  # type: ignore[arg-type]
-    assert {number for number in (*own, *own.values()) if owners.native_id(number) is not None} == known
+    added = {number: owners.add(Found("mutex", 0x1000), number, is_shared=False) for number in (*own, *own.values())}
+    assert {number for number, found in added.items() if found.is_owner_alive} == known
     ended = owners.add(Found("mutex", 0x1000), 999, is_shared=False)
     assert ended.is_owner_alive is (False if len(known) == len(own) else None)
 
@@ -292,38 +293,36 @@ class Lies:
         return struct.pack("<Q", self.words[base])[address - base : address - base + size]
 
 
-class One:
-    """A process with one thread, and its symbols."""
-
-    def native_id(self, own: int) -> int | None:
-        return own if own == 41 else None
-
-    def is_thread(self, native: int, pthread: int) -> bool:
-        return (native, pthread) == (41, 0x7000)
+class Interpreter:
+    """The symbols of an interpreter: each thread has its own thread state somewhere."""
 
     def symbol_in(self, module: object, name: str) -> int | None:
         return 0x1000 if name == "_PyRuntime" else None
 
+    def find_symbol_in(self, module: object, name: str, *, thread: int) -> int:
+        return CURRENT + 8 * thread
+
 
 COOKIE = int.from_bytes(b"xdebugpy", "little")
-INTERPRETER, STATE = 0x4000, 0x6000
+INTERPRETER, STATE, CURRENT = 0x4000, 0x6000, 0x8000
+THREADS = (41, 42)
 
 
 def interpreter(release: int) -> dict[int, int]:
     """Return the words of a CPython whose lock is held by thread 41."""
     words = {0x1000 + 8 * at: 0 for at in range(40)}
     head = {0: COOKIE, 1: release << 16 | 0xF0, 5: 0x200, 8: 0x8}
-    # ceval_gil, gil_runtime_state, enabled, locked, holder; size to native_thread_id
-    gil, thread = (14, 19) if release == 0x030D else (15, 22)
-    head |= {gil: 0x10, gil + 1: 0x100, gil + 3: 0x118, gil + 4: 0x108, thread + 5: 0x20, thread + 6: 0x28}
+    # ceval_gil, gil_runtime_state, enabled, locked, holder
+    gil = 14 if release == 0x030D else 15
+    head |= {gil: 0x10, gil + 1: 0x100, gil + 3: 0x118, gil + 4: 0x108}
     words |= {0x1000 + 8 * at: value for at, value in head.items()}
     words |= {0x1200: INTERPRETER, INTERPRETER + 0x8: 0, INTERPRETER + 0x10: INTERPRETER + 0x100}
-    words |= {INTERPRETER + 0x118: 1, INTERPRETER + 0x108: STATE, STATE + 0x20: 0x7000, STATE + 0x28: 41}
+    words |= {INTERPRETER + 0x118: 1, INTERPRETER + 0x108: STATE, CURRENT + 8 * 41: STATE, CURRENT + 8 * 42: 0}
     return words
 
 
 def holder(words: dict[int, int]) -> int:
-    return InterpreterLock(Lies(words), One(), One(), None).holder()  # type: ignore[arg-type]
+    return InterpreterLock(Lies(words), Interpreter(), THREADS, None).holder()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("release", [0x030D, 0x030E])
@@ -341,9 +340,9 @@ def test_pythons_lock_is_found_by_what_the_interpreter_publishes(release: int) -
         ({0x1000 + 8 * 18: 1 << 20}, "contradicts itself"),
         ({INTERPRETER + 0x118: 0}, "nobody holds"),
         ({INTERPRETER + 0x108: 0}, "nobody holds"),
-        ({INTERPRETER + 0x108: 0x999000}, "not in the target"),
-        ({STATE + 0x28: 42}, "no thread of the process"),
-        ({STATE + 0x20: 0x7008}, "contradicts itself"),
+        ({INTERPRETER + 0x108: 0x999000}, "0 threads of the process use"),
+        ({CURRENT + 8 * 41: 0}, "0 threads of the process use"),
+        ({CURRENT + 8 * 42: STATE}, "2 threads of the process use"),
         ({INTERPRETER + 0x8: INTERPRETER}, "does not end"),
         ({0x1200: 0}, "0 Python interpreters"),
         ({INTERPRETER + 0x8: 0x5000, 0x5008: 0, 0x5010: 0x5100}, "2 Python interpreters"),

@@ -124,18 +124,9 @@ class Owners:
         except OmpdError:
             return {}
 
-    def native_id(self, own: int) -> int | None:
-        """Return the native id of the thread that the process numbers *own*, None if it has none such."""
-        found = self._natives[0].get(own)
-        return found[0] if found is not None else None
-
     def of_descriptor(self, pthread: int) -> int | None:
         """Return the native id of the thread whose ``struct pthread`` is at *pthread*, None if it is none's."""
         return next((native for native, known in self._natives[0].values() if known == pthread), None)
-
-    def is_thread(self, native: int, pthread: int) -> bool:
-        """Return whether the thread's ``struct pthread`` may be at *pthread*."""
-        return any(known[0] == native and known[1] in (None, pthread) for known in self._natives[0].values())
 
     def add(self, found: Found, owner: int, *, is_shared: bool | None, pthread: int | None = None) -> Found:
         """Return *found* with the thread that the process numbers *owner*.

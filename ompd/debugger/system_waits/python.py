@@ -2,40 +2,42 @@
 
 From release 3.13 on ``_PyRuntime`` begins with ``_Py_DebugOffsets``: a mark, the version, and where members are in the
 interpreter's own structures (``Include/internal/pycore_debug_offsets.h``). Its own members differ between releases, so
-that only those of releases are read whose header is known; and what is found has to be a thread of the process.
+that only those of releases are read whose header is known. A lock names the thread state that took it last. That notes
+the thread which made it, and another one may use it: the holder is the thread whose ``_Py_tss_tstate`` has it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ompd.contract.memory import Memory, read_unsigned
 from ompd.contract.process import Module
 from ompd.debugger.symbols import Symbols
-from ompd.debugger.system_waits.objects import Owners
-from ompd.errors import MemoryFault, Unavailable
+from ompd.errors import MemoryFault, OmpdError, SymbolNotFound, Unavailable
 
 _COOKIE = b"xdebugpy"
 _WORD = 8
 _MAX_OFFSET, _MAX_STRUCTURE = 1 << 22, 1 << 24
 _MAX_INTERPRETERS = 1 << 10
 # The index of each member among the words of _Py_DebugOffsets, by the release: interpreters_head of the runtime;
-# next, ceval_gil and the three of the lock of an interpreter; thread_id and native_thread_id of a thread.
+# next, ceval_gil and the three of the lock of an interpreter.
 _RUNTIME_HEAD, _NEXT = 5, 8
 _INTERPRETER = {(3, 13): 14, (3, 14): 15}  # ceval_gil, gil_runtime_state, _enabled, _locked, _holder
-_THREAD = {(3, 13): 19, (3, 14): 22}  # size, prev, next, interp, current_frame, thread_id, native_thread_id
+_CURRENT = "_Py_tss_tstate"  # thread-local, the thread state of who has taken the lock; null while it waits for it
 
 
 class InterpreterLock:
     """The interpreter lock of the CPython in one module."""
 
-    def __init__(self, memory: Memory, symbols: Symbols, owners: Owners, module: Module) -> None:
-        self._memory, self._owners = memory, owners
+    def __init__(self, memory: Memory, symbols: Symbols, threads: Sequence[int], module: Module) -> None:
+        self._memory, self._symbols, self._threads, self._module = memory, symbols, threads, module
         self._runtime = symbols.symbol_in(module, "_PyRuntime")
 
     def holder(self) -> int:
         """Return the native id of the thread that holds it.
 
         :raises Unavailable: if that is unknown: an interpreter before 3.13, a later one than is known, one without the
-            symbol, several interpreters, or memory that contradicts itself
+            symbols, several locks, or memory that contradicts itself
         """
         try:
             return self._holder()
@@ -56,7 +58,6 @@ class InterpreterLock:
         if self._number(runtime + 2 * _WORD):
             raise Unavailable("this Python interpreter is built without a lock (free-threaded)")
         gil_at, state_at, _, locked_at, holder_at = self._offsets(runtime, _INTERPRETER[release], 5)
-        thread = self._offsets(runtime, _THREAD[release], 7)
         (head_at,), (next_at,) = self._offsets(runtime, _RUNTIME_HEAD, 1), self._offsets(runtime, _NEXT, 1)
         if not state_at <= holder_at < state_at + 4096 or not state_at <= locked_at < state_at + 4096:
             raise Unavailable("what the Python interpreter publishes of its lock contradicts itself")
@@ -68,13 +69,19 @@ class InterpreterLock:
         state = self._number(gil - state_at + holder_at)
         if locked != 1 or not state:
             raise Unavailable("nobody holds Python's interpreter lock at this moment")
-        pthread, number = self._number(state + thread[5]), self._number(state + thread[6])
-        native = self._owners.native_id(number)
-        if native is None:
-            raise Unavailable(f"the holder of Python's interpreter lock, {number}, is no thread of the process")
-        if not pthread or not self._owners.is_thread(native, pthread):
-            raise Unavailable("the state of the thread that holds Python's interpreter lock contradicts itself")
-        return native
+        users = [thread for thread in self._threads if self._current_state(thread) == state]
+        if len(users) != 1:
+            count = f"{len(users)} threads of the process use"
+            raise Unavailable(f"{count} the thread state {state:#x}, which holds Python's interpreter lock")
+        return users[0]
+
+    def _current_state(self, thread: int) -> int | None:
+        try:
+            return self._number(self._symbols.find_symbol_in(self._module, _CURRENT, thread=thread))
+        except SymbolNotFound as error:
+            raise Unavailable(f"which thread holds Python's interpreter lock is not known: {error}") from error
+        except OmpdError:
+            return None  # it has no storage of the interpreter's, or that is lost
 
     def _locks(self, interpreter: int, next_at: int, gil_at: int) -> set[int]:
         # Interpreters may have the same lock.

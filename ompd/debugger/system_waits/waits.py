@@ -97,7 +97,7 @@ class SystemWaits:
         first: int | None,
     ) -> None:
         self._memory, self._symbols, self._stacks, self._glibc = memory, symbols, stacks, glibc
-        self._kernel = kernel
+        self._threads, self._kernel = threads, kernel
         self._calls = KernelCalls(memory, threads, stacks, waiting, architecture.kernel_arguments)
         self._routines = Routines(symbols, places, calls)
         self._owners = Owners(threads, glibc, architecture, kernel.origin, first)
@@ -152,7 +152,9 @@ class SystemWaits:
         holder = self._holders.get(module.start)
         if holder is None:
             try:
-                holder = InterpreterLock(self._memory, self._symbols, self._owners, module).holder()
+                holder = InterpreterLock(self._memory, self._symbols, self._threads.threads(), module).holder()
+                if self._routines.of(self._stacks.stack(holder)).python is not None:
+                    holder = f"by the interpreter thread {holder} holds the lock, and it waits for it"
             except OmpdError as error:
                 holder = str(error)
             self._holders[module.start] = holder
