@@ -3,9 +3,10 @@
 Whoever waits takes tasks of its own queue and of those of the team's other threads (``__kmp_execute_tasks_template``).
 ``__kmp_task_is_allowed`` decides which: at a barrier any. At a taskwait, at the end of a task group and where a task
 that is not deferred waits for dependences, of the tied ones only descendants of the last tied task that the thread
-executes (``td_last_tied``), and all untied ones; with KMP_TASK_STEALING_CONSTRAINT=0 any there, too. These waits are
-spent looking for tasks. A thread that sleeps at a barrier is woken up when the first task of the region is queued, and
-by whoever takes tasks from its queue.
+executes (``td_last_tied``), and all untied ones; with KMP_TASK_STEALING_CONSTRAINT=0 any there, too. An implicit task
+counts as that last one only while ``td_taskwait_thread`` says that it waits, which a wait for dependences does not set
+(``__kmpc_omp_wait_deps``): meanwhile any may be executed. These waits are spent looking for tasks. A thread that sleeps
+at a barrier is woken up when the first task of the region is queued, and by whoever takes tasks from its queue.
 """
 
 from __future__ import annotations
@@ -82,16 +83,16 @@ class Points:
         low, high = frames[0].sp, frames[-1].cfa or frames[-1].sp
         nodes = self._waiting.without_task(low, high) if frames else ()
         if len(nodes) != 1:
-            return SchedulingPoint("dependence", task, self._takes(task))
+            return SchedulingPoint("dependence", task, self._takes("dependence", task))
         ((address, count, found),) = nodes
         return self._point("dependence", task, count, address, found)
 
     def _point(self, kind: str, task: Task, count: int, address: int, found: Sequence[Task]) -> SchedulingPoint:
-        return SchedulingPoint(kind, task, self._takes(task), count, address, count, found, len(found) == count)
+        return SchedulingPoint(kind, task, self._takes(kind, task), count, address, count, found, len(found) == count)
 
-    def _takes(self, task: Task) -> str:
+    def _takes(self, kind: str, task: Task) -> str:
         # Of an untied task's thread it is another task whose descendants the tied ones have to be.
-        if not self._is_constrained:
+        if not self._is_constrained or (kind == "dependence" and task.kind() != "explicit"):
             return ANY
         try:
             last = self._view(task).pointer("td_last_tied")
