@@ -30,7 +30,7 @@ def test_debug_information_and_self_description_agree(monkeypatch: pytest.Monkey
     with Session.open_core(stopped("lock").core) as session:
         runtime = runtime_of(session)
         told = selfdescribed.load(session.process, runtime.module)
-        assert selfdescribed.contradiction(runtime.layouts, told) is None
+        assert selfdescribed.contradictions(runtime.layouts, told) == {}
         monkeypatch.setattr(selfdescribed, "load", without_self_description)
         known = load_layouts(session.process, runtime.module)
     compared = 0
@@ -71,7 +71,8 @@ def test_two_sources_that_contradict_each_other_are_not_believed() -> None:
         told = selfdescribed.load(session.process, runtime.module)
         fields = {**told["kmp_taskdata_t"].fields, "td_team": told["kmp_taskdata_t"].fields["td_parent"]}
         wrong = {**told, "kmp_taskdata_t": type(told["kmp_taskdata_t"])("kmp_taskdata_t", None, fields, "published")}
-        assert selfdescribed.contradiction(runtime.layouts, wrong) == "kmp_taskdata_t.td_team"
+        found = selfdescribed.contradictions(runtime.layouts, wrong)
+        assert {name: list(faults) for name, faults in found.items()} == {"kmp_taskdata_t": ["td_team"]}
 
 
 def test_what_only_debug_information_tells_is_said_to_be_from_there() -> None:

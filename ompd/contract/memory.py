@@ -32,7 +32,7 @@ class Memory(Protocol):
 
 
 # Sizes, in bytes, that integers of a target have. Others, which damaged tables tell, would read neighbours too.
-_INTEGER_SIZES = frozenset({1, 2, 4, 8})
+INTEGER_SIZES = frozenset({1, 2, 4, 8})
 
 
 def read_unsigned(memory: Memory, address: int, size: int) -> int:
@@ -54,8 +54,17 @@ def read_signed(memory: Memory, address: int, size: int) -> int:
 
 
 def _check_integer(address: int, size: int) -> None:
-    if size not in _INTEGER_SIZES:
+    if size not in INTEGER_SIZES:
         raise CorruptState(address, f"an integer is said to have {size} bytes")
+
+
+def check_aligned(memory: Memory, address: int, what: str) -> None:
+    """Check the address of a structure that has pointers in it.
+
+    :raises CorruptState: if no compiler and no allocator puts one there
+    """
+    if address % memory.pointer_size:
+        raise CorruptState(address, f"{what} is at an address that is no multiple of {memory.pointer_size}")
 
 
 def read_pointer(memory: Memory, address: int) -> int | None:
@@ -107,6 +116,11 @@ class StructLayout:
                 raise CorruptState(*self.faults[name]) from None
             raise FieldNotFound(self.name, name) from None
 
+    def without(self, faults: Mapping[str, tuple[int, str]]) -> StructLayout:
+        """Return this layout with members whose place is not believed, each with the address of the claim and why."""
+        fields = {name: where for name, where in self.fields.items() if name not in faults}
+        return StructLayout(self.name, self.size, fields, self.source, self.masks, {**self.faults, **faults})
+
     def embedding(self, member: str, inner: StructLayout) -> StructLayout:
         """Return this layout with the members of *inner*, the structure in *member*, as its own."""
         start = self.field(member).offset
@@ -134,7 +148,14 @@ class StructView:
         return read_signed(self.memory, self.address + where.offset, where.size)
 
     def pointer(self, name: str) -> int | None:
-        """Return the address held in member *name*, None for a null pointer."""
+        """Return the address held in member *name*, None for a null pointer.
+
+        :raises CorruptState: if no pointer can be where the member is
+        """
+        where, size = self.layout.field(name), self.memory.pointer_size
+        if where.size != size or where.offset % size:
+            place = f"{where.size} bytes at offset {where.offset}"
+            raise CorruptState(self.address, f"the pointer {self.layout.name}.{name} is said to be {place}")
         return self.unsigned(name) or None
 
     def address_of(self, name: str) -> int:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from ompd.contract.memory import Field, StructLayout, read_unsigned
 from ompd.contract.process import Module, Process
 from ompd.errors import LayoutUnavailable
+from ompd.runtimes.layout.alignment import is_aligned
 
 SOURCE = "published"
 
@@ -26,8 +27,8 @@ def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) 
     """Return what the runtime in *module* publishes of the structures and members *wanted*.
 
     A member that it does not publish is absent from its structure; one that cannot be where it says, because it is not
-    inside of the structure or in the place of another, is among its faults. A name may be requested as a bit field with
-    ``:`` before it.
+    inside of the structure, not aligned, or in the place of another, is among its faults. A name may be requested as a
+    bit field with ``:`` before it.
 
     :raises LayoutUnavailable: if it publishes none of them, as a stripped runtime
     """
@@ -74,7 +75,7 @@ def _layout(
         if offset is None or length is None:
             continue
         # 0 is a good offset, but no member has size 0: the constants are then not filled in, or overwritten.
-        if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE):
+        if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE) or not is_aligned(offset, length):
             faults[member] = addresses[access], f"{struct}.{member} is published as {length} bytes at offset {offset}"
         else:
             fields[member] = Field(offset, length)

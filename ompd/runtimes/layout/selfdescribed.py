@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ompd.contract.memory import Field, StructLayout
+from ompd.contract.memory import INTEGER_SIZES, Field, StructLayout
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, LayoutUnavailable
+from ompd.runtimes.layout.alignment import is_aligned
 
 SOURCE = "published"
 
@@ -63,7 +64,7 @@ def load(process: Process, module: Module) -> dict[str, StructLayout]:
     :raises LayoutUnavailable: if it does not describe itself, as LLVM's builds do not
     :raises CorruptState: if what it says cannot be
     """
-    address = process.symbol_in(module, _SYMBOL)
+    address = address_in(process, module)
     if address is None:
         raise LayoutUnavailable(f"{module.name} does not describe its structures ({_SYMBOL})")
     version, size = _integers(process, process.read(address, 8))
@@ -86,16 +87,27 @@ def _layout(name: str, fields: list[str], words: Iterator[int], address: int) ->
         offset, size = next(words), next(words)
         if offset == -1 or field.startswith("!"):
             continue  # a build may lack it; "!": of use only to those who know in what it is
-        if not (0 <= offset <= _MAX_OFFSET and 0 < size <= _MAX_OFFSET and offset + size <= max(total, _MAX_OFFSET)):
+        is_inside = 0 <= offset <= _MAX_OFFSET and 0 < size <= _MAX_OFFSET and offset + size <= max(total, _MAX_OFFSET)
+        if not is_inside or not is_aligned(offset, size):
             raise CorruptState(address, f"{name}.{field} is described as {size} bytes at offset {offset}")
         found[field] = Field(offset, size)
     return StructLayout(name, total, found, SOURCE)
 
 
-def contradiction(known: Mapping[str, StructLayout], told: Mapping[str, StructLayout]) -> str | None:
-    """Return what two sources say differently of a field that both name, None if they agree."""
+def address_in(process: Process, module: Module) -> int | None:
+    """Return where the runtime in *module* describes itself, None if it does not."""
+    return process.symbol_in(module, _SYMBOL)
+
+
+def contradictions(known: Mapping[str, StructLayout], told: Mapping[str, StructLayout]) -> dict[str, dict[str, str]]:
+    """Return the members, by structure, of which two sources say different places, and what they say. Sizes are
+    compared of what is an integer in both.
+    """
+    found: dict[str, dict[str, str]] = {}
     for name in known.keys() & told.keys():
         for field in known[name].fields.keys() & told[name].fields.keys():
-            if known[name].fields[field].offset != told[name].fields[field].offset:
-                return f"{name}.{field}"
-    return None
+            one, other = known[name].fields[field], told[name].fields[field]
+            if one.offset != other.offset or (one.size != other.size and {one.size, other.size} <= INTEGER_SIZES):
+                places = f"{one.size} bytes at offset {one.offset}, and {other.size} at {other.offset}"
+                found.setdefault(name, {})[field] = f"{name}.{field} is said to be {places}"
+    return found

@@ -14,6 +14,7 @@ from dataclasses import replace
 from ompd.contract.memory import StructLayout
 from ompd.contract.process import Module, Process
 from ompd.errors import (
+    CorruptState,
     LayoutUnavailable,
     MemoryFault,
     NotInitialised,
@@ -60,7 +61,7 @@ def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) 
     :raises NotInitialised: if the runtime has no state yet
     """
     try:
-        return Known(published.load(process, module, wanted), None)
+        return Known(_published(process, module, wanted), None)
     except LayoutUnavailable as error:
         untold = error
     try:
@@ -69,6 +70,20 @@ def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) 
         pass
     stripped = _prove(process, module, str(untold))
     return Known({name: of_table(stripped.table, name, members) for name, members in wanted.items()}, stripped)
+
+
+def _published(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
+    # Members of which the runtime says something else where it describes itself are not believed.
+    layouts = published.load(process, module, wanted)
+    try:
+        wrong = selfdescribed.contradictions(layouts, selfdescribed.load(process, module))
+    except (LayoutUnavailable, CorruptState):
+        return layouts
+    address = selfdescribed.address_in(process, module) or 0
+    return {
+        name: layout.without({member: (address, text) for member, text in wrong.get(name, {}).items()})
+        for name, layout in layouts.items()
+    }
 
 
 def of_table(table: Table, name: str, members: Sequence[str]) -> StructLayout:
@@ -180,9 +195,8 @@ def _check_self_description(process: Process, module: Module, table: Table) -> N
         for name, layout in told.items()
         if defined_as(name) in table.structs
     }
-    wrong = selfdescribed.contradiction(known, told)
-    if wrong is not None:
-        raise LayoutUnavailable(f"the runtime's description of itself contradicts it: {wrong}")
+    for wrong in selfdescribed.contradictions(known, told).values():
+        raise LayoutUnavailable(f"the runtime's description of itself contradicts it: {next(iter(wrong.values()))}")
 
 
 def _proofs(process: Process, module: Module, table: Table, threads: ThreadTable) -> Iterator[str]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructLayout, StructView
-from ompd.errors import CorruptState, LayoutUnavailable, TypeNotFound
+from ompd.errors import LayoutUnavailable, TypeNotFound
 from ompd.runtimes.layout import dwarf, selfdescribed
 from ompd.runtimes.libomp.layout.layouts import of_table
 from ompd.runtimes.libomp.layout.names import defined_as
@@ -78,7 +78,7 @@ _ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lo
 class Structures:
     """The layouts of one runtime, each loaded when first asked for.
 
-    :param known: what is known already, as what OMPD publishes; another source must not contradict it
+    :param known: what is known already, as what OMPD publishes; what is not believed of it is not taken from elsewhere
     :param heap: where most of them lie
     """
 
@@ -97,10 +97,8 @@ class Structures:
             size = table.layout(_THREAD_DATA).size
             return {**found, "kmp_thread_data_t": replace(found["kmp_thread_data_t"], size=size)}
         told = load_layouts(self._process, self._module)
-        wrong = selfdescribed.contradiction(self._known.layouts, told)
-        if wrong is not None:
-            raise CorruptState(0, f"the runtime says two things about {wrong}")
-        return told
+        known = self._known.layouts
+        return {name: layout.without(known[name].faults) if name in known else layout for name, layout in told.items()}
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -111,7 +109,7 @@ class Structures:
         """Return the layout of the structure *name*, or of the members of it that a longer name stands for.
 
         :raises LayoutUnavailable: if nothing tells it
-        :raises CorruptState: if two sources contradict each other
+        :raises CorruptState: if what the runtime says of it cannot be
         """
         if name not in self._found:
             self._found[name] = self._load_hidden(name) if name in _HIDDEN else self._told[name]

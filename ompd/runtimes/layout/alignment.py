@@ -1,0 +1,11 @@
+"""Where a compiler puts the members of a structure."""
+
+from __future__ import annotations
+
+# The psABIs align an integer to its size, but one of 8 bytes on i386; and 8 bytes may be two integers of 4.
+_ALIGNMENTS = {2: 2, 4: 4, 8: 4}
+
+
+def is_aligned(offset: int, size: int) -> bool:
+    """Return whether a member of *size* bytes can be at *offset*."""
+    return offset % _ALIGNMENTS.get(size, 1) == 0
