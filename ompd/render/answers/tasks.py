@@ -13,17 +13,15 @@ def task_lines(answer: Answer[TaskRecord], *, unfold: bool = False, verbose: boo
     """Yield the tasks as ``(depth, text)``, each after the one that generated it; equal siblings folded unless
     *unfold*.
     """
-    known = {row.id for row in answer.rows}
+    known: set[str] = set()
     children: dict[str | None, list[TaskRecord]] = {}
     for row in answer.rows:
+        # One that comes before what generated it is in a circle.
         children.setdefault(row.generating if row.generating in known else None, []).append(row)
+        known.add(row.id)
     waiting = [(0, group) for group in reversed(_fold_tasks(children, None, unfold))]
-    seen: set[str] = set()
     while waiting:
         depth, group = waiting.pop()
-        if group[0].id in seen:
-            continue
-        seen.add(group[0].id)
         yield depth, _task_text(group, children.get(group[0].id, ()), verbose)
         waiting += [(depth + 1, inner) for inner in reversed(_fold_tasks(children, group[0].id, unfold))]
 

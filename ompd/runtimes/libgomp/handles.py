@@ -251,7 +251,7 @@ class Region(GompTeam, Unnoted, NoTool):
 
     def active_level(self) -> int:
         """Return how many of them have more than one thread."""
-        return self.view.unsigned("prev_ts.active_level") + (self.nthreads > 1)
+        return self.outer_active_level + (self.nthreads > 1)
 
     def thread(self, thread_num: int) -> Thread:
         """See :meth:`ParallelHandle.thread`.

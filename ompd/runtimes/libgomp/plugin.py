@@ -7,6 +7,7 @@ from functools import cached_property
 
 from ompd.contract.helpers.defaults import AllQueued, Common
 from ompd.contract.helpers.natives import native_thread_id
+from ompd.contract.memory import check_aligned
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, SchedulingPoint, ThreadState
@@ -113,6 +114,7 @@ class Runtime(AllQueued, Registry):
     def team_at(self, address: int) -> Region:
         """See :meth:`Registry.team_at`."""
         if address not in self._regions:
+            check_aligned(self.heap, address, "a team")
             self._regions[address] = Region(self, address)
         return self._regions[address]
 
@@ -121,6 +123,7 @@ class Runtime(AllQueued, Registry):
     def task_at(self, address: int) -> Task:
         """See :meth:`Registry.task_at`."""
         if address not in self._tasks:
+            check_aligned(self.heap, address, "a task")
             self._tasks[address] = Task(self, address)
         return self._tasks[address]
 

@@ -70,10 +70,15 @@ class Space(Plain, ABC):
     def gomp_thread(self, native: int) -> int | None:
         """Return the address of a thread's ``gomp_thread``, None if it has no thread-local storage of this module.
 
-        :raises OmpdError: if that is unknown
+        :raises OmpdError: if that is unknown, or cannot be
         """
         block = self.process.thread_local_block(self.module, native)
-        return block[0] + self._offset if block is not None else None
+        if block is None:
+            return None
+        address = block[0] + self._offset
+        if address % self.process.pointer_size:
+            raise CorruptState(address, "the runtime's thread-local storage is not aligned")
+        return address
 
     def gomp_threads(self) -> Iterator[GompThread]:
         """Yield those of all threads of the process that have one, as far as that is known."""
@@ -206,6 +211,17 @@ class GompTeam:
         """How many regions enclose its own."""
         return self.view.unsigned("prev_ts.level")
 
+    @cached_property
+    def outer_active_level(self) -> int:
+        """How many of these have more than one thread.
+
+        :raises CorruptState: if they are more than enclose it
+        """
+        active = self.view.unsigned("prev_ts.active_level")
+        if active > self.outer_level:
+            raise CorruptState(self.address, f"{active} active regions are around it, {self.outer_level} in all")
+        return active
+
     @property
     def first_task(self) -> int:
         """The address of the first of its implicit tasks."""
@@ -254,8 +270,14 @@ class GompTask:
 
     @cached_property
     def parent(self) -> int | None:
-        """The address of the task that generated it."""
-        return self.view.pointer("parent")
+        """The address of the task that generated it.
+
+        :raises CorruptState: if that is the task itself
+        """
+        parent = self.view.pointer("parent")
+        if parent == self.address:
+            raise CorruptState(self.address, "a task is said to have generated itself")
+        return parent
 
     @property
     def taskgroup(self) -> int | None:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ompd.contract.helpers.defaults import Unnumbered
 from ompd.contract.helpers.pages import Heap
-from ompd.contract.memory import ByteOrder, Memory, StructView
+from ompd.contract.memory import ByteOrder, Memory, StructView, check_aligned
 from ompd.contract.plugin import FrameAddress, TaskWait, ThreadHandle
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError, Unavailable
@@ -215,10 +215,15 @@ class Task(Unnumbered):
         return self.kind() != "explicit" or self.flag("tiedness")
 
     def generating(self) -> Task | None:
-        """Return ``td_parent``: for an implicit task the one that encountered the region."""
+        """Return ``td_parent``: for an implicit task the one that encountered the region.
+
+        :raises CorruptState: if that is the task itself
+        """
         if self.place > 1:
             return Task(self.runtime, self.address, self.place - 1, self.count)
         address = self.view.pointer("td_parent")
+        if address == self.address:
+            raise CorruptState(address, "a task is said to have generated itself")
         return self.runtime.task_at(address) if address is not None else None
 
     def scheduling(self) -> Task | None:
@@ -332,6 +337,7 @@ class Tasks(Teams):
         """Return what was read of the ``kmp_taskdata_t`` at *address*; it reads the rest when it is needed."""
         known = self._taskdata.get(address)
         if known is None:
+            check_aligned(self.heap, address, "a task")
             known = self._taskdata[address] = Taskdata(self.heap, address, self._task_head)
         return known
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from ompd.contract.code_owners import RUNTIME, USER
 from ompd.contract.helpers.defaults import Unnumbered
 from ompd.contract.helpers.walks import chain
-from ompd.contract.memory import StructView, read_pointer
+from ompd.contract.memory import StructView, check_aligned, read_pointer
 from ompd.contract.plugin import TaskHandle, ThreadHandle
 from ompd.contract.process import Frame, Module, Process
 from ompd.contract.waits import BarrierState
@@ -330,6 +330,7 @@ class Teams(Reading):
         """Return the team whose ``kmp_team_t`` is at *address*, read once."""
         team = self._teams.get(address)
         if team is None:
+            check_aligned(self.heap, address, "a team")
             team = self._teams[address] = Team(self, StructView(self.heap, self.team_layout, address))
         return team
 
