@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ompd.errors import OmpdError
 from ompd.records import record
 
 # What omp.h calls the types of lock variables.
@@ -27,7 +28,8 @@ class LockState:
     ``owner_address`` and ``owner_value`` are the word that says who the owner is; both are None if there is none, or if
     it says that nobody is. ``owner_gone`` says what that word names where no thread executes it: a thread that has
     ended, a task that is over. ``owner`` is then the thread that had that task, None if that has ended, too. None where
-    the owner is there, or is unknown. ``name`` is the runtime's own name of one of its own locks, None without symbols.
+    the owner is there, or is unknown. ``owner_fault`` says why that word cannot be true; then the owner is unknown.
+    ``name`` is the runtime's own name of one of its own locks, None without symbols.
     """
 
     address: int
@@ -39,6 +41,7 @@ class LockState:
     owner_address: int | None = None
     owner_value: int | None = None
     owner_gone: str | None = None
+    owner_fault: OmpdError | None = None
     name: str | None = None
 
 

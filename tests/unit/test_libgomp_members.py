@@ -51,7 +51,7 @@ def member(native: int, team: int, number: int, level: int, groups: Sequence[Gro
     is_in_region = bool(groups) and groups[-1].entry == BEGIN
     frames = tuple(SimpleNamespace(is_signal_frame=False) for _ in range(3))
     stack = {"groups": tuple(groups), "stopped": None, "frames": frames, "is_in_region": is_in_region}
-    thread.__dict__.update(view=words, stack=SimpleNamespace(**stack, runs_other_code=True))
+    thread.__dict__.update(view=words, stack=SimpleNamespace(**stack, runs_other_code=True, futex_word=lambda: None))
     return thread
 
 

@@ -205,18 +205,21 @@ class Waits:
         symbol = lock_symbol(self._session, lock.kind, lock.variable, is_unnamed=lock.is_unnamed)
         if symbol is None:
             facts.unavailable["wait.symbol"] = "the variable that stands for the lock was not found"
-        if lock.owner is None:
+        gone = lock.owner_gone
+        if lock.owner_fault is not None:
+            for key in _OWNER_KEYS:
+                facts.untold(f"wait.{key}", lock.owner_fault)
+        elif lock.owner is None:
             keys, reason = _OWNER_KEYS, "this kind of lock does not record its owner"
             if lock.owner_address is not None:
-                keys, reason = _OWNER_KEYS[:2], lock.owner_gone or "the owner that the runtime names was not found"
+                keys, reason = _OWNER_KEYS[:2], gone or "the owner that the runtime names was not found"
             for key in keys:
                 facts.unavailable[f"wait.{key}"] = reason
-        gone = lock.owner_gone
+            if lock.owner_address is not None and gone is None:
+                facts.unavailable["wait.owner_gone"] = "what the owner's word names was not found"
         if gone is not None and is_damaged(self._session):
             gone = None
             facts.unavailable["wait.owner_gone"] = "the target has lost something: it may be what has the lock"
-        elif lock.owner is None and lock.owner_address is not None and gone is None:
-            facts.unavailable["wait.owner_gone"] = "what the owner's word names was not found"
         return Wait(
             lock.kind,
             object=lock.address,

@@ -151,11 +151,22 @@ class Member(GompThread):
                 raise roster.unread
             if self.stack.is_in_region:
                 raise CorruptState(claim.team, "it is in the code of a region whose primary thread is not seen in it")
+            if self._sleeps_at_barrier(claim.team):
+                raise CorruptState(claim.team, "it waits at a barrier, and its own team is one that is over")
             return False
         other = roster.members(claim.team).get(claim.number)
         if other is not None and other is not self:
             raise CorruptState(claim.team, f"threads {self.native} and {other.native} are both number {claim.number}")
         return True
+
+    def _sleeps_at_barrier(self, claimed: int) -> bool:
+        # Whether it sleeps at the barrier of a live team, or of the one that it claims. Who has been let go there, and
+        # has not woken up, does not.
+        word, space = self.stack.futex_word(), self.space
+        teams = (claimed, *self._roster.live_teams)
+        if word is None or space.process.progress(self.native) != "blocked":
+            return False
+        return any(word == space.team_at(team).view.address_of("barrier.generation") for team in teams)
 
     @property
     def is_docked(self) -> bool:

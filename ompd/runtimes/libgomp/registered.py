@@ -147,10 +147,10 @@ def _is_noted(thread: Thread) -> bool:
     release = thread.address + runtime.layouts["gomp_thread"].field("release").offset
     pools, teams = set(), set()
     for native in runtime.process.threads():
-        other = runtime.gomp_thread(native)
-        if other is None or other == thread.address:
-            continue
         try:
+            other = runtime.gomp_thread(native)
+            if other is None or other == thread.address:
+                continue
             view = Thread(runtime, native, other).view
             pools.add(view.pointer("thread_pool"))
             teams.add(view.pointer("ts.team"))

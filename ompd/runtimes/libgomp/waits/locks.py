@@ -38,7 +38,9 @@ def lock_of(thread: Thread, tasks: AllTasks) -> LockState | None:
     if entry in _NEST_LOCKS:
         address = _mutex(thread, group, users=True)
         owner = _nest_owner(thread, address, tasks)
-        return LockState(address, "lock", owner.native, (), address, False, owner.address, owner.value, owner.gone)
+        return LockState(
+            address, "lock", owner.native, (), address, False, owner.address, owner.value, owner.gone, owner.fault
+        )
     if entry == "GOMP_critical_name_start":
         address = _mutex(thread, group, users=True)
         return LockState(address, "critical", None, (), address)
@@ -93,6 +95,7 @@ class _Owner(NamedTuple):
     address: int | None = None
     value: int | None = None
     gone: str | None = None
+    fault: CorruptState | None = None
 
 
 def _nest_owner(thread: Thread, address: int, tasks: AllTasks) -> _Owner:
@@ -116,7 +119,23 @@ def _nest_owner(thread: Thread, address: int, tasks: AllTasks) -> _Owner:
         tasks.check_all_are_known()
     except OmpdError:
         return _Owner(None, word, value)
-    return _Owner(*_over(runtime, task, word, value))
+    fault = _fault_of(runtime, address, value, task, tasks)
+    return _Owner(*_over(runtime, task, word, value)) if fault is None else _Owner(None, fault=fault)
+
+
+def _fault_of(runtime: Registry, lock: int, value: int, task: int, tasks: AllTasks) -> CorruptState | None:
+    # Why there cannot have been a task that no thread has.
+    if value % runtime.heap.pointer_size:
+        return CorruptState(lock, f"owner is {value:#x}, which is no multiple of {runtime.heap.pointer_size}")
+    try:
+        runtime.process.read(task, runtime.heap.pointer_size)
+    except MemoryFault as fault:
+        return CorruptState(lock, f"owner is {value:#x}, where no task was: {fault}")
+    room = range(1 - runtime.layouts.size("gomp_task"), runtime.layouts.size("gomp_task"))
+    for known in (*tasks.implicit, *tasks.current, *tasks.explicit(), *tasks.initial):
+        if task - known in room:
+            return CorruptState(lock, f"owner is {value:#x}, which is inside of the task at {known:#x}")
+    return None
 
 
 def _over(runtime: Registry, task: int, word: int, value: int) -> tuple[int | None, int, int, str]:

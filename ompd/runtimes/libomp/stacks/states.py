@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ompd import naming
 from ompd.contract.code_owners import SYSTEM, UNKNOWN, USER
@@ -17,7 +18,7 @@ from ompd.contract.helpers.stacks import interrupted_at
 from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
 from ompd.contract.process import Frame, Shape, Stack
-from ompd.errors import OmpdError, Unavailable
+from ompd.errors import CorruptState, OmpdError, Unavailable
 from ompd.runtimes.libomp.stacks.code import Code, calls_user_code, is_entry
 from ompd.runtimes.libomp.stacks.unnamed import Unnamed
 from ompd.runtimes.libomp.teams.threads import Thread, Threads
@@ -79,10 +80,13 @@ class States:
         """Return what *thread* is doing, and how that is known.
 
         :raises Unavailable: if the runtime keeps no states and its stack does not tell either
+        :raises CorruptState: if it is idle by its team, and its stack shows that it is not
         """
         kept = self._runtime.states_are_kept
         value, wait_id = thread.kept_state() if kept else (State.UNDEFINED, 0)
         if thread.team is None:
+            if self._is_in_code(thread):
+                raise CorruptState(thread.address, "a thread is in no team, and in the code of a region or task")
             # A worker that left a region for good keeps the state of that region's closing barrier.
             return ThreadState(State.IDLE, None, RUNTIME if value == State.IDLE else DERIVED)
         if not kept:
@@ -92,6 +96,14 @@ class States:
             if unmarked is not None:
                 return ThreadState(unmarked, None, DERIVED)
         return ThreadState(value, wait_id if is_wait(value) and wait_id else None, RUNTIME)
+
+    def _is_in_code(self, thread: Thread) -> bool:
+        if not self._code.has_names:
+            return False  # what stacks show of a stripped runtime rests on who is idle
+        return any(
+            self._code.begins_region(inner, outer) or self._code.begins_task(inner, outer)
+            for inner, outer in pairwise(self._stack(thread).frames)
+        )
 
     def entry_inside(self, thread: Thread) -> str:
         """Return the routine of the runtime that the innermost code of a thread called, ``""`` if it is in none."""

@@ -141,8 +141,8 @@ class Reading(ABC):
         return match[1].decode() if match else None
 
     @cached_property
-    def thread_addresses(self) -> tuple[int, ...]:
-        """The addresses of all threads: ``kmp_info_t **__kmp_threads``."""
+    def thread_places(self) -> Mapping[int, int]:
+        """The place of each thread in ``kmp_info_t **__kmp_threads``, by its address. It is the thread's number."""
         # It has gaps: LLVM keeps places 1 to 8 for hidden helpers.
         if self.stripped is not None:
             array: int | None = self.stripped.threads.array
@@ -150,7 +150,9 @@ class Reading(ABC):
             array = read_pointer(self.process, self.global_address("__kmp_threads"))
         if array is None:
             raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
-        found = tuple(dict.fromkeys(self._pointers(array, self.capacity)))
+        found: dict[int, int] = {}
+        for place, address in self._pointers(array, self.capacity):
+            found.setdefault(address, place)
         if len(found) > self.most_threads:
             there = len(self.process.threads())
             raise CorruptState(array, f"__kmp_threads has {len(found)} threads, the process {there}")
@@ -161,13 +163,13 @@ class Reading(ABC):
         """More threads than the runtime, or one team, can have."""
         return most_threads(self.process)
 
-    def _pointers(self, address: int, count: int) -> list[int]:
-        # The non-null pointers of an array.
+    def _pointers(self, address: int, count: int) -> list[tuple[int, int]]:
+        # The places of an array's pointers that are not null, and these.
         size = self.process.pointer_size
         raw = self.heap.read(address, count * size).rstrip(b"\0")
         raw += bytes(-len(raw) % size)  # most of it has never been used
         values = (int.from_bytes(raw[at : at + size], self.process.byte_order) for at in range(0, len(raw), size))
-        return [value for value in values if value]
+        return [(place, value) for place, value in enumerate(values) if value]
 
     @cached_property
     def capacity(self) -> int:

@@ -89,14 +89,25 @@ class Thread(Unnumbered):
     def team(self) -> Team | None:
         """The team whose region it executes, None while it is idle.
 
-        A worker goes on pointing at a team that is over, or that was made smaller and goes on without it.
+        A worker goes on pointing at a team that is over. Where the runtime keeps spare threads, it does so at one that
+        was made smaller.
+
+        :raises CorruptState: if the team does not have the thread
         """
         team = self.th_team
         if team is None or not team.is_live:
             return None
         if team.t_parent is not None and not team.regions and team.t_threads[0] != self.address:
+            team.t_active_level  # noqa: B018  raises if what is lost is the team's level
             return None  # kept ready for regions of a team of a league
-        return team if self._place(team) is not None else None
+        if self._place(team) is not None:
+            return team
+        if not self.runtime.may_keep_spare_threads:
+            number, size = self._view.signed("ds_tid"), team.t_nproc
+            raise CorruptState(
+                team.address, f"the team of {size} lacks the thread at {self.address:#x}, its number {number}"
+            )
+        return None
 
     def _place(self, team: Team) -> int | None:
         # Its number in the team. While it leaves an inner region it has its number in the enclosing one already.
@@ -243,7 +254,7 @@ class Threads(Tasks):
 
     @cached_property
     def _threads(self) -> dict[int, Thread]:
-        return {address: Thread(self, address) for address in self.thread_addresses}
+        return {address: Thread(self, address) for address in self.thread_places}
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`."""
@@ -316,19 +327,57 @@ class Threads(Tasks):
 
     @cached_property
     def by_gtid(self) -> Mapping[int, Thread]:
-        """The threads by the runtime's number for them, ``ds_gtid``."""
-        return {self.gtid_of(thread): thread for thread in self.threads()}
+        """The threads by the runtime's number for them: their place in ``__kmp_threads``, which ``ds_gtid`` repeats.
+        Without those of :attr:`contradicted_gtids`.
+        """
+        places, wrong = self.thread_places, self.contradicted_gtids
+        return {place: self._threads[address] for address, place in places.items() if place not in wrong}
+
+    @cached_property
+    def contradicted_gtids(self) -> Mapping[int, CorruptState]:
+        """The numbers of which it is not known whose they are, and why.
+
+        :raises LayoutUnavailable: if the place of ``ds_gtid`` is unknown
+        """
+        start = self.details.layout("kmp_base_info_t").field("th_info").offset
+        found: dict[int, CorruptState] = {}
+        for address, place in self.thread_places.items():
+            number = self.structures.view("kmp_desc_base_t", address + start).signed("ds_gtid")
+            # A thread that is being created has its place before its number.
+            if number != place and self._threads[address].native_id(ThreadIdKind.PTHREAD):
+                fault = CorruptState(address, f"ds_gtid of the thread in __kmp_threads[{place}] is {number}")
+                found.update({place: fault, number: fault})
+        return found
+
+    @cached_property
+    def may_keep_spare_threads(self) -> bool:
+        """Whether a team that is made smaller may keep its other threads (KMP_HOT_TEAMS_MODE=1)."""
+        address = self.process.symbol_in(self.module, "__kmp_hot_teams_mode")
+        if address is not None:
+            return read_unsigned(self.process, address, 4) != 0
+        try:
+            return self.process.environment().get("KMP_HOT_TEAMS_MODE", "0").strip() != "0"
+        except OmpdError:
+            return True
 
     def gtid_of(self, thread: Thread) -> int:
         """Return ``ds_gtid``.
 
         :raises LayoutUnavailable: if its place is unknown
+        :raises CorruptState: if it is not the thread's place in ``__kmp_threads``
         """
-        start = self.details.layout("kmp_base_info_t").field("th_info").offset
-        return self.structures.view("kmp_desc_base_t", thread.address + start).signed("ds_gtid")
+        place = self.thread_places[thread.address]
+        if place in self.contradicted_gtids:
+            raise self.contradicted_gtids[place]
+        return place
 
     def thread_by_gtid(self, gtid: int) -> Thread | None:
-        """Return the thread of the runtime's number *gtid*, None if there is none."""
+        """Return the thread of the runtime's number *gtid*, None if there is none.
+
+        :raises CorruptState: if it is not known whose number it is
+        """
+        if gtid in self.contradicted_gtids:
+            raise self.contradicted_gtids[gtid]
         return self.by_gtid.get(gtid)
 
     def is_executing(self, task: int) -> bool:

@@ -18,7 +18,7 @@ from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import StructView, read_pointer, read_unsigned, read_words
 from ompd.contract.process import Frame, Module
 from ompd.contract.waits import LOCK_TYPES, LockState
-from ompd.errors import BadInput, LayoutUnavailable, MemoryFault, OmpdError, Unavailable
+from ompd.errors import BadInput, CorruptState, LayoutUnavailable, MemoryFault, OmpdError, Unavailable
 from ompd.runtimes.libomp.stacks.code import Code
 from ompd.runtimes.libomp.teams.threads import Thread, Threads
 from ompd.runtimes.libomp.waits.lock_table import COUNTING, LockTable
@@ -39,6 +39,9 @@ LOCK_ROUTINES = {
     "omp_set_lock": "lock",
     "omp_set_nest_lock": "lock",
 }
+_NEST_ROUTINES = ("__kmpc_set_nest_lock", "omp_set_nest_lock")
+# With this setting the runtime notes an owner of simple locks, too.
+_CHECKS, _CHECK_SETTING = "__kmp_env_consistency_check", "KMP_CONSISTENCY_CHECK"
 # By which the runtime acquires its own locks.
 _BOOTSTRAP = ("__kmp_acquire_ticket_lock", "__kmp_acquire_bootstrap_lock")
 # kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest
@@ -55,12 +58,8 @@ class Locks:
         self._process = runtime.process
         self._structures = runtime.details
         self._by_gtid = runtime.by_gtid
-        self._queues: dict[int, tuple[int, ...]] = {}
+        self._queues: dict[int, tuple[int, ...] | CorruptState] = {}
         self._table = LockTable(runtime)
-
-    def _native(self, gtid: int) -> int | None:
-        thread = self._by_gtid.get(gtid)
-        return self._native_of(thread) if thread is not None else None
 
     def _native_of(self, thread: Thread) -> int | None:
         try:
@@ -78,15 +77,18 @@ class Locks:
         asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
         if asked is None:
             return self._internal(thread, frames, code)
+        is_nestable = any(name in _NEST_ROUTINES for name in routines)
         in_registers, on_stack = self._candidates(thread, frames)
         candidates = list(dict.fromkeys(in_registers + on_stack))
         address = next((address for address in candidates if thread.address in self._queue(address)), None)
         if address is not None:
-            return self._named(self._queuing(address), asked, candidates)
+            return self._named(thread, self._queuing(address), asked, candidates, is_nestable=is_nestable)
         direct = self._direct_lock(thread, asked, candidates)
         if direct is not None:
             return direct
-        untold: OmpdError = Unavailable("none of the runtime's locks proves to be the one that the thread waits for")
+        damaged = (known for known in map(self._queues.get, candidates) if isinstance(known, CorruptState))
+        reason = Unavailable("none of the runtime's locks proves to be the one that the thread waits for")
+        untold: OmpdError = next(damaged, None) or reason
         try:
             # What was left on the stack by an earlier call may be another lock's; registers that the runtime's frames
             # hold are in use.
@@ -94,7 +96,7 @@ class Locks:
                 counting = {word for word in words if self._counts_waiting(word)}
                 if len(counting) == 1:
                     (address,) = counting
-                    return self._named(self._counting(address), asked, candidates)
+                    return self._named(thread, self._counting(address), asked, candidates, is_nestable=is_nestable)
                 if counting:
                     break
         except OmpdError as error:
@@ -155,25 +157,60 @@ class Locks:
         word = read_unsigned(self._process, address, 4)
         return self._owned(LockState(address, asked, None, (), variable or address), gtid, address, word)
 
-    def _named(self, lock: StructView, asked: str, candidates: list[int]) -> LockState:
+    def _named(
+        self, thread: Thread, lock: StructView, asked: str, candidates: list[int], *, is_nestable: bool
+    ) -> LockState:
         # owner_id is a gtid + 1, kept by nestable locks and where the runtime was told to check what programs do.
         address, owner = lock.address, lock.signed("owner_id")
         found = LockState(address, asked, None, self._waiters(address), self._variable(address, asked, candidates))
-        return self._owned(found, owner - 1, lock.address_of("owner_id"), owner) if owner > 0 else found
+        if owner <= 0:
+            return found
+        fault = self._fault_of_owner(thread, lock, owner - 1, is_nestable=is_nestable)
+        if fault is not None:
+            return replace(found, owner_fault=fault)
+        return self._owned(found, owner - 1, lock.address_of("owner_id"), owner)
+
+    def _fault_of_owner(self, thread: Thread, lock: StructView, gtid: int, *, is_nestable: bool) -> CorruptState | None:
+        # Why the number in owner_id cannot be that of the lock's owner.
+        owner = self._by_gtid.get(gtid)
+        if owner is not None and owner.address == thread.address:
+            # The owner of a nestable lock sets it once more; of another one the check ends the program.
+            return CorruptState(
+                lock.address, f"owner_id is {gtid + 1}, the number of the thread that waits for the lock"
+            )
+        if not is_nestable and not self._checks_programs:
+            return CorruptState(
+                lock.address, f"owner_id is {gtid + 1}, though the runtime does not set it for this lock"
+            )
+        return None
+
+    @cached_property
+    def _checks_programs(self) -> bool:
+        # Whether the runtime checks what programs do, so that it notes the owners of all locks that are its own.
+        address = self._process.symbol_in(self._runtime.module, _CHECKS)
+        if address is not None:
+            return read_unsigned(self._process, address, 4) != 0
+        try:
+            return self._process.environment().get(_CHECK_SETTING, "").lower() == "all"
+        except OmpdError:
+            return True  # then nothing is concluded from it
 
     def _owned(self, lock: LockState, gtid: int, address: int, value: int) -> LockState:
         # The same lock with its owner, by the runtime's number and the word that has it.
-        thread, gone = self._by_gtid.get(gtid), None
-        if thread is None:
-            gone = f"the thread that the runtime has numbered {gtid}, which it does not have any more"
-        else:
-            try:
-                thread.native_thread_id()
-            except BadInput:
-                gone = f"the thread that the runtime has numbered {gtid}, which the process does not have any more"
-            except OmpdError:
-                pass  # it cannot be read
-        return replace(lock, owner=self._native(gtid), owner_address=address, owner_value=value, owner_gone=gone)
+        native, gone = None, None
+        try:
+            thread = self._runtime.thread_by_gtid(gtid)
+            if thread is None:
+                gone = f"the thread that the runtime has numbered {gtid}, which it does not have any more"
+            else:
+                native = thread.native_thread_id()
+        except CorruptState as fault:
+            return replace(lock, owner_fault=fault)
+        except BadInput:
+            gone = f"the thread that the runtime has numbered {gtid}, which the process does not have any more"
+        except OmpdError:
+            pass  # it cannot be read
+        return replace(lock, owner=native, owner_address=address, owner_value=value, owner_gone=gone)
 
     def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> tuple[list[int], list[int]]:
         # The words that may be an address of what the routine was given: what OMPT noted, and those in the registers of
@@ -193,10 +230,15 @@ class Locks:
         return tuple(native for native in natives if native is not None)
 
     def _queue(self, address: int) -> tuple[int, ...]:
-        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is none.
+        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is none,
+        # or if its queue contradicts itself.
         if address not in self._queues:
-            self._queues[address] = self._read_queue(address)
-        return self._queues[address]
+            try:
+                self._queues[address] = self._read_queue(address)
+            except CorruptState as fault:
+                self._queues[address] = fault
+        found = self._queues[address]
+        return found if not isinstance(found, CorruptState) else ()
 
     def _read_queue(self, address: int) -> tuple[int, ...]:
         try:
@@ -207,7 +249,7 @@ class Locks:
             found: dict[int, None] = {}
             info = self._structures.layout("kmp_base_info_t")
             while gtid >= 0:
-                thread = self._by_gtid.get(gtid)
+                thread = self._runtime.thread_by_gtid(gtid)
                 if thread is None or thread.address in found:
                     return ()
                 found[thread.address] = None
@@ -299,6 +341,8 @@ class Locks:
             return None
         gtid = (payload >> 1 if tag == _DIRECT_FUTEX else payload) - 1
         owner = self._by_gtid.get(gtid)
+        if owner is None and gtid in self._runtime.contradicted_gtids:
+            return candidate, gtid
         if owner is None:
             # It may have ended. Then what is there is chance, unless it is known to be a lock.
             is_number = 0 <= gtid < self._runtime.capacity
