@@ -4,6 +4,9 @@ A reader cannot know that a word was changed if nothing else says the same. So w
 was flipped is proven of the whole one, too, or rests on the very word: evidence, or an object, is where the bit is.
 What is lost is known to be lost: there nothing may be proven that the whole core does not prove. So it is without
 symbols and debug information, which no target needs: there nothing else may even be thought likely.
+
+A word that is read as an integer and holds another one is no proof either, and no thread that worked is then idle in an
+answer that is called complete.
 """
 
 from __future__ import annotations
@@ -12,17 +15,20 @@ import random
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ompd import naming
 from ompd.binary.elf.elf import ElfFile
+from ompd.contract import memory
 from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MemoryFault, OmpdError
 from ompd.model import VerdictRecord, WhyAnswer
+from ompd.questions import threads
 from ompd.questions import why as question
 from ompd.session import Session
 from tests.support import FULL, clean_environment
@@ -35,7 +41,9 @@ from tests.support.why import GNU, LLVM, WHYS, Why, hung, named
 
 FLIPS = 150 if FULL else 6
 PAGES = 400 if FULL else 6
+WORDS = 250 if FULL else 8
 PAGE, WORD, NEAR = 4096, 8, 64
+ODD, OF_OTHERS = 0x4141414141414140, 0.3
 SMALL = 32  # bytes of a read that is for a member of a structure
 PERCENTS = (98, 90, 70, 50, 30, 10)
 # What reasoning makes of a verdict, which is right without it, too.
@@ -44,6 +52,10 @@ CASES = [
     (why, compiler, runtime) for why in WHYS.values() for compiler, runtime in why.pairs() if runtime in (GNU, LLVM)
 ]
 SOME = sample(CASES, lambda why, compiler, runtime: [why.program, (compiler, runtime)])
+WITH_INTEL = sample(
+    [(why, *pair) for why in WHYS.values() for pair in why.pairs() if pair[1] in (GNU, LLVM, INTEL)],
+    lambda why, compiler, runtime: [why.program, (compiler, runtime)],
+)
 # What is stripped of symbols and debug information: the program, the runtime, or all modules of the process.
 STRIPPED = ("program", "runtime", "all")
 # What a verdict is where the runtime's debug information is needed to see which task depends on which.
@@ -59,7 +71,7 @@ class Damaged(CoreTarget):
         super().__init__(str(path))
         self.flip: tuple[int, int] | None = None
         self.lost: int | None = None
-        self.words: dict[int, int] = {}  # of 4 bytes, that are others
+        self.words: dict[int, bytes] = {}  # that are others
 
     def read(self, address: int, size: int) -> bytes:
         data = super().read(address, size)
@@ -68,17 +80,31 @@ class Damaged(CoreTarget):
         if self.flip is not None and address <= self.flip[0] < address + size:
             at = self.flip[0] - address
             data = data[:at] + bytes((data[at] ^ 1 << self.flip[1],)) + data[at + 1 :]
-        for at, value in self.words.items():
-            if address <= at and at + 4 <= address + size:
-                data = data[: at - address] + value.to_bytes(4, "little") + data[at - address + 4 :]
+        for at, word in self.words.items():
+            first, end = max(at, address), min(at + len(word), address + size)
+            if first < end:
+                data = data[: first - address] + word[first - at : end - at] + data[end - address :]
         return data
 
     def answer(self) -> WhyAnswer:
+        with self.session() as session:
+            return question.ask(session)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
         session = Session(self, FileFinder())
         try:
-            return question.ask(session)
+            yield session
         finally:
             session.process.close()  # and not the target, of which more is asked
+
+    def idle(self) -> tuple[set[int | None], Sequence[str]]:
+        """Return the threads that are idle, and the warnings of the answer if it is not complete."""
+        with self.session() as session:
+            answer = threads.ask(session)
+        return {row.native_thread_id for row in answer.rows if row.state == "idle"}, (
+            () if answer.complete else answer.warnings
+        )
 
 
 def words_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[WhyAnswer, list[int]]:
@@ -95,6 +121,35 @@ def words_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> tu
         whole = core.answer()
     data = [(load.p_vaddr, load.p_vaddr + load.p_filesz) for load in loads_of(path) if load.p_flags & 2]
     return whole, sorted(word for word in words if any(begin <= word < end for begin, end in data))
+
+
+def integers_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return the addresses and sizes of the integers and arrays of words on which the answer rests."""
+    check, read, found = memory._check_integer, TargetMemory.read, set()
+
+    def checking(address: int, size: int) -> None:
+        found.add((address, size))
+        check(address, size)
+
+    def noting(self: TargetMemory, address: int, size: int) -> bytes:
+        if size <= NEAR and size % WORD == address % WORD == 0:
+            found.update((at, WORD) for at in range(address, address + size, WORD))
+        return read(self, address, size)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "_check_integer", checking)
+        patched.setattr(TargetMemory, "read", noting)
+        core.answer()
+    data = [range(load.p_vaddr, load.p_vaddr + load.p_filesz) for load in loads_of(path) if load.p_flags & 2]
+    return sorted((at, size) for at, size in found if any(at in part and at + size - 1 in part for part in data))
+
+
+def another(chance: random.Random, old: int, size: int, others: Sequence[int]) -> bytes:
+    """Return another integer than *old*: a small one, one near it, or one of *others*, which were read elsewhere."""
+    bits = 8 * size
+    some = (0, 1, 2, 7, 0x91, old - 1, old + 1, old + 8, old ^ 1 << chance.randrange(bits), ODD, -1, 1 << (bits - 1))
+    new = chance.choice(others) if chance.random() < OF_OTHERS else chance.choice(some)
+    return (new & (1 << bits) - 1).to_bytes(size, "little")
 
 
 def proofs(answer: WhyAnswer) -> list[VerdictRecord]:
@@ -138,6 +193,31 @@ def test_a_flipped_bit_proves_nothing_else(
     assert found == []
 
 
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("why", "compiler", "runtime"), WITH_INTEL, ids=named)
+def test_another_integer_proves_nothing_else(
+    why: Why, compiler: str, runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _core(why, compiler, runtime)
+    core, chance, found = Damaged(path), random.Random(f"{why.name} {compiler} {runtime}"), []
+    whole, (idle, _) = core.answer(), core.idle()
+    integers = integers_read(core, path, monkeypatch)
+    for _ in range(WORDS):
+        core.words = {}
+        at, size = chance.choice(integers)
+        others = [int.from_bytes(core.read(*other), "little") for other in integers if other[1] == size]
+        core.words = {at: another(chance, int.from_bytes(core.read(at, size), "little"), size, others)}
+        try:
+            answer, (now, warnings) = core.answer(), core.idle()
+        except OmpdError:
+            continue
+        said = f"{at:#x} = {core.words[at].hex()}"
+        bad = [row for row in wrong(answer, whole) if not rests_on(row, answer, at)]
+        found += [(said, row.kind, row.explains, row.summary) for row in bad]
+        found += [(said, "idle", now - idle, "")] if now - idle and not warnings else []
+    assert found == []
+
+
 @pytest.mark.parametrize("of_owner", (True, False), ids=("owner's", "nobody's"))
 def test_a_waiting_thread_whose_number_was_overwritten_holds_nothing(of_owner: bool) -> None:
     # glibc notes the owner of a mutex by a number that each thread has in its own structure; here it has ended.
@@ -153,7 +233,7 @@ def test_a_waiting_thread_whose_number_was_overwritten_holds_nothing(of_owner: b
         )
         tid = process.glibc.pthreads()[waiting] + process.glibc.member("pthread_tid").offset
     assert owner not in waits
-    core.words = {tid: owner if of_owner else owner ^ 1 << 10}
+    core.words = {tid: (owner if of_owner else owner ^ 1 << 10).to_bytes(4, "little")}
     answer = core.answer()
     assert list(wrong(answer, whole)) == []
     assert "self_lock" not in {row.kind for row in answer.rows}
