@@ -16,9 +16,9 @@ from ompd.model import Answer, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
 from ompd.render.answers.tasks import task_lines
 from ompd.session import Session
+from tests.support.changed import ODD, Damaged, proofs, wrong
 from tests.support.runtimes import INTEL
 from tests.support.why import GNU, WHYS, hung
-from tests.test_why_damage import ODD, Damaged, proofs, wrong
 
 # A place in the core, and the bytes that are put there.
 Change = Callable[[Session], Mapping[int, bytes]]

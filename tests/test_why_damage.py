@@ -14,8 +14,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,13 @@ from ompd.contract import memory
 from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import MemoryFault, OmpdError
+from ompd.errors import OmpdError
 from ompd.model import VerdictRecord, WhyAnswer
-from ompd.questions import threads
 from ompd.questions import why as question
 from ompd.session import Session
 from tests.support import FULL, clean_environment
 from tests.support.cache import entry, key_of
+from tests.support.changed import ODD, PAGE, Damaged, wrong
 from tests.support.damage import cut, loads_of
 from tests.support.products import sample
 from tests.support.runtimes import INTEL
@@ -42,12 +41,10 @@ from tests.support.why import GNU, LLVM, WHYS, Why, hung, named
 FLIPS = 150 if FULL else 6
 PAGES = 400 if FULL else 6
 WORDS = 250 if FULL else 8
-PAGE, WORD, NEAR = 4096, 8, 64
-ODD, OF_OTHERS = 0x4141414141414140, 0.3
+WORD, NEAR = 8, 64
+OF_OTHERS = 0.3
 SMALL = 32  # bytes of a read that is for a member of a structure
 PERCENTS = (98, 90, 70, 50, 30, 10)
-# What reasoning makes of a verdict, which is right without it, too.
-INSTEAD = {"barrier_mismatch", "barrier_absent", "lock_cycle", "lock_abandoned", "external_wait", "laggard"}
 CASES = [
     (why, compiler, runtime) for why in WHYS.values() for compiler, runtime in why.pairs() if runtime in (GNU, LLVM)
 ]
@@ -62,49 +59,6 @@ STRIPPED = ("program", "runtime", "all")
 LESS = {"task_dependence_cycle": "lock_cycle"}
 BARE = [(why, *pair, bare) for why in WHYS.values() for pair in why.pairs() for bare in STRIPPED]
 every_case = pytest.mark.parametrize(("why", "compiler", "runtime"), SOME, ids=named)
-
-
-class Damaged(CoreTarget):
-    """A core of which a bit is flipped, or a page lost: ``flip`` is the bit's address and number."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self.flip: tuple[int, int] | None = None
-        self.lost: int | None = None
-        self.words: dict[int, bytes] = {}  # that are others
-
-    def read(self, address: int, size: int) -> bytes:
-        data = super().read(address, size)
-        if self.lost is not None and address < self.lost + PAGE and self.lost < address + size:
-            raise MemoryFault(max(address, self.lost), size)
-        if self.flip is not None and address <= self.flip[0] < address + size:
-            at = self.flip[0] - address
-            data = data[:at] + bytes((data[at] ^ 1 << self.flip[1],)) + data[at + 1 :]
-        for at, word in self.words.items():
-            first, end = max(at, address), min(at + len(word), address + size)
-            if first < end:
-                data = data[: first - address] + word[first - at : end - at] + data[end - address :]
-        return data
-
-    def answer(self) -> WhyAnswer:
-        with self.session() as session:
-            return question.ask(session)
-
-    @contextmanager
-    def session(self) -> Iterator[Session]:
-        session = Session(self, FileFinder())
-        try:
-            yield session
-        finally:
-            session.process.close()  # and not the target, of which more is asked
-
-    def idle(self) -> tuple[set[int | None], Sequence[str]]:
-        """Return the threads that are idle, and the warnings of the answer if it is not complete."""
-        with self.session() as session:
-            answer = threads.ask(session)
-        return {row.native_thread_id for row in answer.rows if row.state == "idle"}, (
-            () if answer.complete else answer.warnings
-        )
 
 
 def words_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[WhyAnswer, list[int]]:
@@ -150,21 +104,6 @@ def another(chance: random.Random, old: int, size: int, others: Sequence[int]) -
     some = (0, 1, 2, 7, 0x91, old - 1, old + 1, old + 8, old ^ 1 << chance.randrange(bits), ODD, -1, 1 << (bits - 1))
     new = chance.choice(others) if chance.random() < OF_OTHERS else chance.choice(some)
     return (new & (1 << bits) - 1).to_bytes(size, "little")
-
-
-def proofs(answer: WhyAnswer) -> list[VerdictRecord]:
-    return [row for row in answer.rows if row.stuck == "proven"]
-
-
-def wrong(answer: WhyAnswer, whole: WhyAnswer) -> Iterator[VerdictRecord]:
-    """Yield what is proven, and not of the whole core: other threads, or another cause."""
-    stuck = {node.thread for node in whole.graph.nodes if node.stuck == "proven"}  # those that are idle, too
-    kinds = {row.kind for row in proofs(whole)}
-    if any(row.confidence != "proven" for row in proofs(whole)):
-        kinds |= INSTEAD
-    for row in proofs(answer):
-        if not set(row.explains) <= stuck or (row.confidence == "proven" and row.kind not in kinds):
-            yield row
 
 
 def rests_on(row: VerdictRecord, answer: WhyAnswer, address: int) -> bool:

@@ -93,14 +93,20 @@ class Team:
 
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
-        """Addresses of its threads (``kmp_info_t *``) by number, None for one that is missing while the team forms."""
+        """Addresses of its threads (``kmp_info_t *``) by number, None for one that is missing while the team forms.
+
+        :raises CorruptState: if there are none, or one has two numbers
+        """
         array = self._view.pointer("t_threads")
         if array is None:
             raise CorruptState(self.address, "team without t_threads")
         size = self.runtime.process.pointer_size
         raw = self.runtime.heap.read(array, self.t_nproc * size)
         order = self.runtime.process.byte_order
-        return tuple(int.from_bytes(raw[at : at + size], order) or None for at in range(0, len(raw), size))
+        found = tuple(int.from_bytes(raw[at : at + size], order) or None for at in range(0, len(raw), size))
+        if len(set(found)) < len(found) - max(found.count(None) - 1, 0):
+            raise CorruptState(self.address, "a team has a thread twice")
+        return found
 
     def implicit_task_at(self, thread_num: int) -> int:
         """Return the address of a thread's implicit task: ``t_implicit_task_taskdata`` is an array of
