@@ -95,6 +95,14 @@ def a_worker_without_a_team(session: Session) -> Mapping[int, bytes]:
     return {thread._view.address_of("th_team"): word(0, 8)}
 
 
+def an_implicit_task_that_is_explicit(session: Session) -> Mapping[int, bytes]:
+    row = next(row for row in threads.ask(session).rows if row.wait is not None and row.wait.kind == "barrier")
+    runtime = runtime_in(session)
+    task = runtime.task_at(int(row.task or "0", 16))
+    at, flags = task.view.address_of("td_flags"), task.flags
+    return {at: word(flags | runtime.task_flags["tasktype"])}
+
+
 # libgomp
 
 
@@ -128,6 +136,10 @@ CHANGES: Mapping[str, tuple[str, str, str, Change, str]] = {
     ),
     "size": ("lock_cycle-two", "clang", INTEL, a_team_of_one_less, "the team of 3 lacks the thread at"),
     "none": ("self_lock-lock", "clang", INTEL, a_worker_without_a_team, "in no team, and in the code of a region"),
+    "implicit": (
+        *("event_unfulfilled-barrier", "clang", INTEL, an_implicit_task_that_is_explicit),
+        "an implicit task has the td_flags",
+    ),
     "odd": ("lock_cycle-nested", "gcc", GNU, owner_of_a_nest_lock(ODD + 1), "which is no multiple of 8"),
     "nowhere": ("lock_cycle-nested", "gcc", GNU, owner_of_a_nest_lock(ODD), "where no task was: cannot read"),
     "inside": ("lock_cycle-nested", "gcc", GNU, owner_of_a_nest_lock(8, is_added=True), "which is inside of the task"),

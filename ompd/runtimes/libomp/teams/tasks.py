@@ -77,14 +77,27 @@ class Task(Unnumbered):
 
     @property
     def flags(self) -> int:
-        """``td_flags``, read once."""
+        """``td_flags``, read once.
+
+        :raises CorruptState: if they are an explicit task's, and the task is among the implicit ones of its team
+        """
         head = self.runtime.heads.of(self.address)
         if head is not None:
             return head.flags
         known = self.runtime.flag_words
         if self.address not in known:
-            known[self.address] = self.view.unsigned("td_flags")
+            flags = self.view.unsigned("td_flags")
+            if flags & self.runtime.task_flags.get("tasktype", 0) and self._is_in_array:
+                raise CorruptState(self.address, f"an implicit task has the td_flags {flags:#x}, of an explicit one")
+            known[self.address] = flags
         return known[self.address]
+
+    @property
+    def _is_in_array(self) -> bool:
+        try:
+            return self.team().has_implicit_task_at(self.address)
+        except OmpdError:
+            return False  # of which team it is, is not known
 
     def team(self) -> Team:
         """Return the team the task belongs to.

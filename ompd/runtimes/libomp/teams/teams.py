@@ -118,6 +118,11 @@ class Team:
             raise Unavailable("the runtime does not tell where implicit tasks lie")
         return array + thread_num * size
 
+    def has_implicit_task_at(self, address: int) -> bool:
+        """Return whether *address* is inside of the array of its implicit tasks."""
+        array, size = self._view.pointer("t_implicit_task_taskdata"), self.runtime.task_layout.size
+        return array is not None and size is not None and array <= address < array + self.t_nproc * size
+
     def thread_of_implicit_task(self, address: int) -> ThreadHandle:
         """Return the thread whose implicit task is at *address*.
 
