@@ -100,10 +100,12 @@ class States:
     def _is_in_code(self, thread: Thread) -> bool:
         if not self._code.has_names:
             return False  # what stacks show of a stripped runtime rests on who is idle
-        return any(
-            self._code.begins_region(inner, outer) or self._code.begins_task(inner, outer)
-            for inner, outer in pairwise(self._stack(thread).frames)
-        )
+        try:
+            frames = self._stack(thread).frames
+        except OmpdError:
+            return False
+        begins = self._code.begins_region, self._code.begins_task
+        return any(begin(inner, outer) for inner, outer in pairwise(frames) for begin in begins)
 
     def entry_inside(self, thread: Thread) -> str:
         """Return the routine of the runtime that the innermost code of a thread called, ``""`` if it is in none."""
