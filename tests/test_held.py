@@ -32,7 +32,7 @@ from tests.support.snapshots import snapshot
 from tests.support.why import GNU, WHYS, hung
 
 FOLDER = Path(__file__).parent / "held"
-PROGRAMS = ("locks", "constructs", "exceptions")
+PROGRAMS = ("locks", "joins", "constructs", "exceptions")
 FLAGS = ("-O0", "-O1 -fcf-protection=full", "-O2", "-O3 -fno-plt -fPIC")
 BUILDS = [
     *product(PROGRAMS, ("gcc",), FLAGS, ("dynamic", "libgomp")),
@@ -92,6 +92,15 @@ def test_locks_are_named_with_place_and_reason(compiler: str, flags: str) -> Non
     assert compiler == "gcc" or [each.object for each in found] == [int(word["held"][0][1], 16)]
     _, found = known["inner"]
     assert [each.symbol for each in found] == ["&l[4]", "&l[3]"]
+
+
+def test_which_of_two_locks_a_thread_has_set_its_register_tells() -> None:
+    known = {word["name"]: (word, found) for word, found in records(core("joins", "gcc", "-O2", "libgomp"))}
+    for name, symbol in (("one_of_two", "&l[0]"), ("element", "&l[8]"), ("moved_on", "&l[11]")):
+        word, (record,) = known[name]
+        assert (record.symbol, record.is_certain, record.object) == (symbol, True, int(word["held"][0][1], 16))
+    _, found = known["changed"]
+    assert [(record.object, record.is_certain) for record in found] == [(None, True)]
 
 
 def test_the_holder_of_a_lock_is_the_one_that_stands_in_it() -> None:

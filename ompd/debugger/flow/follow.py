@@ -17,6 +17,7 @@ from ompd.debugger.flow.state import (
     ENTERED,
     JUMP,
     LEAVING,
+    LOCAL,
     MASK,
     OTHER,
     PAUSED,
@@ -94,6 +95,7 @@ class Function:
         self._places: dict[int, Place | None] = {}
         self._code, self._processor, self._is_own = code, processor, is_own
         self._called, self._pads, self._constant = called, pads, constant
+        self._general = frozenset(range(processor.first_vector)) - {processor.stack_pointer}
         self.entry = entry
         self.origins: dict[int, Origin] = {}
         self.by_pointer: set[int | None] = set()
@@ -125,7 +127,7 @@ class Function:
 
     def _settle(self) -> None:
         processor = self._processor
-        start = State({number: Value("made", -1 - number) for number in range(64) if number != processor.stack_pointer})
+        start = State({number: Value("made", -1 - number) for number in self._general})
         start.registers[processor.stack_pointer] = Value("frame", -processor.entry_distance)
         self._before[self.entry] = start
         waiting, left = [self.entry], _MAX_VISITS
@@ -142,7 +144,7 @@ class Function:
                 known = self._before.get(to)
                 if known is None:
                     self._before[to] = state.copy()
-                elif not known.join(state):
+                elif not known.join(state, to):
                     continue
                 if to not in pending:
                     pending.add(to)
@@ -161,7 +163,7 @@ class Function:
                 self._leave(state)
                 self.by_pointer.add(None)
                 if found.address in self._computed:
-                    self._computed[found.address].join(state)
+                    self._computed[found.address].join(state, found.address)
                 else:
                     self._computed[found.address] = state.copy()
                 return
@@ -274,8 +276,15 @@ class Function:
         elif found.stores:
             self._note_store(found, state)
             state.write(found.operand, found.width or 8, None)
-        for number in found.clobbers:
+        written = set(found.clobbers)
+        if found.to is not None and found.to not in state.registers:
+            written.add(found.to)
+        if written:
+            state.forget(found.address)
+        for number in written:
             state.registers.pop(number, None)
+            if number in self._general:
+                state.keep(number, found.address)
         if not found.keeps_flags and found.does not in ("compare", "bit"):
             state.flags = None
 
@@ -436,11 +445,15 @@ class Function:
         self._is_twice |= there.is_twice
         value = self._argument(routine, state) if routine is not None else None
         state.forget(found.address)
+        for number in self._processor.lost:
+            state.registers.pop(number, None)
         if routine is not None and routine.pauses:
             pass
         elif routine is not None and routine.begins:
             state.held.pop(found.address, None)  # it is the last one now
-            state.held[found.address] = Held(routine, there.name, value, ENTERED if routine.on is not None else "")
+            doubt = ENTERED if routine.on is not None else ""
+            passed = value.at if value is not None and value.kind == "number" else None
+            state.held[found.address] = Held(routine, there.name, value, doubt, passed)
         elif routine is not None:
             self._release(state, routine.kind, value, has_object=routine.argument is not None)
         elif there.lets_go is None:
@@ -451,8 +464,6 @@ class Function:
             for kind, other in there.lets_go:
                 self._doubt(state, kind, other)
         state.write_escaped()
-        for number in self._processor.lost:
-            state.registers.pop(number, None)
         result = Value("made", found.address)
         if routine is not None and routine.begins and routine.on is not None:
             result = Value("result", found.address, 1)
@@ -483,7 +494,8 @@ class Function:
             held = state.held[site]
             if meets(held.value, value) is False:
                 continue
-            if held.value is None and value is None:
+            is_vague = all(each is None or each.kind in LOCAL for each in (held.value, value))
+            if is_vague and None in (state.seen(held.value), state.seen(value)):
                 del state.held[site]  # which ones they are cannot be seen: more likely the same than two
                 continue
             state.held[site] = held._replace(doubt=held.doubt or OTHER)

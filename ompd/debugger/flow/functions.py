@@ -14,10 +14,10 @@ from ompd.contract.process import Frame, Location, Shape
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.flow.branches import Branches
 from ompd.debugger.flow.code import Code
-from ompd.debugger.flow.follow import Called, Function
+from ompd.debugger.flow.follow import Called, Function, Place
 from ompd.debugger.flow.instructions import Instruction, Processor
 from ompd.debugger.flow.processors import processor_of
-from ompd.debugger.flow.state import Released, State, Value
+from ompd.debugger.flow.state import BRANCH, LOCAL, Released, State, Value, has_same_base
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.stacks.callsites import CallSites
@@ -114,17 +114,17 @@ class Functions:
         place = function.at(at) if at is not None else None
         if place is None:
             raise Unavailable("no way through its function is seen that leads to where it is")
-        return tuple(
-            Begun(
-                site,
-                held.name,
-                held.routine,
-                self._read(held.value, frame, place.state, function),
-                place.doubts[site],
-                held.value is None or held.value.kind == "number",
-            )
-            for site, held in sorted(place.state.held.items())
-        )
+        return tuple(self._begun(place, frame, function))
+
+    def _begun(self, place: Place, frame: Frame, function: Function) -> Iterator[Begun]:
+        for site, held in sorted(place.state.held.items()):
+            found, doubt = self._read(held.value, frame, place.state, function), place.doubts[site]
+            if held.passed is not None and found is None:
+                found, doubt = held.passed, doubt or BRANCH  # which way led here cannot be seen any more
+            if held.passed is not None and found != held.passed:
+                continue  # the way that led here has another call
+            is_fixed = held.value is None or held.value.kind == "number"
+            yield Begun(site, held.name, held.routine, found, doubt, is_fixed)
 
     def arguments(self, frame: Frame) -> tuple[int | None, ...]:
         """Return the first arguments, numbers or pointers, of the call in which *frame* is: those that its code shows.
@@ -215,7 +215,7 @@ class Functions:
 
     def _read(self, value: Value | None, frame: Frame, state: State, function: Function) -> int | None:
         # The number that a value is, as far as the frame still has it.
-        if value is None or value.kind == "result":
+        if value is None or value.kind in ("result", "bit"):
             return None
         if value.kind == "number":
             return value.at
@@ -224,7 +224,8 @@ class Functions:
         known = self._still_there(value, frame, state)
         if known is not None:
             return known
-        origin, processor = function.origins.get(value.at), self._processor
+        origin = function.origins.get(value.at) if value.kind == "made" else None
+        processor = self._processor
         if origin is None or processor is None or origin.base.kind != "made":
             return None
         # What the runtime passes to a construct's function is a structure of pointers which a compiler made.
@@ -243,12 +244,14 @@ class Functions:
 
     def _still_there(self, value: Value, frame: Frame, state: State) -> int | None:
         for register, other in state.registers.items():
-            found = frame.registers.get(register) if (other.kind, other.at) == ("made", value.at) else None
+            found = frame.registers.get(register) if has_same_base(other, value) else None
             if found is not None:
                 return found - other.more + value.more
         for at, (other, width) in state.slots.items():
-            if (other.kind, other.at) != ("made", value.at) or width != self._memory.pointer_size or frame.cfa is None:
+            if not has_same_base(other, value) or width != self._memory.pointer_size or frame.cfa is None:
                 continue
+            if value.kind in LOCAL and state.escaped is not None and at + width > state.escaped:
+                continue  # the function that it is in may have written there
             try:
                 word = read_pointer(self._memory, frame.cfa + at)
             except OmpdError:

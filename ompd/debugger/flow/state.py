@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ompd.debugger.flow.instructions import Operand
@@ -21,23 +21,33 @@ class Value(NamedTuple):
     """A value. ``kind`` is ``number``, which is ``at``; ``frame``: the CFA and ``at``; ``made``: what the instruction
     at ``at`` made, and ``more``, or, with -1 - r in its place, what register r had at the function's beginning; or
     ``result``: something that is not 0 where the result of the call at ``at`` is not (``more`` is 1), or where it is
-    (0); of a ``bit`` only the lowest bit is like that.
+    (0); of a ``bit`` only the lowest bit is like that. ``computed`` is what the instruction at ``at`` left in the place
+    ``of``, and ``joined`` what was in that place where ways met at ``at``, each with ``more``: only a place that still
+    has such a value tells it.
     """
 
     kind: str
     at: int
     more: int = 0
+    of: tuple[bool, int] = (False, 0)  # whether it is in the frame, and its distance from the CFA or the register
 
 
 class Held(NamedTuple):
-    """What a call began: with which object, and why it is not certain that it still holds (``""`` if it is)."""
+    """What a call began: with which object, and why it is not certain that it still holds (``""`` if it is).
+
+    ``passed`` is the number that the call itself has as its argument, None for any other value. A ``value`` that is
+    another one is that of another call, which is on another way to the same place.
+    """
 
     routine: Routine
     name: str
     value: Value | None
     doubt: str
+    passed: int | None
 
 
+LOCAL = ("computed", "joined")
+"""Kinds of values that nothing tells but a place that has them."""
 Released = tuple[str, "Value | None"]
 """A kind, and the object, None if it is unknown which."""
 
@@ -62,41 +72,77 @@ class State:
         made.held, made.released, made.flags = dict(self.held), self.released, self.flags
         return made
 
-    def join(self, other: State) -> bool:
-        """Keep what also *other* has; return whether this has changed."""
+    def join(self, other: State, where: int) -> bool:
+        """Keep what also *other* has; return whether this has changed.
+
+        Places that differ have a value of their own from here on. It is one value for those of which each way has one.
+
+        :param where: the place in the code at which the ways meet
+        """
+        joined: dict[tuple[Value, Value], Value] = {}
         changed = False
-        for number in [n for n, value in self.registers.items() if other.registers.get(n) != value]:
-            del self.registers[number]
-            changed = True
-        for at in [at for at, value in self.slots.items() if other.slots.get(at) != value]:
-            del self.slots[at]
-            changed = True
+        for number, value in sorted(self.registers.items()):
+            there = other.registers.get(number)
+            if value != there or _is_of_join(value, where):
+                new = Value("joined", where, 0, (False, number))
+                new = joined.setdefault((value, there), new) if there is not None else new
+                changed |= new != value
+                self.registers[number] = new
+        for at, (value, width) in sorted(self.slots.items()):
+            there, other_width = other.slots.get(at, (None, 0))
+            if there is None or width != other_width:
+                del self.slots[at]
+                changed = True
+            elif value != there or _is_of_join(value, where):
+                new = joined.setdefault((value, there), Value("joined", where, 0, (True, at)))
+                changed |= new != value
+                self.slots[at] = new, width
         if other.escaped is not None and (self.escaped is None or other.escaped < self.escaped):
             self.escaped, changed = other.escaped, True
         if self.flags is not None and self.flags != other.flags:
             self.flags, changed = None, True
-        if not other.released <= self.released:
-            self.released, changed = self.released | other.released, True
-        return self._join_held(other.held) or changed
+        released = frozenset((kind, None if _is_of_join(value, where) else value) for kind, value in other.released)
+        if not released <= self.released:
+            self.released, changed = self.released | released, True
+        return self._join_held(other.held, joined, where) or changed
 
-    def _join_held(self, others: Mapping[int, Held]) -> bool:
+    def _join_held(self, others: Mapping[int, Held], joined: Mapping[tuple[Value, Value], Value], where: int) -> bool:
+        def both(value: Value | None, other: Value | None) -> Value | None:
+            # What is both here where ways meet.
+            if value is None or other is None:
+                return None
+            return value if value == other and not _is_of_join(value, where) else joined.get((value, other))
+
+        def like(held: Held, some: Iterable[Held], is_other: bool) -> Held | None:
+            # *held* as some certainly hold the same object by another call, None if they do not.
+            for each in some if not held.doubt else ():
+                value = both(each.value, held.value) if is_other else both(held.value, each.value)
+                if (each.routine.kind, each.routine.argument) != (held.routine.kind, held.routine.argument):
+                    continue
+                if not each.doubt and (value is not None or held.routine.argument is None):
+                    return held._replace(value=value)
+            return None
+
         changed = False
-        alike = {site for site, held in self.held.items() if _has_like(held, others)}
-        alike |= {site for site, held in others.items() if _has_like(held, self.held)}
-        for site in (*self.held, *(site for site in others if site not in self.held)):
-            mine, other = self.held.get(site), others.get(site)
-            found = mine or other
-            assert found is not None
-            if mine is None or other is None:
-                doubt = found.doubt or ("" if site in alike else BRANCH)
-                joined = found._replace(doubt=doubt) if found.routine.ends else None
+        mine = dict(self.held)
+        for site in (*mine, *(site for site in others if site not in mine)):
+            one, other = mine.get(site), others.get(site)
+            if one is not None and other is not None:
+                doubt = min(filter(None, (one.doubt, other.doubt)), default="")
+                passed = one.passed if one.passed == other.passed else None
+                joint: Held | None = one._replace(value=both(one.value, other.value), doubt=doubt, passed=passed)
+            elif one is not None:
+                joint = like(one, others.values(), False) or one._replace(doubt=one.doubt or BRANCH)
             else:
-                value = mine.value if mine.value == other.value else None
-                joined = mine._replace(value=value, doubt=min(filter(None, (mine.doubt, other.doubt)), default=""))
-            if joined is None:
+                assert other is not None
+                value = None if _is_of_join(other.value, where) else other.value
+                joint = like(other, mine.values(), True) or other._replace(value=value, doubt=other.doubt or BRANCH)
+            if joint is not None and (one is None or other is None) and not joint.routine.ends:
+                joint = None
+            if joint is None:
                 changed |= self.held.pop(site, None) is not None
-            elif joined != mine:
-                self.held[site], changed = joined, True
+            elif joint != one:
+                self.held[site], changed = joint, True
         return changed
 
     # Values
@@ -105,7 +151,7 @@ class State:
         """Take it that what *where* made is no longer what it was, since it makes something anew."""
 
         def is_gone(value: Value | None) -> bool:
-            return value is not None and value.kind != "number" and value.kind != "frame" and value.at == where
+            return value is not None and value.kind not in ("number", "frame", "joined") and value.at == where
 
         for number in [n for n, value in self.registers.items() if is_gone(value)]:
             del self.registers[number]
@@ -118,6 +164,10 @@ class State:
             self.released = frozenset((k, None if is_gone(value) else value) for k, value in self.released)
         if self.flags is not None and self.flags[0] == where:
             self.flags = None
+
+    def keep(self, register: int, where: int) -> None:
+        """Take what the instruction at *where* left in a register as a value of its own."""
+        self.registers[register] = Value("computed", where, 0, (False, register))
 
     def set(self, register: int, value: Value | None) -> None:
         """Give a register a value, None if it is unknown."""
@@ -148,6 +198,13 @@ class State:
         elif at is None or at.kind != "number":
             self.write_escaped()
 
+    def seen(self, value: Value | None) -> Value | None:
+        """Return *value*, or None if only places could tell it that do not have it any more."""
+        if value is None or value.kind not in LOCAL:
+            return value
+        values = (*self.registers.values(), *(value for value, _ in self.slots.values()))
+        return value if any(has_same_base(each, value) for each in values) else None
+
     def write_escaped(self) -> None:
         """Note that others may have written what they can."""
         if self.escaped is not None:
@@ -163,22 +220,16 @@ class State:
             del self.slots[at]
 
 
-def _has_like(held: Held, others: Mapping[int, Held]) -> bool:
-    # Whether others certainly hold the same object by another call.
-    if held.doubt or (held.value is None and held.routine.argument is not None):
-        return False
-    return any(
-        (other.routine.kind, other.value, other.doubt) == (held.routine.kind, held.value, "")
-        and other.routine.argument == held.routine.argument
-        for other in others.values()
-    )
+def _is_of_join(value: Value | None, where: int) -> bool:
+    # Whether it is what a place had where ways meet: what comes there has what it had the last time.
+    return value is not None and value.kind == "joined" and value.at == where
 
 
 def added(value: Value | None, distance: int) -> Value | None:
     """Return *value* and a distance, None if that is unknown."""
     if value is None or value.kind in ("result", "bit"):
         return None
-    if value.kind == "made":
+    if value.kind in ("made", *LOCAL):
         return value._replace(more=value.more + distance)
     return value._replace(at=value.at + distance & MASK if value.kind == "number" else value.at + distance)
 
@@ -189,4 +240,11 @@ def meets(one: Value | None, other: Value | None) -> bool | None:
         return None
     if one == other:
         return True
-    return False if one.kind == other.kind and (one.kind != "made" or one.at == other.at) else None
+    if one.kind != other.kind:
+        return None
+    return False if one.kind in ("number", "frame") or has_same_base(one, other) else None
+
+
+def has_same_base(one: Value, other: Value) -> bool:
+    """Return whether two values are the same one and a distance."""
+    return one._replace(more=0) == other._replace(more=0)
