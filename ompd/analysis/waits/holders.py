@@ -29,10 +29,14 @@ class Holders:
         self._moment = moment
         self._by_object: dict[tuple[str, int], dict[int, tuple[str, bool]]] = {}
         self._by_symbol: dict[tuple[str, str], dict[int, tuple[str, bool]]] = {}
+        self._atomic: dict[int, tuple[str, bool]] = {}
+        self._runtimes = {row.native_thread_id: row.runtime for row in moment.threads}
         self._of_unknown: list[int] = []  # who holds a lock of which it is not seen which one it is
         for thread, constructs in moment.held.items():
             for held in constructs:
                 kind = _SAME.get(held.kind, held.kind)
+                if kind == "atomic" and held.object is None:
+                    _keep(self._atomic, thread, held)
                 if held.object is not None:
                     _keep(self._by_object.setdefault((kind, held.object), {}), thread, held)
                 if held.symbol is not None:
@@ -49,6 +53,10 @@ class Holders:
         if wait.object is None:
             return Holding((), None)
         found = self._named(_SAME.get(kind_of, kind_of), wait)
+        if kind_of == "atomic":
+            # Each runtime has one lock for all updates that name none.
+            waiting = {self._runtimes.get(thread) for thread in self._waiting.get(wait.object, ())}
+            found = {thread: why for thread, why in self._atomic.items() if {self._runtimes.get(thread)} == waiting}
         if found:
             return self._chosen(found)
         if kind_of not in _BY_ELIMINATION:
