@@ -318,6 +318,11 @@ class Process(Callbacks, Protocol):
             called, which ended by jumping to it
         """
 
+    def object_passed(self, frame: Frame) -> int | None:
+        """Return the address of the lock, or of the variable of a critical section, that a caller's frame has passed to
+        the routine of OpenMP or POSIX that it called; None if the code does not show it.
+        """
+
     def calls_by_pointer(self, pc: int) -> bool | None:
         """Return whether the instruction before *pc* calls through a pointer, so that the code does not name the
         function.

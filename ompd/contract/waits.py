@@ -29,7 +29,9 @@ class LockState:
     it says that nobody is. ``owner_gone`` says what that word names where no thread executes it: a thread that has
     ended, a task that is over. ``owner`` is then the thread that had that task, None if that has ended, too. None where
     the owner is there, or is unknown. ``owner_fault`` says why that word cannot be true; then the owner is unknown.
-    ``name`` is the runtime's own name of one of its own locks, None without symbols.
+    ``name`` is the runtime's own name of one of its own locks, None without symbols. ``is_searched`` is True if the
+    lock is merely the only one among the words of the thread's registers and stack, or if the thread may have got it
+    just now.
     """
 
     address: int
@@ -43,6 +45,7 @@ class LockState:
     owner_gone: str | None = None
     owner_fault: OmpdError | None = None
     name: str | None = None
+    is_searched: bool = False
 
 
 @record

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ompd import naming
 from ompd.contract.memory import ByteOrder
 from ompd.contract.process import Frame, Module
 from ompd.debugger.emulation.code_checks import TargetCode
@@ -28,6 +29,7 @@ from ompd.debugger.threads.threads import Threads
 from ompd.debugger.threads.tls import ThreadLocalStorage
 from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.debugger.waiting import Waiting
+from ompd.errors import Unavailable
 
 if TYPE_CHECKING:
     from ompd.debugger.flow.conditions import Read
@@ -139,6 +141,7 @@ class StoppedProcess:
         self.function_named, self.described_tail_calls = calls.function_named, calls.described_tail_calls
         self.receivers = calls.receivers
         self._functions: Functions | None = None
+        self._callers: Functions | None = None
         # Routines of the target
         self.call, self.evaluate = routines.call, routines.evaluate
 
@@ -225,18 +228,24 @@ class StoppedProcess:
         The parameters are those of the first call: what is found out is kept.
         """
         if self._functions is None:
-            from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  for one query alone
-
-            self._functions = Functions(
-                self.memory,
-                self.target.architecture,
-                self.module_list,
-                self.calls.sites,
-                self.locate,
-                routines,
-                is_users,
-            )
+            self._functions = self._make_functions(routines, is_users)
         return self._functions
+
+    def object_passed(self, frame: Frame) -> int | None:
+        """Return what a frame has passed to a routine; see :meth:`Process.object_passed`."""
+        if self._callers is None:
+            # Whose code the functions are that it calls makes no difference to what it passes.
+            self._callers = self._make_functions(naming.ROUTINES(), lambda at: False)
+        try:
+            return self._callers.wanted(frame)
+        except Unavailable:
+            return None
+
+    def _make_functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
+        from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  for few queries
+
+        target, sites = self.target, self.calls.sites
+        return Functions(self.memory, target.architecture, self.module_list, sites, self.locate, routines, is_users)
 
     # Variables
 

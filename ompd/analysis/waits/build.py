@@ -223,6 +223,11 @@ class _Waits:
             return
         if wait.owner is not None:
             self._held_by(node, self._nodes.thread(wait.owner), wait, "its owner is recorded")
+            if wait.owner_source != "runtime":
+                doubt = "a search of the thread's registers and stack found it"
+                if wait.owner == row.native_thread_id:
+                    doubt = "its owner may have got it just now"
+                graph.rescue(node, self._nodes.everybody, f"{lock_name(wait)}: {doubt}")
             return
         reason = row.unavailable.get("wait.owner", "its owner is not recorded")
         found = self._holders.of(wait, kind_of=wait.kind)

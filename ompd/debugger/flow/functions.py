@@ -145,7 +145,7 @@ class Functions:
 
         :raises Unavailable: if its code cannot be followed to the place where it is
         """
-        function = self._function(self._code.entry(frame.call_site), is_alone=False)
+        function = self._function(self._code.entry(frame.call_site), is_alone=True)
         at = self._place(function, frame)
         place = function.at(at) if at is not None else None
         found = function.instruction(at) if at is not None else None

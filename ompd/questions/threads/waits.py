@@ -225,7 +225,7 @@ class Waits:
             object=lock.address,
             symbol=symbol,
             owner=lock.owner,
-            owner_source="runtime" if lock.owner is not None else None,
+            owner_source=None if lock.owner is None else "derived" if lock.is_searched else "runtime",
             owner_address=lock.owner_address,
             owner_value=lock.owner_value,
             owner_gone=gone,

@@ -44,6 +44,8 @@ _NEST_ROUTINES = ("__kmpc_set_nest_lock", "omp_set_nest_lock")
 _CHECKS, _CHECK_SETTING = "__kmp_env_consistency_check", "KMP_CONSISTENCY_CHECK"
 # By which the runtime acquires its own locks.
 _BOOTSTRAP = ("__kmp_acquire_ticket_lock", "__kmp_acquire_bootstrap_lock")
+# What it does between two attempts to get a direct one.
+_BETWEEN = frozenset(("__kmp_spin_backoff", "__kmp_hardware_timestamp", "__kmp_yield"))
 # kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest
 # bit of that says that somebody waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
@@ -83,13 +85,20 @@ class Locks:
         address = next((address for address in candidates if thread.address in self._queue(address)), None)
         if address is not None:
             return self._named(thread, self._queuing(address), asked, candidates, is_nestable=is_nestable)
-        direct = self._direct_lock(thread, asked, candidates)
+        passed = self._process.object_passed(frames[-1])
+        if passed is not None:
+            direct = self._passed_lock(thread, asked, frames, passed, is_nestable=is_nestable)
+        else:
+            direct = self._direct_lock(thread, asked, candidates)
         if direct is not None:
             return direct
         damaged = (known for known in map(self._queues.get, candidates) if isinstance(known, CorruptState))
         reason = Unavailable("none of the runtime's locks proves to be the one that the thread waits for")
         untold: OmpdError = next(damaged, None) or reason
         try:
+            lock = self._lock_of(passed) if passed is not None else None
+            if lock is not None and self._counts_waiting(lock):
+                return self._named(thread, self._counting(lock), asked, candidates, is_nestable=is_nestable)
             # What was left on the stack by an earlier call may be another lock's; registers that the runtime's frames
             # hold are in use.
             for words in (in_registers, on_stack):
@@ -148,14 +157,45 @@ class Locks:
         )
 
     def _direct_lock(self, thread: Thread, asked: str, candidates: list[int]) -> LockState | None:
-        direct = {self._direct(thread, candidate) for candidate in candidates} - {None}
+        # The only one that the words of registers and stack lead to: the thread's own ones are as likely as others.
+        direct = {self._direct(candidate) for candidate in candidates} - {None}
         if len(direct) != 1:
             return None
         ((address, gtid),) = filter(None, direct)
+        if self._by_gtid.get(gtid) is thread:
+            return None
+        return self._direct_state(asked, address, gtid, self._variable(address, asked, candidates), is_searched=True)
+
+    def _passed_lock(
+        self, thread: Thread, asked: str, frames: tuple[Frame, ...], passed: int, *, is_nestable: bool
+    ) -> LockState | None:
+        # The one that the routine was given, which the thread itself may have.
+        direct = self._direct(passed) or self._direct(self._lock_of(passed) or 0)
+        if direct is None:
+            return None
+        is_own = self._by_gtid.get(direct[1]) is thread
+        is_searched = is_own and not self._waits_inside(frames)
+        found = self._direct_state(asked, *direct, passed, is_searched=is_searched)
+        if not is_own or not is_nestable or is_searched:
+            return found
+        # The owner of a nestable lock sets it once more.
+        fault = f"the lock's word is {found.owner_value:#x}, which names the thread that waits for it"
+        return replace(found, owner=None, owner_fault=CorruptState(found.address, fault))
+
+    def _direct_state(
+        self, asked: str, address: int, gtid: int, variable: int | None, *, is_searched: bool
+    ) -> LockState:
         # Nestable locks of these kinds are objects of the runtime's too.
-        variable = self._variable(address, asked, candidates) if asked == "lock" else None
+        known = (variable or address) if asked == "lock" else address
         word = read_unsigned(self._process, address, 4)
-        return self._owned(LockState(address, asked, None, (), variable or address), gtid, address, word)
+        return self._owned(LockState(address, asked, None, (), known, is_searched=is_searched), gtid, address, word)
+
+    def _waits_inside(self, frames: tuple[Frame, ...]) -> bool:
+        # Whether it has just failed to get the lock: then it is in what it does between two attempts.
+        if self._runtime.owners.of(frames[0]) != RUNTIME:
+            return True
+        names = {naming.routine_name(self._process.locate(frame.call_site).symbol) for frame in frames}
+        return not names.isdisjoint(_BETWEEN)
 
     def _named(
         self, thread: Thread, lock: StructView, asked: str, candidates: list[int], *, is_nestable: bool
@@ -326,8 +366,8 @@ class Locks:
         kind = read_unsigned(self._process, address, 4) if address is not None else 0
         return frozenset({_DIRECT_TAGS[kind]} if kind in _DIRECT_TAGS else ())
 
-    def _direct(self, thread: Thread, candidate: int) -> tuple[int, int] | None:
-        # (variable, owner's gtid) if *candidate* is a test-and-set or futex lock that another thread holds.
+    def _direct(self, candidate: int) -> tuple[int, int] | None:
+        # (variable, owner's gtid) if *candidate* is a test-and-set or futex lock that a thread holds.
         try:
             module = self._process.module_at(candidate)
             if module is not None and (module == self._runtime.module or module.is_system_library):
@@ -347,7 +387,7 @@ class Locks:
             # It may have ended. Then what is there is chance, unless it is known to be a lock.
             is_number = 0 <= gtid < self._runtime.capacity
             return (candidate, gtid) if is_number and self._is_lock(candidate, module) else None
-        return (candidate, gtid) if owner.address != thread.address else None
+        return candidate, gtid
 
     def _is_lock(self, candidate: int, module: Module | None) -> bool:
         if module is not None:
