@@ -187,12 +187,14 @@ class Verdicts:
         return kind
 
     def _is_orphaned(self, root: Root) -> bool:
-        # A thread waits at a barrier inside of code that not all threads of its team execute.
+        # A thread waits at a barrier inside of code that not all threads of its team execute. If others wait for
+        # a lock, this has to be certain: a thread that has left a critical section by a jump may be at any barrier.
+        needs_certainty = any(self._graph.nodes[node].kind in _LOCKS for node in root.nodes)
         for node in self._chains.way(root):
             row = self._nodes.rows.get(node)
             if row is not None and row.wait is not None and row.wait.kind == "barrier" and not _may_be_in_outer(row):
                 held = self._nodes.moment.held.get(row.native_thread_id or 0, ())
-                if any(construct.kind in _FOR_SOME for construct in held):
+                if any(each.kind in _FOR_SOME and (each.is_certain or not needs_certainty) for each in held):
                     return True
         return False
 

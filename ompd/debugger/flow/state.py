@@ -9,6 +9,7 @@ from ompd.debugger.flow.instructions import Operand
 from ompd.naming import Routine
 
 MASK = (1 << 64) - 1
+_OBJECTS = ("lock", "nest_lock", "mutex")  # what may be acquired on some ways only
 _MAX_SLOTS = 1 << 10  # words of its frame that are followed; what more there are count as unknown
 
 # Why it is not certain that what a call began is not ended yet, by what is in between.
@@ -123,6 +124,7 @@ class State:
                     return held._replace(value=value)
             return None
 
+        joint: Held | None
         changed = False
         mine = dict(self.held)
         for site in (*mine, *(site for site in others if site not in mine)):
@@ -130,14 +132,16 @@ class State:
             if one is not None and other is not None:
                 doubt = min(filter(None, (one.doubt, other.doubt)), default="")
                 passed = one.passed if one.passed == other.passed else None
-                joint: Held | None = one._replace(value=both(one.value, other.value), doubt=doubt, passed=passed)
+                joint = one._replace(value=both(one.value, other.value), doubt=doubt, passed=passed)
             elif one is not None:
                 joint = like(one, others.values(), False) or one._replace(doubt=one.doubt or BRANCH)
             else:
                 assert other is not None
                 value = None if _is_of_join(other.value, where) else other.value
                 joint = like(other, mine.values(), True) or other._replace(value=value, doubt=other.doubt or BRANCH)
-            if joint is not None and (one is None or other is None) and not joint.routine.ends:
+            # A construct's code is reached through its beginning only: if not, it is over, or was left by a jump.
+            is_over = joint.routine.kind not in _OBJECTS and joint.doubt == BRANCH
+            if (one is None or other is None) and (is_over or not joint.routine.ends):
                 joint = None
             if joint is None:
                 changed |= self.held.pop(site, None) is not None
