@@ -61,7 +61,7 @@ class Holders:
             return self._chosen(found)
         if kind_of not in _BY_ELIMINATION:
             return Holding((), None)
-        return self._of_some(wait.object) or self._left_over(wait.object)
+        return self._of_interrupted(wait.object) or self._of_some(wait.object) or self._left_over(wait.object)
 
     def at(self, address: int) -> tuple[str, str | None, Holding] | None:
         """Return what is known of an object for which a thread waits that no runtime knows, as one that set a lock
@@ -96,6 +96,14 @@ class Holders:
         if found is not None or wait.symbol is None:
             return found or {}
         return self._by_symbol.get((kind, wait.symbol), {})
+
+    def _of_interrupted(self, lock: int) -> Holding | None:
+        # A handler waits for it, and the code that it has interrupted may have set a lock: this may be it.
+        for thread in sorted(self._waiting.get(lock, set()) & self._moment.handlers):
+            for held in self._moment.held.get(thread, ()):
+                if held.kind in _BY_ELIMINATION and held.object in (None, lock):
+                    return Holding((thread,), f"its signal handler wants it, and {held.reason}")
+        return None
 
     def _of_some(self, lock: int) -> Holding | None:
         # Threads hold a lock of which the code does not show which one it is: this may be it.

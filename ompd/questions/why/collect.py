@@ -58,7 +58,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         may_hold_interpreter=_may_hold_interpreter(session, answer.rows, system),
         how=_how(session, answer.rows),
         queued=queued_threads(session, answer.rows),
-        handlers=_in_handlers(session, answer.rows),
+        handlers=_in_handlers(session, answer.rows, system),
         threads=rows,
         system=system,
         unread=unread,
@@ -202,10 +202,11 @@ def _held(
     return found
 
 
-def _in_handlers(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[int]:
+def _in_handlers(session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]) -> frozenset[int]:
     found = set()
     for row in rows:
-        if row.native_thread_id is not None and row.wait is not None and row.wait.kind in _LOCK_WAITS:
+        wait = row.wait or system.get(row.native_thread_id or 0)
+        if row.native_thread_id is not None and wait is not None and wait.kind in (*_LOCK_WAITS, "futex"):
             with suppress(OmpdError):
                 if any(frame.is_signal_frame for frame in session.process.stack(row.native_thread_id).frames):
                     found.add(row.native_thread_id)
