@@ -244,6 +244,9 @@ def _pairs() -> dict[str, Routine]:
         ("critical", None, "GOMP_critical_start", "", "GOMP_critical_end"),
         ("critical", 0, "GOMP_critical_name_start", "", "GOMP_critical_name_end"),
         ("critical", 2, "__kmpc_critical __kmpc_critical_with_hint", "", "__kmpc_end_critical"),
+        # Whoever gets 1 combines its part of a reduction inside of the section.
+        ("critical", 6, "", "__kmpc_reduce __kmpc_reduce_nowait", ""),
+        ("critical", 2, "", "", "__kmpc_end_reduce __kmpc_end_reduce_nowait"),
         ("atomic", None, "GOMP_atomic_start __kmpc_atomic_start", "", "GOMP_atomic_end __kmpc_atomic_end"),
         ("ordered", None, "GOMP_ordered_start __kmpc_ordered", "", "GOMP_ordered_end __kmpc_end_ordered"),
         ("single", None, "", "__kmpc_single", "__kmpc_end_single GOMP_single_copy_end"),

@@ -195,7 +195,7 @@ class Function:
         if jump is not None:
             there = self._called(jump)
             if there.routine is not None and not there.routine.begins and not there.routine.pauses:
-                value = self._argument(there.routine, state)
+                value = self.argument(there.routine, state)
                 if not any(
                     held.routine.kind == there.routine.kind and not held.doubt and meets(held.value, value)
                     for held in state.held.values()
@@ -260,7 +260,7 @@ class Function:
             routine = there.routine
             is_end = routine is not None and routine.kind == held.routine.kind and not routine.begins
             if not doubt and routine is not None and is_end:
-                is_other = meets(held.value, self._argument(routine, state)) is False
+                is_other = meets(held.value, self.argument(routine, state)) is False
                 doubt = "" if is_other else PAUSED if routine.pauses else LEAVING
             doubts[site] = doubt
         return doubts
@@ -429,10 +429,16 @@ class Function:
         if routine is not None and not routine.begins:
             self.lets_go |= {(routine.kind, None)}
 
-    def _argument(self, routine: Routine, state: State) -> Value | None:
-        if routine.argument is None or routine.argument >= len(self._processor.arguments):
+    def argument(self, routine: Routine, state: State) -> Value | None:
+        """Return the object that a routine gets if it is called in a state, None if that is unknown."""
+        registers, size = self._processor.arguments, self._processor.entry_distance
+        if routine.argument is None:
             return None
-        return state.registers.get(self._processor.arguments[routine.argument])
+        if routine.argument < len(registers):
+            return state.registers.get(registers[routine.argument])
+        at = added(state.registers.get(self._processor.stack_pointer), size * (routine.argument - len(registers)))
+        slot = state.slots.get(at.at) if at is not None and at.kind == "frame" else None
+        return slot[0] if slot is not None and slot[1] == size else None
 
     def _call(self, found: Instruction, state: State) -> None:
         resolved = self._resolved(found, state)
@@ -443,7 +449,7 @@ class Function:
         for argument in self._processor.arguments:
             self._give_away(state.registers.get(argument))
         self._is_twice |= there.is_twice
-        value = self._argument(routine, state) if routine is not None else None
+        value = self.argument(routine, state) if routine is not None else None
         state.forget(found.address)
         for number in self._processor.lost:
             state.registers.pop(number, None)

@@ -152,10 +152,9 @@ class Functions:
         if place is None or found is None or self._processor is None:
             raise Unavailable("no way through its function is seen that leads to where it is")
         routine = self._called(found, is_alone=True).routine
-        if routine is None or not routine.begins or routine.argument is None:
+        if routine is None or not routine.begins:
             return None
-        value = place.state.registers.get(self._processor.arguments[routine.argument])
-        return self._read(value, frame, place.state, function)
+        return self._read(function.argument(routine, place.state), frame, place.state, function)
 
     def let_go(self, frame: Frame) -> frozenset[tuple[str, int | None]] | None:
         """Return what the function of *frame*, until it came to the place where it is, may have ended that others had

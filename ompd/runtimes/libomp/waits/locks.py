@@ -31,6 +31,8 @@ _NESTABLE = frozenset(range(5, 10))
 LOCK_ROUTINES = {
     "__kmpc_critical": "critical",
     "__kmpc_critical_with_hint": "critical",
+    "__kmpc_reduce": "critical",
+    "__kmpc_reduce_nowait": "critical",
     "GOMP_critical_start": "critical",
     "GOMP_critical_name_start": "critical",
     "GOMP_atomic_start": "atomic",
