@@ -48,6 +48,7 @@ class Proof:
     signal: int | None = None
     openmp: bool = True
     ways: tuple[str, ...] = ("live", "core")
+    folder: Path = SOURCES
 
     @property
     def name(self) -> str:
@@ -112,7 +113,12 @@ def at_rest(
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run a program until it waits, or the process that it names does; it is killed at the end of the context."""
     executable = build_live(
-        proof.program, openmp=proof.openmp, runtime=runtime, flags=proof.flags, compiler_name=compiler, folder=SOURCES
+        proof.program,
+        openmp=proof.openmp,
+        runtime=runtime,
+        flags=proof.flags,
+        compiler_name=compiler,
+        folder=proof.folder,
     )
     process = subprocess.Popen(
         [str(executable), *words],

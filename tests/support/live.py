@@ -38,14 +38,15 @@ def build_live(
     compiler_name: str = "gcc",
     folder: Path = SOURCES,
 ) -> Path:
-    """Return the executable of ``fixtures/live/NAME.c``, or of ``NAME.cc``.
+    """Return the executable of ``fixtures/live/NAME.c``, ``NAME.cc`` or ``NAME.f90``.
 
     :param runtime: one of RUNTIMES, with which it is linked if it is a program of OpenMP
     :param folder: another folder of sources
     :raises Missing: if the compiler or the runtime is not there
     """
     gcc = compiler(compiler_name)
-    source = next(folder / f"{name}{suffix}" for suffix in (".c", ".cc") if (folder / f"{name}{suffix}").exists())
+    suffixes = (".f90",) if compiler_name == "gfortran" else (".c", ".cc")
+    source = next(path for suffix in suffixes if (path := folder / f"{name}{suffix}").exists())
     command = [str(gcc.path), "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
     linking = ["-lpthread"]
     version = ""

@@ -1,0 +1,73 @@
+"""The right kind for what compilers make of it: programs of ``fixtures/causes`` at each level of optimisation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.support.cache import CHECKOUT
+from tests.support.live import SOURCES as LIVE
+from tests.support.products import sample
+from tests.support.why import GNU, LLVMS, OF_COMPILER
+from tests.test_proof import Proof, asked, at_rest, named
+
+CAUSES = CHECKOUT / "fixtures" / "causes"
+LEVELS = ("-O0", "-O1", "-O2", "-O3")
+TEST_AND_SET = {"KMP_LOCK_KIND": "tas"}
+ANY_STUCK = ("proven", "likely")
+
+
+def cause(program: str, folder: Path = CAUSES, **options: object) -> Proof:
+    return Proof(program, case=(), stuck=None, folder=folder, **options)  # type: ignore[arg-type]
+
+
+# What is the right kind, and how sure it has to be that the threads never go on.
+KINDS = (
+    (cause("crossed", LIVE), "lock_cycle", ("proven",)),
+    (cause("crossed", LIVE, flags=("-fno-inline",)), "lock_cycle", ("proven",)),
+    (cause("crossed", LIVE, flags=("-DALLOCA",)), "lock_cycle", ("proven",)),
+    (cause("taskgroups"), "lock_cycle", ("proven",)),
+    (cause("atomic"), "lock_cycle", ("proven",)),
+    (cause("combiner"), "lock_cycle", ("proven",)),
+    (
+        cause("combiner", compilers=("clang",), environment={"KMP_FORCE_REDUCTION": "critical"}),
+        "lock_cycle",
+        ("proven",),
+    ),
+    (cause("jumped"), "lock_abandoned", ("proven",)),
+    (cause("twice"), "self_lock", ANY_STUCK),
+    (cause("twice", runtimes=LLVMS, environment=TEST_AND_SET), "self_lock", ANY_STUCK),
+    (cause("handler", flags=("-g0",)), "runtime_reentry", ANY_STUCK),
+)
+CASES = [
+    (replace(proof, flags=(level, *proof.flags)), compiler, runtime, kind, stuck)
+    for (proof, kind, stuck), level in product(KINDS, LEVELS)
+    for compiler in proof.compilers
+    for runtime in OF_COMPILER[compiler]
+    if runtime in proof.runtimes
+]
+
+
+def axes(proof: Proof, compiler: str, runtime: str, kind: str, stuck: object) -> list[object]:
+    level, *rest = proof.flags
+    return [(proof.program, *rest, *proof.environment), (compiler, runtime), (level, compiler), kind]
+
+
+@pytest.mark.parametrize(("proof", "compiler", "runtime", "kind", "stuck"), sample(CASES, axes), ids=named)
+def test_the_kind_is_right_at_each_level(
+    proof: Proof, compiler: str, runtime: str, kind: str, stuck: tuple[str, ...], tmp_path: Path
+) -> None:
+    with at_rest(proof, (), compiler, runtime) as process:
+        for way, answer in asked(process.pid, tmp_path).items():
+            first = answer.rows[0]
+            assert (first.kind, first.stuck in stuck) == (kind, True), (way, first)
+
+
+@pytest.mark.parametrize("level", sample(LEVELS[1:]))
+def test_fortran_that_is_optimised_shows_who_holds_what(level: str, tmp_path: Path) -> None:
+    with at_rest(cause("crossed_fortran", LIVE, flags=(level,)), (), "gfortran", GNU) as process:
+        for answer in asked(process.pid, tmp_path).values():
+            assert [(row.kind, row.stuck) for row in answer.rows] == [("lock_cycle", "proven")]
