@@ -12,6 +12,7 @@ from tests.support.cache import CHECKOUT
 from tests.support.live import SOURCES as LIVE
 from tests.support.products import sample
 from tests.support.why import GNU, LLVMS, OF_COMPILER
+from tests.test_proof import SOURCES as PROOFS
 from tests.test_proof import Proof, asked, at_rest, named
 
 CAUSES = CHECKOUT / "fixtures" / "causes"
@@ -21,7 +22,7 @@ ANY_STUCK = ("proven", "likely")
 
 
 def cause(program: str, folder: Path = CAUSES, **options: object) -> Proof:
-    return Proof(program, case=(), stuck=None, folder=folder, **options)  # type: ignore[arg-type]
+    return Proof(program, stuck=None, folder=folder, **{"case": (), **options})  # type: ignore[arg-type]
 
 
 # What is the right kind, and how sure it has to be that the threads never go on.
@@ -37,6 +38,8 @@ KINDS = (
         "lock_cycle",
         ("proven",),
     ),
+    (cause("doacross", PROOFS, case=("stuck",)), "lock_cycle", ANY_STUCK),
+    (cause("doacross", PROOFS, case=("never",), compilers=("gcc",), runtimes=(GNU,)), "lock_cycle", ANY_STUCK),
     (cause("jumped"), "lock_abandoned", ("proven",)),
     (cause("twice"), "self_lock", ANY_STUCK),
     (cause("twice", runtimes=LLVMS, environment=TEST_AND_SET), "self_lock", ANY_STUCK),
@@ -53,14 +56,14 @@ CASES = [
 
 def axes(proof: Proof, compiler: str, runtime: str, kind: str, stuck: object) -> list[object]:
     level, *rest = proof.flags
-    return [(proof.program, *rest, *proof.environment), (compiler, runtime), (level, compiler), kind]
+    return [(proof.program, *proof.case, *rest, *proof.environment), (compiler, runtime), (level, compiler), kind]
 
 
 @pytest.mark.parametrize(("proof", "compiler", "runtime", "kind", "stuck"), sample(CASES, axes), ids=named)
 def test_the_kind_is_right_at_each_level(
     proof: Proof, compiler: str, runtime: str, kind: str, stuck: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with at_rest(proof, (), compiler, runtime) as process:
+    with at_rest(proof, proof.case, compiler, runtime) as process:
         for way, answer in asked(process.pid, tmp_path).items():
             first = answer.rows[0]
             assert (first.kind, first.stuck in stuck) == (kind, True), (way, first)

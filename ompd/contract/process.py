@@ -318,6 +318,11 @@ class Process(Callbacks, Protocol):
             called, which ended by jumping to it
         """
 
+    def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
+        """Return the first arguments, numbers or pointers, of the call that a caller's frame is in: None for those that
+        its code does not show. Empty if the code cannot be followed.
+        """
+
     def object_passed(self, frame: Frame) -> int | None:
         """Return the address of the lock, or of the variable of a critical section, that a caller's frame has passed to
         the routine of OpenMP or POSIX that it called; None if the code does not show it.

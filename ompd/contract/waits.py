@@ -20,18 +20,18 @@ class LockState:
     """A lock that a thread waits for.
 
     ``address`` is the runtime's object, ``kind`` is ``lock``, ``critical``, ``atomic`` or ``ordered``, or ``internal``
-    for one of the runtime's own. ``owner`` is the native id of the thread that holds it, None if the runtime does not
-    record it; ``waiters`` are those of all waiting threads, first in line first, empty if it keeps no list.
-    ``variable`` is the address of the user's variable, None if it was not found. ``is_unnamed`` is True for the
-    critical section without a name.
+    for one of the runtime's own; or ``doacross`` for an iteration of such a loop, whose ``owner`` is to execute it.
+    ``owner`` is the native id of the thread that holds it, None if the runtime does not record it; ``waiters`` are
+    those of all waiting threads, first in line first, empty if it keeps no list. ``variable`` is the address of the
+    user's variable, None if it was not found. ``is_unnamed`` is True for the critical section without a name.
 
     ``owner_address`` and ``owner_value`` are the word that says who the owner is; both are None if there is none, or if
     it says that nobody is. ``owner_gone`` says what that word names where no thread executes it: a thread that has
     ended, a task that is over. ``owner`` is then the thread that had that task, None if that has ended, too. None where
     the owner is there, or is unknown. ``owner_fault`` says why that word cannot be true; then the owner is unknown.
-    ``name`` is the runtime's own name of one of its own locks, None without symbols. ``is_searched`` is True if the
-    lock is merely the only one among the words of the thread's registers and stack, or if the thread may have got it
-    just now.
+    ``name`` is the runtime's own name of one of its own locks, None without symbols; or that of the iteration.
+    ``is_searched`` is True if the lock is merely the only one among the words of the thread's registers and stack, or
+    if the thread may have got it just now, or the iteration may be done.
     """
 
     address: int

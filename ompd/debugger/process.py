@@ -141,7 +141,6 @@ class StoppedProcess:
         self.function_named, self.described_tail_calls = calls.function_named, calls.described_tail_calls
         self.receivers = calls.receivers
         self._functions: Functions | None = None
-        self._callers: Functions | None = None
         # Routines of the target
         self.call, self.evaluate = routines.call, routines.evaluate
 
@@ -231,15 +230,24 @@ class StoppedProcess:
             self._functions = self._make_functions(routines, is_users)
         return self._functions
 
+    def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
+        """Return what a frame has passed to the function that it called; see :meth:`Process.arguments_passed`."""
+        try:
+            return self._callers.arguments(frame)
+        except Unavailable:
+            return ()
+
     def object_passed(self, frame: Frame) -> int | None:
         """Return what a frame has passed to a routine; see :meth:`Process.object_passed`."""
-        if self._callers is None:
-            # Whose code the functions are that it calls makes no difference to what it passes.
-            self._callers = self._make_functions(naming.ROUTINES(), lambda at: False)
         try:
             return self._callers.wanted(frame)
         except Unavailable:
             return None
+
+    @cached_property
+    def _callers(self) -> Functions:
+        # Whose code the functions are that it calls makes no difference to what it passes.
+        return self._make_functions(naming.ROUTINES(), lambda at: False)
 
     def _make_functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
         from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  for few queries

@@ -154,7 +154,7 @@ class Wait(Record):
     ``dependence`` (of a task that is not deferred, or of a taskwait), ``internal_lock`` (one of the runtime's own,
     whose ``symbol`` is the runtime's name for it) …; ``object``
     is the address that identifies it (OMPT's wait identifier, or the word that counts who is at a barrier), ``symbol``
-    its name in the source. ``arrived`` and
+    its name in the source, or the number of the iteration of a doacross loop, which ``owner`` executes. ``arrived`` and
     ``expected`` count the threads of the barrier at which the thread is, ``missing`` are the native ids of the team's
     other threads; a team may be at several barriers. ``unfinished_tasks`` is the least number of tasks for which the
     threads wait at a barrier that all have reached, None at any other. ``owner`` is the native id of the thread that

@@ -217,7 +217,7 @@ class Verdicts:
         objects = [kind for kind in kinds if kind != "thread"]
         if "dependence" in objects or self._has_edge(root, "depends_on"):
             return "task_dependence_cycle"
-        if any(kind in _LOCKS for kind in objects):
+        if any(kind in (*_LOCKS, "doacross") for kind in objects):
             if kinds.count("thread") > 1:
                 return "lock_cycle"
             in_handler = any(thread in self._nodes.moment.handlers for thread in self._natives(root.nodes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cached_property
 
 from ompd.analysis.graph import Need, Node, Outlook
@@ -16,7 +17,7 @@ from ompd.analysis.words import counted
 from ompd.model import SystemWait, ThreadRecord, Wait
 
 _LOCKS = {"lock", "nest_lock", "critical", "atomic", "ordered", "mutex", "internal_lock"}
-_NAMES = {"doacross": "an iteration of a doacross loop", "single": "a single construct", "target": "a device"}
+_NAMES = {"single": "a single construct", "target": "a device"}
 
 
 def build(moment: Moment) -> ThreadNodes:
@@ -87,11 +88,46 @@ class _Waits:
             self._nodes.waits_for(index, self.tasks.wait(row, wait))
         elif wait.kind in _LOCKS:
             self._lock(index, row, wait)
+        elif wait.kind == "doacross":
+            self._doacross(index, row, wait)
         else:
-            kind = wait.kind if wait.kind in ("doacross", "single") else "call"
+            kind = wait.kind if wait.kind == "single" else "call"
             node = self._graph.add(Node(f"{wait.kind}:{row.native_thread_id}", kind, _NAMES.get(wait.kind, wait.kind)))
             self._graph.need(node, self._nodes.unknown("nothing records what it waits for"))
             self._nodes.waits_for(index, node)
+
+    def _doacross(self, index: int, row: ThreadRecord, wait: Wait) -> None:
+        # The thread that executes an iteration says that it is done, and no other. It is one of the team.
+        nodes, graph = self._nodes, self._graph
+        which = wait.symbol or "an iteration"
+        key = f"{wait.object:#x}:{which}" if wait.object is not None else str(row.native_thread_id)
+        name = f"{which} of a doacross loop"
+        node = graph.add(Node(f"doacross:{key}", "doacross", name, object=wait.object))
+        nodes.waits_for(index, node, source="runtime" if wait.object is not None else "stack")
+        if graph.needs[node]:
+            return
+        team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
+        if wait.owner is not None:
+            why = "the loop's schedule is static"
+            source = wait.owner_source or "runtime"
+            graph.need(node, Need((nodes.thread(wait.owner),), 1, "held_by", source, why))
+        elif len(team) == row.team_size:
+            # Who is at a barrier has left the loop, and who waits for an iteration likely executes a later one.
+            waits = {other: nodes.rows[other].wait for other in team if other != index}
+            inside = tuple(other for other, wait in waits.items() if not _is_done(wait))
+            at_work = [other for other in inside if (each := waits[other]) is None or each.kind != "doacross"]
+            one = tuple(at_work) if len(at_work) == 1 else ()
+            need = nodes.unknown(
+                "who executes an iteration is not recorded",
+                one,
+                "all others of its team have left the loop, or wait for an iteration" if one else None,
+            )
+            graph.need(node, replace(need, targets=inside))
+        else:
+            graph.need(node, nodes.unknown("nothing records who executes it"))
+            return
+        if wait.owner_source != "runtime" and (wait.object is None or wait.owner_source is not None):
+            nodes.doubt(node, f"{name}: whether it is done is not known")
 
     def _barrier(self, index: int, row: ThreadRecord, wait: Wait) -> None:
         graph, missing = self._graph, wait.missing
@@ -227,7 +263,7 @@ class _Waits:
                 doubt = "a search of the thread's registers and stack found it"
                 if wait.owner == row.native_thread_id:
                     doubt = "its owner may have got it just now"
-                graph.rescue(node, self._nodes.everybody, f"{lock_name(wait)}: {doubt}")
+                self._nodes.doubt(node, f"{lock_name(wait)}: {doubt}")
             return
         reason = row.unavailable.get("wait.owner", "its owner is not recorded")
         found = self._holders.of(wait, kind_of=wait.kind)

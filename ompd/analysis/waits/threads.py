@@ -89,6 +89,12 @@ class ThreadNodes:
         """Return the node of whatever is outside of the process."""
         return self.graph.add(Node("outside", "outside", "the outside", Outlook.UNKNOWN, reason=reason))
 
+    def doubt(self, index: int, reason: str) -> None:
+        """Let a node go on, too, if what is not known turns out well: it may be about to go on by itself."""
+        self.graph.rescue(
+            index, self.graph.add(Node(f"doubt:{reason}", "outside", "what is not known", Outlook.UNKNOWN)), reason
+        )
+
     def _thread_node(self, row: ThreadRecord) -> Node:
         native = row.native_thread_id
         key = f"thread:{native}" if native is not None else f"thread@{row.address or 0:#x}"

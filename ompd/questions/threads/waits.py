@@ -116,8 +116,7 @@ class Waits:
         if State.WAIT_BARRIER <= state.state < State.WAIT_TASKWAIT:
             return self._barrier(region, facts, thread)
         if state.state == State.WAIT_ORDERED and _kind(handle) == "doacross":
-            facts.unavailable["wait.object"] = "for which iteration of the loop it waits is not known"
-            return Wait("doacross")
+            return _doacross(handle, facts)
         if State.WAIT_MUTEX <= state.state < State.WAIT_TARGET:
             return self._lock(state, handle, facts)
         if state.state == State.WAIT_TASKWAIT and _kind(handle) == "dependence":
@@ -230,6 +229,21 @@ class Waits:
             owner_value=lock.owner_value,
             owner_gone=gone,
         )
+
+
+def _doacross(handle: ThreadHandle, facts: Facts) -> Wait:
+    try:
+        lock = handle.lock()
+        if lock is None or lock.kind != "doacross":
+            raise Unavailable("for which iteration of the loop it waits is not known")
+    except OmpdError as error:
+        for key in ("object", "symbol", "owner", "owner_source"):
+            facts.unavailable[f"wait.{key}"] = str(error)
+        return Wait("doacross")
+    if lock.owner is None:
+        facts.unavailable["wait.owner"] = "who executes an iteration is recorded for a static schedule only"
+    source = None if lock.owner is None else "derived" if lock.is_searched else "runtime"
+    return Wait("doacross", object=lock.address, symbol=lock.name, owner=lock.owner, owner_source=source)
 
 
 def _kind(handle: ThreadHandle) -> str | None:

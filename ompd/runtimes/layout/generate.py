@@ -43,8 +43,9 @@ FAMILIES: Mapping[str, Family] = {
         "gomp_thread",
         (
             *("gomp_thread", "gomp_team", "gomp_task", "gomp_taskgroup", "gomp_taskwait", "gomp_thread_pool"),
-            *("gomp_work_share", "priority_node", "priority_list", "omp_nest_lock_t"),
+            *("gomp_work_share", "gomp_doacross_work_share", "priority_node", "priority_list", "omp_nest_lock_t"),
         ),
+        frozenset(("gomp_doacross_work_share",)),
     ),
     "libomp": Family(
         "kmp_base_info",

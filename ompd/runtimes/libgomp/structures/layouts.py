@@ -38,6 +38,9 @@ WANTED: Mapping[str, tuple[str, ...]] = {
     "omp_nest_lock_t": ("lock", "count", "owner"),
 }
 
+# A table from before it was read does without it.
+IF_THERE = ("gomp_doacross_work_share",)
+
 # A variable of the whole process in GCC 9 and 10.
 OPTIONAL = frozenset(("icv.max_active_levels_var",))
 
@@ -81,6 +84,7 @@ def chosen(found: Mapping[str, StructLayout], source: str, of: str) -> Layouts:
         if missing:
             raise LayoutUnavailable(f"nothing tells where {name} has {missing[0]}")
         structs[name] = found[name]
+    structs.update({name: found[name] for name in IF_THERE if name in found})
     return Layouts(structs, source, of)
 
 

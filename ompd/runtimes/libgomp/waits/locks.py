@@ -12,6 +12,7 @@ from ompd.runtimes.libgomp.members import Membership
 from ompd.runtimes.libgomp.stacks.parsed import Group
 from ompd.runtimes.libgomp.structures.gomp import Space
 from ompd.runtimes.libgomp.task_walk import AllTasks
+from ompd.runtimes.libgomp.waits import doacross
 
 # A mutex is 0 while it is free, 1 while it is held, -1 while it is held and somebody waits.
 _HELD = (1, -1)
@@ -30,6 +31,8 @@ def lock_of(thread: Thread, tasks: AllTasks) -> LockState | None:
     if group.entry is None:
         return _internal(thread)
     entry = group.entry
+    if entry in doacross.ROUTINES:
+        return doacross.iteration_of(thread, group)
     if entry == "GOMP_ordered_start":
         return _ordered(thread)
     if entry in _PLAIN_LOCKS:
