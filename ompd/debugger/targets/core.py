@@ -282,6 +282,11 @@ class CoreTarget:
         thread = int.from_bytes(desc[arch.prstatus_pid : arch.prstatus_pid + 4], arch.byte_order)
         values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
         pointer = arch.descriptors.selector if arch.descriptors is not None else arch.thread_pointer
+        if thread and not values[arch.sp] and not values[arch.pc] and values.get("cs") and values.get(pointer, 0):
+            # The kernel made it, for io_uring: it never runs the program's code, and has its creator's thread pointer.
+            # A lost page would have taken what is between the two registers with it.
+            self._thread_of_notes = None
+            return
         if not values[arch.sp] or not thread or not (values[arch.pc] or values.get(pointer, 0)):
             # No thread has this: a page that its registers were on is lost.
             self._notes_have_holes = True
