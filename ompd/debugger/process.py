@@ -130,6 +130,7 @@ class StoppedProcess:
         self.pthread_key = storage.key_value
         self.stack = stacks.stack
         self.futex_word, self.progress = waiting.futex_word, waiting.progress
+        self.frames_of_handlers = waiting.frames_of_handlers
         # Places and calls
         self.locate, self.symbolize = places.locate, places.symbolize
         self.line_of, self.construct_line = places.line_of, places.construct_line

@@ -155,8 +155,10 @@ class Waiting:
             return False
         return True
 
-    def _frames_of_handlers(self, stack: Stack) -> int:
-        # How many frames handlers of signals have, with the kernel's below.
+    def frames_of_handlers(self, stack: Stack) -> int:
+        """Return how many frames of *stack*, the innermost ones, are of handlers of signals, with the kernel's below; 0
+        if no signal has interrupted the thread.
+        """
         handled = self._handled.get(stack.shape)
         if handled is None:
             handled = max([index for index, frame in enumerate(stack.frames, 1) if frame.is_signal_frame], default=0)
@@ -170,7 +172,7 @@ class Waiting:
         calls, stack = self._calls, self._stacks.stack(thread)
         if calls is None:
             return None
-        frame, handled = stack.innermost, self._frames_of_handlers(stack)
+        frame, handled = stack.innermost, self.frames_of_handlers(stack)
         if handled and frame is not None and self._has_called(frame, calls.instruction):
             number = self._number_in_register(thread, calls) or self._number_of_call(frame, calls)
             handled = 0 if number in calls.futexes else handled

@@ -17,6 +17,7 @@ from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.threads.waits import lock_symbol
 from ompd.questions.why.callers import CREATES_TASKS, MOVES_TASKS, may_call
 from ompd.questions.why.held import held, wanted
+from ompd.questions.why.interrupted import interrupted, waiting_in_handlers
 from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points, unfinished_tasks
 from ompd.questions.why.python import may_hold_interpreter
 from ompd.questions.why.reentry import reentered
@@ -40,25 +41,27 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     if has_no_handles(session):
         next(readable_runtimes(session, begin(session)), None)  # raises if no other runtime has handles
     answer = threads.ask(session)
-    unfinished = unfinished_tasks(session, answer.rows)
-    owned = any(row.wait is not None and row.wait.owner is not None for row in answer.rows)
+    own, handlers = interrupted(session, answer.rows)
+    unfinished = unfinished_tasks(session, own)
+    owned = any(row.wait is not None and row.wait.owner is not None for row in own)
     moves_tasks = owned and may_call(session, MOVES_TASKS)
-    found = tasks.ask(session) if moves_tasks or _need_tasks(answer.rows, unfinished) else None
-    teams = _regions(session, answer.rows)
-    system, unread = _system_waits(session, answer.rows)
-    waiting = {row.native_thread_id for row in answer.rows if row.wait is not None and row.wait.kind in _TASK_WAITS}
+    found = tasks.ask(session) if moves_tasks or _need_tasks(own, unfinished) else None
+    teams = _regions(session, own)
+    system, unread = _system_waits(session, own)
+    handlers |= waiting_in_handlers(session, (thread for thread, wait in system.items() if wait.kind == "futex"))
+    waiting = {row.native_thread_id for row in own if row.wait is not None and row.wait.kind in _TASK_WAITS}
     points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
-    held_by = _held(session, answer.rows, system)
-    rows, variables = _named(session, answer.rows, held_by)
+    held_by = _held(session, own, system)
+    rows, variables = _named(session, own, held_by)
     moment = Moment(
         points=points,
         unfinished=unfinished,
         held=held_by,
         variables=variables,
-        may_hold_interpreter=_may_hold_interpreter(session, answer.rows, system),
-        how=_how(session, answer.rows),
-        queued=queued_threads(session, answer.rows),
-        handlers=_in_handlers(session, answer.rows, system),
+        may_hold_interpreter=_may_hold_interpreter(session, own, system),
+        how=_how(session, own),
+        queued=queued_threads(session, own),
+        handlers=handlers,
         threads=rows,
         system=system,
         unread=unread,
@@ -200,17 +203,6 @@ def _held(
         if row.native_thread_id is not None:
             found[row.native_thread_id] = (record, *found.get(row.native_thread_id, ()))
     return found
-
-
-def _in_handlers(session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]) -> frozenset[int]:
-    found = set()
-    for row in rows:
-        wait = row.wait or system.get(row.native_thread_id or 0)
-        if row.native_thread_id is not None and wait is not None and wait.kind in (*_LOCK_WAITS, "futex"):
-            with suppress(OmpdError):
-                if any(frame.is_signal_frame for frame in session.process.stack(row.native_thread_id).frames):
-                    found.add(row.native_thread_id)
-    return frozenset(found)
 
 
 def _processor_times(session: Session) -> dict[int, int]:
