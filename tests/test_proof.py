@@ -66,6 +66,8 @@ PROOFS = (
     Proof("by_task", ("depends",), compilers=("clang",), environment=AWAKE),
     Proof("by_task", ("created",), environment=AWAKE),
     Proof("untied", compilers=("clang",), environment=WITH_OWNER),
+    Proof("interrupted", case=(), stuck=None),
+    Proof("ended"),
     Proof("forked"),
     Proof("forked", ("goes-on", "thread"), None),
     Proof("robust"),
@@ -114,11 +116,13 @@ def at_rest(
     proof: Proof, words: tuple[str, ...], compiler: str, runtime: str
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run a program until it waits, or the process that it names does; it is killed at the end of the context."""
+    # What code is there without being executed counts, too.
+    flags = (*proof.flags, "-DIS_STUCK") if words == proof.stuck else proof.flags
     executable = build_live(
         proof.program,
         openmp=proof.openmp,
         runtime=runtime,
-        flags=proof.flags,
+        flags=flags,
         compiler_name=compiler,
         folder=proof.folder,
     )

@@ -121,7 +121,7 @@ class StoppedProcess:
         self.modules, self.module_at = symbols.modules, symbols.module_at
         self.symbol_in, self.symbols_in = symbols.symbol_in, symbols.symbols_in
         self.symbols_with_prefix, self.variable_ranges = symbols.symbols_with_prefix, symbols.variable_ranges
-        self.find_symbol = symbols.find_symbol
+        self.find_symbol, self.modules_naming = symbols.find_symbol, symbols.naming
         self.find_type, self.struct_layout = types.find, types.layout
         self.sizeof, self.field_offset, self.variables_of_type = sizeof, field_offset, types.variables_of_type
         # Threads and stacks

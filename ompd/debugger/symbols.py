@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ompd.binary.core.notes import AT_SYSINFO
@@ -126,6 +126,20 @@ class Symbols:
         for name in own.keys() & self._exported.keys():
             own[name] = self._replaced(module, name) or own[name]
         return own
+
+    def naming(self, names: Collection[str]) -> Iterator[tuple[LoadedModule, Collection[str] | None]]:
+        """Yield the modules that have symbols of *names* or refer to them, C and compiler libraries aside, and which
+        names; None in place of these for a module whose symbols are unknown.
+        """
+        for loaded in self._modules:
+            if loaded.record.is_system_library:
+                continue
+            try:
+                found = loaded.symbols.names(names) if loaded.symbols is not None else None
+            except MalformedFile:
+                found = None
+            if found is None or found:
+                yield loaded, found
 
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
         """Return names and addresses of the symbols that begin with *prefix*, of all but C and compiler libraries."""

@@ -52,4 +52,4 @@ def test_an_untied_task_may_hold_the_lock_of_the_thread_on_which_it_was() -> Non
 def test_who_may_cancel_the_region_frees_its_barrier() -> None:
     rows = (thread(0, barrier((1, 2), size=3), team_size=3), thread(1, lock("&a", 0), team_size=3))
     assert first(*rows, thread(2, team_size=3)).stuck == "proven"
-    assert first(*rows, thread(2, team_size=3), cancels=frozenset(("libgomp",))).stuck == "likely"
+    assert first(*rows, thread(2, team_size=3), cancels_regions=frozenset(("libgomp",))).stuck == "likely"

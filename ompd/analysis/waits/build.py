@@ -217,7 +217,7 @@ class _Waits:
             graph.need(
                 node, Need(targets, len(targets), "member", "runtime", arrived, address=wait.object, value=wait.value)
             )
-            if row.runtime in self._nodes.moment.cancels and len(targets) > 1:
+            if row.runtime in self._nodes.moment.cancels_regions and len(targets) > 1:
                 for target in targets:
                     graph.rescue(node, target, "cancellation is enabled: any member of the team may end the region")
             return

@@ -46,6 +46,12 @@ class ThreadNodes:
             reason = "; ".join(moment.outside) or "the target does not name all threads of the process"
             members.append(self.outside(reason))
         self._members = members
+        self._signal = graph.add(Node("signal", "outside", "a signal", Outlook.UNKNOWN)) if moment.signals else None
+        for native, index in self.threads.items():
+            if native in moment.signals and self._signal is not None:
+                graph.rescue(index, self._signal, moment.signals[native])
+            if native in moment.cancels:
+                graph.rescue(index, self.everybody, moment.cancels[native])
 
     def close(self) -> None:
         """End the graph, once it has all waits: what any thread may do, one that is awake may be about to do.
@@ -54,7 +60,8 @@ class ThreadNodes:
         that executes tasks where it waits may do anything in them, though its own wait never ends.
         """
         goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
-        others = (index for index, node in enumerate(self.graph.nodes) if node.outlook in goes_on)
+        # A signal counts by the threads that it may set free.
+        others = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n != self._signal)
         members = list(dict.fromkeys((*self._members, *others)))
         if any(self._may_go_on(index) for index in self.rows):
             reason = "whether all threads that wait sleep is not known"

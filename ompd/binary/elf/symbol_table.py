@@ -39,6 +39,7 @@ class SymbolTable:
         self._at: dict[int, Symbol | None] = {}
         self._found: dict[str, Symbol | None] = {}
         self._found_many: dict[frozenset[str], dict[str, Symbol]] = {}
+        self._named: dict[str, bool] = {}
 
     @cached_property
     def _own_tables(self) -> list[SymbolSection]:
@@ -112,6 +113,17 @@ class SymbolTable:
         :raises MalformedFile: if a table is malformed
         """
         return {name for name in names if any(table.mentions(name) for table in self._own_tables)}
+
+    def names(self, wanted: Iterable[str]) -> set[str]:
+        """Return those of the *wanted* names that a symbol of the module has, or one of another module to which it
+        refers: by its dynamic symbols, by ``.symtab`` in a program without any. All of them may be in one without both.
+
+        :raises MalformedFile: if a table is malformed
+        """
+        for name in wanted:
+            if name not in self._named and len(self._named) < _MOST_NAMES:
+                self._named[name] = not self._own_tables or bool(self._own_tables[0].find(name))
+        return {name for name in wanted if self._named.get(name, True)}
 
     def data_names(self) -> list[str]:
         """Return the names of variables: of the first table that has some, at most some hundred thousand.

@@ -22,17 +22,22 @@ _MEMBERS = (
     *("dtv_dtv", "dtv_t_counter", "dtv_t_pointer_val", "dtv_slotinfo_gen", "dtv_slotinfo_map"),
     *("dtv_slotinfo_list_len", "dtv_slotinfo_list_next", "dtv_slotinfo_list_slotinfo"),
     *("link_map_l_tls_modid", "link_map_l_tls_offset", "list_t_next"),
-    *("pthread_dtvp", "pthread_list", "pthread_specific", "pthread_tid", "__pthread_keys"),
+    *("pthread_cancelhandling", "pthread_dtvp", "pthread_list", "pthread_specific", "pthread_tid", "__pthread_keys"),
     *("pthread_key_data_data", "pthread_key_data_level2_data", "pthread_key_data_seq", "pthread_key_struct_seq"),
     *("rtld_global__dl_stack_used", "rtld_global__dl_stack_user", "rtld_global__dl_tls_dtv_slotinfo_list"),
 )
 _SIZES = ("sizeof_pthread", "sizeof_pthread_key_data")
-_VARIABLES = ("__nptl_rtld_global", "__pthread_keys")
+_VARIABLES = ("__nptl_rtld_global", "__pthread_keys", "pthread_setcancelstate")
 # Before glibc 2.34, and in a program without shared libraries, these are not members of _rtld_global.
 _LOADER_VARIABLES = ("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list")
 _NAMES = (*(_PREFIX + name for name in (*_MEMBERS, *_SIZES)), *_VARIABLES)
 
 _PROGRAM = 1  # where it comes among the modules that may have the descriptions
+
+# Bits of the word in which glibc has whether a thread can be cancelled (nptl/descr.h). Some releases have bytes for it,
+# which nothing describes: then the routine that changes it does not use the word.
+_CANCELSTATE, _CANCELTYPE = 1, 2
+_SIZEOF_SETCANCELSTATE = 64
 
 # glibc's list of TLS modules grows by 62 at a time (TLS_SLOTINFO_SURPLUS), and Linux has at most 2^22 threads.
 _MAX_LISTS = 1 << 12
@@ -159,6 +164,17 @@ class GlibcThreads:
         if not 0 < identifier <= _MAX_THREADS:
             raise CorruptState(pthread, f"glibc has {identifier} as the identifier of a thread")
         return identifier
+
+    def cancelling(self, pthread: int) -> tuple[bool, bool]:
+        """Return whether the thread of *pthread* can be cancelled, and whether at any time: else only in calls that are
+        cancellation points.
+        """
+        member = self.member("pthread_cancelhandling")
+        code = self._read_constant(self._symbol("pthread_setcancelstate"), _SIZEOF_SETCANCELSTATE)
+        if member.offset.to_bytes(4, self._memory.byte_order) not in code:
+            raise Unavailable("where this C library has whether a thread can be cancelled is not known")
+        value = self._value("pthread_cancelhandling", pthread)
+        return not value & _CANCELSTATE, bool(value & _CANCELTYPE)
 
     def _ring(self, head: int) -> Iterator[int]:
         seen = {head}

@@ -16,6 +16,7 @@ from ompd.questions.facts.answers import begin, has_no_handles, not_begun, reada
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.threads.waits import lock_symbol
 from ompd.questions.why.callers import CREATES_TASKS, MOVES_TASKS, may_call
+from ompd.questions.why.cancelled import cancelled
 from ompd.questions.why.held import held, wanted
 from ompd.questions.why.interrupted import interrupted, waiting_in_handlers
 from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points, unfinished_tasks
@@ -62,12 +63,13 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         how=_how(session, own),
         queued=queued_threads(session, own),
         handlers=handlers,
+        cancels=cancelled(session, own, system),
         threads=rows,
         system=system,
         unread=unread,
         processor_ns=_processor_times(session) if has_times else {},
         outside=from_outside(session),
-        cancels=_cancels(session),
+        cancels_regions=_cancels_regions(session),
         makes_tasks=(owned or any(wait.owner is not None for wait in system.values()))
         and may_call(session, CREATES_TASKS),
         moves_tasks=moves_tasks,
@@ -254,7 +256,7 @@ def _pending(session: Session) -> Iterator[str]:
                 return
 
 
-def _cancels(session: Session) -> frozenset[str]:
+def _cancels_regions(session: Session) -> frozenset[str]:
     # cancel-var is of the whole process.
     found = set()
     for runtime in session.runtimes:
