@@ -341,10 +341,12 @@ def _computes(r: _Reader, opcode: int, immediate: int) -> dict[str, object]:
         return {"stores": stores and r.mode != 3, "operand": r.placed(), "width": SIZEOF_FPU, "clobbers": (_RAX,)}
     if opcode in (0x9C, 0x9D):
         return {"does": "push"} if opcode == 0x9C else {"does": "pop"}
-    # Strings, system calls, flags, sign extension
+    if opcode in (0xA4, 0xA5, 0xAA, 0xAB):  # movs, stos
+        return {"clobbers": (_RCX, _RSI, _RDI), "stores": True}
+    # Other strings, system calls, flags, sign extension
     return {
         "clobbers": (_RAX, _RDX, _RCX, _RSI, _RDI),
-        "stores": opcode in (0xA4, 0xA5, 0xAA, 0xAB, 0x6C, 0x6D, 0xA2, 0xA3),
+        "stores": opcode in (0x6C, 0x6D, 0xA2, 0xA3),
     }
 
 
