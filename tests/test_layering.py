@@ -122,6 +122,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.process", "ompd.debugger.system_waits.facts"),
     ("ompd.debugger.process", "ompd.debugger.system_waits.waits"),
     ("ompd.debugger.process", "ompd.debugger.flow.functions"),
+    ("ompd.debugger.process", "ompd.debugger.flow.handlers"),
     ("ompd.debugger.process", "ompd.debugger.flow.processors"),
     ("ompd.debugger.process", "ompd.debugger.threads.emutls"),
     ("ompd.debugger.process", "ompd.debugger.threads.gone_code"),

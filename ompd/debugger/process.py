@@ -34,6 +34,7 @@ from ompd.errors import Unavailable
 if TYPE_CHECKING:
     from ompd.debugger.flow.conditions import Read
     from ompd.debugger.flow.functions import Functions
+    from ompd.debugger.flow.handlers import Handlers
     from ompd.debugger.flow.references_x86 import X86References
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
@@ -255,6 +256,18 @@ class StoppedProcess:
 
         target, sites = self.target, self.calls.sites
         return Functions(self.memory, target.architecture, self.module_list, sites, self.locate, routines, is_users)
+
+    def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
+        """Return the handlers of signals that code installs; see :class:`ompd.debugger.flow.handlers.Handlers`."""
+        from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  as above
+        from ompd.debugger.flow.handlers import Handlers, Unbound  # noqa: PLC0415  for one query alone
+        from ompd.debugger.flow.processors import processor_of  # noqa: PLC0415  as above
+
+        memory, architecture, modules, sites = self.memory, self.target.architecture, self.module_list, self.calls.sites
+        locate = Unbound(memory, modules, sites, self.locate).locate
+        functions = Functions(memory, architecture, modules, sites, locate, routines, is_users)
+        processor = processor_of(architecture.e_machine)
+        return Handlers(memory, modules, self.modules_naming, processor, sites, locate, functions, is_users)
 
     # Variables
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ompd.debugger.flow.branches import Branch as Branch
     from ompd.debugger.flow.functions import Begun as Begun
     from ompd.debugger.flow.functions import Functions as Functions
+    from ompd.debugger.flow.handlers import Handler as Handler
     from ompd.debugger.snapshot.snapshot import Snapshot as Snapshot
     from ompd.debugger.survey.files import ModuleFiles as ModuleFiles
     from ompd.debugger.survey.needed import Dependencies as Dependencies

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ompd.debugger.flow.blocks import find_blocks
-from ompd.debugger.flow.instructions import Instruction, Processor
+from ompd.debugger.flow.instructions import FLAGS, Instruction, Processor
 from ompd.debugger.flow.state import (
     CALLEE,
     ENTERED,
@@ -33,6 +33,9 @@ from ompd.debugger.flow.state import (
 from ompd.errors import Unavailable
 from ompd.naming import Routine
 
+# These write to the object that is their first argument, and nowhere else.
+_WRITES_ITS_ARGUMENT = frozenset(("sigemptyset", "sigfillset", "sigaddset", "sigdelset"))
+_MAX_STATES = 16  # of one place, by the ways to it
 _MAX_VISITS = 1 << 20  # instructions, each as often as something new was found out
 
 
@@ -234,6 +237,31 @@ class Function:
                 return Place(state, self._doubts(state, found))
             self._carry_out(found, state)
         return None
+
+    def states_before(self, address: int) -> Sequence[State]:
+        """Return what is known before the instruction at *address*, for each block that may come before its own."""
+        leader = self._block_of.get(address)
+        if leader is None or leader not in self._before:
+            return ()
+        known = ((block, self._before[at]) for at, block in self._blocks.items() if at in self._before)
+        found = [s.copy() for block, state in known for to, s in self._through(block, state.copy()) if to == leader]
+        found = found if leader != self.entry else [*found, self._before[leader].copy()]
+        for each in self._blocks[leader]:
+            if each.address == address:
+                break
+            found = [made for state in found for made in self._either(each, state, is_alone=len(found) > _MAX_STATES)]
+        return found
+
+    def _either(self, found: Instruction, state: State, *, is_alone: bool) -> Sequence[State]:
+        # What is known behind an instruction: of a conditional move, where it has moved something and where it has not.
+        chosen = (state.registers.get(register) for register in found.reads[:2])
+        self._carry_out(found, state)
+        if is_alone or not _is_conditional_move(found):
+            return (state,)
+        others = [state, state.copy()]
+        for other, value in zip(others, chosen, strict=True):
+            other.set(found.clobbers[0], value)
+        return others
 
     def call_before(self, address: int) -> int | None:
         """Return where the call begins that ends at *address*, None if no way that is followed leads to one."""
@@ -450,6 +478,7 @@ class Function:
             self._give_away(state.registers.get(argument))
         self._is_twice |= there.is_twice
         value = self.argument(routine, state) if routine is not None else None
+        first = state.registers.get(self._processor.arguments[0])
         state.forget(found.address)
         for number in self._processor.lost:
             state.registers.pop(number, None)
@@ -469,7 +498,8 @@ class Function:
         else:
             for kind, other in there.lets_go:
                 self._doubt(state, kind, other)
-        state.write_escaped()
+        if there.name not in _WRITES_ITS_ARGUMENT or first is None or not state.write_from(first):
+            state.write_escaped()
         result = Value("made", found.address)
         if routine is not None and routine.begins and routine.on is not None:
             result = Value("result", found.address, 1)
@@ -505,6 +535,12 @@ class Function:
                 del state.held[site]  # which ones they are cannot be seen: more likely the same than two
                 continue
             state.held[site] = held._replace(doubt=held.doubt or OTHER)
+
+
+def _is_conditional_move(found: Instruction) -> bool:
+    # Of one register into another: it reads both, and what was compared last, which it keeps.
+    reads = found.reads[1:]
+    return not found.does and found.keeps_flags and found.operand is None and reads == (*found.clobbers, FLAGS)
 
 
 def _part(value: Value | None, width: int) -> Value | None:

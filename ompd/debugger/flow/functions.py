@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -189,7 +189,7 @@ class Functions:
                 to = self._sites.function_called(frame)
             if to is not None and (not self._is_users(to) or self._code.start(inner.call_site) == to):
                 return frozenset()
-            ended = self._let_go_by(to) if to is not None else self.loose()
+            ended = self.let_go_by(to) if to is not None else self.loose()
         except OmpdError:
             return None
         return frozenset((kind, _number(value)) for kind, value in ended) if ended is not None else None
@@ -330,18 +330,32 @@ class Functions:
         if there.routine is not None or is_alone or not self._is_users(target):
             return there
         loose = self.loose()
-        return there if loose == frozenset() else there._replace(lets_go=self._let_go_by(target))
+        return there if loose == frozenset() else there._replace(lets_go=self.let_go_by(target))
 
-    def _code_targets(self, start: int) -> frozenset[int]:
-        # Where the calls and jumps lead of a function, or part of one, and -1 if one may lead anywhere.
+    def is_routine(self, target: int) -> bool:
+        """Return whether one of the routines that begin or end something is at an address."""
+        return self._at(target).routine is not None
+
+    def states_before(self, address: int) -> Sequence[State]:
+        """Return what is known before the instruction at *address*, for each way to it of which that differs.
+
+        :raises Unavailable: if its function cannot be followed
+        """
+        return self._function(self._code.entry(address), is_alone=True).states_before(address)
+
+    def code_targets(self, start: int) -> frozenset[int]:
+        """Return where the calls and jumps lead of a function, or part of one, and -1 if one may lead anywhere."""
         if start not in self._targets:
-            self._targets[start] = frozenset(self._scan(start))
+            self._targets[start] = frozenset(to for _, to in self.calls_in(start))
         return self._targets[start]
 
-    def _scan(self, start: int) -> Iterator[int]:
+    def calls_in(self, start: int) -> Iterator[tuple[int, int]]:
+        """Yield the address of each call and jump of a function, or part of one, and where it leads; see
+        :meth:`code_targets`.
+        """
         extent, processor = self._code.extent(start), self._processor
         if extent is None or processor is None or extent[1] - start > _MAX_CODE:
-            yield -1
+            yield start, -1
             return
         code, at = self._memory.read_code(start, extent[1] - start), 0
         while at < len(code):
@@ -355,20 +369,20 @@ class Functions:
             ):
                 to = self._leads_to(found) if found.target is not None or found.word is not None else -1
                 if to is not None:
-                    yield to
+                    yield found.address, to
             elif found.flow == "computed":
-                yield -1
+                yield found.address, -1
             elif found.does == "load" and found.operand is not None and found.operand.base is None:
                 word = self._code.constant(found.operand.displacement) if not found.operand.is_indexed else None
                 if word is not None and self._at(word).routine is not None:
-                    yield word
+                    yield found.address, word
 
     def _may_begin(self, entry: int, address: int) -> bool:
         # Whether a function calls any routine that begins something, a quick look.
         starts = {entry, self._code.start(address) or entry}
         for start in starts:
             if start not in self._begins:
-                known = (self._at(to).routine for to in self._code_targets(start) if to >= 0)
+                known = (self._at(to).routine for to in self.code_targets(start) if to >= 0)
                 self._begins[start] = any(routine is not None and routine.begins for routine in known)
         return any(self._begins[start] for start in starts)
 
@@ -453,7 +467,7 @@ class Functions:
         try:
             found = self._function(self._code.entry(start), is_alone=True).lets_go
         except OmpdError:
-            known = (self._at(to).routine for to in self._code_targets(start) if to >= 0)
+            known = (self._at(to).routine for to in self.code_targets(start) if to >= 0)
             return frozenset((routine.kind, None) for routine in known if routine is not None and not routine.begins)
         return frozenset(
             (kind, value if value is not None and value.kind == "number" else None) for kind, value in found
@@ -468,8 +482,8 @@ class Functions:
         except OmpdError:
             return frozenset((-1,))
 
-    def _let_go_by(self, target: int) -> frozenset[Released] | None:
-        # What a function ends, with those that it calls, that it has not begun; None if that is unknown.
+    def let_go_by(self, target: int) -> frozenset[Released] | None:
+        """Return what a function ends, with those that it calls, that it has not begun; None if that is unknown."""
         if target in self._lets_go:
             return self._lets_go[target]
         found: frozenset[Released] = frozenset()
@@ -487,7 +501,7 @@ class Functions:
             start = self._code.start(at)
             if start is None or len(seen) > _MAX_FUNCTIONS:
                 return None
-            targets = self._code_targets(start)
+            targets = self.code_targets(start)
             if any(routine is not None and not routine.begins for routine in (self._at(to).routine for to in targets)):
                 found |= self._own(start)
             if -1 in targets:

@@ -209,6 +209,12 @@ class State:
         values = (*self.registers.values(), *(value for value, _ in self.slots.values()))
         return value if any(has_same_base(each, value) for each in values) else None
 
+    def write_from(self, value: Value) -> bool:
+        """Note that others may have written at an address in the frame and above; return whether it is one."""
+        if value.kind == "frame":
+            self._drop(value.at, None)
+        return value.kind == "frame"
+
     def write_escaped(self) -> None:
         """Note that others may have written what they can."""
         if self.escaped is not None:

@@ -1,0 +1,319 @@
+"""The handlers of signals that a process may have, and whether one may set another thread free, by their code.
+
+The kernel says for which signals there are handlers, and not which. So the calls that install some are looked for, and
+what these pass is followed, and then what the handlers call.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from ompd import naming
+from ompd.binary.elf.dynamic import DynamicLinking
+from ompd.binary.elf.elf import PF_X, PT_LOAD
+from ompd.contract.process import Location
+from ompd.debugger.flow.code import Code
+from ompd.debugger.flow.functions import Functions
+from ompd.debugger.flow.instructions import Processor
+from ompd.debugger.flow.state import MASK, State, Value
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.stacks.callsites import CallSites
+from ompd.errors import OmpdError
+
+# They get the handler, or the address of a structure that begins with it, as their second argument.
+_BY_ADDRESS = ("signal", "bsd_signal", "sysv_signal", "ssignal", "sigset")
+_BY_STRUCTURE = ("sigaction",)
+_WITH_UNDERSCORES = ("__sysv_signal", "__bsd_signal", "__sigaction")
+# libgfortran's for programs in Fortran; what is passed is not followed.
+_OF_FORTRAN = (
+    *("_gfortran_signal_func", "_gfortran_signal_func_int", "_gfortran_signal_sub", "_gfortran_signal_sub_int"),
+    *("_gfortran_alarm_sub_i4", "_gfortran_alarm_sub_i8", "_gfortran_alarm_sub_int_i4", "_gfortran_alarm_sub_int_i8"),
+)
+_WITHOUT_RESTART = ("sysv_signal", "sigset")
+_INTERRUPTS = "siginterrupt"  # takes SA_RESTART back
+_INSTALLERS = (*_BY_ADDRESS, *_BY_STRUCTURE, *_WITH_UNDERSCORES, *_OF_FORTRAN, _INTERRUPTS)
+# x86-64's struct sigaction in glibc (bits/sigaction.h): the flags are behind 128 bytes of a mask.
+_FLAGS_OFFSET, _SA_RESTART = 136, 0x10000000
+# What no thread that sleeps causes, and nobody sends; and what glibc has for itself.
+_OF_NOBODY = frozenset(
+    (signal.SIGILL, signal.SIGTRAP, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS, 32, 33)
+)
+_SIGNALS = frozenset(range(1, 65)) - _OF_NOBODY
+_NO_FUNCTIONS = (0, 1, 2, MASK)  # SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR
+# Libraries whose handlers print the stack and end the process: libgfortran (runtime/compile_options.c), and Open MPI
+# (opal/util/stacktrace.c). OpenSSL's are there while it asks for a password (crypto/ui/ui_openssl.c).
+_FATAL = re.compile(r"(?:^|/)lib(?:(gfortran)|open-pal|crypto)(?:-[0-9a-f]+)*\.so(?:\.\d+)*(?: \(deleted\))?$")
+_BY_GFORTRAN = (signal.SIGQUIT, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ)
+# libomp's end the process, too (KMP_HANDLE_SIGNALS; z_Linux_util.cpp).
+_BY_LIBOMP = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGTERM, signal.SIGPIPE)
+# CPython's handler notes that the signal came (Modules/signalmodule.c), faulthandler's writes stacks.
+_OF_PYTHON = "PyErr_CheckSignals"
+# What handlers may call without setting anybody free: what writes, ends the process, or sends a signal, whose handler
+# is another one of these.
+_HARMLESS = re.compile(
+    r"write|read|open|close|fsync|lseek|getpid|getppid|gettid|time|clock_gettime|gettimeofday|times|clock|kill|raise|abort"
+    r"|_exit|_Exit|signal|sigaction|sigemptyset|sigfillset|sigaddset|sigdelset|alarm|setitimer|pthread_self|pthread_kill"
+    r"|v?f?printf|v?sn?printf|f?puts|f?putc|putchar|fflush|fwrite|perror|psignal|strsignal|strerror|errno_location"
+    r"|mem(?:set|cpy|move|cmp|chr)|str(?:n?len|n?cpy|n?cat|n?cmp|r?chr)|malloc|calloc|realloc|free|sleep|usleep|nanosleep"
+    r"|backtrace(?:_symbols(?:_fd)?)?|stack_chk_fail|omp_get_\w+|kmpc_global_thread_num|sched_yield"
+)
+# The same by the system calls of x86-64: write, getpid, exit, gettid, tkill, exit_group, tgkill.
+_HARMLESS_CALLS = frozenset(Value("number", number) for number in (1, 39, 60, 186, 200, 231, 234))
+_MAX_FUNCTIONS = 64
+_MAX_CODE = 1 << 24  # of one module
+_MAX_SIZE = 15  # of an instruction
+_SYSTEM_CALL = b"\x0f\x05"
+_UNBOUND = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:(....))")  # push of an index into the linkage table
+_SIZEOF_UNBOUND = 9
+_JUMP_SLOT = 7  # R_X86_64_JUMP_SLOT
+
+
+class Handler(NamedTuple):
+    """A handler of a signal that a process may have: for a signal by its ``number``, None if that is unknown.
+
+    ``releases`` says whether it may set other threads free, or take its own one out of its wait by a jump, ``ends``
+    whether a wait for a semaphore, which it has interrupted, may end when it returns: it was installed without
+    SA_RESTART.
+    """
+
+    number: int | None
+    releases: bool
+    ends: bool = True
+
+    def may_come(self, blocked: Collection[int]) -> bool:
+        """Return whether a signal may bring a thread into it that has these signals *blocked*."""
+        return self.number not in blocked if self.number is not None else bool(_SIGNALS.difference(blocked))
+
+
+_UNKNOWN = Handler(None, releases=True)
+
+
+class Handlers:
+    """The handlers of one process at one stop.
+
+    :param modules_naming: yields the modules that have or refer to symbols of some names; see :meth:`Symbols.naming`
+    :param functions: what functions do, of which it is known how code is named that was not called yet
+    :param is_users: says whether code at an address is the user's
+    """
+
+    def __init__(
+        self,
+        memory: TargetMemory,
+        modules: ModuleList,
+        modules_naming: Callable[[Collection[str]], Iterable[tuple[LoadedModule, Collection[str] | None]]],
+        processor: Processor | None,
+        sites: CallSites,
+        locate: Callable[[int], Location],
+        functions: Functions,
+        is_users: Callable[[int], bool],
+    ) -> None:
+        self._modules_naming = modules_naming
+        self._memory, self._processor, self._sites, self._locate = memory, processor, sites, locate
+        self._functions, self._is_users = functions, is_users
+        self._code = Code(memory, modules, processor, locate)
+        self._releases: dict[int, bool] = {}
+
+    def all(self, caught: Collection[int] | None) -> list[Handler]:
+        """Return the handlers that may come while threads sleep, and set one free or end its wait.
+
+        :param caught: the numbers of the signals for which there are handlers, None if that is unknown
+        """
+        known: set[Handler] = set()
+        for loaded, names in self._modules_naming(_INSTALLERS):
+            fatal = _FATAL.search(loaded.name)
+            if naming.is_runtime_file(loaded.name):
+                known.update(_fatal(number) for number in _BY_LIBOMP)
+            elif fatal is not None:
+                known.update(_fatal(number) for number in (_BY_GFORTRAN if fatal[1] else (None,)))
+            else:
+                known.update(self._of(loaded, names))
+        if caught is not None:
+            # One that no code is seen to install may do anything.
+            by_number = {n: [h for h in known if h.number in (None, n)] for n in caught if n not in _OF_NOBODY}
+            known = {
+                handler._replace(number=number)
+                for number, handlers in by_number.items()
+                for handler in handlers or (_UNKNOWN,)
+            }
+        found = [h for h in known if (h.releases or h.ends) and h.number not in _OF_NOBODY]
+        return sorted(found, key=lambda h: (not h.releases, h.number or 0))
+
+    def _of(self, loaded: LoadedModule, names: Collection[str] | None) -> Iterator[Handler]:
+        # Those that a module may have installed.
+        if names is None or loaded.elf is None or loaded.symbols is None or self._processor is None:
+            yield _UNKNOWN
+        elif loaded.symbols.find(_OF_PYTHON) is not None:
+            yield Handler(None, releases=False)
+        elif any(name in _OF_FORTRAN for name in names):
+            yield _UNKNOWN
+        else:
+            own = {symbol.address + loaded.bias: name for name, symbol in loaded.symbols.find_many(names).items()}
+            try:
+                for at, name in self._calls(loaded, self._processor, own):
+                    for handler in self._installed(at, name, self._processor):
+                        yield handler._replace(ends=handler.ends or _INTERRUPTS in names)
+            except OmpdError:
+                yield _UNKNOWN
+
+    def _calls(
+        self, loaded: LoadedModule, processor: Processor, own: dict[int, str]
+    ) -> Iterator[tuple[int | None, str]]:
+        # Where the module calls what installs handlers, None for where it takes the address of that.
+        calls, loads, order = re.compile(processor.calls), re.compile(processor.loads), self._memory.byte_order
+        known: dict[int, str | None] = {}
+        left = _MAX_CODE
+        assert loaded.elf is not None
+        for segment in loaded.elf.segments:
+            if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
+                continue
+            begin, size = segment.p_vaddr + loaded.bias, segment.p_filesz
+            left -= size
+            if left < 0:
+                yield None, ""
+                return
+            code = self._memory.read_code(begin, size)
+            for pattern, is_load in ((calls, False), (loads, True)):
+                for found in pattern.finditer(code):
+                    at = begin + found.end("distance") + int.from_bytes(found["distance"], order, signed=True)
+                    at = -at if is_load or found["through"] is not None else at
+                    if at not in known:
+                        known[at] = self._installer(at, own)
+                    name, place = known[at], begin + found.start()
+                    if name is not None and not self._sites.is_stub(place):
+                        yield (None if is_load else place), name
+
+    def _installer(self, at: int, own: dict[int, str]) -> str | None:
+        # What the code at an address, or with a minus sign what the word there leads to, is called if it installs
+        # handlers. What the loader has not bound yet was not called.
+        try:
+            to = self._sites.leads_to(at, None) if at > 0 else self._sites.leads_to(None, -at)
+        except OmpdError:
+            return None  # it only looked like a call
+        if to is None or to == at:
+            return own.get(at)
+        place = self._locate(to)
+        name = _plain(place.symbol or "") if place.symbol_address == to else ""
+        return name if name in (*_BY_ADDRESS, *_BY_STRUCTURE) else None
+
+    def _installed(self, call: int | None, name: str, processor: Processor) -> Iterator[Handler]:
+        try:
+            states = self._functions.states_before(call) if call is not None else ()
+        except OmpdError:
+            states = ()
+        if not states:
+            yield _UNKNOWN
+        for state in states:
+            number, passed = (state.registers.get(register) for register in processor.arguments[:2])
+            ends = _plain(name) in _WITHOUT_RESTART
+            if _plain(name) in _BY_STRUCTURE:
+                if passed == Value("number", 0):
+                    continue  # it asks which one there is
+                flags = _word(state, passed, _FLAGS_OFFSET, 4)
+                ends = flags is None or flags.kind != "number" or not flags.at & _SA_RESTART
+                passed = _word(state, passed, 0, 8)
+            which = number.at if number is not None and number.kind == "number" else None
+            if passed is None or passed.kind != "number":
+                yield Handler(which, releases=True)
+            elif passed.at not in _NO_FUNCTIONS:
+                yield Handler(which, self._may_release(passed.at), ends)
+
+    def _may_release(self, handler: int) -> bool:
+        if handler not in self._releases:
+            try:
+                self._releases[handler] = not self._is_harmless(handler)
+            except OmpdError:
+                self._releases[handler] = True
+        return self._releases[handler]
+
+    def _is_harmless(self, handler: int) -> bool:
+        functions = self._functions
+        if not self._is_users(handler) or functions.let_go_by(handler) != frozenset():
+            return False
+        seen, waiting = {handler}, [handler]
+        while waiting:
+            at = waiting.pop()
+            extent = self._code.extent(at)
+            if extent is None or extent[0] != at or len(seen) > _MAX_FUNCTIONS:
+                return False
+            if _SYSTEM_CALL in self._memory.read_code(at, extent[1] - at):
+                return False
+            for call, to in functions.calls_in(at):
+                if to in seen:
+                    continue
+                seen.add(to)
+                if to == -1 or self._is_by_variable(call):
+                    return False
+                place = self._locate(to)
+                name = _plain(place.symbol or "") if place.symbol_address == to else ""
+                if functions.is_routine(to) or (_HARMLESS.fullmatch(name) and not self._is_users(to)):
+                    continue
+                if name == "syscall" and self._is_harmless_call(call):
+                    seen.discard(to)  # the next call of it may be another one
+                    continue
+                if not self._is_users(to):
+                    return False
+                waiting.append(to)
+        return True
+
+    def _is_by_variable(self, call: int) -> bool:
+        # Whether it leads to where a word says that may be written to.
+        found = self._processor.decode(self._memory.read_code(call, _MAX_SIZE), 0, call) if self._processor else None
+        return found is None or (found.word is not None and self._code.constant(found.word) is None)
+
+    def _is_harmless_call(self, call: int) -> bool:
+        states = self._functions.states_before(call)
+        first = self._processor.arguments[0] if self._processor is not None else -1
+        return bool(states) and all(state.registers.get(first) in _HARMLESS_CALLS for state in states)
+
+
+class Unbound:
+    """Names code in a linkage table that stands for a routine which was not called yet.
+
+    :param locate: says what is at an address
+    """
+
+    def __init__(
+        self, memory: TargetMemory, modules: ModuleList, sites: CallSites, locate: Callable[[int], Location]
+    ) -> None:
+        self._memory, self._modules, self._sites, self._locate = memory, modules, sites, locate
+
+    def locate(self, address: int) -> Location:
+        """Return what is at an address, and in a linkage table what it leads to."""
+        found = self._locate(address)
+        if found.symbol_address == address or not self._sites.is_stub(address):
+            return found
+        try:
+            name = self._name(address)
+        except OmpdError:
+            return found
+        return Location(address, found.module, name, address) if name is not None else found
+
+    def _name(self, address: int) -> str | None:
+        loaded = self._modules.at(address)
+        pushed = _UNBOUND.match(self._memory.read_code(address, _SIZEOF_UNBOUND))
+        if loaded is None or loaded.elf is None or pushed is None:
+            return None
+        index = int.from_bytes(pushed[1], self._memory.byte_order)
+        return DynamicLinking(loaded.elf).wanted(index, _JUMP_SLOT).name
+
+
+def _fatal(number: int | None) -> Handler:
+    return Handler(number, releases=False, ends=False)
+
+
+def _plain(symbol: str) -> str:
+    # The name of a function of the C library or a runtime without what is added for aliases and for checks.
+    name = naming.routine_name(symbol).removeprefix("__GI_")
+    return name if name in ("_exit", "_Exit") else name.lstrip("_").removesuffix("_chk")
+
+
+def _word(state: State, structure: Value | None, offset: int, width: int) -> Value | None:
+    # What a structure in the frame has at an offset.
+    if structure is None or structure.kind != "frame":
+        return None
+    word = state.slots.get(structure.at + offset)
+    return word[0] if word is not None and word[1] == width else None
