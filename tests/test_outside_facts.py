@@ -13,7 +13,9 @@ import pytest
 import ompd.questions.snapshot
 from ompd.debugger.system_waits.facts import PendingSignals, is_same_process
 from ompd.errors import Unavailable
+from ompd.model import SystemWait
 from ompd.questions.why.collect import from_outside
+from ompd.questions.why.signalled import signalled
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import is_same_process as is_same
@@ -118,18 +120,21 @@ def test_timers_are_those_that_the_program_made(kernel: Words, alive: Words) -> 
 _HANDLES = "import signal; signal.signal(signal.SIGUSR1, print); print(flush=True); signal.pause()"
 
 
-def test_what_a_signal_may_set_free_is_not_proven_to_be_stuck(kernel: Words) -> None:
+def test_handlers_of_signals_are_told_by_what_installs_them(kernel: Words) -> None:
     with subprocess.Popen([sys.executable, "-c", _HANDLES], stdout=subprocess.PIPE) as process:
+        waits = {process.pid: SystemWait(kind="semaphore")}
         try:
             assert process.stdout is not None and process.stdout.readline()
             with Session.attach(process.pid, max_stop=LONG) as session:
                 handled = session.ask(lambda s: s.process.system.handled_signals())
-                outside = session.ask(from_outside)
+                free, ended = (session.ask(lambda s, w=w: signalled(s, [process.pid], w)) for w in ({}, waits))
         finally:
             process.kill()
-    # People end programs by SIGINT, of which Python has a handler, too.
     assert {signal.SIGUSR1, signal.SIGINT} <= handled and signal.SIGALRM not in handled
-    assert outside == ("the program has a handler for SIGUSR1, which may do anything",)
+    # Python's own handler but notes the signal. Its code goes on where that has ended a wait.
+    assert free == {}
+    reason = f"the program has a handler for SIGINT, which would end the wait of thread {process.pid}"
+    assert ended == {process.pid: reason}
     with Session.open_core(kernel.place) as session:
         assert from_outside(session) == ()
         with pytest.raises(Unavailable):

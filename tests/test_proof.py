@@ -7,6 +7,7 @@ then it is let go on, and ends well. Nothing may be proven of it, and the twin h
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -66,7 +67,11 @@ PROOFS = (
     Proof("by_task", ("depends",), compilers=("clang",), environment=AWAKE),
     Proof("by_task", ("created",), environment=AWAKE),
     Proof("untied", compilers=("clang",), environment=WITH_OWNER),
-    Proof("interrupted", case=(), stuck=None),
+    Proof("interrupted", case=(), stuck=("stuck",)),
+    Proof("caught", case=("unsets",), stuck=("unsets", "stuck"), signal=signal.SIGHUP),
+    Proof("caught", case=("posts",), stuck=None, signal=signal.SIGTERM),
+    Proof("caught", case=("ends",), stuck=("ends", "stuck"), flags=("-DENDS",), signal=signal.SIGUSR2),
+    Proof("caught", case=("alarm",), stuck=("alarm", "stuck"), signal=signal.SIGALRM),
     Proof("ended"),
     Proof("forked"),
     Proof("forked", ("goes-on", "thread"), None),

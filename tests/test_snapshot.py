@@ -105,7 +105,7 @@ def test_by_the_command(tmp_path: Path) -> None:
     done = ompd_command("snapshot", core, "-o", path, "--data", "0")
     assert (done.code, done.err) == (0, "")
     assert re.fullmatch(
-        r".*/snapshot: \d+\.\d MB, 13 threads; \d+\.\d MB of memory, \d+\.\d MB of the files of 3 modules\n", done.out
+        r".*/snapshot: \d+\.\d MB, 13 threads; \d+\.\d MB of memory, \d+\.\d MB of the files of 4 modules\n", done.out
     )
     assert without_files(path) == answers(core)
     assert ompd_command("snapshot", core, "-o", path, "--json").json["threads"] == 13

@@ -43,6 +43,17 @@ def test_a_cycle_of_reasoned_holders_is_likely_and_stuck_for_certain_in_a_closed
     assert judged(*rows, held=held, outside=("a timer is armed",)) == ("lock_cycle", "likely", "likely")
 
 
+def test_a_thread_that_a_signal_or_another_thread_may_take_out_of_its_wait_is_not_proven_to_be_stuck() -> None:
+    rows = thread(0, lock("&b", 1)), thread(1, lock("&a", 0)), thread(2)
+    assert judged(*rows)[1] == "proven"
+    for how in ("signals", "cancels"):
+        verdict = first(*rows, **{how: {1: "somebody may"}})
+        assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "likely", "proven")
+        assert verdict.unknowns == ("somebody may",)
+    # Nobody cancels a thread if nobody goes on.
+    assert judged(*rows[:2], cancels={0: "it may be cancelled"})[1] == "proven"
+
+
 def test_a_lock_that_nobody_is_seen_to_hold() -> None:
     assert judged(thread(0, lock("&a")), thread(1, lock("&a"))) == ("lock_abandoned", "proven", "possible")
     assert judged(thread(0, lock("&a")), thread(1)) == ("undecided", "possible", "unknown")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ompd import naming
 from ompd.errors import OmpdError
 from ompd.model import SystemWait, ThreadRecord
 from ompd.session import Session
@@ -20,11 +21,10 @@ def cancelled(session: Session, rows: Sequence[ThreadRecord], system: Mapping[in
 
     :param system: what threads wait for of which no runtime names a wait
     """
-    runtimes = session.stop.runtime_modules
     callers = [
         (loaded.record, names)
         for loaded, names in session.process.modules_naming((_ROUTINE,))
-        if loaded.record not in runtimes or loaded.record.is_program
+        if not naming.is_runtime_file(loaded.name)
     ]
     if not callers:
         return {}

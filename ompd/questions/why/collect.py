@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +21,7 @@ from ompd.questions.why.interrupted import interrupted, waiting_in_handlers
 from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points, unfinished_tasks
 from ompd.questions.why.python import may_hold_interpreter
 from ompd.questions.why.reentry import reentered
+from ompd.questions.why.signalled import signalled
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import processors
@@ -29,7 +29,6 @@ from ompd.session.face import processors
 _LOCK_WAITS = ("lock", "nest_lock", "critical", "atomic", "ordered", "internal_lock")
 # Objects for which a variable of the program stands.
 _OF_VARIABLES = ("lock", "nest_lock", "critical")
-_MOST_NAMES = 4
 _TASK_WAITS = ("taskwait", "taskgroup", "dependence")
 
 
@@ -63,6 +62,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         how=_how(session, own),
         queued=queued_threads(session, own),
         handlers=handlers,
+        signals=signalled(session, [n for n in (row.native_thread_id for row in own) if n is not None], system),
         cancels=cancelled(session, own, system),
         threads=rows,
         system=system,
@@ -215,15 +215,6 @@ def _processor_times(session: Session) -> dict[int, int]:
     return found
 
 
-def _sent_by_others() -> set[int]:
-    # What may come while all threads sleep: from alarms, files, children and other processes. Not signals by which
-    # people end a program, nor those of faults. A live process is one of this machine, so that the numbers are.
-    return {
-        *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
-        *(signal.SIGCHLD, signal.SIGIO, signal.SIGURG, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1)),
-    }
-
-
 def from_outside(session: Session) -> tuple[str, ...]:
     """Return what may act on a process though all of its threads sleep; of a core no more than pending signals."""
     found: list[str] = []
@@ -235,11 +226,6 @@ def from_outside(session: Session) -> tuple[str, ...]:
         count = len(session.process.system.timers())
         if count:
             found.append(f"the process has {counted(count, 'timer')}, whose signals may do anything")
-    with suppress(OmpdError):
-        handled = sorted(session.process.system.handled_signals() & _sent_by_others())
-        names = [signal.Signals(n).name if n in set(signal.Signals) else f"signal {n}" for n in handled[:_MOST_NAMES]]
-        if names:
-            found.append(f"the program has a handler for {', '.join(names)}, which may do anything")
     if session.target.kind != "live" and not found:
         found += _pending(session)
     return tuple(found)
