@@ -44,9 +44,13 @@ _OF_NOBODY = frozenset(
 )
 _SIGNALS = frozenset(range(1, 65)) - _OF_NOBODY
 _NO_FUNCTIONS = (0, 1, 2, MASK)  # SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR
-# Libraries whose handlers print the stack and end the process: libgfortran (runtime/compile_options.c), and Open MPI
-# (opal/util/stacktrace.c). OpenSSL's are there while it asks for a password (crypto/ui/ui_openssl.c).
-_FATAL = re.compile(r"(?:^|/)lib(?:(gfortran)|open-pal|crypto)(?:-[0-9a-f]+)*\.so(?:\.\d+)*(?: \(deleted\))?$")
+# Libraries whose handlers print the stack and end the process: libgfortran (runtime/compile_options.c), Open MPI
+# (opal/util/stacktrace.c), PMIx, and UCX (ucs/debug/debug.c). libevent's writes to a socket of its own (signal.c), and
+# OpenSSL's are there while it asks for a password (crypto/ui/ui_openssl.c).
+_KNOWN = re.compile(
+    r"(?:^|/)lib(?:(gfortran)|open-pal|pmix|ucs|event(?:_core|_pthreads)?|crypto)(?:-[0-9a-f.]+)*\.so(?:\.\d+)*"
+    r"(?: \(deleted\))?$"
+)
 _BY_GFORTRAN = (signal.SIGQUIT, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ)
 # libomp's end the process, too (KMP_HANDLE_SIGNALS; z_Linux_util.cpp).
 _BY_LIBOMP = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGTERM, signal.SIGPIPE)
@@ -124,11 +128,11 @@ class Handlers:
         """
         known: set[Handler] = set()
         for loaded, names in self._modules_naming(_INSTALLERS):
-            fatal = _FATAL.search(loaded.name)
+            library = _KNOWN.search(loaded.name)
             if naming.is_runtime_file(loaded.name):
-                known.update(_fatal(number) for number in _BY_LIBOMP)
-            elif fatal is not None:
-                known.update(_fatal(number) for number in (_BY_GFORTRAN if fatal[1] else (None,)))
+                known.update(_by_library(number) for number in _BY_LIBOMP)
+            elif library is not None:
+                known.update(_by_library(number) for number in (_BY_GFORTRAN if library[1] else (None,)))
             else:
                 known.update(self._of(loaded, names))
         if caught is not None:
@@ -301,7 +305,7 @@ class Unbound:
         return DynamicLinking(loaded.elf).wanted(index, _JUMP_SLOT).name
 
 
-def _fatal(number: int | None) -> Handler:
+def _by_library(number: int | None) -> Handler:
     return Handler(number, releases=False, ends=False)
 
 
