@@ -122,6 +122,11 @@ def a_worker_at_the_barrier_of_another_team(session: Session) -> Mapping[int, by
     return {thread.view.address_of("ts.team"): word(thread.claims[0].team - 8, 8)}
 
 
+def an_implicit_task_of_another_kind(session: Session) -> Mapping[int, bytes]:
+    row = next(row for row in threads.ask(session).rows if row.wait is not None and row.wait.kind == "barrier")
+    return {runtime_in(session).task_at(int(row.task or "0", 16)).view.address_of("kind"): word(4)}
+
+
 CHANGES: Mapping[str, tuple[str, str, str, Change, str]] = {
     "number": ("lock_cycle-nested", "clang", INTEL, two_threads_with_one_number, "ds_gtid of the thread in"),
     "waiter": ("lock_cycle-nested", "clang", INTEL, a_nest_lock_held_by_its_waiter, "the number of the thread that"),
@@ -139,6 +144,10 @@ CHANGES: Mapping[str, tuple[str, str, str, Change, str]] = {
     "implicit": (
         *("event_unfulfilled-barrier", "clang", INTEL, an_implicit_task_that_is_explicit),
         "an implicit task has the td_flags",
+    ),
+    "kind": (
+        *("event_unfulfilled-barrier", "gcc", GNU, an_implicit_task_of_another_kind),
+        "an implicit task has the kind 4",
     ),
     "odd": ("lock_cycle-nested", "gcc", GNU, owner_of_a_nest_lock(ODD + 1), "which is no multiple of 8"),
     "nowhere": ("lock_cycle-nested", "gcc", GNU, owner_of_a_nest_lock(ODD), "where no task was: cannot read"),
@@ -162,9 +171,10 @@ def test_a_contradiction_is_said_and_proves_nothing(
     with core.session() as session:
         core.words = dict(change(session))
     with core.session() as session:
-        answer = threads.ask(session)
-    assert not answer.complete
-    assert any(reason in warning for warning in answer.warnings), answer.warnings
+        answer, of_tasks = threads.ask(session), tasks.ask(session)
+    assert not (answer.complete and of_tasks.complete)
+    warnings = (*answer.warnings, *of_tasks.warnings)
+    assert any(reason in warning for warning in warnings), warnings
     assert {row.native_thread_id for row in answer.rows if row.state == "idle"} <= idle
     after = core.answer()
     assert list(wrong(after, whole)) == []

@@ -12,7 +12,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ConstructCode, Outside, SchedulingPoint, TaskWait, ThreadState
 from ompd.contract.process import Frame
 from ompd.contract.waits import BarrierState, LockState
-from ompd.errors import BadInput, CorruptState, NotBegun, Unavailable, Unsupported
+from ompd.errors import BadInput, CorruptState, NotBegun, OmpdError, Unavailable, Unsupported
 from ompd.records import record
 from ompd.runtimes.libgomp.members import Member, Roster
 from ompd.runtimes.libgomp.structures.gomp import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam, Space
@@ -345,6 +345,13 @@ class Task(GompTask, NoFrames):
         """
         return self.runtime.tasks.place_of(self.address) if self.gomp_kind == IMPLICIT else None
 
+    @property
+    def _is_in_array(self) -> bool:
+        try:
+            return self.runtime.tasks.place_of(self.address) is not None
+        except OmpdError:
+            return False  # of which team it is, is not known
+
     def likeness(self) -> Hashable | None:
         """See :meth:`TaskHandle.likeness`: all that is read of a queued one whose region is that of its parent."""
         view = self.view
@@ -353,8 +360,13 @@ class Task(GompTask, NoFrames):
         return self.parent, view.unsigned("fn"), view.unsigned("final_task"), self.unfinished_children()
 
     def kind(self) -> str:
-        """See :meth:`TaskHandle.kind`: an implicit one that is no team's is an initial one."""
+        """See :meth:`TaskHandle.kind`: an implicit one that is no team's is an initial one.
+
+        :raises CorruptState: if it is an explicit one by its kind, and among the implicit ones of a team
+        """
         if self.gomp_kind != IMPLICIT:
+            if self._is_in_array:
+                raise CorruptState(self.address, f"an implicit task has the kind {self.gomp_kind}, of an explicit one")
             return "explicit"
         return "implicit" if self.place is not None else "initial"
 
