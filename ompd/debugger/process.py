@@ -29,7 +29,7 @@ from ompd.debugger.threads.threads import Threads
 from ompd.debugger.threads.tls import ThreadLocalStorage
 from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.debugger.waiting import Waiting
-from ompd.errors import Unavailable
+from ompd.errors import OmpdError
 
 if TYPE_CHECKING:
     from ompd.debugger.flow.conditions import Read
@@ -236,14 +236,14 @@ class StoppedProcess:
         """Return what a frame has passed to the function that it called; see :meth:`Process.arguments_passed`."""
         try:
             return self._callers.arguments(frame)
-        except Unavailable:
+        except OmpdError:
             return ()
 
     def object_passed(self, frame: Frame) -> int | None:
         """Return what a frame has passed to a routine; see :meth:`Process.object_passed`."""
         try:
             return self._callers.wanted(frame)
-        except Unavailable:
+        except OmpdError:
             return None
 
     @cached_property

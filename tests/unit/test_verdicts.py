@@ -32,6 +32,56 @@ def test_two_locks_with_recorded_owners() -> None:
     assert verdict.what_if == "if &b were released, 2 of 2 waiting threads go on"
 
 
+def test_a_lock_that_a_search_found_proves_nothing() -> None:
+    searched = lock("&b", 1, owner_source="derived")
+    verdict = first(thread(0, searched), thread(1, lock("&a", 0)))
+    assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "likely", "likely")
+    assert verdict.unknowns == ("&b: a search of the thread's registers and stack found it",)
+    verdict = first(thread(0, lock("&a", 0, owner_source="derived")), thread(1, lock("&a", 0)))
+    assert (verdict.kind, verdict.stuck, verdict.unknowns) == (
+        "self_lock",
+        "likely",
+        ("&a: its owner may have got it just now",),
+    )
+
+
+def test_an_atomic_update_is_held_by_who_has_begun_one_of_the_same_runtime() -> None:
+    begun = (HeldRecord(kind="atomic", reason="GOMP_atomic_start is not undone"),)
+    rows = thread(0, lock("&a")), thread(1, Wait("atomic", object=0x40, how="blocked"))
+    held = {0: begun, 1: holds("&a")}
+    assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
+    other = thread(0, lock("&a"), runtime="libomp")
+    assert judged(other, rows[1], held=held)[0] != "lock_cycle"
+
+
+def test_a_handler_may_want_what_the_interrupted_code_has() -> None:
+    unknown = (HeldRecord(kind="lock", reason="omp_set_lock is not undone", is_certain=False),)
+    rows, held = (thread(0, lock("&a")), thread(1, barrier((0,), 2))), {0: unknown, 1: ()}
+    assert judged(*rows, held=held, handlers=frozenset((0,))) == ("runtime_reentry", "proven", "likely")
+    assert judged(*rows, held=held)[0] == "lock_cycle"  # by elimination
+
+
+def doacross(number: int | None = None, owner: int | None = None) -> Wait:
+    facts = {} if number is None else {"object": 0x40 + number, "symbol": f"iteration {number}"}
+    return Wait("doacross", **facts, owner=owner, owner_source=None if owner is None else "runtime", how="spinning")  # type: ignore[arg-type]
+
+
+def test_an_iteration_of_a_doacross_loop_is_awaited_from_the_thread_that_executes_it() -> None:
+    size: dict[str, Any] = {"team_size": 2}
+    one, two = thread(0, doacross(1, 1), **size), thread(1, lock("&a", 0), **size)
+    verdict = first(one, two)
+    assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "proven", "proven")
+    assert verdict.summary.startswith("deadlock: thread 0 (0) waits for iteration 1 of a doacross loop")
+    assert judged(one, thread(1, **size)) == ("laggard", "unknown", "proven")
+    # Without a record it is whoever is left, and may be done.
+    verdict = first(thread(0, doacross(), **size), two)
+    assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "likely", "likely")
+    assert verdict.unknowns[-1] == "an iteration of a doacross loop: whether it is done is not known"
+    three = {"team_size": 3}
+    rows = thread(0, doacross(), **three), thread(1, doacross(), **three), thread(2, barrier((0, 1), 3), **three)
+    assert judged(*rows)[0] == "undecided"
+
+
 def test_a_cycle_of_reasoned_holders_is_likely_and_stuck_for_certain_in_a_closed_world() -> None:
     held = {0: holds("&a"), 1: holds("&b")}
     rows = thread(0, lock("&b")), thread(1, lock("&a"))
