@@ -11,9 +11,9 @@ import pytest
 from tests.support.cache import CHECKOUT
 from tests.support.live import SOURCES as LIVE
 from tests.support.products import sample
+from tests.support.proof import SOURCES as PROOFS
+from tests.support.proof import Proof, asked, at_rest, named
 from tests.support.why import GNU, LLVMS, OF_COMPILER
-from tests.test_proof import SOURCES as PROOFS
-from tests.test_proof import Proof, asked, at_rest, named
 
 CAUSES = CHECKOUT / "fixtures" / "causes"
 LEVELS = ("-O0", "-O1", "-O2", "-O3")
@@ -63,14 +63,14 @@ def axes(proof: Proof, compiler: str, runtime: str, kind: str, stuck: object) ->
 def test_the_kind_is_right_at_each_level(
     proof: Proof, compiler: str, runtime: str, kind: str, stuck: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with at_rest(proof, proof.case, compiler, runtime) as process:
-        for way, answer in asked(process.pid, tmp_path).items():
+    with at_rest(proof, proof.case, compiler, runtime) as (_, process_id):
+        for way, answer in asked(process_id, tmp_path).items():
             first = answer.rows[0]
             assert (first.kind, first.stuck in stuck) == (kind, True), (way, first)
 
 
 @pytest.mark.parametrize("level", sample(LEVELS[1:]))
 def test_fortran_that_is_optimised_shows_who_holds_what(level: str, tmp_path: Path) -> None:
-    with at_rest(cause("crossed_fortran", LIVE, flags=(level,)), (), "gfortran", GNU) as process:
-        for answer in asked(process.pid, tmp_path).values():
+    with at_rest(cause("crossed_fortran", LIVE, flags=(level,)), (), "gfortran", GNU) as (_, process_id):
+        for answer in asked(process_id, tmp_path).values():
             assert [(row.kind, row.stuck) for row in answer.rows] == [("lock_cycle", "proven")]

@@ -11,7 +11,7 @@ from ompd.records import record
 
 @record(kw_only=True)
 class Moment:
-    """The records of one stop, or of one core. Threads are named by their native ids, runtimes and regions by theirs."""
+    """The records of one stop, or of one core. Threads are named by native ids, runtimes and regions by their own."""
 
     threads: tuple[ThreadRecord, ...]
     tasks: tuple[TaskRecord, ...] | None = None

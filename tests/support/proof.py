@@ -1,0 +1,121 @@
+"""Programs that look stuck: run until they wait, and asked there alive and as a core."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ompd
+from ompd.model import WhyAnswer
+from ompd.questions import why as question
+from tests.support.cache import CHECKOUT
+from tests.support.live import build_live
+from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read, write_gcore
+from tests.support.why import ALL_RUNTIMES
+
+SOURCES = CHECKOUT / "fixtures" / "proof"
+SETTLED_SECONDS = 0.15
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A program of ``fixtures/proof``, run with the words of *case*.
+
+    :param signal: what lets it go on; None: its standard input ends
+    :param ways: of what nothing may be proven: a core does not say everything
+    :param stuck: the words with which it is stuck, None if another program is its twin
+    """
+
+    program: str
+    case: tuple[str, ...] = ("goes-on",)
+    stuck: tuple[str, ...] | None = ("stuck",)
+    compilers: tuple[str, ...] = ("gcc", "clang")
+    runtimes: tuple[str, ...] = ALL_RUNTIMES
+    environment: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    signal: int | None = None
+    openmp: bool = True
+    ways: tuple[str, ...] = ("live", "core")
+    folder: Path = SOURCES
+
+    @property
+    def name(self) -> str:
+        return "-".join((self.program, *self.case))
+
+
+def named(value: object) -> str:
+    return value.name if isinstance(value, Proof) else str(value)
+
+
+def await_rest(process_id: int) -> None:
+    """Wait until all threads sleep and stay asleep. Where some spin, as in Intel's locks, a moment has to do."""
+    deadline = time.monotonic() + 1
+    before, since = None, time.monotonic()
+    while time.monotonic() < deadline:
+        threads = sorted(Path(f"/proc/{process_id}/task").iterdir())
+        now = [
+            (thread.name, (thread / "syscall").read_text(), (thread / "schedstat").read_text()) for thread in threads
+        ]
+        if now != before or any(text.startswith("running") for _, text, _ in now):
+            before, since = now, time.monotonic()
+        elif time.monotonic() - since > SETTLED_SECONDS:
+            return
+        time.sleep(0.02)
+
+
+@contextmanager
+def at_rest(
+    proof: Proof, words: tuple[str, ...], compiler: str, runtime: str
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Run a program until it waits, or the process that it names does; it is killed at the end of the context."""
+    # What code is there without being executed counts, too.
+    flags = (*proof.flags, "-DIS_STUCK") if words == proof.stuck else proof.flags
+    executable = build_live(
+        proof.program,
+        openmp=proof.openmp,
+        runtime=runtime,
+        flags=flags,
+        compiler_name=compiler,
+        folder=proof.folder,
+    )
+    process = subprocess.Popen(
+        [str(executable), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT, **proof.environment},
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert can_be_read(process.stdout.fileno(), READY_SECONDS), "it does not begin"
+        ready, *others = process.stdout.readline().split()
+        assert ready == "ready"
+        process_id = int(others[0]) if others else process.pid
+        await_rest(process_id)
+        yield process, process_id
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asked(process_id: int, folder: Path) -> dict[str, WhyAnswer]:
+    """Return the answers of a live process, and of a core of it that gdb writes."""
+    with ompd.attach(process_id) as session:
+        found = {"live": session.ask_why(samples=1)}
+    core = folder / "core"
+    write_gcore(process_id, core)
+    with ompd.open_core(core) as session:
+        found["core"] = question.ask(session)
+    return found
+
+
+def proofs_in(answers: Mapping[str, WhyAnswer]) -> dict[str, list[str]]:
+    return {
+        way: [f"{verdict.kind}: {verdict.summary}" for verdict in answer.rows if verdict.stuck == "proven"]
+        for way, answer in answers.items()
+    }
