@@ -30,7 +30,7 @@ _LABEL = 10  # width of the column of labels
 
 STUCK = {
     "proven": "proven: these threads never go on, unless another process writes into their memory",
-    "likely": "likely: these threads never go on if the reasoning below is right",
+    "likely": "likely: these threads never go on, but somebody who could free them was not excluded",
     "possible": "possible: these threads never go on if what is not known turns out badly",
     "unknown": "not known: these threads may go on",
 }
