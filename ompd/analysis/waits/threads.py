@@ -46,10 +46,10 @@ class ThreadNodes:
             reason = "; ".join(moment.outside) or "the target does not name all threads of the process"
             members.append(self.outside(reason))
         self._members = members
-        self._signal = graph.add(Node("signal", "outside", "a signal", Outlook.UNKNOWN)) if moment.signals else None
+        self._doubts: set[int] = set()
         for native, index in self.threads.items():
-            if native in moment.signals and self._signal is not None:
-                graph.rescue(index, self._signal, moment.signals[native])
+            if native in moment.signals:
+                self.doubt(index, moment.signals[native])
             if native in moment.cancels:
                 graph.rescue(index, self.everybody, moment.cancels[native])
 
@@ -60,8 +60,8 @@ class ThreadNodes:
         that executes tasks where it waits may do anything in them, though its own wait never ends.
         """
         goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
-        # A signal counts by the threads that it may set free.
-        others = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n != self._signal)
+        # A doubt counts by the nodes that it may set free.
+        others = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n not in self._doubts)
         members = list(dict.fromkeys((*self._members, *others)))
         if any(self._may_go_on(index) for index in self.rows):
             reason = "whether all threads that wait sleep is not known"
@@ -97,10 +97,10 @@ class ThreadNodes:
         return self.graph.add(Node("outside", "outside", "the outside", Outlook.UNKNOWN, reason=reason))
 
     def doubt(self, index: int, reason: str) -> None:
-        """Let a node go on, too, if what is not known turns out well: it may be about to go on by itself."""
-        self.graph.rescue(
-            index, self.graph.add(Node(f"doubt:{reason}", "outside", "what is not known", Outlook.UNKNOWN)), reason
-        )
+        """Let a node go on, too, if what is not known turns out well: by a signal, or since it is about to go on."""
+        node = self.graph.add(Node(f"doubt:{reason}", "outside", "what is not known", Outlook.UNKNOWN))
+        self._doubts.add(node)
+        self.graph.rescue(index, node, reason)
 
     def _thread_node(self, row: ThreadRecord) -> Node:
         native = row.native_thread_id
