@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ompd.errors import MalformedFile
+from ompd import naming
 from ompd.session import Session
 
 CREATES_TASKS = frozenset(
-    ("GOMP_task\0", "GOMP_task@", "GOMP_taskloop", "GOMP_target_ext", "__kmpc_omp_task_alloc", "__tgt_target")
+    (
+        *("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull", "GOMP_target_ext"),
+        *("__kmpc_omp_task_alloc", "__kmpc_omp_target_task_alloc"),
+    )
 )
-"""What names a routine that creates tasks; its end tells it from a longer name, as that of a taskwait."""
+"""The routines that create tasks."""
 MOVES_TASKS = frozenset(("__kmpc_omp_task_alloc",))
-"""What names the routine of code whose untied tasks may go on on another thread. Code of gcc has no parts of tasks."""
+"""That of code whose untied tasks may go on on another thread. Code of gcc has no parts of tasks."""
 
 
 def may_call(session: Session, names: Collection[str]) -> bool:
     """Return whether a module other than the OpenMP runtimes names one of the routines, or whether that is unknown."""
-    runtimes = [runtime.found.module for runtime in session.runtimes]
-    for loaded in session.process.loaded_modules():
-        if loaded.record in runtimes and not loaded.is_program:
-            continue
-        try:
-            if loaded.symbols is None or loaded.symbols.mentions(names):
-                return True
-        except MalformedFile:
-            return True
-    return False
+    return any(not naming.is_runtime_file(loaded.name) for loaded, _ in session.process.modules_naming(names))
