@@ -203,7 +203,8 @@ class Stop(Generic[_T]):
             self._await_stops()
             if self._release.is_set():
                 return
-        raise BadProcess(self._process_id, "makes threads faster than they can be stopped", hint="try again")
+        # It makes threads, or wakes them up, faster than they can be stopped.
+        raise NotStopped(self._process_id, len(found), len(self._traced), self._limit)
 
     def _seize_new(self) -> tuple[list[int], bool]:
         # The threads that are traced from now on, and whether others may not be traced.
