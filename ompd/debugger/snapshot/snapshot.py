@@ -230,9 +230,12 @@ def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryReg
 
 
 def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
+    # Stacks of a damaged core may all be in the same pages.
+    noted = process.memory.noted_pages or ()
     for address in range(start // PAGE * PAGE, start + size, PAGE):
-        with suppress(MemoryFault):
-            process.read(address, PAGE)
+        if address // PAGE not in noted:
+            with suppress(MemoryFault):
+                process.read(address, PAGE)
 
 
 def _files_needed(module: LoadedModule) -> Iterator[ElfFile | None]:
