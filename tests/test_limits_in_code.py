@@ -53,6 +53,7 @@ REASONS = {
     "debugger/threads/glibc.py": {
         "range(specific.bits * max(specific.elements, 1) // 8 // self._memory.pointer_size)": _COUNTED,
     },
+    "debugger/flow/follow.py": {"range(processor.first_vector)": _OWN},
     "debugger/memory.py": {
         "range(address // PAGE, (address + size - 1) // PAGE + 1)": "noted after it was read",
         "bytes(count)": "less than a page",
@@ -78,7 +79,7 @@ REASONS = {
         "bytes(out)": _HELD,
         "range(count)": _HELD,
         "bytes(high - low)": _HELD,
-        "bytes(arch.prpsinfo_pid)": _OWN,
+        "bytes(arch.pointer_size)": _OWN,
     },
     "debugger/system_waits/calls.py": {
         "range(-(-count // (8 * size)) if address else 0)": "at most _MAX_SELECTED",
