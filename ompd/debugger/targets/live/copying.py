@@ -104,8 +104,9 @@ class Copy:
             else:
                 other = 64 if arch.elf_class == 32 else 32
                 raise BadProcess(process.process_id, f"thread {thread} runs {other}-bit code, which is not supported")
-        # The first thread may have ended before the others, and only one that has not has the memory.
-        reader = next((thread for thread, raw in registers.items() if raw is not None), process.reader)
+        # The first thread may have ended before the others, and only one that has not has the memory. One that sleeps
+        # may wake up and end.
+        reader = next((thread for thread, raw in registers.items() if isinstance(raw, bytes)), process.reader)
         if len(self._before) <= _SHORT_MAPS:
             self._maps = process.maps_of(reader, is_over)
         ranges = [*self._stacks([known[arch.sp] for known in self._registers.values() if known]), *self._ranges]
