@@ -20,6 +20,7 @@ from tests.support.why import GNU, OF_COMPILER
 # Locks without a recorded owner are proven nothing of: these have one.
 WITH_OWNER = {"KMP_LOCK_KIND": "tas"}
 CPLUSPLUS = ("g++", "clang++")
+NUMBERED = ("-DPASSED", "-no-pie", "-fno-pie")  # addresses of functions are numbers in the code
 AWAKE = {"KMP_BLOCKTIME": "infinite"}  # threads that sleep in a barrier do not wake up for tasks
 
 PROOFS = (
@@ -33,6 +34,10 @@ PROOFS = (
     Proof("caught", case=("posts",), stuck=None, signal=signal.SIGTERM),
     Proof("caught", case=("ends",), stuck=("ends", "stuck"), flags=("-DENDS",), signal=signal.SIGUSR2),
     Proof("caught", case=("alarm",), stuck=("alarm", "stuck"), signal=signal.SIGALRM),
+    Proof("hidden", ("passed",), ("stuck", "passed"), ("gcc",), flags=NUMBERED, signal=signal.SIGUSR1),
+    Proof("hidden", ("table",), ("stuck", "table"), flags=("-DTABLE",), signal=signal.SIGUSR1),
+    Proof("hidden", ("called",), ("stuck", "called"), flags=("-DCALLED",), signal=signal.SIGUSR1),
+    Proof("hidden", ("raised",), ("stuck", "raised"), flags=("-DRAISED", "-O2"), signal=signal.SIGUSR1),
     Proof("ended"),
     Proof("forked"),
     Proof("forked", ("goes-on", "thread"), None),

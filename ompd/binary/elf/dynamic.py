@@ -8,7 +8,7 @@ Versioning"; ``DT_GNU_HASH`` as binutils and glibc have it. Section headers are 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ompd.binary.elf.symbols import STB_LOCAL
 from ompd.errors import MalformedFile
 
 DT_PLTRELSZ, DT_HASH, DT_SYMBOLIC, DT_PLTREL, DT_JMPREL, DT_FLAGS = 2, 4, 16, 20, 23, 30
-DT_RELA, DT_SYMENT = 7, 11
+DT_RELA, DT_RELASZ, DT_SYMENT = 7, 8, 11
 DT_GNU_HASH, DT_VERSYM = 0x6FFFFEF5, 0x6FFFFFF0
 DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 DF_SYMBOLIC = 2
@@ -112,6 +112,17 @@ class DynamicLinking:
             own = value
         version = self._versions.get(self._versym(number) & VERSYM_VERSION) if self._has_versions else None
         return Wanted(self._string(name), version, own, st_info & 15)
+
+    def noted(self, kind: int, names: Collection[str]) -> set[str]:
+        """Return those of *names* whose symbols' values are in the file's data, where a loader writes them.
+
+        :param kind: the number of the relocation that such words have
+        """
+        address, size = self._tags.get(DT_RELA, 0), self._tags.get(DT_RELASZ, 0)
+        layout = struct.Struct(self._order + "8xQ8x")
+        infos = layout.iter_unpack(self._bytes(address, size - size % layout.size)) if size else ()
+        numbers = {info >> 32 for (info,) in infos if info & 0xFFFFFFFF == kind and info >> 32}
+        return {name for name in (self._string(self._symbol_at(number)[0]) for number in numbers) if name in names}
 
     def find(self, wanted: Wanted) -> Definition | None:
         """Return the symbol that a loader takes for *wanted*, None if this file defines none that fits."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from ompd.binary.elf.dynamic import dynamic_symbols
-from ompd.binary.elf.elf import SHT_DYNSYM, SHT_SYMTAB, ElfFile, Section
+from ompd.binary.elf.elf import SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, ElfFile, Section
 from ompd.binary.elf.symbols import Kept, Symbol, SymbolSection, is_symbol, preferred_of
 from ompd.errors import MalformedFile
 from ompd.safety import limits
@@ -124,6 +124,21 @@ class SymbolTable:
             if name not in self._named and len(self._named) < _MOST_NAMES:
                 self._named[name] = not self._own_tables or bool(self._own_tables[0].find(name))
         return {name for name in wanted if self._named.get(name, True)}
+
+    def passed_on(self, wanted: Iterable[str]) -> set[str]:
+        """Return those of the *wanted* functions of other modules whose address a program has as a number in its code
+        or data: then its linkage table has the function's address (psABI, "Function Addresses").
+
+        :raises MalformedFile: if a table is malformed
+        """
+        tables = self._own_tables[:1]
+        return {
+            name
+            for name in wanted
+            for table in tables
+            for symbol in table.find(name)
+            if symbol.section == SHN_UNDEF and symbol.address
+        }
 
     def data_names(self) -> list[str]:
         """Return the names of variables: of the first table that has some, at most some hundred thousand.

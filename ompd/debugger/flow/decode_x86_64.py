@@ -341,8 +341,10 @@ def _computes(r: _Reader, opcode: int, immediate: int) -> dict[str, object]:
         return {"stores": stores and r.mode != 3, "operand": r.placed(), "width": SIZEOF_FPU, "clobbers": (_RAX,)}
     if opcode in (0x9C, 0x9D):
         return {"does": "push"} if opcode == 0x9C else {"does": "pop"}
-    if opcode in (0xA4, 0xA5, 0xAA, 0xAB):  # movs, stos
+    if opcode in (0xA4, 0xA5):  # movs
         return {"clobbers": (_RCX, _RSI, _RDI), "stores": True}
+    if opcode in (0xAA, 0xAB):  # stos
+        return {"clobbers": (_RCX, _RDI), "stores": True}
     # Other strings, system calls, flags, sign extension
     return {
         "clobbers": (_RAX, _RDX, _RCX, _RSI, _RDI),

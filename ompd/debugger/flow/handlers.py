@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from ompd import naming
@@ -27,6 +28,8 @@ from ompd.errors import OmpdError
 # They get the handler, or the address of a structure that begins with it, as their second argument.
 _BY_ADDRESS = ("signal", "bsd_signal", "sysv_signal", "ssignal", "sigset")
 _BY_STRUCTURE = ("sigaction",)
+_BY_NUMBER = "syscall"  # whose first argument is the number of the system call
+_RT_SIGACTION = 13  # on x86-64
 _WITH_UNDERSCORES = ("__sysv_signal", "__bsd_signal", "__sigaction")
 # libgfortran's for programs in Fortran; what is passed is not followed.
 _OF_FORTRAN = (
@@ -35,14 +38,12 @@ _OF_FORTRAN = (
 )
 _WITHOUT_RESTART = ("sysv_signal", "sigset")
 _INTERRUPTS = "siginterrupt"  # takes SA_RESTART back
-_INSTALLERS = (*_BY_ADDRESS, *_BY_STRUCTURE, *_WITH_UNDERSCORES, *_OF_FORTRAN, _INTERRUPTS)
+_INSTALLERS = (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES, *_OF_FORTRAN, _INTERRUPTS)
 # x86-64's struct sigaction in glibc (bits/sigaction.h): the flags are behind 128 bytes of a mask.
 _FLAGS_OFFSET, _SA_RESTART = 136, 0x10000000
-# What no thread that sleeps causes, and nobody sends; and what glibc has for itself.
-_OF_NOBODY = frozenset(
-    (signal.SIGILL, signal.SIGTRAP, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS, 32, 33)
-)
-_SIGNALS = frozenset(range(1, 65)) - _OF_NOBODY
+# What no thread that sleeps causes; a handler that has interrupted one may.
+_FAULTS = frozenset((signal.SIGILL, signal.SIGTRAP, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS))
+_SIGNALS = frozenset(range(1, 65)) - _FAULTS - {32, 33}  # glibc has these two for itself
 _NO_FUNCTIONS = (0, 1, 2, MASK)  # SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR
 # Libraries whose handlers print the stack and end the process: libgfortran (runtime/compile_options.c), Open MPI
 # (opal/util/stacktrace.c), PMIx, and UCX (ucs/debug/debug.c). libevent's writes to a socket of its own (signal.c), and
@@ -61,10 +62,13 @@ _OF_PYTHON = "PyErr_CheckSignals"
 _HARMLESS = re.compile(
     r"write|read|open|close|fsync|lseek|getpid|getppid|gettid|time|clock_gettime|gettimeofday|times|clock|kill|raise|abort"
     r"|_exit|_Exit|signal|sigaction|sigemptyset|sigfillset|sigaddset|sigdelset|alarm|setitimer|pthread_self|pthread_kill"
-    r"|v?f?printf|v?sn?printf|f?puts|f?putc|putchar|fflush|fwrite|perror|psignal|strsignal|strerror|errno_location"
+    r"|v?sn?printf|strsignal|strerror|errno_location"
     r"|mem(?:set|cpy|move|cmp|chr)|str(?:n?len|n?cpy|n?cat|n?cmp|r?chr)|malloc|calloc|realloc|free|sleep|usleep|nanosleep"
     r"|backtrace(?:_symbols(?:_fd)?)?|stack_chk_fail|omp_get_\w+|kmpc_global_thread_num|sched_yield"
 )
+# The same, unless a program has streams or conversions of its own, whose code these execute.
+_OF_STREAMS = re.compile(r"v?f?printf|f?puts|f?putc|putchar|fflush|fwrite|perror|psignal")
+_MAKES_STREAMS = ("fopencookie", "register_printf_function", "register_printf_specifier")
 # The same by the system calls of x86-64: write, getpid, exit, gettid, tkill, exit_group, tgkill.
 _HARMLESS_CALLS = frozenset(Value("number", number) for number in (1, 39, 60, 186, 200, 231, 234))
 _MAX_FUNCTIONS = 64
@@ -73,7 +77,7 @@ _MAX_SIZE = 15  # of an instruction
 _SYSTEM_CALL = b"\x0f\x05"
 _UNBOUND = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:(....))")  # push of an index into the linkage table
 _SIZEOF_UNBOUND = 9
-_JUMP_SLOT = 7  # R_X86_64_JUMP_SLOT
+_ADDRESS, _JUMP_SLOT = 1, 7  # R_X86_64_64, R_X86_64_JUMP_SLOT
 
 
 class Handler(NamedTuple):
@@ -137,13 +141,16 @@ class Handlers:
                 known.update(self._of(loaded, names))
         if caught is not None:
             # One that no code is seen to install may do anything.
-            by_number = {n: [h for h in known if h.number in (None, n)] for n in caught if n not in _OF_NOBODY}
+            by_number = {n: [h for h in known if h.number in (None, n)] for n in caught}
             known = {
                 handler._replace(number=number)
                 for number, handlers in by_number.items()
                 for handler in handlers or (_UNKNOWN,)
             }
-        found = [h for h in known if (h.releases or h.ends) and h.number not in _OF_NOBODY]
+        if any(handler.releases and handler.number in _FAULTS for handler in known):
+            # The handler of another signal may cause a fault, or raise its signal.
+            known = {handler._replace(releases=True) for handler in known}
+        found = [h for h in known if (h.releases or h.ends) and (h.number is None or h.number in _SIGNALS)]
         return sorted(found, key=lambda h: (not h.releases, h.number or 0))
 
     def _of(self, loaded: LoadedModule, names: Collection[str] | None) -> Iterator[Handler]:
@@ -167,10 +174,13 @@ class Handlers:
         self, loaded: LoadedModule, processor: Processor, own: dict[int, str]
     ) -> Iterator[tuple[int | None, str]]:
         # Where the module calls what installs handlers, None for where it takes the address of that.
+        assert loaded.elf is not None and loaded.symbols is not None
+        taken = {*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES}
+        yield from ((None, each) for each in loaded.symbols.passed_on(taken))
+        yield from ((None, each) for each in DynamicLinking(loaded.elf).noted(_ADDRESS, taken))
         calls, loads, order = re.compile(processor.calls), re.compile(processor.loads), self._memory.byte_order
         known: dict[int, str | None] = {}
         left = _MAX_CODE
-        assert loaded.elf is not None
         for segment in loaded.elf.segments:
             if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
                 continue
@@ -201,7 +211,7 @@ class Handlers:
             return own.get(at)
         place = self._locate(to)
         name = _plain(place.symbol or "") if place.symbol_address == to else ""
-        return name if name in (*_BY_ADDRESS, *_BY_STRUCTURE) else None
+        return name if name in (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER) else None
 
     def _installed(self, call: int | None, name: str, processor: Processor) -> Iterator[Handler]:
         try:
@@ -212,6 +222,10 @@ class Handlers:
             yield _UNKNOWN
         for state in states:
             number, passed = (state.registers.get(register) for register in processor.arguments[:2])
+            if _plain(name) == _BY_NUMBER:
+                if number is None or number.kind != "number" or number.at == _RT_SIGACTION:
+                    yield _UNKNOWN
+                continue
             ends = _plain(name) in _WITHOUT_RESTART
             if _plain(name) in _BY_STRUCTURE:
                 if passed == Value("number", 0):
@@ -253,7 +267,7 @@ class Handlers:
                     return False
                 place = self._locate(to)
                 name = _plain(place.symbol or "") if place.symbol_address == to else ""
-                if functions.is_routine(to) or (_HARMLESS.fullmatch(name) and not self._is_users(to)):
+                if functions.is_routine(to) or (self._does_no_harm(name) and not self._is_users(to)):
                     continue
                 if name == "syscall" and self._is_harmless_call(call):
                     seen.discard(to)  # the next call of it may be another one
@@ -262,6 +276,13 @@ class Handlers:
                     return False
                 waiting.append(to)
         return True
+
+    def _does_no_harm(self, name: str) -> bool:
+        return bool(_HARMLESS.fullmatch(name) or (_OF_STREAMS.fullmatch(name) and not self._makes_streams))
+
+    @cached_property
+    def _makes_streams(self) -> bool:
+        return any(True for _ in self._modules_naming(_MAKES_STREAMS))
 
     def _is_by_variable(self, call: int) -> bool:
         # Whether it leads to where a word says that may be written to.
@@ -311,7 +332,7 @@ def _by_library(number: int | None) -> Handler:
 
 def _plain(symbol: str) -> str:
     # The name of a function of the C library or a runtime without what is added for aliases and for checks.
-    name = naming.routine_name(symbol).removeprefix("__GI_")
+    name = naming.routine_name(symbol).removeprefix("__GI_").removeprefix("_IO_")
     return name if name in ("_exit", "_Exit") else name.lstrip("_").removesuffix("_chk")
 
 
