@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ompd import naming
 from ompd.contract.memory import ByteOrder
-from ompd.contract.process import Frame, Module
+from ompd.contract.process import Frame, Location, Module
 from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.debugger.emulation.routines import Routines
 from ompd.debugger.environment import read_environment
@@ -229,7 +229,7 @@ class StoppedProcess:
         The parameters are those of the first call: what is found out is kept.
         """
         if self._functions is None:
-            self._functions = self._make_functions(routines, is_users)
+            self._functions = self._make_functions(routines, is_users, self.locate)
         return self._functions
 
     def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
@@ -249,24 +249,25 @@ class StoppedProcess:
     @cached_property
     def _callers(self) -> Functions:
         # Whose code the functions are that it calls makes no difference to what it passes.
-        return self._make_functions(naming.ROUTINES(), lambda at: False)
+        return self._make_functions(naming.ROUTINES(), lambda at: False, self.locate)
 
-    def _make_functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
+    def _make_functions(
+        self, routines: Mapping[str, Routine], is_users: Callable[[int], bool], locate: Callable[[int], Location]
+    ) -> Functions:
         from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  for few queries
 
         target, sites = self.target, self.calls.sites
-        return Functions(self.memory, target.architecture, self.module_list, sites, self.locate, routines, is_users)
+        return Functions(self.memory, target.architecture, self.module_list, sites, locate, routines, is_users)
 
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
         """Return the handlers of signals that code installs; see :class:`ompd.debugger.flow.handlers.Handlers`."""
-        from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  as above
         from ompd.debugger.flow.handlers import Handlers, Unbound  # noqa: PLC0415  for one query alone
         from ompd.debugger.flow.processors import processor_of  # noqa: PLC0415  as above
 
-        memory, architecture, modules, sites = self.memory, self.target.architecture, self.module_list, self.calls.sites
+        memory, modules, sites = self.memory, self.module_list, self.calls.sites
         locate = Unbound(memory, modules, sites, self.locate).locate
-        functions = Functions(memory, architecture, modules, sites, locate, routines, is_users)
-        processor = processor_of(architecture.e_machine)
+        functions = self._make_functions(routines, is_users, locate)
+        processor = processor_of(self.target.architecture.e_machine)
         return Handlers(memory, modules, self.modules_naming, processor, sites, locate, functions, is_users)
 
     # Variables

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from ompd import naming
 from ompd.binary.cfi.handlers import CallSite, read_call_sites
-from ompd.binary.elf.elf import PT_GNU_RELRO
+from ompd.binary.elf.elf import PF_X, PT_GNU_RELRO, PT_LOAD, ElfFile
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Location
 from ompd.debugger.flow.instructions import Instruction, Processor
@@ -15,6 +17,17 @@ from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.errors import MalformedFile, OmpdError, Unavailable
 
 _MAX_CODE = 1 << 20  # of one function
+
+
+class Reference(NamedTuple):
+    """A place in code that looks like a call, a jump or a load of a word, and the address that it names: where a call
+    leads, or the word that a load, or a call that ``is_through`` one, reads.
+    """
+
+    place: int
+    address: int
+    is_load: bool
+    is_through: bool
 
 
 class Code:
@@ -47,6 +60,30 @@ class Code:
         except MalformedFile:
             return None
         return (row.function_start + loaded.bias, row.function_end + loaded.bias) if row is not None else None
+
+    def references(self, elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
+        """Yield what looks like calls, jumps and loads in all code of a module's file.
+
+        :param limit: in bytes of code
+        :raises Unavailable: if there is more, or if code of this processor is not followed
+        """
+        if self._processor is None:
+            raise Unavailable("code of this processor is not followed")
+        patterns = [re.compile(each) for each in (self._processor.calls, self._processor.loads)]
+        order = self._memory.byte_order
+        for segment in elf.segments:
+            if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
+                continue
+            begin, size = segment.p_vaddr + bias, segment.p_filesz
+            limit -= size
+            if limit < 0:
+                raise Unavailable("there is more code than is looked through")
+            code = self._memory.read_code(begin, size)
+            for is_load, pattern in enumerate(patterns):
+                for found in pattern.finditer(code):
+                    at = begin + found.end("distance") + int.from_bytes(found["distance"], order, signed=True)
+                    is_through = not is_load and found["through"] is not None
+                    yield Reference(begin + found.start(), at, bool(is_load), is_through)
 
     def module_at(self, address: int) -> LoadedModule | None:
         """Return the module that an address is in."""

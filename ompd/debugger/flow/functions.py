@@ -399,13 +399,9 @@ class Functions:
         return self._loose
 
     def _find_loose(self) -> frozenset[Released]:
-        processor, left = self._processor, _MAX_ALL_CODE
-        if processor is None:
-            raise Unavailable("code of this processor is not followed")
         starts: set[int] = set()
-        ends: dict[int, bool] = {}
-        words: dict[int, bool] = {}
-        calls, loads = re.compile(processor.calls), re.compile(processor.loads)
+        ends: dict[tuple[int, bool, bool], bool] = {}
+        left = _MAX_ALL_CODE
         loose: frozenset[Released] = frozenset()
         for loaded in self._modules:
             if loaded.elf is None or loaded.record.is_system_library or naming.is_runtime_file(loaded.name):
@@ -414,31 +410,14 @@ class Functions:
             if kinds is not None and kinds <= _KEPT_BY_OTHERS:
                 loose |= {(kind, None) for kind in kinds}
                 continue
-            for segment in loaded.elf.segments:
-                if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
-                    continue
-                begin, size = segment.p_vaddr + loaded.bias, segment.p_filesz
-                left -= size
-                if left < 0:
-                    raise Unavailable("there is more code than is looked through")
-                code = self._memory.read_code(begin, size)
-                for found in calls.finditer(code):
-                    at = begin + found.end("distance") + int.from_bytes(found["distance"], self._order, signed=True)
-                    at = at if found["through"] is None else -at
-                    if at not in ends:
-                        ends[at] = self._ends_something(at)
-                    start = self._code.start(begin + found.start()) if ends[at] else None
-                    if start is not None and self._is_users(begin + found.start()):
-                        starts.add(start)
-                for found in loads.finditer(code):
-                    at = begin + found.end("distance") + int.from_bytes(found["distance"], self._order, signed=True)
-                    if at not in words:
-                        word = self._code.constant(at)
-                        routine = self._at(word).routine if word is not None else None
-                        words[at] = routine is not None and not routine.begins
-                    start = self._code.start(begin + found.start()) if words[at] else None
-                    if start is not None and self._is_users(begin + found.start()):
-                        starts.add(start)
+            for place, at, is_load, is_through in self._code.references(loaded.elf, loaded.bias, left):
+                what = at, is_load, is_through
+                if what not in ends:
+                    ends[what] = self._takes_end(at) if is_load else self._ends_something(-at if is_through else at)
+                start = self._code.start(place) if ends[what] else None
+                if start is not None and self._is_users(place):
+                    starts.add(start)
+            left -= sum(s.p_filesz for s in loaded.elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X)
         if len(starts) > _MAX_FUNCTIONS:
             raise Unavailable("there are more functions than are looked at")
         for start in starts:
@@ -452,6 +431,12 @@ class Functions:
             return None
         ending = [name for name, routine in self._routines.items() if not routine.begins]
         return {self._routines[name].kind for name in loaded.symbols.mentions(ending)}
+
+    def _takes_end(self, at: int) -> bool:
+        # Whether the address of a routine that ends something is in the word there.
+        word = self._code.constant(at)
+        routine = self._at(word).routine if word is not None else None
+        return routine is not None and not routine.begins
 
     def _ends_something(self, at: int) -> bool:
         # Whether that is a routine, or with a minus sign where its address is, that ends something.

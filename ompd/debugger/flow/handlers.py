@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from ompd import naming
 from ompd.binary.elf.dynamic import DynamicLinking
-from ompd.binary.elf.elf import PF_X, PT_LOAD
 from ompd.contract.process import Location
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.functions import Functions
@@ -52,9 +51,12 @@ _KNOWN = re.compile(
     r"(?:^|/)lib(?:(gfortran)|open-pal|pmix|ucs|event(?:_core|_pthreads)?|crypto)(?:-[0-9a-f.]+)*\.so(?:\.\d+)*"
     r"(?: \(deleted\))?$"
 )
-_BY_GFORTRAN = (signal.SIGQUIT, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ)
+_BY_GFORTRAN = (signal.SIGQUIT, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ, *_FAULTS)
 # libomp's end the process, too (KMP_HANDLE_SIGNALS; z_Linux_util.cpp).
-_BY_LIBOMP = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGTERM, signal.SIGPIPE)
+_BY_LIBOMP = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGTERM, signal.SIGPIPE),
+    *_FAULTS,
+)
 # CPython's handler notes that the signal came (Modules/signalmodule.c), faulthandler's writes stacks.
 _OF_PYTHON = "PyErr_CheckSignals"
 # What handlers may call without setting anybody free: what writes, ends the process, or sends a signal, whose handler
@@ -164,41 +166,26 @@ class Handlers:
         else:
             own = {symbol.address + loaded.bias: name for name, symbol in loaded.symbols.find_many(names).items()}
             try:
-                for at, name in self._calls(loaded, self._processor, own):
+                for at, name in self._calls(loaded, own):
                     for handler in self._installed(at, name, self._processor):
                         yield handler._replace(ends=handler.ends or _INTERRUPTS in names)
             except OmpdError:
                 yield _UNKNOWN
 
-    def _calls(
-        self, loaded: LoadedModule, processor: Processor, own: dict[int, str]
-    ) -> Iterator[tuple[int | None, str]]:
+    def _calls(self, loaded: LoadedModule, own: dict[int, str]) -> Iterator[tuple[int | None, str]]:
         # Where the module calls what installs handlers, None for where it takes the address of that.
         assert loaded.elf is not None and loaded.symbols is not None
         taken = {*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES}
         yield from ((None, each) for each in loaded.symbols.passed_on(taken))
         yield from ((None, each) for each in DynamicLinking(loaded.elf).noted(_ADDRESS, taken))
-        calls, loads, order = re.compile(processor.calls), re.compile(processor.loads), self._memory.byte_order
         known: dict[int, str | None] = {}
-        left = _MAX_CODE
-        for segment in loaded.elf.segments:
-            if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
-                continue
-            begin, size = segment.p_vaddr + loaded.bias, segment.p_filesz
-            left -= size
-            if left < 0:
-                yield None, ""
-                return
-            code = self._memory.read_code(begin, size)
-            for pattern, is_load in ((calls, False), (loads, True)):
-                for found in pattern.finditer(code):
-                    at = begin + found.end("distance") + int.from_bytes(found["distance"], order, signed=True)
-                    at = -at if is_load or found["through"] is not None else at
-                    if at not in known:
-                        known[at] = self._installer(at, own)
-                    name, place = known[at], begin + found.start()
-                    if name is not None and not self._sites.is_stub(place):
-                        yield (None if is_load else place), name
+        for place, address, is_load, is_through in self._code.references(loaded.elf, loaded.bias, _MAX_CODE):
+            at = -address if is_load or is_through else address
+            if at not in known:
+                known[at] = self._installer(at, own)
+            name = known[at]
+            if name is not None and not self._sites.is_stub(place):
+                yield (None if is_load else place), name
 
     def _installer(self, at: int, own: dict[int, str]) -> str | None:
         # What the code at an address, or with a minus sign what the word there leads to, is called if it installs
