@@ -195,8 +195,8 @@ class Waiting:
             if number is None and by_kernels and not self._is_held(caller.pc - _CODE_OF_CALL, _CODE_OF_CALL):
                 return None
         is_futex = number is None or number in calls.futexes
-        # One that was woken up, and has not run yet, stands where it slept, and the word may be as it was.
         is_futex = is_futex or number == _FUTEX_WAITV
+        # One that was woken up, and has not run yet, stands where it slept, and the word may be as it was.
         answer = frame.registers.get(calls.result) if not handled else None
         if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
             return "spinning"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+
+from ompd.analysis.graph import Need, Node
 from ompd.analysis.waits.tasks import TaskNodes
 from ompd.analysis.waits.threads import SCHEDULING_POINTS, ThreadNodes
 from ompd.model import TaskRecord
@@ -28,17 +32,18 @@ class Others:
         nodes, graph, row = self._nodes, self._nodes.graph, self._nodes.rows.get(owner)
         if row is None or row.wait is None or row.wait.kind not in SCHEDULING_POINTS:
             return
-        for task in self._explicit():
-            if task.parallel == row.parallel and task.status not in _ENDED:
-                graph.rescue(node, self._tasks.node(task), _BY_TASK)
+        begins = [task for task in self._explicit if task.parallel == row.parallel and task.status not in _ENDED]
+        if begins:
+            graph.rescue(node, self._any_of(f"begins:{row.parallel}", begins), _BY_TASK)
         if not nodes.moment.makes_tasks:
             return
         members = nodes.by_region.get(row.parallel, [])
         if row.team_size is None or len(members) < row.team_size:
             members = [nodes.everybody]  # some are in regions of their own, and come back
-        for member in members:
-            if member != owner:
-                graph.rescue(node, member, _BY_NEW_TASK)
+        member = graph.add(Node(f"member:{row.parallel}", "team", "a thread of the team"))
+        if not graph.needs[member]:
+            graph.need(member, Need(tuple(members), 1, "member", "derived"))
+        graph.rescue(node, member, _BY_NEW_TASK)
 
     def release_by_untied(self, node: int) -> None:
         """Note which untied tasks may hold a lock of OpenMP whose owner the runtime records by the thread's number."""
@@ -48,10 +53,20 @@ class Others:
         if not self._tasks.are_whole:
             nodes.has_loose_tasks = True
             graph.rescue(node, nodes.everybody, _UNTIED)
-        for task in self._explicit():
-            if not task.tied:
-                graph.rescue(node, self._tasks.node(task), _UNTIED)
+        untied = [task for task in self._explicit if not task.tied]
+        if untied:
+            graph.rescue(node, self._any_of("untied", untied), _UNTIED)
 
+    def _any_of(self, key: str, tasks: Sequence[TaskRecord]) -> int:
+        # One node for all of them: there may be as many locks as threads.
+        graph = self._nodes.graph
+        node = graph.add(Node(key, "task", "any of some tasks"))
+        if not graph.needs[node]:
+            targets = tuple(dict.fromkeys(self._tasks.node(task) for task in tasks))
+            graph.need(node, Need(targets, 1, "child", "derived"))
+        return node
+
+    @cached_property
     def _explicit(self) -> list[TaskRecord]:
         tasks = self._nodes.moment.tasks or ()
         return [task for task in tasks if task.kind == "explicit" and task.status != "complete"]

@@ -21,8 +21,10 @@ _NAMES = {
     "future": "a std::future",
     "futex": "the futex",
 }
-_KINDS = {"mutex": "mutex", "condition": "condition", "join": "join", "gil": "gil"}
-_KINDS.update(dict.fromkeys(("rwlock", "stream"), "mutex"))
+_KINDS = {
+    **{kind: kind for kind in ("mutex", "condition", "join", "gil")},
+    **dict.fromkeys(("rwlock", "stream"), "mutex"),
+}
 
 _GUARD, _WAITERS = "guard variable for ", "std::__detail::__waiter_pool_base"
 _SET_BY_CODE = frozenset(("futex", "mutex", "once"))

@@ -38,7 +38,10 @@ def iteration_of(thread: Thread, group: Group) -> LockState:
     first = passed[0] if passed and passed[0] is not None and passed[0] < loop.unsigned("end") else None
     is_static, count = loop.unsigned("sched") == _STATIC, team.nthreads
     entry = _entry(loop, counters, first, count) if first is not None else _in_registers(thread, group, counters, count)
-    counter = (counters.pointer("array") or 0) + entry * counters.unsigned("elt_sz")
+    array = counters.pointer("array")
+    if array is None:
+        raise Unavailable("the loop has no counters: its iterations wait for nothing")
+    counter = array + entry * counters.unsigned("elt_sz")
     is_done = _is_done(counters, read_unsigned(runtime.process, counter, 8), first) if first is not None else None
     if is_done:
         raise Unavailable("the iteration for which it waits is done")

@@ -79,7 +79,8 @@ def _published(process: Process, module: Module, wanted: Mapping[str, Sequence[s
         wrong = selfdescribed.contradictions(layouts, selfdescribed.load(process, module))
     except (LayoutUnavailable, CorruptState):
         return layouts
-    address = selfdescribed.address_in(process, module) or 0
+    address = selfdescribed.address_in(process, module)
+    assert address is not None  # it has been read
     return {
         name: layout.without({member: (address, text) for member, text in wrong.get(name, {}).items()})
         for name, layout in layouts.items()
