@@ -62,7 +62,7 @@ class Code:
         return (row.function_start + loaded.bias, row.function_end + loaded.bias) if row is not None else None
 
     def references(self, elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
-        """Yield what looks like calls, jumps and loads in all code of a module's file.
+        """Yield what looks like calls, jumps and loads in all code of a module's file, and leads to a place in it.
 
         :param limit: in bytes of code
         :raises Unavailable: if there is more, or if code of this processor is not followed
@@ -71,8 +71,12 @@ class Code:
             raise Unavailable("code of this processor is not followed")
         patterns = [re.compile(each) for each in (self._processor.calls, self._processor.loads)]
         order = self._memory.byte_order
-        for segment in elf.segments:
-            if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
+        loads = [segment for segment in elf.segments if segment.p_type == PT_LOAD]
+        first = min((segment.p_vaddr for segment in loads), default=0)
+        last = max((segment.p_vaddr + segment.p_memsz for segment in loads), default=0)
+        own = range(first + bias, last + bias)
+        for segment in loads:
+            if not segment.p_flags & PF_X:
                 continue
             begin, size = segment.p_vaddr + bias, segment.p_filesz
             limit -= size
@@ -82,8 +86,9 @@ class Code:
             for is_load, pattern in enumerate(patterns):
                 for found in pattern.finditer(code):
                     at = begin + found.end("distance") + int.from_bytes(found["distance"], order, signed=True)
-                    is_through = not is_load and found["through"] is not None
-                    yield Reference(begin + found.start(), at, bool(is_load), is_through)
+                    if at in own:
+                        is_through = not is_load and found["through"] is not None
+                        yield Reference(begin + found.start(), at, bool(is_load), is_through)
 
     def module_at(self, address: int) -> LoadedModule | None:
         """Return the module that an address is in."""

@@ -74,7 +74,7 @@ _MAKES_STREAMS = ("fopencookie", "register_printf_function", "register_printf_sp
 # The same by the system calls of x86-64: write, getpid, exit, gettid, tkill, exit_group, tgkill.
 _HARMLESS_CALLS = frozenset(Value("number", number) for number in (1, 39, 60, 186, 200, 231, 234))
 _MAX_FUNCTIONS = 64
-_MAX_CODE = 1 << 24  # of one module
+_MAX_CODE = 1 << 25  # of one module: OpenBLAS has 20 MB
 _MAX_SIZE = 15  # of an instruction
 _SYSTEM_CALL = b"\x0f\x05"
 _UNBOUND = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:(....))")  # push of an index into the linkage table
