@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from ompd import naming
 from ompd.binary.cfi.handlers import CallSite, read_call_sites
-from ompd.binary.elf.elf import PF_X, PT_GNU_RELRO, PT_LOAD, ElfFile
+from ompd.binary.elf.elf import PF_W, PF_X, PT_GNU_RELRO, PT_LOAD, ElfFile
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Location
 from ompd.debugger.flow.instructions import Instruction, Processor
@@ -17,6 +18,7 @@ from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.errors import MalformedFile, OmpdError, Unavailable
 
 _MAX_CODE = 1 << 20  # of one function
+_MAX_BEFORE = 3  # bytes of an instruction before the distance
 
 
 class Reference(NamedTuple):
@@ -67,28 +69,66 @@ class Code:
         :param limit: in bytes of code
         :raises Unavailable: if there is more, or if code of this processor is not followed
         """
-        if self._processor is None:
-            raise Unavailable("code of this processor is not followed")
-        patterns = [re.compile(each) for each in (self._processor.calls, self._processor.loads)]
-        order = self._memory.byte_order
         loads = [segment for segment in elf.segments if segment.p_type == PT_LOAD]
         first = min((segment.p_vaddr for segment in loads), default=0)
         last = max((segment.p_vaddr + segment.p_memsz for segment in loads), default=0)
         own = range(first + bias, last + bias)
-        for segment in loads:
-            if not segment.p_flags & PF_X:
-                continue
-            begin, size = segment.p_vaddr + bias, segment.p_filesz
-            limit -= size
-            if limit < 0:
-                raise Unavailable("there is more code than is looked through")
-            code = self._memory.read_code(begin, size)
-            for is_load, pattern in enumerate(patterns):
-                for found in pattern.finditer(code):
-                    at = begin + found.end("distance") + int.from_bytes(found["distance"], order, signed=True)
-                    if at in own:
-                        is_through = not is_load and found["through"] is not None
-                        yield Reference(begin + found.start(), at, bool(is_load), is_through)
+        for begin, code in self._parts(elf, bias, limit):
+            for is_load, pattern in self._patterns:
+                for match in pattern.finditer(code):
+                    reference = self._reference(match, begin, is_load)
+                    if reference.address in own:
+                        yield reference
+
+    def references_to(self, addresses: Collection[int], elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
+        """Yield those of :meth:`references` that name one of *addresses*; in large modules a hundred times as fast."""
+        for begin, code in self._parts(elf, bias, limit):
+            for address in addresses:
+                for at in _distances(code, address - begin):
+                    for size in range(1, _MAX_BEFORE + 1):
+                        for is_load, pattern in self._patterns:
+                            match = pattern.match(code, at - size) if size <= at else None
+                            if match is not None and match.start("distance") == at:
+                                yield self._reference(match, begin, is_load)
+
+    def words_with(self, values: Collection[int], elf: ElfFile, bias: int) -> dict[int, int]:
+        """Return where a module's initialised data have one of some addresses, and which.
+
+        :raises MemoryFault: if a part of the data is missing
+        """
+        size, order = elf.pointer_size, self._memory.byte_order
+        found: dict[int, int] = {}
+        for segment in elf.segments:
+            if segment.p_type == PT_LOAD and segment.p_flags & PF_W:
+                begin = segment.p_vaddr + bias
+                data = self._memory.read(begin, segment.p_filesz)
+                for value in values:
+                    word, at = value.to_bytes(size, order), -1
+                    while (at := data.find(word, at + 1)) >= 0:
+                        found[begin + at] = value
+        return found
+
+    def _parts(self, elf: ElfFile, bias: int, limit: int) -> Iterator[tuple[int, bytes]]:
+        # The parts of a module that have code, and where these begin.
+        if self._processor is None:
+            raise Unavailable("code of this processor is not followed")
+        for segment in elf.segments:
+            if segment.p_type == PT_LOAD and segment.p_flags & PF_X:
+                limit -= segment.p_filesz
+                if limit < 0:
+                    raise Unavailable("there is more code than is looked through")
+                yield segment.p_vaddr + bias, self._memory.read_code(segment.p_vaddr + bias, segment.p_filesz)
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[bool, re.Pattern[bytes]], ...]:
+        # Those of calls and of loads.
+        processor = self._processor
+        return ((False, re.compile(processor.calls)), (True, re.compile(processor.loads))) if processor else ()
+
+    def _reference(self, match: re.Match[bytes], begin: int, is_load: bool) -> Reference:
+        distance = int.from_bytes(match["distance"], self._memory.byte_order, signed=True)
+        is_through = not is_load and match["through"] is not None
+        return Reference(begin + match.start(), begin + match.end("distance") + distance, is_load, is_through)
 
     def module_at(self, address: int) -> LoadedModule | None:
         """Return the module that an address is in."""
@@ -224,3 +264,15 @@ class FunctionCode:
         if start not in self._own:
             self._own[start] = start == self._entry or not self._code.is_function(start)
         return self._own[start]
+
+
+def _distances(code: bytes, target: int) -> Iterator[int]:
+    """Yield where *code* has four bytes that are the distance from their end to the index *target*, little-endian."""
+    farthest, nearest = target - 4, target - len(code)
+    for high in range(nearest >> 16, (farthest >> 16) + 1):
+        # All these distances have the same upper half, which is looked for.
+        first, last = max(target - 4 - (high << 16) - 0xFFFF, 0), min(target - 4 - (high << 16), len(code) - 4)
+        half, at = (high & 0xFFFF).to_bytes(2, "little"), first + 1
+        while (at := code.find(half, at + 1, last + 4)) >= 0:
+            if int.from_bytes(code[at - 2 : at + 2], "little", signed=True) == target - at - 2:
+                yield at - 2

@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
 from ompd import naming
 from ompd.binary.elf.dynamic import DynamicLinking
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.process import Location
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.functions import Functions
@@ -22,7 +25,7 @@ from ompd.debugger.flow.state import MASK, State, Value
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.stacks.callsites import CallSites
-from ompd.errors import OmpdError
+from ompd.errors import MalformedFile, OmpdError
 
 # They get the handler, or the address of a structure that begins with it, as their second argument.
 _BY_ADDRESS = ("signal", "bsd_signal", "sysv_signal", "ssignal", "sigset")
@@ -36,8 +39,10 @@ _OF_FORTRAN = (
     *("_gfortran_alarm_sub_i4", "_gfortran_alarm_sub_i8", "_gfortran_alarm_sub_int_i4", "_gfortran_alarm_sub_int_i8"),
 )
 _WITHOUT_RESTART = ("sysv_signal", "sigset")
+# What these are given is followed.
+_FOLLOWED = (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES)
 _INTERRUPTS = "siginterrupt"  # takes SA_RESTART back
-_INSTALLERS = (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES, *_OF_FORTRAN, _INTERRUPTS)
+_INSTALLERS = (*_FOLLOWED, *_OF_FORTRAN, _INTERRUPTS)
 # x86-64's struct sigaction in glibc (bits/sigaction.h): the flags are behind 128 bytes of a mask.
 _FLAGS_OFFSET, _SA_RESTART = 136, 0x10000000
 # What no thread that sleeps causes; a handler that has interrupted one may.
@@ -123,7 +128,7 @@ class Handlers:
     ) -> None:
         self._modules_naming = modules_naming
         self._memory, self._processor, self._sites, self._locate = memory, processor, sites, locate
-        self._functions, self._is_users = functions, is_users
+        self._modules, self._functions, self._is_users = modules, functions, is_users
         self._code = Code(memory, modules, processor, locate)
         self._releases: dict[int, bool] = {}
 
@@ -164,41 +169,48 @@ class Handlers:
         elif any(name in _OF_FORTRAN for name in names):
             yield _UNKNOWN
         else:
-            own = {symbol.address + loaded.bias: name for name, symbol in loaded.symbols.find_many(names).items()}
             try:
-                for at, name in self._calls(loaded, own):
+                for at, name in self._calls(loaded, loaded.elf, loaded.symbols):
                     for handler in self._installed(at, name, self._processor):
                         yield handler._replace(ends=handler.ends or _INTERRUPTS in names)
             except OmpdError:
                 yield _UNKNOWN
 
-    def _calls(self, loaded: LoadedModule, own: dict[int, str]) -> Iterator[tuple[int | None, str]]:
+    def _calls(self, loaded: LoadedModule, elf: ElfFile, symbols: SymbolTable) -> Iterator[tuple[int | None, str]]:
         # Where the module calls what installs handlers, None for where it takes the address of that.
-        assert loaded.elf is not None and loaded.symbols is not None
-        taken = {*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES}
-        yield from ((None, each) for each in loaded.symbols.passed_on(taken))
-        yield from ((None, each) for each in DynamicLinking(loaded.elf).noted(_ADDRESS, taken))
-        known: dict[int, str | None] = {}
-        for place, address, is_load, is_through in self._code.references(loaded.elf, loaded.bias, _MAX_CODE):
-            at = -address if is_load or is_through else address
-            if at not in known:
-                known[at] = self._installer(at, own)
-            name = known[at]
-            if name is not None and not self._sites.is_stub(place):
-                yield (None if is_load else place), name
+        yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
+        yield from ((None, each) for each in DynamicLinking(elf).noted(_ADDRESS, _FOLLOWED))
+        # What the loader has not bound yet was not called.
+        words = self._code.words_with(self._installers, elf, loaded.bias)
+        leads_to = {**self._installers, **{word: self._installers[to] for word, to in words.items()}}
+        stubs: dict[int, str] = {}
+        for place, address, is_load, is_through in self._code.references_to(leads_to, elf, loaded.bias, _MAX_CODE):
+            if (is_load or is_through) == (address not in words):
+                continue
+            if self._sites.is_stub(place):
+                starts = range(place, place - _MAX_SIZE, -1)
+                stubs.update((at, leads_to[address]) for at in starts if self._goes_to(at, words[address]))
+            else:
+                yield (None if is_load else place), leads_to[address]
+        for place, address, _, _ in self._code.references_to(stubs, elf, loaded.bias, _MAX_CODE):
+            if not self._sites.is_stub(place):
+                yield place, stubs[address]
 
-    def _installer(self, at: int, own: dict[int, str]) -> str | None:
-        # What the code at an address, or with a minus sign what the word there leads to, is called if it installs
-        # handlers. What the loader has not bound yet was not called.
+    @cached_property
+    def _installers(self) -> dict[int, str]:
+        # What is called so in any module, by its address.
+        found: dict[int, str] = {}
+        for loaded in self._modules:
+            with suppress(MalformedFile):
+                named = loaded.symbols.find_many(_FOLLOWED) if loaded.symbols is not None else {}
+                found.update((symbol.address + loaded.bias, name) for name, symbol in named.items())
+        return found
+
+    def _goes_to(self, stub: int, function: int) -> bool:
         try:
-            to = self._sites.leads_to(at, None) if at > 0 else self._sites.leads_to(None, -at)
+            return self._sites.leads_to(stub, None) == function
         except OmpdError:
-            return None  # it only looked like a call
-        if to is None or to == at:
-            return own.get(at)
-        place = self._locate(to)
-        name = _plain(place.symbol or "") if place.symbol_address == to else ""
-        return name if name in (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER) else None
+            return False
 
     def _installed(self, call: int | None, name: str, processor: Processor) -> Iterator[Handler]:
         try:
