@@ -54,8 +54,8 @@ def open_core(
     :raises BadFile: if *core* is not a readable core file, or a file it needs is another build
     :raises BadInput: if *debuginfod* is set and DEBUGINFOD_URLS names no server, or a folder has no plugin
     """
-    from ompd.debugger.files.finder import FileOptions  # noqa: PLC0415
-    from ompd.inspection import Inspection  # noqa: PLC0415
+    from ompd.debugger.files.finder import FileOptions
+    from ompd.inspection import Inspection
 
     return Inspection.open_core(
         core,
@@ -96,8 +96,8 @@ def attach(
     :raises BadProcess: if there is no such process, or it may not be read; queries raise it if the process does not
         stop in time
     """
-    from ompd.debugger.files.finder import FileOptions  # noqa: PLC0415
-    from ompd.inspection import Inspection  # noqa: PLC0415
+    from ompd.debugger.files.finder import FileOptions
+    from ompd.inspection import Inspection
 
     return Inspection.attach(
         process_id,
@@ -127,7 +127,7 @@ def from_lldb(
     :raises TargetError: if it is running
     :raises Unsupported: if its architecture is not supported
     """
-    from ompd.lldb.control import LldbInspection  # noqa: PLC0415
+    from ompd.lldb.control import LldbInspection
 
     return LldbInspection(process, plugins=plugins, ompd_library=ompd_library)
 
@@ -145,11 +145,11 @@ def from_gdb(*, ompd_library: str | PathLike[str] | None = None) -> Inspection:
     :raises Unsupported: if this is not gdb's Python, or gdb reaches the process through another program
     """
     try:
-        from ompd.gdb.sessions import opened_here  # noqa: PLC0415
+        from ompd.gdb.sessions import opened_here
     except ModuleNotFoundError as error:
         if error.name != "gdb":
             raise
-        from ompd.errors import Unsupported  # noqa: PLC0415
+        from ompd.errors import Unsupported
 
         raise Unsupported(
             "from_gdb() is for gdb's own Python", hint="gdb -x SCRIPT, with `python import ompd` in it; see docs/api.md"
@@ -181,6 +181,6 @@ def launch(
     :raises BadInput: if it cannot be started, or a folder has no plugin
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """
-    from ompd.lldb.control import launch as launch_it  # noqa: PLC0415
+    from ompd.lldb.control import launch as launch_it
 
     return launch_it(arguments, env=env, cwd=cwd, omp_debug=omp_debug, plugins=plugins, ompd_library=ompd_library)

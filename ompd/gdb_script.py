@@ -13,9 +13,9 @@ import sys
 
 
 def _load_ompd(file: str) -> None:
-    import os  # noqa: PLC0415  gdb has loaded it already
+    import os
 
-    import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
+    import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     name, here = "ompd_in_gdb", os.path.dirname(os.path.realpath(file))  # noqa: PTH120
     loaded = sys.modules.get(name)
@@ -31,7 +31,7 @@ def _load_ompd(file: str) -> None:
     usual = sys.path
     sys.path = [*(folder for folder in usual if str(folder).startswith(library)), os.path.dirname(here)]  # noqa: PTH120
     try:
-        from ompd.safety.isolation import Apart  # noqa: PLC0415
+        from ompd.safety.isolation import Apart
     except BaseException:
         sys.modules.update(theirs)
         raise
@@ -40,7 +40,7 @@ def _load_ompd(file: str) -> None:
     isolation = Apart(theirs)
     isolation.check_loaded()
     with isolation:
-        from importlib.util import find_spec  # noqa: PLC0415
+        from importlib.util import find_spec
 
         missing = [package for package in ("click", "rich") if find_spec(package) is None]
         if missing:
@@ -48,7 +48,7 @@ def _load_ompd(file: str) -> None:
                 f"ompd needs the Python packages {' and '.join(missing)}, and they are not in"
                 f" {', '.join(isolation.own)}: install ompd with pip, and source the file that `ompd gdb-init` names"
             )
-        from ompd.gdb.commands import add_commands  # noqa: PLC0415
+        from ompd.gdb.commands import add_commands
 
         add_commands(isolation)
         sys.modules[name] = sys.modules["ompd"]

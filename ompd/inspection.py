@@ -136,7 +136,7 @@ class Inspection(Session):
 
         :raises NoAnswer: if no library serves a runtime of the program, or we have no plugin for it
         """
-        from ompd.questions.check import answering  # noqa: PLC0415  no other query needs a library
+        from ompd.questions.check import answering
 
         return _answer_of("check", self.ask(answering.ask))
 

@@ -93,7 +93,7 @@ def main() -> NoReturn:
     # One answer makes many records, its modules many classes, and neither cycles worth finding before the process ends.
     gc.disable()
     _repair_inheritance()
-    from ompd.commands.main import main as run  # noqa: PLC0415
+    from ompd.commands.main import main as run
 
     try:
         if _IS_OURS:

@@ -199,7 +199,7 @@ def test_registers_of_a_live_program_are_those_that_gdb_shows(tmp_path: Path) ->
     names = ("ebx", "ecx", "edx", "esi", "edi", "ebp", "eax", "eip", "cs", "eflags", "esp", "ss", "gs")
     with started(BUILDS["gcc-O0-pie"], tmp_path) as running:
         truth = json.loads((tmp_path / "truth.json").read_text())
-        from ompd.debugger.targets.live.live import LiveProcess  # noqa: PLC0415
+        from ompd.debugger.targets.live.live import LiveProcess
 
         live = LiveProcess(running.pid)
         try:

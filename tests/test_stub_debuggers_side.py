@@ -146,7 +146,7 @@ def test_what_nobody_has_used_has_no_storage(library: None) -> None:
 def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.MonkeyPatch, library: None) -> None:
     # Its own table tells where members of its records lie.
     def find_type(self: BoundCallbacks, name: str) -> Any:
-        from ompd.errors import TypeNotFound  # noqa: PLC0415
+        from ompd.errors import TypeNotFound
 
         raise TypeNotFound(name)
 

@@ -18,8 +18,6 @@ PAGE = TESTS.parent / "docs" / "testing.md"
 MODULES = sorted(TESTS.rglob("*.py"))
 # Each process that runs any of these has to read all files.
 pytestmark = pytest.mark.xdist_group("tests")
-# A file is about one subject, which its name says.
-MOST_LINES = 700
 
 
 @cache
@@ -86,11 +84,6 @@ def missing(path: Path) -> Iterator[str]:
 def test_what_tests_take_of_modules_is_there() -> None:
     # Tests are not type checked: without this, whoever moves a function learns only from a run of everything.
     assert {named(path): names for path in MODULES if (names := list(missing(path)))} == {}
-
-
-def test_no_file_of_tests_is_too_long_to_be_read() -> None:
-    long = {named(path): path.read_text().count("\n") for path in MODULES if path.name.startswith("test_")}
-    assert {name: lines for name, lines in long.items() if lines > MOST_LINES} == {}
 
 
 def test_files_of_tests_that_the_page_names_are_there() -> None:

@@ -11,63 +11,63 @@ from ompd.session import Session
 
 def ask_parallel(session: Session) -> Answer[Any]:
     """Return the answer to ``parallel``."""
-    import ompd.questions.regions as regions  # noqa: PLC0415
+    import ompd.questions.regions as regions
 
     return regions.ask(session)
 
 
 def ask_tasks(session: Session) -> Answer[Any]:
     """Return the answer to ``tasks``."""
-    import ompd.questions.tasks as tasks  # noqa: PLC0415
+    import ompd.questions.tasks as tasks
 
     return tasks.ask(session)
 
 
 def ask_stack(session: Session, **options: Any) -> Answer[Any]:
     """Return the answer to ``stack``."""
-    import ompd.questions.stacks as stacks  # noqa: PLC0415
+    import ompd.questions.stacks as stacks
 
     return stacks.ask(session, **options)
 
 
 def ask_icvs(session: Session) -> Answer[Any]:
     """Return the answer to ``icvs``."""
-    import ompd.questions.icvs as icvs  # noqa: PLC0415
+    import ompd.questions.icvs as icvs
 
     return icvs.ask(session)
 
 
 def changed(answer: Answer[Any]) -> Answer[Any]:
     """Return *answer* with the control variables alone that differ."""
-    import ompd.questions.icvs as icvs  # noqa: PLC0415
+    import ompd.questions.icvs as icvs
 
     return icvs.changed(answer)
 
 
 def ask_variable(session: Session, name: str, **options: Any) -> Answer[Any]:
     """Return the answer to ``var``."""
-    import ompd.questions.variables as variables  # noqa: PLC0415
+    import ompd.questions.variables as variables
 
     return variables.ask(session, name, **options)
 
 
 def ask_why(session: Session, earlier: Any) -> Answer[Any]:
     """Return the answer to ``why``, after a look at an earlier moment."""
-    import ompd.questions.why as why  # noqa: PLC0415
+    import ompd.questions.why as why
 
     return why.ask(session, earlier)
 
 
 def look_before(session: Session, samples: int | None, interval: float | None) -> Any:
     """Return what ``why`` has to know of moments before its own."""
-    import ompd.questions.why.looks as looks  # noqa: PLC0415
+    import ompd.questions.why.looks as looks
 
     return looks.look_before(session, samples, interval)
 
 
 def look_at_earlier(earlier: Session, session: Session) -> Any:
     """Return the same of a core of an earlier moment."""
-    import ompd.questions.why.looks as looks  # noqa: PLC0415
+    import ompd.questions.why.looks as looks
 
     return looks.look_at_earlier(earlier, session)
 
@@ -87,7 +87,7 @@ def status_of_why(answer: Answer[Any]) -> int:
 
 def ask_doctor(session: Session) -> Answer[Any]:
     """Return the answer to ``doctor``."""
-    import ompd.questions.doctor as doctor  # noqa: PLC0415
+    import ompd.questions.doctor as doctor
 
     return doctor.ask(session)
 
@@ -97,20 +97,20 @@ def ask_doctor_alone(target: str | None, nonblocking: bool) -> Answer[Any] | Non
     process_id = process_id_of(target) if target is not None else None
     if target is not None and process_id is None:
         return None
-    import ompd.questions.doctor as doctor  # noqa: PLC0415
+    import ompd.questions.doctor as doctor
 
     return doctor.ask_alone(process_id, nonblocking=nonblocking)
 
 
 def ask_check(session: Session) -> Answer[Any]:
     """Return the answer to ``check``."""
-    import ompd.questions.check.answering as check  # noqa: PLC0415
+    import ompd.questions.check.answering as check
 
     return check.ask(session)
 
 
 def status_of_check(answer: Any) -> int | None:
     """Return the exit code of ``check``, None for the usual one."""
-    import ompd.questions.check.answering as check  # noqa: PLC0415
+    import ompd.questions.check.answering as check
 
     return 10 if check.is_news(answer) else None

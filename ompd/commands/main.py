@@ -54,7 +54,7 @@ class _Commands(click.Group):
 
 
 def _no_command(word: str, names: list[str]) -> str:
-    import difflib  # noqa: PLC0415  for a mistyped word alone
+    import difflib
 
     near = difflib.get_close_matches(word, names, n=1)
     return (
@@ -120,7 +120,7 @@ def _run(command: Command, options: dict[str, Any]) -> None:
             sys.stdout.write(format_answer(command.name, answer))
             sys.stdout.write("\n")
         else:
-            import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
+            import ompd.render.terminal as terminal
 
             console = terminal.make_console(request.color)
             unfold = own.get("unfold", False)
@@ -155,7 +155,7 @@ def _snapshot(**options: Any) -> None:
       $ ompd snapshot core.1234 -o small.core
       small.core: 5.5 MB, 13 threads; 1.8 MB of memory, 3.6 MB of the files of 3 modules
     """
-    import ompd.questions.snapshot as snapshots  # noqa: PLC0415  no other command writes files
+    import ompd.questions.snapshot as snapshots
 
     request, own = split_options(options)
     if own["data"] is None:
@@ -226,7 +226,7 @@ def layout_show(name: str | None, as_json: bool, color: str, verbose: bool, debu
       libgomp-11  libgomp  GCC 11.3.0, GCC 11.5.0  aarch64, x86_64  0          shipped
       libgomp-12  libgomp  GCC 12.2.0, GCC 12.5.0  aarch64, x86_64  1          shipped
     """
-    import ompd.questions.layouts as layouts  # noqa: PLC0415  no other command needs it
+    import ompd.questions.layouts as layouts
 
     _tell_layouts(lambda: layouts.known(name), as_json=as_json, color=color, verbose=verbose, debug=debug)
 
@@ -252,8 +252,8 @@ def layout_add(file: str, name: str | None, runtime: str | None, as_json: bool, 
         file           /home/u/.local/share/ompd/layouts/libomp-libiomp5.dbg.json
         build-id       -
     """
-    import ompd.questions.layouts as layouts  # noqa: PLC0415  no other command needs it
-    from ompd.render.answers.libraries.layouts import describe_layout  # noqa: PLC0415
+    import ompd.questions.layouts as layouts
+    from ompd.render.answers.libraries.layouts import describe_layout
 
     def describe(answer: LayoutAnswer) -> str:
         return describe_layout(answer.rows[0], len(answer.structs or ()))
@@ -282,7 +282,7 @@ def _tell_layouts(
         elif describe is not None:
             sys.stdout.write(describe(answer) + "\n")
         else:
-            import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
+            import ompd.render.terminal as terminal
 
             terminal.print_layouts(terminal.make_console(color), answer, verbose=verbose)
         sys.stdout.flush()
@@ -301,7 +301,7 @@ def _tell_layouts(
 )
 def schema(command: str) -> None:
     """Prints the JSON Schema of the output of `ompd COMMAND --json`."""
-    import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it
+    import ompd.render.schema as schemas
 
     click.echo(schemas.format_schema(command))
 

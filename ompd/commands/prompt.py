@@ -170,7 +170,7 @@ def format_reply(command: Command, session: Session, given: Mapping[str, Any], s
                 else {}
             ),
         )
-    import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
+    import ompd.render.terminal as terminal
 
     text = io.StringIO()
     console = terminal.make_console("always" if screen.color else "never", file=text, width=screen.width)

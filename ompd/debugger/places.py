@@ -190,6 +190,6 @@ class Places:
 def _demangled(symbol: str) -> str:
     if not symbol.startswith("_Z"):
         return symbol
-    from ompd.binary.demangle import demangle  # noqa: PLC0415  for programs in C++ alone
+    from ompd.binary.demangle import demangle
 
     return demangle(symbol) or symbol

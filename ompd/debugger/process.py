@@ -180,7 +180,7 @@ class StoppedProcess:
 
     def gone_code(self) -> GoneCode | None:
         """Return which threads sleep in code that is no longer there; see :mod:`ompd.debugger.threads.gone_code`."""
-        from ompd.debugger.threads.gone_code import gone_code  # noqa: PLC0415  for one query alone
+        from ompd.debugger.threads.gone_code import gone_code
 
         return gone_code(self)
 
@@ -193,7 +193,7 @@ class StoppedProcess:
 
     @cached_property
     def _system_waits(self) -> SystemWaits:
-        from ompd.debugger.system_waits.waits import SystemWaits  # noqa: PLC0415  for one query alone
+        from ompd.debugger.system_waits.waits import SystemWaits
 
         return SystemWaits(
             self.memory,
@@ -212,14 +212,14 @@ class StoppedProcess:
     @cached_property
     def system(self) -> SystemFacts:
         """What the kernel says of the process and its threads: processor time, signals, timers, identity."""
-        from ompd.debugger.system_waits.facts import SystemFacts  # noqa: PLC0415  for one query alone
+        from ompd.debugger.system_waits.facts import SystemFacts
 
         return SystemFacts(self.target, self.memory, self.module_list)
 
     @cached_property
     def references(self) -> X86References | None:
         """How this processor's code refers to other code, None if that is not known."""
-        from ompd.debugger.flow.processors import references_of  # noqa: PLC0415  for one query alone
+        from ompd.debugger.flow.processors import references_of
 
         return references_of(self.target.architecture.e_machine)
 
@@ -254,15 +254,15 @@ class StoppedProcess:
     def _make_functions(
         self, routines: Mapping[str, Routine], is_users: Callable[[int], bool], locate: Callable[[int], Location]
     ) -> Functions:
-        from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  for few queries
+        from ompd.debugger.flow.functions import Functions
 
         target, sites = self.target, self.calls.sites
         return Functions(self.memory, target.architecture, self.module_list, sites, locate, routines, is_users)
 
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
         """Return the handlers of signals that code installs; see :class:`ompd.debugger.flow.handlers.Handlers`."""
-        from ompd.debugger.flow.handlers import Handlers, Unbound  # noqa: PLC0415  for one query alone
-        from ompd.debugger.flow.processors import processor_of  # noqa: PLC0415  as above
+        from ompd.debugger.flow.handlers import Handlers, Unbound
+        from ompd.debugger.flow.processors import processor_of
 
         memory, modules, sites = self.memory, self.module_list, self.calls.sites
         locate = Unbound(memory, modules, sites, self.locate).locate
@@ -286,7 +286,7 @@ class StoppedProcess:
     @cached_property
     def emulated_tls(self) -> EmulatedTls:
         """The thread-local variables that are kept by a POSIX thread key."""
-        from ompd.debugger.threads.emutls import EmulatedTls  # noqa: PLC0415  few programs have any
+        from ompd.debugger.threads.emutls import EmulatedTls
 
         return EmulatedTls(self.memory, self.symbols, self.threads, self.pthread_key)
 
@@ -319,7 +319,7 @@ class StoppedProcess:
         """Return which variables of a frame's function its instructions name, by name and line; see
         :mod:`ompd.debugger.variables.mentioned`.
         """
-        from ompd.debugger.variables.mentioned import mentioned  # noqa: PLC0415  for one query alone
+        from ompd.debugger.variables.mentioned import mentioned
 
         return mentioned(self._locals, frame, reads)
 
@@ -328,12 +328,12 @@ class StoppedProcess:
 
         :param frame: any frame
         """
-        from ompd.debugger.variables.mentioned import parameters  # noqa: PLC0415  for one query alone
+        from ompd.debugger.variables.mentioned import parameters
 
         return parameters(self._locals, frame, address)
 
     @cached_property
     def _locals(self) -> Locals:
-        from ompd.debugger.variables.locals import Locals  # noqa: PLC0415  for one query alone
+        from ompd.debugger.variables.locals import Locals
 
         return Locals(self.memory, self.storage, self.module_list, self.types, self.places, self.target.architecture)

@@ -104,11 +104,11 @@ def to_dataframe(rows: Sequence[Any]) -> DataFrame:
 
     :raises Unsupported: if pandas is not installed
     """
-    from ompd.safety.isolation import AwayFromHere  # noqa: PLC0415  for what is optional
+    from ompd.safety.isolation import AwayFromHere
 
     try:
         with AwayFromHere():
-            import pandas  # noqa: PLC0415  that is optional, and takes longer than any query
+            import pandas
     except ImportError as error:
         raise Unsupported(
             "a DataFrame needs pandas, which is not installed for this Python",

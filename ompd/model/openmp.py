@@ -131,7 +131,7 @@ class Answer(Record, Generic[Row]):
 
         :raises BadInput: if no command has such an answer
         """
-        from ompd.model.json import format_answer  # noqa: PLC0415  few queries are for JSON
+        from ompd.model.json import format_answer
 
         if not self.query:
             raise BadInput("this is the answer of no command")

@@ -177,7 +177,7 @@ def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: b
 
 def print_why(console: Console, answer: Answer[VerdictRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``why``."""
-    import ompd.render.answers.why as why  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.why as why
 
     _print_head(console, answer, verbose)
     _print_wrapped(console, why.why_lines(answer, unfold=unfold, verbose=verbose))
@@ -185,7 +185,7 @@ def print_why(console: Console, answer: Answer[VerdictRecord], *, unfold: bool, 
 
 def print_dot(console: Console, answer: WhyAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the wait-for graph of ``why`` for graphviz."""
-    import ompd.render.answers.why_dot as why_dot  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.why_dot as why_dot
 
     console.file.write(why_dot.format_dot(answer) + "\n")
 
@@ -199,28 +199,28 @@ def print_csv(
     indices: words.Indices | None = None,
 ) -> None:
     """Print the answer to ``threads`` as comma-separated values."""
-    import ompd.render.exchange as exchange  # noqa: PLC0415  other programs read it, and few people ask for it
+    import ompd.render.exchange as exchange
 
     console.file.write(exchange.format_csv(answer, indices))
 
 
 def print_folded(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``stack`` for programs that draw flame graphs."""
-    import ompd.render.exchange as exchange  # noqa: PLC0415  as above
+    import ompd.render.exchange as exchange
 
     console.file.write(exchange.format_folded(answer))
 
 
 def print_speedscope(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``stack`` for speedscope."""
-    import ompd.render.exchange as exchange  # noqa: PLC0415  as above
+    import ompd.render.exchange as exchange
 
     console.file.write(exchange.format_speedscope(answer) + "\n")
 
 
 def print_diff(console: Console, answer: DiffAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``diff``."""
-    import ompd.render.answers.diff as diff  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.diff as diff
 
     _print_wrapped(console, ((line, "head") for line in diff.head_lines(answer)))
     for title, table in diff.tables(answer, unfold=unfold, verbose=verbose):
@@ -232,7 +232,7 @@ def print_diff(console: Console, answer: DiffAnswer, *, unfold: bool, verbose: b
 
 def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``doctor``."""
-    import ompd.render.answers.libraries.findings as findings  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.libraries.findings as findings
 
     if answer.target.kind != "machine":
         _print_head(console, answer, verbose)
@@ -241,7 +241,7 @@ def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verb
 
 def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``check``."""
-    import ompd.render.answers.libraries.checks as checks  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.libraries.checks as checks
 
     _print_head(console, answer, verbose)
     for library in answer.libraries:
@@ -264,7 +264,7 @@ def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose:
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:
     """Print the known tables of layouts, or the contents of one."""
-    import ompd.render.answers.libraries.layouts as layouts  # noqa: PLC0415  no other command needs it
+    import ompd.render.answers.libraries.layouts as layouts
 
     if answer.structs is None:
         _print_table(console, layouts.layouts_table(answer))

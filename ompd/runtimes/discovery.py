@@ -211,11 +211,11 @@ def _selected(process: Process, seen: _Seen, plugins: Plugins) -> Selected | Non
 def _plugin(kind: str | None) -> Plugin | None:
     # Few processes have more than one runtime, and a plugin takes longer to import than to find out whose it is.
     if kind in ("libomp", "libiomp5"):
-        from ompd.runtimes.libomp.plugin import LibompPlugin  # noqa: PLC0415
+        from ompd.runtimes.libomp.plugin import LibompPlugin
 
         return LibompPlugin()
     if kind == "libgomp":
-        from ompd.runtimes.libgomp.plugin import LibgompPlugin  # noqa: PLC0415
+        from ompd.runtimes.libgomp.plugin import LibgompPlugin
 
         return LibgompPlugin()
     return None

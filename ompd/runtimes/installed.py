@@ -187,7 +187,7 @@ def _select(distribution: Distribution, name: str) -> Selected:
     label = f"{short} in {distribution.folder}"
     origin = f"{distribution} in {distribution.folder}"
     try:
-        from ompd.runtimes.guarded import Guard  # noqa: PLC0415  for plugins of others alone
+        from ompd.runtimes.guarded import Guard
 
         make = _load(distribution, distribution.plugins[name], label)
         return Selected(name, origin, Guard(short).plugin(make), None)
@@ -197,9 +197,9 @@ def _select(distribution: Distribution, name: str) -> Selected:
 
 def _load(distribution: Distribution, reference: str, label: str) -> Callable[[], object]:
     # The package is taken from where its distribution is, whatever else is called so on Python's path.
-    from importlib import import_module  # noqa: PLC0415  for plugins of others alone
-    from importlib.machinery import PathFinder  # noqa: PLC0415
-    from importlib.util import module_from_spec  # noqa: PLC0415
+    from importlib import import_module
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
 
     module_name, _, attribute = reference.partition(":")
     package = module_name.partition(".")[0]

@@ -118,7 +118,7 @@ def memory_file(name: str) -> int:
 
 def _memfd_create(name: bytes, flags: int) -> int:
     # Of a Python that was built with an older C library than it runs with.
-    import ctypes  # noqa: PLC0415  for those alone
+    import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
     try:

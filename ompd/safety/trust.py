@@ -73,7 +73,7 @@ def others_may_write(status: os.stat_result, *, private_groups: bool = False) ->
 
 def user_name(number: int) -> str:
     """Return what a user is called, with the number."""
-    import pwd  # noqa: PLC0415  for messages only
+    import pwd
 
     try:
         return f"{pwd.getpwuid(number).pw_name} (user {number})"
@@ -83,8 +83,8 @@ def user_name(number: int) -> str:
 
 def _is_private(number: int) -> bool:
     # Whether the group is this user's alone, as many distributions have it, or one of the system's without members.
-    import grp  # noqa: PLC0415  for installing only
-    import pwd  # noqa: PLC0415
+    import grp
+    import pwd
 
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())

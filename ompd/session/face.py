@@ -58,7 +58,7 @@ def is_same_process(session: Session, other: Session) -> bool | None:
     """Return whether two sessions are on the same process, which executed no other program between; None if their
     targets do not say enough.
     """
-    from ompd.debugger.system_waits.facts import is_same_process as is_same  # noqa: PLC0415
+    from ompd.debugger.system_waits.facts import is_same_process as is_same
 
     return is_same(session.process.system.identity(), other.process.system.identity())
 
@@ -68,7 +68,7 @@ def parse_name(text: str) -> VariableName:
 
     :raises BadInput: if it is no name
     """
-    from ompd.debugger.variables.names import parse_name as parse  # noqa: PLC0415
+    from ompd.debugger.variables.names import parse_name as parse
 
     return parse(text)
 
@@ -83,8 +83,8 @@ def variable_reader(
     :param elements: the most elements of an array, or characters of a string, to show
     :raises NoAnswer: if there is more than one: the text lists them by names that distinguish them
     """
-    from ompd.debugger.variables.choices import list_choices  # noqa: PLC0415
-    from ompd.debugger.variables.reader import VariableReader  # noqa: PLC0415
+    from ompd.debugger.variables.choices import list_choices
+    from ompd.debugger.variables.reader import VariableReader
 
     if len(found) > 1:
         raise list_choices(wanted, found)
@@ -108,7 +108,7 @@ def take_snapshot(
     :param kept_variables: how the names of variables of the environment begin that are kept in any case
     :param keeps_data: says whether the data of the module with a name is kept beyond *data_limit*
     """
-    from ompd.debugger.snapshot.snapshot import take  # noqa: PLC0415
+    from ompd.debugger.snapshot.snapshot import take
 
     return take(
         rehearsal.target,
@@ -123,7 +123,7 @@ def take_snapshot(
 
 def dependencies(session: Session) -> Dependencies:
     """Return which module of the process needs which."""
-    from ompd.debugger.survey.needed import Dependencies  # noqa: PLC0415
+    from ompd.debugger.survey.needed import Dependencies
 
     loader = session.process.loader
     return Dependencies(session.process.loaded_modules(), lambda: [each.l_ld for each in loader.link_maps])
@@ -131,7 +131,7 @@ def dependencies(session: Session) -> Dependencies:
 
 def files_of(session: Session, module: Module) -> ModuleFiles | None:
     """Return what the files of *module* have for a debugger, None without its own file."""
-    from ompd.debugger.survey.files import survey  # noqa: PLC0415
+    from ompd.debugger.survey.files import survey
 
     loaded = session.process.symbols.loaded(module)
     return survey(loaded) if loaded is not None else None
@@ -147,7 +147,7 @@ def data_addresses(session: Session) -> Sequence[int]:
 
 def stack_extents(session: Session) -> StackExtents:
     """Return where the stacks of the process are."""
-    from ompd.debugger.survey.stack_extents import StackExtents  # noqa: PLC0415
+    from ompd.debugger.survey.stack_extents import StackExtents
 
     return StackExtents(session.process)
 
@@ -161,14 +161,14 @@ def usable_processors(session: Session) -> Processors:
     if target.kind not in ("live", "gdb") or target.process_id is None:
         what = "a core" if target.kind == "core" else "LLDB"
         raise Unavailable(f"{what} does not say which processors the process may use")
-    from ompd.debugger.targets.live.processors import usable_processors as usable  # noqa: PLC0415
+    from ompd.debugger.targets.live.processors import usable_processors as usable
 
     return usable(target.process_id)
 
 
 def find_refusal(process_id: int, *, nonblocking: bool) -> BadProcess | None:
     """Return why the process with that number cannot be inspected, None if it can be, or if there is none."""
-    from ompd.debugger.targets.live.refusals import find_refusal as find  # noqa: PLC0415
+    from ompd.debugger.targets.live.refusals import find_refusal as find
 
     return find(process_id, nonblocking=nonblocking)
 
@@ -197,7 +197,7 @@ def environment(session: Session) -> tuple[Mapping[str, str], bool]:
 
 def hosted_space(runtime: LoadedRuntime) -> HostedSpace | None:
     """Return the runtime as the library has it that the user named, None if none serves it."""
-    from ompd.runtimes.hosted.handles.space import HostedSpace  # noqa: PLC0415  only if the user named a library
+    from ompd.runtimes.hosted.handles.space import HostedSpace
 
     return runtime.space if isinstance(runtime.space, HostedSpace) else None
 

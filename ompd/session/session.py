@@ -107,7 +107,7 @@ class Session:
         ompd_library: str | PathLike[str] | None = None,
     ) -> Self:
         """Return a session on a live process; see :func:`ompd.attach`."""
-        from ompd.session.live import Stopper  # noqa: PLC0415  cores need neither ctypes nor threads
+        from ompd.session.live import Stopper
 
         stopper = Stopper.attach(process_id, files, nonblocking=nonblocking, max_stop=max_stop)
         try:
@@ -218,7 +218,7 @@ class Session:
         if self.ompd_library is None:
             return found
         if self._libraries is None:
-            from ompd.runtimes.hosted.libraries import Libraries  # noqa: PLC0415  only if the user named one
+            from ompd.runtimes.hosted.libraries import Libraries
 
             self._libraries = Libraries(self.ompd_library, self.process.finder.resolve)
         return self._libraries.over(process, found)
@@ -257,7 +257,7 @@ class Session:
 
         :raises BadInput: if a folder that the user named has none
         """
-        from ompd.runtimes.installed import Plugins  # noqa: PLC0415  most runtimes need none
+        from ompd.runtimes.installed import Plugins
 
         return Plugins(self.plugin_folders)
 

@@ -33,7 +33,7 @@ def wait_until(
     :raises BadInput: if one of the numbers makes no sense
     :raises TimeLimit: if it took longer than *seconds*
     """
-    from ompd.debugger.targets.live.tracer import NotStopped  # noqa: PLC0415  other queries of a core need no ctypes
+    from ompd.debugger.targets.live.tracer import NotStopped
 
     if stable < 1 or not 0 < interval < float("inf") or not seconds >= 0:
         raise BadInput("stable is at least 1, interval more than 0 seconds, and seconds not negative")

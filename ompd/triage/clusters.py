@@ -26,7 +26,7 @@ def dask(scheduler: str | None) -> Engine:
         raise BadInput("--engine dask needs --scheduler ADDRESS", hint="`dask scheduler` prints it when it starts")
     try:
         with AwayFromHere():
-            from distributed import Client  # noqa: PLC0415
+            from distributed import Client
     except ImportError as error:
         raise Unsupported("Dask is not installed", hint="pip install 'ompd[triage-dask]'") from error
     named = {"scheduler_file": scheduler} if Path(scheduler).is_file() else {"address": scheduler}
@@ -68,7 +68,7 @@ def mpi() -> Engine:
     """
     try:
         with AwayFromHere():
-            from mpi4py.futures import MPIPoolExecutor  # noqa: PLC0415
+            from mpi4py.futures import MPIPoolExecutor
 
         executor = MPIPoolExecutor()
         executor.bootup()

@@ -16,14 +16,14 @@ COMMANDS = ("threads", "stack --raw", "snapshot")
 
 def zstd(data: bytes, level: int = 3) -> bytes:
     """Return a zstd frame."""
-    from tests.support.compression import CompressionParameter, zstd_frame  # noqa: PLC0415  as the product has it
+    from tests.support.compression import CompressionParameter, zstd_frame
 
     return zstd_frame(data, {CompressionParameter.compression_level: level})
 
 
 def lz4(data: bytes) -> bytes:
     """Return an lz4 frame."""
-    import lz4.frame as frames  # noqa: PLC0415  as the product has it
+    import lz4.frame as frames
 
     return bytes(frames.compress(data))
 

@@ -265,7 +265,7 @@ def resectioned(original: Path, sections: Sequence[tuple[bytes, bytes]]) -> byte
 
 
 def _odd_sections() -> dict[str, Sequence[tuple[bytes, bytes]]]:
-    from tests.crafted.dwarf import ABBREVIATIONS, uleb, unit, unit_entry  # noqa: PLC0415
+    from tests.crafted.dwarf import ABBREVIATIONS, uleb, unit, unit_entry
 
     nest = unit(unit_entry(size=1 << 30) + uleb(19) * 100_000)
     return {

@@ -472,7 +472,7 @@ def sections_behind_the_end(at: Folder, how: int) -> None:
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def a_minidebuginfo_bomb(at: Folder) -> None:
     """.gnu_debugdata, an .xz, that becomes 320 MB."""
-    import lzma  # noqa: PLC0415
+    import lzma
 
     packing = lzma.LZMACompressor(lzma.FORMAT_XZ, preset=0)
     pieces = [packing.compress(bytes(MB)) for _ in range(320)]

@@ -76,7 +76,7 @@ def _child(request: dict[str, Any], out: int, err: int, report: int) -> NoReturn
             file.write("5")
         before = _status("VmHWM")
         sys.argv = ["ompd", *request["argv"]]
-        from ompd import start  # noqa: PLC0415  imported before
+        from ompd import start
 
         setattr(start, "_end_now", lambda _: None)  # noqa: B010  what was held is read at the end
         try:

@@ -51,7 +51,7 @@ class Runner:
     """Runs cases made of bytes, counts them, and keeps finds, each once."""
 
     def __init__(self, target: str) -> None:
-        from tests.fuzz import crafted, run  # noqa: PLC0415  after instrumentation
+        from tests.fuzz import crafted, run
 
         self._run: Any = run
         self._crafted: Any = crafted
@@ -113,7 +113,7 @@ def _child(target: str, seconds: int, seed: str) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     numbers = random.Random(seed)
     try:
-        import atheris  # noqa: PLC0415  an extra, and instrumentation comes before all else
+        import atheris
     except ImportError:
         print("atheris is not installed (pip install -e '.[fuzz]'): cases are not guided by coverage", flush=True)
         _unguided(target, seconds, numbers)
@@ -145,13 +145,13 @@ def _unguided(target: str, seconds: int, numbers: random.Random) -> None:
 
 
 def _sharing() -> contextlib.AbstractContextManager[None]:
-    from tests.fuzz.parses import parsed_once  # noqa: PLC0415
+    from tests.fuzz.parses import parsed_once
 
     return parsed_once()
 
 
 def _again(what: list[str]) -> None:
-    from tests.fuzz import run  # noqa: PLC0415
+    from tests.fuzz import run
 
     with _sharing():
         if len(what) == 2:
@@ -161,7 +161,7 @@ def _again(what: list[str]) -> None:
             data = bytes.fromhex(kept["recipe"])
             print(run.run(kept["victim"], Drawn(data[1:])))
         elif Path(what[0]).name.startswith("crafted-"):
-            from tests.fuzz import crafted  # noqa: PLC0415
+            from tests.fuzz import crafted
 
             crafted.run(Path(what[0]).read_bytes())
         else:

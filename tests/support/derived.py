@@ -66,8 +66,8 @@ def _derive(folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    from tests.support.runs import stopped  # noqa: PLC0415  for the process that derives
-    from tests.truth import compare  # noqa: PLC0415
+    from tests.support.runs import stopped
+    from tests.truth import compare
 
     for program in PROGRAMS:
         core = stopped(program)

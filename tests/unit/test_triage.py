@@ -381,7 +381,7 @@ def test_workers_end_with_the_one_that_started_them() -> None:
     if child == 0:
         try:
             os.close(reading)
-            from ompd.triage.engine import local  # noqa: PLC0415
+            from ompd.triage.engine import local
 
             executor = local(2).make()
             for _ in range(2):

@@ -41,7 +41,7 @@ def inflate_section(raw: bytes, header: struct.Struct | None, most: int) -> byte
         if ch_type == ELFCOMPRESS_ZLIB:
             inflated = zlib.decompressobj().decompress(memoryview(raw)[header_size:], ch_size + 1)
         else:
-            from ompd.binary.elf.zstd import inflate as inflate_zstd  # noqa: PLC0415  for such sections only
+            from ompd.binary.elf.zstd import inflate as inflate_zstd
 
             inflated = inflate_zstd(raw[header_size:], ch_size + 1)
     except ImportError as error:

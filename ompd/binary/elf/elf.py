@@ -309,7 +309,7 @@ class ElfFile:
         return self._copy(start, end - start, f"section {section.name}")
 
     def _inflate(self, section: Section, most: int) -> bytes:
-        from ompd.binary.elf.compressed import inflate_section  # noqa: PLC0415  for such sections only
+        from ompd.binary.elf.compressed import inflate_section
 
         raw = self._copy(section.sh_offset, section.sh_size, f"section {section.name}")
         has_header = bool(section.sh_flags & SHF_COMPRESSED)

@@ -61,10 +61,10 @@ def conformance(
         key        ompd_finalize/first
           ompd_finalize()
     """
-    import ompd.conformance.asking as asking  # noqa: PLC0415  no other command needs it
-    import ompd.render.conformance as rendered  # noqa: PLC0415
-    from ompd.model.conformance import news  # noqa: PLC0415
-    from ompd.render.json import format_conformance  # noqa: PLC0415
+    import ompd.conformance.asking as asking
+    import ompd.render.conformance as rendered
+    from ompd.model.conformance import news
+    from ompd.render.json import format_conformance
 
     try:
         tried = asking.ask(library, programs, plugins=plugins, expect=expect, first=first)

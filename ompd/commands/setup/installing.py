@@ -32,7 +32,7 @@ def make(fail: Fail) -> Iterator[click.Command]:
 
 def _init(debugger: str, file: str, fail: Fail) -> click.Command:
     def run(install: bool, uninstall: bool) -> None:
-        import ompd.commands.setup.start_files as start_files  # noqa: PLC0415  no other command needs it
+        import ompd.commands.setup.start_files as start_files
 
         try:
             click.echo(start_files.change(debugger, install=install, uninstall=uninstall))
@@ -48,10 +48,10 @@ def _init(debugger: str, file: str, fail: Fail) -> click.Command:
 
 def texts_of(group: click.Group) -> Texts:
     """Return the completion files, by their shells, and the manual page, of the commands in *group*."""
-    from ompd.commands.setup.completion import SHELLS, format_completion  # noqa: PLC0415
-    from ompd.commands.setup.home_files import Texts  # noqa: PLC0415
-    from ompd.commands.setup.manual import format_manual  # noqa: PLC0415
-    from ompd.commands.setup.words import about, leaves, switches  # noqa: PLC0415
+    from ompd.commands.setup.completion import SHELLS, format_completion
+    from ompd.commands.setup.home_files import Texts
+    from ompd.commands.setup.manual import format_manual
+    from ompd.commands.setup.words import about, leaves, switches
 
     order = [name for _, names in GROUPS for name in names]
     commands, own = sorted(leaves(group), key=lambda leaf: order.index(leaf.words[0])), switches(group)
@@ -103,7 +103,7 @@ def _setup(fail: Fail) -> click.Command:
           /home/u/.local/share/man/man1/ompd.1: would be written
           /home/u/.gdbinit: would be added: source /usr/lib/python3/dist-packages/ompd/gdb_script.py
         """
-        import ompd.commands.setup.home_files as home_files  # noqa: PLC0415  no other command needs it
+        import ompd.commands.setup.home_files as home_files
 
         try:
             said, refused = home_files.set_up(texts_of(_group()), dry_run=dry_run, undo=undo)

@@ -56,7 +56,7 @@ def _diff(**options: Any) -> None:
 
 
 def _compare(request: Request, other: Request) -> DiffAnswer:
-    import ompd.questions.diff as diff  # noqa: PLC0415  no other command needs it
+    import ompd.questions.diff as diff
 
     with ExitStack() as stack:
         looks: list[Look] = []
@@ -76,9 +76,9 @@ def _compare(request: Request, other: Request) -> DiffAnswer:
 
 def _saved(target: str) -> Look | None:
     # What a file of ours holds, None for any other target.
-    import ompd.questions.diff as diff  # noqa: PLC0415
-    import ompd.render.saved as saved  # noqa: PLC0415
-    from ompd.analysis.differences import Sight  # noqa: PLC0415
+    import ompd.questions.diff as diff
+    import ompd.render.saved as saved
+    from ompd.analysis.differences import Sight
 
     if process_id_of(target) is not None or not saved.is_saved(target):
         return None
@@ -90,7 +90,7 @@ def _saved(target: str) -> Look | None:
 
 def _watch(request: Request, own: dict[str, Any], seconds: float, samples: int | None) -> int:
     # Until the process ends, or as often as wanted; 10 if anything has differed.
-    import ompd.questions.diff as diff  # noqa: PLC0415
+    import ompd.questions.diff as diff
 
     found = 0
     with request.opened() as session:
@@ -127,7 +127,7 @@ def _print(request: Request, answer: DiffAnswer, *, unfold: bool) -> None:
         if request.as_json:
             sys.stdout.write(format_answer("diff", answer) + "\n")
         else:
-            import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
+            import ompd.render.terminal as terminal
 
             console = terminal.make_console(request.color)
             terminal.print_diff(console, answer, unfold=unfold, verbose=request.verbose)

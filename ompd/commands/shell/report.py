@@ -48,9 +48,9 @@ def _report(**options: Any) -> None:
 
 
 def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool, int]:
-    import ompd.questions.why.looks as looks  # noqa: PLC0415
-    from ompd.report.gather import gather  # noqa: PLC0415  needs jinja2, as what follows
-    from ompd.report.page import make_page  # noqa: PLC0415
+    import ompd.questions.why.looks as looks
+    from ompd.report.gather import gather
+    from ompd.report.page import make_page
 
     earlier = looks.look_before(session)
     found = gather(session, own["var"], has_environment=own["env"], earlier=earlier)

@@ -116,10 +116,10 @@ def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
 
     :raises OmpdError: if the targets, the baseline or the file of results make no sense
     """
-    from ompd.triage.baseline import read_baseline  # noqa: PLC0415  no other command needs workers
-    from ompd.triage.run import triage  # noqa: PLC0415
-    from ompd.triage.targets import find_targets  # noqa: PLC0415
-    from ompd.triage.work import Limits  # noqa: PLC0415
+    from ompd.triage.baseline import read_baseline
+    from ompd.triage.run import triage
+    from ompd.triage.targets import find_targets
+    from ompd.triage.work import Limits
 
     baseline = read_baseline(options["baseline"]) if options["baseline"] is not None else None
     # Names of files may have any bytes but the newline.
@@ -151,10 +151,10 @@ def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
 
 def _engine(options: dict[str, Any]) -> Engine:
     if options["engine"] == "local":
-        from ompd.triage.engine import local  # noqa: PLC0415
+        from ompd.triage.engine import local
 
         return local(options["workers"])
-    import ompd.triage.clusters as clusters  # noqa: PLC0415
+    import ompd.triage.clusters as clusters
 
     return clusters.dask(options["scheduler"]) if options["engine"] == "dask" else clusters.mpi()
 
@@ -165,7 +165,7 @@ def _inputs(options: dict[str, Any]) -> list[str]:
 
 
 def _page(answer: TriageAnswer, options: dict[str, Any]) -> str:
-    from ompd.report.triage.page import make_triage_page  # noqa: PLC0415  needs jinja2
+    from ompd.report.triage.page import make_triage_page
 
     paths = list(options["words"])
     words = ["ompd", "triage", *(quote_file(basename(path.rstrip("/"))) for path in paths[:_WORDS])]
@@ -176,8 +176,8 @@ def _page(answer: TriageAnswer, options: dict[str, Any]) -> str:
 
 
 def _triage(**options: Any) -> None:
-    from ompd.render.answers.triage import describe_triage  # noqa: PLC0415
-    from ompd.render.json import format_triage  # noqa: PLC0415
+    from ompd.render.answers.triage import describe_triage
+    from ompd.render.json import format_triage
 
     try:
         with page_file(options["output"], _inputs(options)) as page:

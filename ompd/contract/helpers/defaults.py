@@ -19,13 +19,13 @@ class Common:
 
     def rtl_names(self, language: int) -> RtlNames | None:
         """See :meth:`Plugin.rtl_names`: they are the same for all languages."""
-        import ompd.contract.helpers.demangling as demangling  # noqa: PLC0415  no command asks for names by itself
+        import ompd.contract.helpers.demangling as demangling
 
         return demangling.rtl_names(language, *self.ROUTINES)
 
     def demangle_name(self, name: str) -> str | None:
         """See :meth:`Plugin.demangle_name`."""
-        import ompd.contract.helpers.demangling as demangling  # noqa: PLC0415
+        import ompd.contract.helpers.demangling as demangling
 
         return demangling.source_name(name)
 

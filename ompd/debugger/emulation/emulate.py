@@ -477,7 +477,7 @@ class Emulator:
 def _import(machine: _Machine) -> tuple[Any, Any]:
     hint = "pip install 'ompd[emulate]' adds unicorn 2.1.2 or later"
     try:
-        import unicorn  # noqa: PLC0415  loads a library of 20 MB, and not everyone has it
+        import unicorn
 
         constants = import_module(f"unicorn.{machine.constants}")
     except (ImportError, OSError) as error:

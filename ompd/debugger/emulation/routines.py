@@ -57,7 +57,7 @@ class Routines:
     @cached_property
     def decoder(self) -> Decoder:
         """What decodes routines that only load."""
-        from ompd.debugger.emulation.decode import Decoder  # noqa: PLC0415  as for the emulator
+        from ompd.debugger.emulation.decode import Decoder
 
         return Decoder(self.code, self._architecture)
 
@@ -67,7 +67,7 @@ class Routines:
         :raises Unavailable: if there is none, which is found out once
         """
         if self._emulator is None:
-            from ompd.debugger.emulation.emulate import Emulator  # noqa: PLC0415  for plugins that use it
+            from ompd.debugger.emulation.emulate import Emulator
 
             try:
                 self._emulator = Emulator(
@@ -87,7 +87,7 @@ class Routines:
 
     def linkage(self, jump_slot: int) -> Linkage:
         """Return what binds entries of linkage tables that the program has not used yet."""
-        from ompd.debugger.emulation.linking import Linkage  # noqa: PLC0415  as above
+        from ompd.debugger.emulation.linking import Linkage
 
         return Linkage(self.code.memory, self._loader, self._modules.at, jump_slot)
 

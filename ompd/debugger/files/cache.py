@@ -83,7 +83,7 @@ class DiskCache:
             return
         with suppress(OSError, ValueError, BadFile):
             if not os.path.lexists(self._folder):
-                from ompd.safety.writing import make_folder  # noqa: PLC0415  once for each user
+                from ompd.safety.writing import make_folder
 
                 make_folder(self._folder)
             with self._opened() as folder:

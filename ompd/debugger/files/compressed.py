@@ -240,7 +240,7 @@ def _xz(source: _Input) -> Iterator[bytes]:
 
 
 def _lz4(source: _Input) -> Iterator[bytes]:
-    import lz4.frame  # type: ignore[import-untyped]  # noqa: PLC0415  for these files only
+    import lz4.frame  # type: ignore[import-untyped]
 
     return _decoded(source, lz4.frame.LZ4FrameDecompressor(), RuntimeError)
 
@@ -258,7 +258,7 @@ def _decoded(source: _Input, decoder: _Decoder, error: type[Exception]) -> Itera
 
 
 def _zstd(source: _Input) -> Iterator[bytes]:
-    from ompd.binary.elf.zstd import ZstdError, decompressor  # noqa: PLC0415  for these files only
+    from ompd.binary.elf.zstd import ZstdError, decompressor
 
     return _decoded(source, decompressor(), ZstdError)
 

@@ -62,7 +62,7 @@ class FileFinder:
         """Files that may have been the ones and were not looked at, each with why."""
         self._servers: Servers | None = None
         if options.debuginfod:
-            from ompd.debugger.files.debuginfod import Servers  # noqa: PLC0415  urllib is slow to load, and seldom wanted
+            from ompd.debugger.files.debuginfod import Servers
 
             self._servers = Servers(os.environ, debuginfod_caches()[0], options.progress)
 

@@ -36,14 +36,14 @@ def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None =
         return None  # opening it says why not
     if head.startswith(_ELF_MAGIC):
         return None
-    import ompd.debugger.files.compressed as compressed  # noqa: PLC0415  lzma, tempfile and more, for these files only
+    import ompd.debugger.files.compressed as compressed
 
     return compressed.unpack(name, name, max_size, progress) if compressed.is_compressed(head) else None
 
 
 def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unpacked:
-    import ompd.debugger.files.compressed as compressed  # noqa: PLC0415
-    import ompd.debugger.files.coredumps as coredumps  # noqa: PLC0415  subprocess
+    import ompd.debugger.files.compressed as compressed
+    import ompd.debugger.files.coredumps as coredumps
 
     kept = coredumps.Coredump(name.removeprefix(_COREDUMPCTL), name)
     path = kept.stored_file()

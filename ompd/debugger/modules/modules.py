@@ -262,7 +262,7 @@ class LoadedModule:
         # The functions that a stripped module still names, as Fedora builds them.
         if self.elf is None or self.elf.section(".gnu_debugdata") is None:
             return None
-        from ompd.binary.elf.minidebuginfo import open_minidebuginfo  # noqa: PLC0415  few have it, lzma is slow
+        from ompd.binary.elf.minidebuginfo import open_minidebuginfo
 
         return open_minidebuginfo(self.elf)
 
@@ -422,7 +422,7 @@ class ModuleList:
         located: Mapping[int, str | None] = {}
         self.needed: tuple[str, ...] = ()
         if target.loss is not None and target.loss.files:
-            import ompd.debugger.modules.images as images  # noqa: PLC0415  for damaged cores alone
+            import ompd.debugger.modules.images as images
 
             found = images.find(target, finder, exe)
             mappings, located, self.needed = found.mappings, found.paths, found.needed

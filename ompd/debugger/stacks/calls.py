@@ -134,7 +134,7 @@ class Calls:
 
     @cached_property
     def _tail_calls(self) -> TailCalls:
-        from ompd.debugger.stacks.tail_calls import TailCalls  # noqa: PLC0415  for one query alone
+        from ompd.debugger.stacks.tail_calls import TailCalls
 
         return TailCalls(self._described_calls)
 

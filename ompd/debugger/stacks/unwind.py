@@ -301,7 +301,7 @@ class Unwinder:
 
     def _begin_guesses(self) -> Guesser | None:
         if self._guesser is None and self._is_code is not None:
-            from ompd.debugger.stacks.guesses import Guesser  # noqa: PLC0415  what asks for no guesses has no use for it
+            from ompd.debugger.stacks.guesses import Guesser
 
             self._guesser = Guesser(self, self._is_code, self._stack_end, self._function_start)
         if self._guesser is not None:

@@ -122,7 +122,7 @@ def linker_names(name: VariableName) -> Iterator[str]:
 
 def source_names(names: Iterable[str]) -> Iterator[str]:
     """Yield what the source may call the symbols *names*, of those that can be variables of the user's."""
-    from ompd.binary.demangle import demangle  # noqa: PLC0415  few names need it
+    from ompd.binary.demangle import demangle
 
     for name in names:
         module = re.fullmatch(r"__(\w+)_MOD_(\w+)|_QM([a-z0-9_]+)E([a-z0-9_]+)", name)

@@ -398,7 +398,7 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
 
 def _around(symbol: str, name: str) -> list[str]:
     # What a variable of a function of C++ is in, as the linker's name says.
-    from ompd.binary.demangle import demangle  # noqa: PLC0415  few names need it
+    from ompd.binary.demangle import demangle
 
     parts = split_scopes(demangle(symbol) or "")
     return parts[:-1] if parts[-1] == name else []

@@ -99,7 +99,7 @@ class Types:
     @cached_property
     def named(self) -> Variables:
         """The variables of all modules by their names."""
-        from ompd.debugger.variables.static import Variables  # noqa: PLC0415  for one question alone
+        from ompd.debugger.variables.static import Variables
 
         return Variables(self._modules, self.info_of)
 

@@ -188,7 +188,7 @@ class OwnStacks:
 
 def _with_locals(frames: Sequence[Item], linked: Sequence[str | None], names: RuntimeNames) -> list[Item]:
     # How a construct has its variables is known by what the linker calls the function that was made of it.
-    from ompd.questions.stacks.locals import add  # noqa: PLC0415  seldom requested
+    from ompd.questions.stacks.locals import add
 
     return [
         item._replace(frame=add(item.frame, name, item.variables, names.variable))

@@ -47,8 +47,8 @@ def read(
 
     def work() -> object:
         try:
-            import elftools  # noqa: PLC0415  no other command needs it
-            from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+            import elftools
+            from elftools.elf.elffile import ELFFile
         except ImportError:
             raise child.GivenUp("pyelftools is not installed") from None
         descriptor, _ = open_regular(path)

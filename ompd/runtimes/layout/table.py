@@ -110,7 +110,7 @@ def shipped_tables(runtime: str = "*") -> list[Table]:
     """
     if FOLDER.is_dir():
         return [load(path) for path in sorted(FOLDER.glob(f"{runtime}-*.json"))]
-    from importlib.resources import files  # noqa: PLC0415  where the package is inside of an archive
+    from importlib.resources import files
 
     paths = {FOLDER / each.name: each for each in files(__package__).joinpath(FOLDER.name).iterdir()}
     return [_parsed(path, paths[path].read_bytes()) for path in sorted(paths) if path.match(f"{runtime}-*.json")]

@@ -246,7 +246,7 @@ class LineInfo:
         unit, offset = entry
         key = unit.section, unit.offset, offset
         if key not in self._calls:
-            from ompd.binary.dwarf.source.calls import read_calls  # noqa: PLC0415  for one question alone
+            from ompd.binary.dwarf.source.calls import read_calls
 
             self._calls[key] = read_calls(self._files, self._names, unit, offset)
         return self._calls[key]
@@ -261,7 +261,7 @@ class LineInfo:
         entry = self.function_entry(inside) if call is not None else None
         if call is None or entry is None:
             return []
-        from ompd.binary.dwarf.source.calls import read_passed  # noqa: PLC0415  for one question alone
+        from ompd.binary.dwarf.source.calls import read_passed
 
         return read_passed(entry[0], call)
 

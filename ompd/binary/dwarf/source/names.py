@@ -80,7 +80,7 @@ class Names:
             return name
         parts = [name]
         if not self._add_scopes(parts, unit, offset) and linkage is not None:
-            from ompd.binary.demangle import demangle  # noqa: PLC0415  for few functions
+            from ompd.binary.demangle import demangle
 
             told = demangle(linkage)
             if told is not None:

@@ -28,7 +28,7 @@ def load_lldb() -> ModuleType:
     """
     try:
         with AwayFromHere():  # a notebook looks for it in the current folder first
-            import lldb  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+            import lldb  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         reason = error
     else:
@@ -53,7 +53,7 @@ def _import_from(found: LldbInstall) -> ModuleType:
     try:
         if found.extension is not None and not _has_extension(Path(found.folder, "lldb")):
             _load_extension(found.extension)
-        import lldb  # noqa: PLC0415
+        import lldb
     except ImportError:
         sys.path.remove(found.folder)
         raise

@@ -37,13 +37,13 @@ def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: st
     channel = Channel(int(descriptor), int(page))
     # Of the other interface nothing is imported; and nothing at all once this process is confined.
     if interface == DMPL:
-        from ompd.runtimes.hosted.dmpl.worker import serve  # noqa: PLC0415
+        from ompd.runtimes.hosted.dmpl.worker import serve
     elif interface == PAPER:
-        from ompd.runtimes.hosted.dmpl.worker import serve_paper as serve  # noqa: PLC0415
+        from ompd.runtimes.hosted.dmpl.worker import serve_paper as serve
     elif interface == TRIAL:
-        from ompd.runtimes.hosted.trial.worker import serve  # noqa: PLC0415
+        from ompd.runtimes.hosted.trial.worker import serve
     else:
-        from ompd.runtimes.hosted.worker.batches import serve  # noqa: PLC0415
+        from ompd.runtimes.hosted.worker.batches import serve
     run = serve(channel)
     if not protects(confine(int(memory))):
         channel.warn(UNCONFINED.encode())
