@@ -16,8 +16,8 @@ from ompd.debugger.targets.live import live
 from tests.support import FULL, Missing, derived
 from tests.support.machine import table
 from tests.support.order import VARIABLE, chosen_seed, in_random_order
+from tests.support.quick import is_run_of_named_tests, names_of_no_case, without_slow_cases
 from tests.support.stub import plugin_folder
-from tests.support.thinning import counts, is_chosen_by_name, thinned
 
 # What one test left on disk must not answer another, and the user's own cache is no test's matter.
 os.environ["OMPD_CACHE"] = "off"
@@ -37,13 +37,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ORDER = chosen_seed()
+NAMES_OF_NO_CASE = pytest.StashKey[set[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not FULL and not is_chosen_by_name(config):
-        items[:], left = thinned(items, counts())
-        config.hook.pytest_deselected(items=left)
+    if not FULL and not is_run_of_named_tests(config):
+        config.stash[NAMES_OF_NO_CASE] = names_of_no_case(items)
+        quick = without_slow_cases(items)
+        config.hook.pytest_deselected(items=list(set(items).difference(quick)))
+        items[:] = quick
     if ORDER:
         items[:] = in_random_order(items, ORDER)
 
@@ -87,3 +90,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         # Sessions are cycles: without collection a worker would keep all of them.
         assert gc.isenabled(), "the test left garbage collection disabled"
         return result
+
+
+@pytest.fixture
+def names_of_no_quick_case(request: pytest.FixtureRequest) -> set[str]:
+    """What marks named ``quick`` name that no case of their test is called."""
+    names = request.config.stash.get(NAMES_OF_NO_CASE, None)
+    if names is None:
+        pytest.skip("all cases run, whatever the marks name")
+    return names

@@ -219,6 +219,7 @@ def test_no_files_named(tmp_path: Path, good: Stopped) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 40, (1 << 64) - 1])
+@pytest.mark.quick("1", "1099511627776", "18446744073709551615")
 def test_absurd_pages(tmp_path: Path, good: Stopped, size: int) -> None:
     core = patched(good.core, tmp_path / "core", lambda data: put("<Q", notes(data, NT_FILE)[0] + 8, size)(data))
     ran = ompd("threads", core, "--json")

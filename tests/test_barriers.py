@@ -63,6 +63,7 @@ def combinations() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("mismatch", "runtime", "compiler", "mode"), list(combinations()))
+@pytest.mark.quick("single-intel-gcc-debug", "lock-libomp-14-clang-neither")
 def test_each_barrier_has_its_own_count(mismatch: str, runtime: str, compiler: str, mode: str) -> None:
     env = {"MISMATCH": mismatch, **({"OMP_NESTED": "true"} if runtime == "libgomp-wheel" else {})}
     core = stopped("mismatched", compiler=compiler, mode=mode, runtime=runtime, env=env)
@@ -153,6 +154,14 @@ BUILDS = [("libgomp", "gcc"), ("libomp-19", "gcc"), ("libomp-14", "clang"), (INT
         if FULL or build[0] in ("libgomp", "libomp-19") or number % 3 == 0
     ],
 )
+@pytest.mark.quick(
+    "barrier-intel-gcc",
+    "primary-libomp-14-clang",
+    "taskwait-libomp-19-gcc",
+    "tasks-libgomp-gcc",
+    "ending-libomp-19-gcc",
+    "outer-libomp-14-clang",
+)
 def test_code_that_was_left_by_a_jump(name: str, runtime: str, compiler: str) -> None:
     # Optimised code is left by a jump to the routine that waits; what has called it does not show which that is.
     check_jumped(name, runtime, compiler)
@@ -228,6 +237,7 @@ def gathered(pid: int) -> dict[int, tuple[int | None, tuple[int | None, ...] | s
         *[("libomp-19", "gcc", "neither"), ("libomp-14", "clang", "neither"), (INTEL, "gcc", "debug")] * FULL,
     ],
 )
+@pytest.mark.quick("intel-clang-neither")
 def test_what_is_told_while_threads_pass_barriers_fits_together(runtime: str, compiler: str, mode: str) -> None:
     answers = told = 0
     with started("passing", runtime, compiler, **{"OMP_DEBUG": "enabled"} if mode == "debug" else {}) as process:

@@ -65,6 +65,7 @@ def check_sum(report: Report) -> None:
 
 @every_run
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.quick("barrier-stub-report-of-2015", "lock-stub-draft", "task-intel-OpenMP-5")
 def test_it_names_the_straggler(runtime: str, choice: Mapping[str, str], generation: str, way: str) -> None:
     threads, laggard, kind = WAYS[way]
     straggler = program(FOLDER / "straggler.c", runtime)
@@ -133,6 +134,7 @@ def hanging(straggler: Path, folder: Path, variables: Mapping[str, str]) -> Iter
 
 
 @every_run
+@pytest.mark.quick("intel-OpenMP-5", "stub-report-of-2015", "stub-draft")
 def test_why_says_the_same_of_the_same_moment(
     runtime: str, choice: Mapping[str, str], generation: str, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def ompd(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("name", list(run.VICTIMS)[: None if FULL else 8 : 1 if FULL else 2])
+@pytest.mark.quick("task_tree")
 def test_the_command_survives_damaged_cores(tmp_path: Path, name: str) -> None:
     with parsed_once():
         maker = run.damager(name)
@@ -297,6 +298,7 @@ def fitted(evil: bytes, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("evil", EVIL if FULL else EVIL[::2])
+@pytest.mark.quick("*", "a*")
 def test_names_of_code_are_data(tmp_path: Path, evil: bytes) -> None:
     good = stopped("deadlock")
     rows = json.loads(subprocess.run([OMPD, "threads", good.core, "--json"], capture_output=True, check=True).stdout)
@@ -314,6 +316,7 @@ def test_names_of_code_are_data(tmp_path: Path, evil: bytes) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL if FULL else EVIL[1::2])
+@pytest.mark.quick("*", "[link=file:///x]y[/link]")
 def test_names_in_a_core_are_data(tmp_path: Path, evil: bytes) -> None:
     good = stopped("icvs_env")
 

@@ -57,6 +57,7 @@ PROGRAMS = {"nested": "libgomp", "task_tree": INTEL, "barrier": INTEL, "inlined"
 
 
 @pytest.mark.parametrize(("program", "runtime"), PROGRAMS.items())
+@pytest.mark.quick("barrier-intel", "inlined-libgomp", "critical-libomp-19")
 def test_gdb_contradicts_no_right_answer(program: str, runtime: str) -> None:
     core = stopped(program, mode="neither", runtime=runtime)
     with ompd.open_core(core.core) as session:
@@ -137,6 +138,7 @@ def at_barrier() -> tuple[Any, Answers]:
 
 
 @pytest.mark.parametrize("wrong", WRONG_FOR_GDB)
+@pytest.mark.quick("swapped", "twice", "lost", "borrowed", "borrowed of another", "works", "idle", "where")
 def test_gdb_contradicts_what_is_wrong(wrong: str, at_barrier: tuple[Any, Answers]) -> None:
     (theirs, executable), answers = at_barrier[0], copy.deepcopy(at_barrier[1])
     WRONG_FOR_GDB[wrong](answers)

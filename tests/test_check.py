@@ -55,6 +55,7 @@ def assert_no_news(answer: CheckAnswer) -> None:
     ("number", "library"),
     sample([(entry.number, name) for entry in KNOWN.entries for name in releases_of(entry) if name in LIBRARIES]),
 )
+@pytest.mark.quick("8-llvm-22", "12-intel-2026", "17-intel-2026", "21-llvm-14", "22-llvm-19", "23-llvm-22")
 def test_each_known_difference_is_seen_in_its_program(number: int, library: str) -> None:
     (entry,) = (entry for entry in KNOWN.entries if entry.number == number)
     core = core_of(entry.program, entry.compiler, is_debugged=entry.is_debugged)

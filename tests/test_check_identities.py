@@ -69,6 +69,29 @@ def addresses(tasks: int, handles: int, seed: int = 1) -> list[int]:
 @pytest.mark.parametrize("comparison", COMPARISONS)
 @pytest.mark.parametrize("has_frames", [False, True])
 @pytest.mark.parametrize(("number", "handles"), [(1, 1), (1, 300), (40, 90), (90, 130), (300, 900)])
+@pytest.mark.quick(
+    "1-1-False-order",
+    "1-1-True-order",
+    "1-1-True-distance",
+    "1-300-False-order",
+    "1-300-True-distance",
+    "1-300-True-equality",
+    "40-90-False-order",
+    "40-90-False-distance",
+    "40-90-False-equality",
+    "40-90-True-distance",
+    "40-90-True-equality",
+    "90-130-False-order",
+    "90-130-False-distance",
+    "90-130-False-equality",
+    "90-130-True-distance",
+    "90-130-True-equality",
+    "300-900-False-order",
+    "300-900-False-distance",
+    "300-900-False-equality",
+    "300-900-True-order",
+    "300-900-True-equality",
+)
 def test_those_of_one_task_have_one_key(comparison: str, has_frames: bool, number: int, handles: int) -> None:
     found = Tasks(addresses(number, handles), comparison, has_frames=has_frames)
     for start in range(0, handles, 128):
@@ -128,6 +151,7 @@ def test_a_call_is_made_once_with_those_recorded_before_it(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("library", ["intel-2026", "llvm-19"])
 @pytest.mark.parametrize("mode", ["debug", "neither"])
+@pytest.mark.quick("debug-llvm-19", "neither-intel-2026")
 def test_more_threads_are_no_more_exchanges(library: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, count = HostedLibrary.run, [0]
 

@@ -115,6 +115,7 @@ def test_the_target_is_described(nested: Stopped) -> None:
         if (FULL or turn != number % 3) and (command.ompd_library is None or each[0] != "not_initialised")
     ],
 )
+@pytest.mark.quick("tasks-not_initialised-tool", "stack-lock-neither", "doctor-nested-debug")
 def test_json_is_what_its_schema_says(command: str, program: str, mode: str) -> None:
     schema = json.loads(run("schema", command).stdout)
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -121,6 +121,7 @@ REGIONS = ("jumping", "inlining", "chaining", "choosing", "tasking", "nesting", 
 
 
 @pytest.mark.parametrize(("name", "runtime", "flags"), BUILDS, ids=lambda value: str(value).strip("()"))
+@pytest.mark.quick("gcc-11-libgomp-'-O2',", "clang-22-libomp-19-'-O2',", "gcc-12-intel-'-O2', '-gdwarf-4'")
 def test_constructs_are_where_the_source_has_them(name: str, runtime: str, flags: tuple[str, ...]) -> None:
     core = taken(name, runtime, flags)
     with ompd.open_core(core.core) as session:

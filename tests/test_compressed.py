@@ -81,6 +81,7 @@ def written(path: Path, *parts: bytes) -> Path:
 
 @EVERY
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.quick("kernel-gzip", "gcore-lz4", "gcore-gzip")
 def test_a_compressed_core_is_answered_as_the_core_itself(tmp_path: Path, spool: Path, form: str, kind: str) -> None:
     core = stopped("uneven", kind=kind)
     # The name says nothing: that of another form would mislead whoever believed it.
@@ -89,6 +90,7 @@ def test_a_compressed_core_is_answered_as_the_core_itself(tmp_path: Path, spool:
 
 @EVERY
 @pytest.mark.parametrize("between", [b"", bytes(8)], ids=["joined", "padded"])
+@pytest.mark.quick("joined-zstd", "padded-zstd", "padded-lz4")
 def test_several_members_are_one_core(tmp_path: Path, spool: Path, good: Stopped, form: str, between: bytes) -> None:
     data, compress = good.core.read_bytes(), COMPRESSORS[form]
     third = len(data) // 3 + 1  # so that no member begins where a block of the file does
@@ -150,6 +152,7 @@ def test_zeros_take_no_room_on_the_disk(tmp_path: Path, spool: Path) -> None:
 
 
 @EVERY
+@pytest.mark.quick("zstd")
 def test_a_cut_file_is_answered_as_far_as_it_goes(tmp_path: Path, spool: Path, good: Stopped, form: str) -> None:
     whole = COMPRESSORS[form](good.core.read_bytes())
     answered = 0
@@ -248,6 +251,7 @@ def bomb(form: str, size: int) -> bytes:
 
 
 @EVERY
+@pytest.mark.quick("gzip")
 def test_memory_does_not_follow_what_is_unpacked(tmp_path: Path, spool: Path, form: str) -> None:
     core = written(tmp_path / "core", bomb(form, 256 << 20))
     assert core.stat().st_size < 8 << 20
@@ -466,6 +470,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: Stopped) -> C
 
 
 @pytest.mark.parametrize("match", ["", "1234", "/usr/bin/my program", "COREDUMP_UID=1000; touch x", "$(touch x)"])
+@pytest.mark.quick("1234", "COREDUMP_UID=1000; touch x", "$(touch x)")
 def test_a_core_of_systemds(
     tmp_path: Path, spool: Path, good: Stopped, systemd: Callable[..., Path], match: str
 ) -> None:

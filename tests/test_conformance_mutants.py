@@ -35,6 +35,7 @@ def is_found(mutant: Mutant) -> bool:
 
 
 @pytest.mark.parametrize("row", SAMPLE, ids=lambda row: row[0])
+@pytest.mark.quick("ompd_enumerate_icvs", "compare", "read_frame", "member_of_team", "thread_num")
 def test_a_mutant_is_found(row: tuple[str, ...]) -> None:
     assert is_found(next(one for one in MUTANTS if one[1 : len(row) + 1] == row))
 

@@ -34,6 +34,38 @@ def commands_of(name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.quick(
+    "cores/memory_that_is_not_there-p_memsz-2^40",
+    "cores/loads_that_overlap",
+    "cores/program_headers_of_an_odd_size-0",
+    "cores/a_thread_of_few_bytes-0",
+    "cores/a_thread_of_few_bytes-111",
+    "cores/files_without_number",
+    "cores/another_machine-no-type",
+    "compression/frames_to_pass_over-lz4",
+    "compression/a_core_of_much_noise-gzip",
+    "compression/a_core_of_zeros-zstd",
+    "compression/a_file_that_ends_early-zstd",
+    "modules/symbols_over_a_hole",
+    "modules/build_ids_60000_times",
+    "modules/a_dynamic_section_that_lies-hash-high",
+    "modules/a_dynamic_section_over_a_hole",
+    "modules/a_minidebuginfo_bomb",
+    "dwarf/a_unit_of_an_odd_length-0",
+    "dwarf/a_structure_inside_of_itself",
+    "dwarf/one_name_100000_times",
+    "dwarf/a_name_that_is_not_there-no-end",
+    "dwarf/an_index_that_lies-addr",
+    "dwarf/a_line_table_that_lies-range-0",
+    "dwarf/sections_of_one_byte-lebs",
+    "unwinding/a_search_table_that_lies-count-2^32",
+    "unwinding/registers_that_lie-all-ones",
+    "memory/a_structure_of_libomp_that_lies-th_team is *",
+    "memory/a_heap_that_lies-nested-pointers-to-themsel*",
+    "memory/a_heap_that_lies-deadlock-pointers-back",
+    "stored/a_snapshot_that_lies-itself",
+    "stored/a_table_that_lies-sound",
+)
 def test_a_crafted_file_is_answered_or_refused_within_its_budget(name: str, server: Server, tmp_path: Path) -> None:
     case, folder = CASES[name], Folder(tmp_path / "case")
     folder.path.mkdir()

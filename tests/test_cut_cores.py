@@ -74,6 +74,7 @@ def behind_the_runtime(core: Path) -> int:
         for kind in (KINDS if FULL else usual)
     ],
 )
+@pytest.mark.quick("nested-neither-kernel")
 def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path, program: str, mode: str, kind: str) -> None:
     by_gdb, by_kernel = stopped_twice(program, mode=mode)
     core = by_gdb if kind == "gcore" else by_kernel
@@ -88,6 +89,7 @@ def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path, program: str, m
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name.startswith("cut")])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.quick("kernel-cut at 90 %", "kernel-cut at 20 %", "gcore-cut at 10 %", "gcore-cut at 1 %")
 def test_what_the_page_claims(tmp_path: Path, deadlock: dict[str, Stopped], kind: str, damage: str) -> None:
     core = deadlock[kind]
     intact = intact_of(core)
@@ -263,6 +265,7 @@ def test_threads_that_only_the_runtime_knows(tmp_path: Path, deadlock: dict[str,
     ("program", "mode"),
     [("deadlock", "debug"), ("nested", "neither"), ("task_tree", "debug"), ("extra_pthread", "debug")],
 )
+@pytest.mark.quick("deadlock-debug", "nested-neither")
 def test_no_fact_is_wrong_whatever_page_is_lost(program: str, mode: str) -> None:
     target = Holes(str(stopped(program, mode=mode).core))
     intact = target.ask_all()

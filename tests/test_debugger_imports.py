@@ -84,6 +84,7 @@ def test_the_names_are_those_that_matter() -> None:
     ("version", "where"),
     sample([(version, where) for version in VERSIONS for where in ("first", "here")]),
 )
+@pytest.mark.quick("14-first")
 def test_nothing_in_the_current_folder_runs(version: int, where: str, tmp_path: Path) -> None:
     marker, folder, foreign = tmp_path / "marker", tmp_path / "here", tmp_path / "foreign"
     marker.touch()

@@ -62,6 +62,7 @@ MUTANTS = [*TABLE_MUTANTS, *TYPE_MUTANTS]
 
 
 @pytest.mark.parametrize("name", MUTANTS if FULL else MUTANTS[::3])
+@pytest.mark.quick("get_thread_info", "find_symbol")
 def test_a_defect_in_a_callback_is_noticed(name: str) -> None:
     def broken(table: CallbackTable) -> CallbackTable:
         return replace(table, **{name: TABLE_MUTANTS[name](table)}) if name in TABLE_MUTANTS else table
@@ -139,6 +140,7 @@ def test_a_library_that_was_not_initialised_says_so() -> None:
 
 @pytest.mark.parametrize("of_program", WIDTHS)
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.quick("64-32")
 def test_figure_8_of_a_process_that_runs(width: int, of_program: int, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = narrow(of_program)
     program = build_stub_program("figure8.c", "paused.c", name="figure8-paused", flags=("-DBY_KEY",), machine=flags)
@@ -269,6 +271,7 @@ ODD: dict[str, str] = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("what", ODD)
+@pytest.mark.quick("crash-64", "exit-64", "call-32")
 def test_what_a_library_does_to_itself_is_one_error(
     what: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -288,6 +288,7 @@ print("ANSWER" + json.dumps(found))
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("version", VERSIONS if FULL else (22, 14))
+@pytest.mark.quick("22")
 def test_lldb_tells_the_thread_that_failed(version: int, tmp_path: Path) -> None:
     case, found = failed("near-null"), lldb(version)
     environment = {name: value for name, value in found.environment.items() if name != "PYTHONPATH"}

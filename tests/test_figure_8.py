@@ -56,6 +56,14 @@ def core_of_figure_8(compiler_name: str, flag: str, runtime: str) -> Path:
 
 
 @pytest.mark.parametrize(("compiler_name", "flag", "runtime"), CASES, ids=lambda word: word or "tls")
+@pytest.mark.quick(
+    "gcc-tls-libomp-19",
+    "gcc-tls-intel",
+    "gcc-tls-libgomp",
+    "clang-tls-libomp-19",
+    "clang--fnoopenmp-use-tls-libomp-19",
+    "clang--fnoopenmp-use-tls-intel",
+)
 def test_each_thread_has_counted_its_iterations(compiler_name: str, flag: str, runtime: str) -> None:
     core = core_of_figure_8(compiler_name, flag, runtime)
     with Session.open_core(core) as session:

@@ -372,6 +372,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("variable", ["DEBUGINFOD_CACHE_PATH", "XDG_CACHE_HOME", "HOME", "older"])
+@pytest.mark.quick("DEBUGINFOD_CACHE_PATH", "HOME")
 def test_what_debuginfods_client_has_fetched_is_used(
     kept: Moved, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
@@ -529,6 +530,7 @@ def test_a_cache_that_cannot_be_written(
 
 
 @pytest.mark.parametrize("text", ["inf", "nan", "-1", "0", "", "soon", "1e400"])
+@pytest.mark.quick("soon", "1e400")
 def test_numbers_that_are_none(tmp_path: Path, server: Server, text: str) -> None:
     program = build("uneven")
     digits = build_id_of(program)

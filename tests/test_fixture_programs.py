@@ -162,6 +162,9 @@ def test_every_program_has_a_source_and_a_shape() -> None:
     [("tool", ()), ("neither", ()), ("tool", ("-O2",)), *([("neither", ("-O2",))] * FULL)],
     ids=lambda value: "".join(value) or "-O0",
 )
+@pytest.mark.quick(
+    "tool--O0-orphaned-clang", "neither--O0-fortran-gfortran", "neither--O0-cplusplus-g++", "tool--O2-hang-gcc"
+)
 def test_compilers_have_nothing_to_warn_of(program: str, compiler: str, mode: str, flags: tuple[str, ...]) -> None:
     assert (build(program, compiler_name=compiler, mode=mode, flags=flags).parent / "warnings").read_text() == ""
 
@@ -183,6 +186,17 @@ def test_the_demonstration_compiles_alone(tmp_path: Path) -> None:
 
 
 @every_mode
+@pytest.mark.quick(
+    "barrier-clang-neither",
+    "not_initialised-gcc-neither",
+    "taskloop-clang-debug",
+    "deadlock-gcc-tool",
+    "single_barrier-gcc-debug",
+    "fortran-gfortran-neither",
+    "cplusplus-g++-debug",
+    "cplusplus-clang++-tool",
+    "modules-gfortran-tool",
+)
 def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     roles = Counter(thread["role"] for thread in truth["threads"])
@@ -196,6 +210,21 @@ def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: s
 
 
 @every_mode
+@pytest.mark.quick(
+    "serialized_middle-gcc-debug",
+    "barrier-clang-neither",
+    "task_queued-clang-tool",
+    "nest_lock-gcc-debug",
+    "task_depend-gcc-neither",
+    "reduction-gcc-neither",
+    "reduction_combiner-clang-debug",
+    "fortran-gfortran-neither",
+    "callbacks-gcc-debug",
+    "orphaned-clang-tool",
+    "cplusplus-g++-debug",
+    "cplusplus-clang++-tool",
+    "modules-gfortran-tool",
+)
 def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     threads, regions = by_native_id(truth), by_key(truth)
@@ -271,6 +300,21 @@ def _check_stack(thread: dict[str, Any], truth: dict[str, Any], regions: dict[in
 
 
 @every_mode
+@pytest.mark.quick(
+    "barrier-gcc-tool",
+    "no_region-clang-neither",
+    "many-gcc-debug",
+    "taskloop-gcc-tool",
+    "task_detach-clang-neither",
+    "sections_barrier-clang-neither",
+    "atomic_region-gcc-debug",
+    "fortran-gfortran-debug",
+    "interrupted-clang-neither",
+    "orphaned-gcc-debug",
+    "cplusplus-g++-debug",
+    "cplusplus-clang++-tool",
+    "modules-gfortran-tool",
+)
 def test_tasks_fit_to_each_other_and_to_the_threads(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     threads, regions = by_native_id(truth), by_key(truth)
@@ -328,6 +372,28 @@ def _check_data(truth: dict[str, Any], mode: str) -> None:
 @every_compiler
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.xdist_group("busy")) for kind in LOCK_KINDS])
+@pytest.mark.quick(
+    "tas-debug-gcc",
+    "tas-debug-clang",
+    "tas-tool-clang",
+    "tas-neither-clang",
+    "futex-debug-clang",
+    "futex-tool-gcc",
+    "futex-tool-clang",
+    "futex-neither-gcc",
+    "ticket-debug-gcc",
+    "ticket-tool-gcc",
+    "ticket-tool-clang",
+    "ticket-neither-gcc",
+    "queuing-debug-gcc",
+    "queuing-debug-clang",
+    "queuing-tool-clang",
+    "queuing-neither-gcc",
+    "drdpa-debug-clang",
+    "drdpa-tool-gcc",
+    "drdpa-neither-gcc",
+    "drdpa-neither-clang",
+)
 def test_locks_of_every_kind_are_waited_for(kind: str, compiler: str, mode: str) -> None:
     truth = stopped("lock_kinds", compiler=compiler, mode=mode, env={"KMP_LOCK_KIND": kind}).truth
     assert Counter(thread["blocked_in"] for thread in truth["threads"] if thread["openmp"]) == BLOCKED["lock_kinds"]
@@ -410,6 +476,7 @@ OTHER_BUILDS = {"O2-pie": (("-O2",), True), "O0-nopie": ((), False), "O2-nopie":
         if FULL or turn == number % len(OTHER_BUILDS)
     ],
 )
+@pytest.mark.quick("taskgroup-clang-O2-pie", "task_if0-gcc-O0-nopie", "fortran-gfortran-O2-nopie")
 def test_optimized_and_fixed_address_programs_get_into_the_same_state(
     program: str, compiler: str, flags: tuple[str, ...], pie: bool
 ) -> None:

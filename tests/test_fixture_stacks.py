@@ -126,6 +126,7 @@ def _demangled(symbol: str) -> str:
         if FULL or (build.values[0] in STACK_PROGRAMS and (flags or number % 2)) or (number % 8 == 0 and not flags)
     ],
 )
+@pytest.mark.quick("inlined-gcc-O0", "cplusplus-clang++-O2", "modules-gfortran-O0")
 def test_gdb_sees_the_same_threads_at_the_same_lines(program: str, compiler: str, flags: tuple[str, ...]) -> None:
     core = stopped(program, compiler=compiler, mode="tool", flags=flags)
     threads, stacks = by_native_id(core.truth), gdb_stacks(core)
@@ -257,6 +258,20 @@ STACKS = {
 @pytest.mark.parametrize(
     ("program", "compiler"), [(name, compiler) for name in STACKS for compiler in ALL_PROGRAMS[name].compilers]
 )
+@pytest.mark.quick(
+    "nested-clang",
+    "two_initial-clang",
+    "extra_pthread-gcc",
+    "task_tree-gcc",
+    "task_in_barrier-clang",
+    "task_stack-gcc",
+    "callbacks-gcc",
+    "interrupted-clang",
+    "orphaned-gcc",
+    "cplusplus-g++",
+    "cplusplus-clang++",
+    "modules-gfortran",
+)
 def test_stacks_are_those_of_the_source(program: str, compiler: str) -> None:
     truth = stopped(program, compiler=compiler).truth
     lines = []
@@ -317,6 +332,15 @@ def left_by_jumps(program: Path) -> dict[str, list[str]]:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads jumps of x86-64")
 @every_build
+@pytest.mark.quick(
+    "shrunk_pool-gcc",
+    "between-clang",
+    "extra_pthread-clang",
+    "inlined-gcc",
+    "cplusplus-g++",
+    "cplusplus-clang++",
+    "modules-gfortran",
+)
 def test_no_function_of_a_stack_is_left_by_a_jump(program: str, compiler: str) -> None:
     core = stopped(program, compiler=compiler, mode="tool", flags=("-O2",))
     functions = left_by_jumps(core.executable)
@@ -339,6 +363,7 @@ def test_no_function_of_a_stack_is_left_by_a_jump(program: str, compiler: str) -
 
 
 @pytest.mark.parametrize("program", ["nested", "extra_pthread", "not_initialised"])
+@pytest.mark.quick("nested")
 def test_one_process_gives_two_cores(program: str) -> None:
     cores = stopped_twice(program)
     assert [core.kind for core in cores] == sorted(KINDS)

@@ -212,6 +212,7 @@ def works(row: ThreadRecord) -> bool:
 
 
 @EVERYWHERE
+@pytest.mark.quick("gcc-libgomp", "clang-intel")
 def test_a_thread_that_asks_openmp_something_works(compiler_name: str, runtime: str) -> None:
     with at("asking", compiler_name, runtime) as (pid, _):
         asked_until(pid, lambda answer: len(members(answer)) == 4 and all(map(works, answer.rows))).close()
@@ -221,6 +222,7 @@ def test_a_thread_that_asks_openmp_something_works(compiler_name: str, runtime: 
 
 
 @EVERYWHERE
+@pytest.mark.quick("clang-intel", "gcc-stub")
 def test_a_thread_that_is_in_the_routine_that_it_asks_works(compiler_name: str, runtime: str, tmp_path: Path) -> None:
     # Where a process is stopped anywhere, that is rare: most of the time passes in the loop around the call.
     core = tmp_path / "core"
@@ -269,6 +271,7 @@ def test_a_thread_in_an_entry_of_the_linkage_table_is_where_that_is_called(tmp_p
 
 # The stub lets tasks pile up.
 @pytest.mark.parametrize(("compiler_name", "runtime"), [pair for pair in PAIRS if pair[1] != "stub"])
+@pytest.mark.quick("clang-libomp-19")
 def test_a_thread_that_makes_tasks_or_hands_out_a_loop_is_in_the_runtimes_overhead(
     compiler_name: str, runtime: str
 ) -> None:

@@ -65,6 +65,7 @@ def forget_peak() -> int:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", run.VICTIMS)
+@pytest.mark.quick("deadlock", "ticket_lock", "queuing_lock_gcore")
 def test_a_damaged_core_tells_nothing_that_was_not_read(name: str) -> None:
     run.damager(name)
     before = forget_peak()
@@ -149,6 +150,9 @@ MUTANTS: dict[str, tuple[str, Any, str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.quick(
+    "a neighbouring field is read", "a pointer to nowhere raises KeyError", "every thread's fact needs every thread"
+)
 def test_the_oracle_finds(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, owner, attribute, make = MUTANTS[mutant]
     run.damager(name)  # what is told of the intact core is the sound plugin's
@@ -172,6 +176,7 @@ NUMBERS = st.randoms(use_true_random=False)
 
 
 @pytest.mark.parametrize("kind", formats.KINDS)
+@pytest.mark.quick("debug_information", "location", "stack")
 def test_files_of_lies_are_refused_or_read(kind: str) -> None:
     large, most = [HealthCheck.data_too_large], 100 if FULL else 5  # a file takes many numbers
 

@@ -44,6 +44,7 @@ CASES = sample(
 
 
 @pytest.mark.parametrize(("found", "program", "compiler", "runtime"), CASES)
+@pytest.mark.quick("gdb-hang-gcc-intel")
 def test_bt_shows_what_the_source_has(found: str, program: str, compiler: str, runtime: str) -> None:
     core = stopped(program, compiler=compiler, mode="debug" if runtime == INTEL else "neither", runtime=runtime)
     told = replies(*open_core(core.executable, core.core), ALL, PLAIN, name=found)
@@ -155,6 +156,7 @@ CONDITIONS = sample([(found, runtime) for found in (HERE, *NAMES[1:]) for runtim
 
 
 @pytest.mark.parametrize(("found", "runtime"), CONDITIONS)
+@pytest.mark.quick("gdb-intel")
 def test_a_breakpoint_stops_one_openmp_thread(found: str, runtime: str, tmp_path: Path) -> None:
     source = Path(__file__).with_name("lldb") / "regions.c"
     if runtime == "libgomp":

@@ -55,6 +55,7 @@ def facts(answer: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("found", "program"), CORES)
+@pytest.mark.quick("gdb-16-two_initial")
 def test_a_core_in_gdb_tells_what_the_program_wrote(found: str, program: str, tmp_path: Path) -> None:
     core = stopped(program, compiler=ALL_PROGRAMS[program].compilers[0])
     answer = compared(found, core, *open_core(core.executable, core.core), cwd=tmp_path)
@@ -70,6 +71,7 @@ def test_a_core_in_gdb_tells_what_the_program_wrote(found: str, program: str, tm
 
 
 @pytest.mark.parametrize(("found", "program"), LIVE)
+@pytest.mark.quick("gdb-extra_pthread")
 def test_a_live_program_in_gdb_tells_what_it_wrote(found: str, program: str, tmp_path: Path) -> None:
     with running(program, compiler=ALL_PROGRAMS[program].compilers[0], folder=tmp_path) as live:
         answer = compared(found, live, f"attach {live.pid}", cwd=tmp_path)

@@ -66,6 +66,9 @@ def is_same(true: list[Any], record: HeldRecord) -> bool:
 
 
 @EACH_BUILD
+@pytest.mark.quick(
+    "locks-gcc--O0-dynamic", "joins-gcc--O1 -fcf-protection=full-libgomp", "constructs-clang--O2-dynamic"
+)
 def test_nobody_is_said_to_hold_what_it_does_not(name: str, compiler: str, flags: str, link: str) -> None:
     for word, found in records(core(name, compiler, flags, link)):
         for record in found:
@@ -81,6 +84,7 @@ def test_what_the_code_shows_is_found(name: str, compiler: str, flags: str, link
 
 
 @pytest.mark.parametrize(("compiler", "flags"), [("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O2")])
+@pytest.mark.quick("gcc--O2", "clang--O0", "clang--O2")
 def test_locks_are_named_with_place_and_reason(compiler: str, flags: str) -> None:
     known = {word["name"]: (word, found) for word, found in records(core("locks", compiler, flags, "dynamic"))}
     word, (record,) = known["set_one"]
@@ -122,6 +126,7 @@ def test_locks_of_fortran() -> None:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.quick("gcc")
 def test_a_stripped_program_says_the_same_but_names(compiler: str) -> None:
     for name in PROGRAMS:
         for word, found in records(core(name, compiler, "-O2", "dynamic", strip=True)):
@@ -203,6 +208,7 @@ def test_random_code_is_followed_or_refused(seed: int) -> None:
 
 
 @pytest.mark.parametrize("library", ["libgomp", "libiomp5"])
+@pytest.mark.quick("libgomp")
 def test_instructions_are_as_long_as_objdump_has_them(library: str) -> None:
     objdump = require("objdump")
     of = core("locks", "gcc", "-O2", "libgomp" if library == "libgomp" else "dynamic")

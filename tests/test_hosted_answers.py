@@ -52,6 +52,7 @@ def session() -> Iterator[Inspection]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.quick("threads", "parallel", "tasks", "why", "doctor")
 def test_every_command_answers_of_a_runtime_that_only_its_library_knows(command: str) -> None:
     core = fable.core()
     schema = json.loads(run("schema", command).stdout)

@@ -151,6 +151,7 @@ def test_what_the_process_has_already_is_not_loaded_again(width: int, tmp_path: 
         (9, "took more than 1 s"),
     ],
 )
+@pytest.mark.quick("1-crashed (SIGSEGV)-64", "7-took more than 1 s-32")
 def test_a_library_that_ends_or_does_not_return_is_one_error(
     number: int, fault: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

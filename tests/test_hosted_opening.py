@@ -266,6 +266,7 @@ def test_a_strangers_dependency_is_refused_however_deep(here: Path, ran: Path) -
 
 
 @pytest.mark.parametrize("folders", [".", "", "near", "./near", "::near:", "$LIB/near", "$ORIGINAL", "../here/near"])
+@pytest.mark.quick(".", "", "near", "./near", "::near:", "$ORIGINAL", "../here/near")
 def test_folders_that_depend_on_the_current_one_are_not_searched(
     here: Path, ran: Path, folders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

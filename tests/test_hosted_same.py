@@ -151,6 +151,20 @@ def assert_same(ours: dict[str, dict[object, Any]], theirs: dict[str, dict[objec
 
 
 @pytest.mark.parametrize(("program", "compiler", "runtime"), cases(SAMPLED))
+@pytest.mark.quick(
+    "two_initial-gcc-intel",
+    "task_tree-clang-intel",
+    "task_if0-gcc-intel",
+    "closing_barrier-gcc-intel",
+    "cplusplus-g++-intel",
+    "not_initialised-clang-intel",
+    "nested-gcc-libomp-19-debug",
+    "uneven-clang-libomp-19-debug",
+    "lock-clang-libomp-19-debug",
+    "shrunk_pool-clang-libomp-19-debug",
+    "icvs_env-gcc-libomp-19-debug",
+    "cplusplus-clang++-libomp-19-debug",
+)
 def test_of_a_core_it_is_what_our_own_plugin_answers(program: str, compiler: str, runtime: str) -> None:
     core = stopped(program, compiler=compiler, runtime=runtime).core
     ours = answers(ompd.open_core(core))
@@ -162,6 +176,9 @@ def test_of_a_core_it_is_what_our_own_plugin_answers(program: str, compiler: str
 
 @pytest.mark.parametrize(
     ("program", "compiler", "runtime"), cases(SAMPLED_LIVE, lambda program: program.compilers[-1:])
+)
+@pytest.mark.quick(
+    "task_tree-clang-intel", "lock-clang-intel", "nested-clang-libomp-19-debug", "icvs_env-clang-libomp-19-debug"
 )
 def test_of_a_live_process_it_is_what_our_own_plugin_answers(
     program: str, compiler: str, runtime: str, tmp_path: Path

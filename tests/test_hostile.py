@@ -32,6 +32,14 @@ def outcomes(victim: Victim) -> Iterator[tuple[str, Answer[Any] | OmpdError]]:
 
 
 @pytest.mark.parametrize(("program", "damage"), sample(product(["nested", "serialized_three"], DAMAGES)))
+@pytest.mark.quick(
+    "nested-t_level is below the parent's",
+    "nested-the threads' array leads nowhere",
+    "nested-td_parent leads nowhere",
+    "serialized_three-t_threads leads nowhere",
+    "serialized_three-th_team leads nowhere",
+    "serialized_three-the threads' array is null",
+)
 def test_damage_is_told_and_ends(program: str, damage: str) -> None:
     victim = Victim(program)
     intact = {question: victim.ask(question) for question in QUESTIONS}

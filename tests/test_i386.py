@@ -42,6 +42,7 @@ ALL = pytest.mark.parametrize("name", BUILDS)
 
 
 @ALL
+@pytest.mark.quick("gcc-O0-pie", "gcc-O1-gnu2", "gcc-debug_frame", "gcc-static_pie")
 def test_a_core_tells_what_each_thread_noted(name: str) -> None:
     taken, build = sample(name), BUILDS[name]
     with ompd.open_core(str(taken.core)) as session:
@@ -52,6 +53,7 @@ def test_a_core_tells_what_each_thread_noted(name: str) -> None:
 
 
 @ALL
+@pytest.mark.quick("gcc-O2-no_pie-gcore", "gcc-O1-gnu2", "gcc-debug_frame", "clang-emulated")
 def test_frames_of_all_threads_are_those_that_gdb_shows(name: str) -> None:
     taken = sample(name)
     stacks = gdb_stacks(taken.program, taken.core)
@@ -66,6 +68,9 @@ def test_frames_of_all_threads_are_those_that_gdb_shows(name: str) -> None:
 
 
 @ALL
+@pytest.mark.quick(
+    "gcc-O0-pie", "gcc-O0-pie-gcore", "gcc-debug_frame", "gcc-static", "gcc-static_pie", "clang-O0-no_pie-gcore"
+)
 def test_a_snapshot_tells_the_same(name: str, tmp_path: Path) -> None:
     taken, build = sample(name), BUILDS[name]
     path = tmp_path / "snapshot"
@@ -180,6 +185,7 @@ def test_without_the_file_of_libc_nothing_is_guessed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gcc-O0-pie", "gcc-O2-no_pie", "gcc-static", "clang-emulated"])
+@pytest.mark.quick("gcc-O2-no_pie", "gcc-static")
 def test_a_live_program_tells_what_each_thread_noted(name: str, tmp_path: Path) -> None:
     build = BUILDS[name]
     with started(build, tmp_path) as running:
@@ -255,6 +261,7 @@ def host() -> Iterator[LldbHost]:
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("name", ["gcc-O0-pie", "gcc-O2-no_pie-gcore", "gcc-static"])
+@pytest.mark.quick("gcc-O0-pie")
 def test_a_core_in_lldb_tells_what_each_thread_noted(name: str, host: LldbHost, tmp_path: Path) -> None:
     taken, build = sample(name), BUILDS[name]
     in_lldb(host, taken.program, taken.truth, build, tmp_path, core=str(taken.core))
@@ -270,6 +277,7 @@ def test_a_snapshot_in_lldb_tells_what_each_thread_noted(host: LldbHost, tmp_pat
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("name", ["gcc-O0-pie", "gcc-O2-no_pie"])
+@pytest.mark.quick("gcc-O0-pie")
 def test_a_live_program_in_lldb_tells_what_each_thread_noted(name: str, host: LldbHost, tmp_path: Path) -> None:
     build = BUILDS[name]
     with started(build, tmp_path) as running:

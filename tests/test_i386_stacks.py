@@ -47,6 +47,7 @@ def work(flags: Sequence[str]) -> Kind:
     [("-O2",), ("-O1", "-fno-omit-frame-pointer", "-Wl,-z,lazy"), ("-O2", NO_TABLES, "-no-pie")],
     ids=" ".join,
 )
+@pytest.mark.quick("-O2", "-O1 -fno-omit-frame-pointer -Wl,-z,lazy")
 def test_every_frame_of_threads_at_work_is_the_one_that_gdb_shows(flags: tuple[str, ...]) -> None:
     kind, tally = work(flags), comparing.Tally()
     for number in range(8):  # where threads are stopped is chance
@@ -100,6 +101,7 @@ def changed(path: Path, changes: Sequence[tuple[str, str]]) -> str:
 
 
 @pytest.mark.parametrize("flags", [("-O2",), ("-O1", "-fno-omit-frame-pointer"), ("-O2", NO_TABLES)], ids=" ".join)
+@pytest.mark.quick("-O2")
 def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, ...]) -> None:
     m32 = m32_flags()
     source = {"steps.c": changed(STACKS / "steps.c", STEPS_32)}

@@ -234,6 +234,7 @@ def compare(program: str, compiler: str, mode: str) -> tuple[Counter[str], Stopp
 @pytest.mark.parametrize(
     "program", [pytest.param(name, marks=[pytest.mark.xdist_group("busy")] * (name == "lock")) for name in PROGRAMS]
 )
+@pytest.mark.quick("nested-gcc", "icvs-clang", "uneven-clang")
 def test_the_vendors_library_tells_the_same(program: str, compiler: str) -> None:
     found, core, theirs = compare(program, compiler, "debug")
     assert found["state"] + found["state that the runtime does not note"] == found["thread id"]
@@ -251,6 +252,7 @@ def test_the_vendors_library_tells_the_same(program: str, compiler: str) -> None
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("program", ["nested", "task_tree"])
 @pytest.mark.parametrize("mode", ["tool", "neither"])
+@pytest.mark.quick("tool-task_tree-clang", "neither-nested-gcc", "neither-task_tree-gcc")
 def test_without_omp_debug_it_tells_the_same_so_far_as_it_does(program: str, mode: str, compiler: str) -> None:
     found, _, theirs = compare(program, compiler, mode)
     assert found["state refused"] == found["thread id"]
@@ -286,6 +288,16 @@ def test_it_tells_the_same_of_the_process() -> None:
         ("ompt_frame_t", "exit_frame"),
         ("ompt_thread_info_t", "thread_data"),
     ],
+)
+@pytest.mark.quick(
+    "kmp_taskdata_t-td_team",
+    "kmp_base_info_t-th_current_task",
+    "kmp_base_team_t-t_implicit_task_taskdata",
+    "kmp_task_t-routine",
+    "kmp_internal_control_t-thread_limit",
+    "ompt_task_info_t-scheduling_parent",
+    "ompt_frame_t-exit_frame",
+    "ompt_thread_info_t-thread_data",
 )
 def test_a_field_that_we_read_from_a_wrong_place_is_noticed(
     struct: str, member: str, monkeypatch: pytest.MonkeyPatch

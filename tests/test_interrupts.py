@@ -110,6 +110,7 @@ def good() -> Stopped:
 
 @pytest.mark.timeout(900 if FULL else 120)
 @pytest.mark.parametrize("command", ["threads", "stack", "snapshot", "schema"] if FULL else ["threads", "snapshot"])
+@pytest.mark.quick("threads")
 def test_an_interrupt_at_any_call_is_quiet(command: str, good: Stopped, forking: Forking, tmp_path: Any) -> None:
     written = tmp_path / "small.core"
     arguments: tuple[Any, ...] = {

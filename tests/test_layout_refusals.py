@@ -117,6 +117,16 @@ def test_a_failure_leaves_the_table_that_was_there(
         ("x" * 5000, "libgomp-" + "x" * 64),
     ],
 )
+@pytest.mark.quick(
+    "/absolute-libgomp-absolute",
+    ".hidden-libgomp-hidden",
+    "libgomp-12-None",
+    "libgomp-12.json/../x-libgomp-12.json-x",
+    "GCC 12.2.0-libgomp-GCC-12.2.0",
+    "a*",
+    "*",
+    "name11-libgomp-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx*",
+)
 def test_a_name_never_leads_out_of_the_folder(name: str, file: str | None, tmp_path: Path, folder: Path) -> None:
     program = compile_c(tmp_path, SOURCE, f"-Wl,--build-id=0x{BUILD_ID}")
     before = sorted(tmp_path.rglob("*"))

@@ -60,6 +60,7 @@ COMPILED = [pytest.param(path, "gcc", "-gdwarf-5", id=path.stem) for path in SHI
 
 
 @pytest.mark.parametrize(("path", "compiler", "flags"), COMPILED)
+@pytest.mark.quick("libgomp-11", "libgomp-12", "libomp-19", "libgomp-13 gcc -gdwarf-4", "libomp-18 clang -gdwarf-5")
 def test_structures_laid_out_as_a_shipped_table_give_that_table(
     path: Path, compiler: str, flags: str, tmp_path: Path, folder: Path
 ) -> None:
@@ -93,6 +94,16 @@ def as_printed(layout: StructLayout) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("compiler", "flags"),
     [(name, flags) for name in ("gcc", "clang") for flags in DEBUG_FLAGS] + [("gcc", "-gdwarf64")],
+)
+@pytest.mark.quick(
+    "gcc--gdwarf-5",
+    "gcc--gdwarf-4",
+    "gcc--fdebug-types-section",
+    "clang--gdwarf-5",
+    "clang--gdwarf-2",
+    "clang--gz",
+    "clang--fdebug-types-section",
+    "gcc--gdwarf64",
 )
 def test_a_table_says_what_the_program_prints(compiler: str, flags: str, tmp_path: Path, folder: Path) -> None:
     program = compile_c(tmp_path, SOURCE, flags, compiler=compiler)

@@ -44,12 +44,14 @@ def test_debug_information_and_self_description_agree(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("program", ["lock", "task_queued", "nest_lock", "critical", "barrier"])
+@pytest.mark.quick("lock", "nest_lock", "critical", "barrier")
 def test_waits_and_queues_are_told_by_debug_information_too(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selfdescribed, "load", without_self_description)
     assert compare(stopped(program, mode="neither")).differences == []
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "serialized_three"])
+@pytest.mark.quick("nested", "serialized_three")
 def test_debug_information_stands_in_for_what_is_published(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "load", without_self_description)
     found = compare(stopped(program, mode="neither"))

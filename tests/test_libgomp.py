@@ -31,6 +31,17 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("program", "compiler"), PROGRAMS)
+@pytest.mark.quick(
+    "serialized_three-gcc",
+    "task_queued-gcc",
+    "icvs-gcc",
+    "lock_kinds-gcc",
+    "task_in_barrier-gcc",
+    "fortran-gfortran",
+    "interrupted-gcc",
+    "cplusplus-g++",
+    "modules-gfortran",
+)
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str) -> None:
     found = compare(on_libgomp(program, compiler))
     assert found.differences == []
@@ -44,6 +55,19 @@ WHEEL = [parameter for parameter in PROGRAMS if parameter.values[0] not in NOT_O
 
 
 @pytest.mark.parametrize(("program", "compiler"), WHEEL)
+@pytest.mark.quick(
+    "nested-gcc",
+    "critical-gcc",
+    "between-gcc",
+    "task_tree-gcc",
+    "task_queued-gcc",
+    "taskloop-gcc",
+    "deadlock-gcc",
+    "fortran-gfortran",
+    "interrupted-gcc",
+    "cplusplus-g++",
+    "modules-gfortran",
+)
 def test_of_a_library_of_a_wheel(program: str, compiler: str) -> None:
     # It is older than any table's release, and no table names it: what its routines read tells which table fits.
     found = compare(on_libgomp(program, compiler, runtime="libgomp-wheel", env={"OMP_NESTED": "true"}))
@@ -65,6 +89,7 @@ def test_of_processes_that_run(program: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-fno-omit-frame-pointer"), ("-O1", "-gdwarf-4")], ids=" ".join)
 @pytest.mark.parametrize("program", ["task_stack", "callbacks", "deep", "orphaned"])
+@pytest.mark.quick("task_stack--O2", "callbacks--O1 -gdwarf-4", "deep--O2", "orphaned--O2 -fno-omit-frame-pointer")
 def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
     if flags != ("-O2",) and not FULL and program != "task_stack":
         pytest.skip("only with OMPD_FULL=1")

@@ -25,6 +25,7 @@ from tests.support.snapshots import answers, snapshot, without_files
     ("version", "program"),
     [(22, "task_tree"), (19, "nested"), (14, "nested"), *([(22, "nested"), (22, "lock")] * FULL)],
 )
+@pytest.mark.quick("14-nested")
 def test_of_cores_in_lldb(version: int, program: str) -> None:
     core = on_libgomp(program)
     host = LldbHost(version)
@@ -47,6 +48,7 @@ def test_of_a_process_in_lldb(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "lock", "between"])
+@pytest.mark.quick("nested", "lock", "between")
 def test_snapshots(program: str, tmp_path: Path) -> None:
     core = on_libgomp(program).core
     assert without_files(snapshot(core, tmp_path)) == answers(core)
@@ -56,6 +58,7 @@ def test_snapshots(program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "between", "nest_lock"])
+@pytest.mark.quick("between", "nest_lock")
 def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
     target = Holes(str(on_libgomp(program).core))
     intact = target.ask_all()
@@ -74,6 +77,7 @@ def test_no_fact_is_wrong_wherever_a_core_is_cut(kind: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "nest_lock"])
+@pytest.mark.quick("task_tree")
 def test_structures_of_lies_end_in_words(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Words of the structures that are read point elsewhere, or count too much.
     core = on_libgomp(program)

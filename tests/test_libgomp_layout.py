@@ -101,6 +101,20 @@ def shifted(layout: StructLayout, member: str) -> StructLayout:
         ("omp_nest_lock_t", "owner"),
     ],
 )
+@pytest.mark.quick(
+    "gomp_thread-ts.team",
+    "gomp_thread-ts.team_id",
+    "gomp_thread-task",
+    "gomp_thread-thread_pool",
+    "gomp_team-prev_ts.team",
+    "gomp_team-prev_ts.level",
+    "gomp_team-barrier.awaited",
+    "gomp_task-parent",
+    "gomp_task-fn",
+    "gomp_task-children_queue",
+    "gomp_task-icv.nthreads_var",
+    "omp_nest_lock_t-owner",
+)
 def test_a_field_read_from_a_wrong_place_is_noticed(struct: str, member: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = table.tables
 

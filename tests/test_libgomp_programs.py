@@ -50,6 +50,7 @@ UNTOLD_FUNCTION = ("null_call", "end_tasks")
 
 
 @pytest.mark.parametrize("name", ODD)
+@pytest.mark.quick("cancel", "false_if", "handler", "loops", "short_regions", "end_tasks")
 def test_words_of_odd_programs(name: str) -> None:
     odd = next((odd for odd in PLAIN if odd.name == name), Odd(name))
     words = Words(core_of(replace(odd, link="libgomp"), "gcc"))
@@ -75,6 +76,15 @@ def test_code_that_ended_by_waiting_for_its_children_is_that_of_their_parents(mo
 
 @pytest.mark.parametrize("link", ["libgomp in the program", "static libgomp"])
 @pytest.mark.parametrize("name", ["mixed", "waits", "implicit", "handler"])
+@pytest.mark.quick(
+    "mixed-libgomp in the program",
+    "mixed-static libgomp",
+    "waits-libgomp in the program",
+    "waits-static libgomp",
+    "implicit-libgomp in the program",
+    "implicit-static libgomp",
+    "handler-static libgomp",
+)
 def test_a_library_that_is_linked_into_the_program(name: str, link: str) -> None:
     core = core_of(Odd(name, link=link), "gcc")
     Words(core).check(missing=link == "static libgomp")

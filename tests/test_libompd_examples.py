@@ -219,6 +219,7 @@ def test_ompd_bt(compiler: str) -> None:
 
 @every_compiler
 @pytest.mark.parametrize(("number", "told"), [(1, (2, 2, 5)), (2, (2, 1, 1)), (3, (1, 1, 9))])
+@pytest.mark.quick("1-told0-gcc", "1-told0-clang", "2-told1-gcc", "3-told2-gcc", "3-told2-clang")
 def test_ompd_icvs(compiler: str, number: int, told: tuple[int, int, int]) -> None:
     core = stop("ompd_icvs", compiler_name=compiler, env={"OMP_SCHEDULE": "dynamic,2", "STOP": str(number)})
     shapes = {1: {(5, 9): 5, (9,): 8}, 2: {(1, 9): 1, (9,): 8}, 3: {(9,): 9}}
@@ -233,6 +234,7 @@ def test_ompd_icvs(compiler: str, number: int, told: tuple[int, int, int]) -> No
 
 @every_compiler
 @pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.quick("1-gcc", "2-clang", "3-gcc")
 def test_ompd_parallel(compiler: str, number: int) -> None:
     core = stop("ompd_parallel", compiler_name=compiler, env={"STOP": str(number)})
     sizes = [3, 5, 7][number - 1 :]

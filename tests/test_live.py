@@ -44,6 +44,7 @@ LIVE = [
 
 
 @pytest.mark.parametrize(("program", "mode"), LIVE)
+@pytest.mark.quick("lock-neither", "closing_barrier-debug", "shrunk_pool-debug", "task_tree-neither", "deep-debug")
 def test_a_live_program_is_told_as_it_wrote_itself(program: str, mode: str, tmp_path: Path) -> None:
     compiler = ALL_PROGRAMS[program].compilers[0]
     with running(program, compiler=compiler, mode=mode, folder=tmp_path) as live:
@@ -62,6 +63,7 @@ def without_signal(row: Any) -> Any:
 
 
 @pytest.mark.parametrize("program", ["nested", "serialized_three", "extra_pthread", "task_queued", "icvs"])
+@pytest.mark.quick("serialized_three", "extra_pthread", "icvs")
 def test_the_same_process_is_told_alike_alive_and_as_a_core(program: str, tmp_path: Path) -> None:
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
@@ -98,6 +100,7 @@ def ask_all(session: Inspection) -> tuple[Answer[Any], ...]:
 @pytest.mark.parametrize(
     ("runtime", "size"), product(["libgomp", "intel"], [3, 16]) if FULL else [("libgomp", 16), ("intel", 3)]
 )
+@pytest.mark.quick("libgomp-16")
 def test_answers_agree_with_one_another_at_full_speed(runtime: str, size: int) -> None:
     told: Counter[str] = Counter()
     kinds = ("thread in its region", "region", "task")

@@ -159,6 +159,7 @@ for line in sys.stdin:
 @pytest.mark.xdist_group("busy")
 @pytest.mark.timeout(1800 if FULL else 240)
 @pytest.mark.parametrize("threads", INTERRUPTED)
+@pytest.mark.quick("500")
 def test_a_program_survives_an_end_between_any_two_calls(threads: int) -> None:
     # All threads are seized, then stopped, asked for, read, let go. Signals come to the program meanwhile, which the
     # kernel queues: a tracer that loses one is seen at the end.
@@ -290,6 +291,7 @@ def test_a_program_that_its_user_stopped_stays_stopped() -> None:
     [("exec", 4, 12), ("fork", 4, 300), ("threads", 8, 2000)],
     ids=["exec", "fork", "threads"],
 )
+@pytest.mark.quick("threads")
 def test_a_program_may_do_what_it_likes_meanwhile(what: str, threads: int, count: int) -> None:
     asked, rest = 0, 200
     while asked == 0:  # the program may be at its end, or be another one, before the first answer

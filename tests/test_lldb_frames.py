@@ -123,6 +123,7 @@ def expected(frames: Sequence[Line]) -> list[int]:
 
 
 @pytest.mark.parametrize(("program", "compiler", "kind"), PROGRAMS if FULL else PROGRAMS[::2])
+@pytest.mark.quick("taskloop-clang-kernel", "lock-gcc-gcore")
 def test_frames_of_the_runtime_are_left_out_and_no_others(program: str, compiler: str, kind: str) -> None:
     _, told = of_core(program, compiler, kind)
     everything, shown, off = map(threads_of, (told[UNFILTERED], *told.all(ALL)))
@@ -137,6 +138,7 @@ def test_frames_of_the_runtime_are_left_out_and_no_others(program: str, compiler
 
 
 @pytest.mark.parametrize(("program", "compiler", "kind"), [row for row in PROGRAMS if row[1] == "gcc"])
+@pytest.mark.quick("hang-gcc-kernel", "lock-gcc-gcore")
 def test_functions_that_the_program_is_in_are_shown(program: str, compiler: str, kind: str) -> None:
     core, told = of_core(program, compiler, kind)
     native = native_ids(told)
@@ -153,6 +155,7 @@ def test_functions_that_the_program_is_in_are_shown(program: str, compiler: str,
 
 
 @pytest.mark.parametrize("link", LINKS)
+@pytest.mark.quick("static")
 def test_a_runtime_that_is_linked_in_is_known_by_its_functions(link: str) -> None:
     flags, pie = LINKS[link]
     core = stopped("uneven", flags=flags, pie=pie)
@@ -266,6 +269,7 @@ def test_up_leads_from_a_wait_to_the_code_that_waits() -> None:
 
 
 @pytest.mark.parametrize("way", ["on", "off"])
+@pytest.mark.quick("off")
 def test_finish_ends_where_the_runtime_called_a_workers_code(way: str) -> None:
     told = replies(
         HIDES,
@@ -340,6 +344,7 @@ def test_a_constant_of_lldb_is_what_it_is_taken_for() -> None:
 
 
 @pytest.mark.parametrize("switched", ["on", "off"])
+@pytest.mark.quick("off")
 def test_an_editor_shows_hidden_frames_as_subtle(switched: str, tmp_path: Path) -> None:
     core, found = stopped("task_tree", compiler="clang"), lldb(HIDES)
     told = of_core("task_tree", "clang", "kernel")[1]

@@ -159,6 +159,7 @@ WITHOUT_PLACES = [("libgomp", "gcc", "libgomp.so.1"), ("libomp-19", "clang", "li
 
 @each_host
 @pytest.mark.parametrize(("runtime", "compiler_name", "file"), WITHOUT_PLACES)
+@pytest.mark.quick("libomp-19-clang-libomp.so.5-22")
 def test_a_runtime_without_places_for_events_has_those_of_its_calls(
     host: LldbHost, runtime: str, compiler_name: str, file: str
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_runtime_without_places_for_events_has_those_of_its_calls(
 
 @each_host
 @pytest.mark.parametrize(("runtime", "compiler_name", "file"), WITHOUT_PLACES)
+@pytest.mark.quick("libomp-19-clang-libomp.so.5-14")
 def test_the_end_of_a_region_is_seen_whose_begin_was_not(
     host: LldbHost, runtime: str, compiler_name: str, file: str
 ) -> None:
@@ -202,6 +204,7 @@ def test_the_end_of_a_region_is_seen_whose_begin_was_not(
 @pytest.mark.parametrize(
     ("runtime", "compiler_name"), [("libgomp", "gcc"), ("libomp-19", "clang"), ("libomp-19", "gcc")]
 )
+@pytest.mark.quick("libomp-19-gcc--O2-22")
 def test_regions_are_counted_as_the_program_counts_them(
     host: LldbHost, runtime: str, compiler_name: str, optimised: str, tmp_path: Path
 ) -> None:
@@ -215,6 +218,7 @@ def test_regions_are_counted_as_the_program_counts_them(
 
 @each_host
 @pytest.mark.parametrize("value", ["enabled", "on", "ENABLED", "off", None])
+@pytest.mark.quick("ENABLED-19")
 def test_the_runtime_is_asked_whether_it_passes_events(host: LldbHost, value: str | None) -> None:
     # What Intel's runtime takes OMP_DEBUG for is its own: the document on OMPD says "on", OpenMP says "enabled".
     told = host.ask("events_with", program=[regions()], names=["parallel_begin"], environment={"OMP_DEBUG": value})

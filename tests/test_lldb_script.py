@@ -237,6 +237,7 @@ def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
     ("pie", "version"),
     [(pie, version) for pie in (True, False) for version in VERSIONS if FULL or version == (14 if pie else 22)],
 )
+@pytest.mark.quick("False-22")
 def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
     told = replies(
         version,

@@ -59,6 +59,7 @@ def numberless(text: str) -> str:
 
 
 @pytest.mark.parametrize(("version", "program"), CORES)
+@pytest.mark.quick("22-cplusplus")
 def test_a_core_in_lldb_tells_what_the_program_wrote(
     version: int, program: str, host: Callable[[int], LldbHost]
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_core_in_lldb_tells_what_the_program_wrote(
 
 
 @pytest.mark.parametrize(("version", "program"), LIVE)
+@pytest.mark.quick("22-not_initialised")
 def test_a_live_program_in_lldb_tells_what_it_wrote(
     version: int, program: str, host: Callable[[int], LldbHost], tmp_path: Path
 ) -> None:

@@ -80,6 +80,9 @@ BODIES = {"region": True, "values": False, "loops": True, "generate": True}
 
 @pytest.mark.parametrize("compilation", C)
 @pytest.mark.parametrize("what", ["region", "loops", "generate7"])
+@pytest.mark.quick(
+    "region-gcc -O2", "region-clang", "loops-gcc", "loops-gcc -O2", "generate7-gcc", "generate7-clang -O2"
+)
 def test_every_thread_has_the_values_that_it_says(compilation: str, what: str) -> None:
     told = stopped(recipe(compilation, what), COUNT[what])
     seen = check_truth(locals_of(told), told, BODIES)
@@ -124,6 +127,7 @@ def test_alive_and_by_gdbs_core(compilation: str, tmp_path: Path) -> None:
         "clang -O3",
     ],
 )
+@pytest.mark.quick("clang -gsplit-dwarf", "clang -gsplit-dwarf -O2", "clang -O3")
 def test_split_debug_information_and_other_optimisers(compilation: str) -> None:
     told = stopped(recipe(compilation), 2)
     assert sum(check_truth(locals_of(told), told, BODIES).values()) >= 20
@@ -328,6 +332,7 @@ COMPILATIONS = (
         if FULL or (number % 2 == 0 and turn == number // 2 % 3) or (compilation == "gcc -O2" and what == "loops")
     ],
 )
+@pytest.mark.quick("gcc-region")
 def test_values_are_gdbs(compilation: str, what: str) -> None:
     told = stopped(recipe(compilation, what), 2)
     assert compare_with_gdb(told, optimised="-O" in compilation) >= 15
@@ -337,6 +342,7 @@ def test_values_are_gdbs(compilation: str, what: str) -> None:
     ("name", "compilation"),
     [("cxx", "clang"), ("cxx", "gcc -O2"), ("fortran", "gfortran"), *([("cxx", "gcc")] * FULL)],
 )
+@pytest.mark.quick("cxx-clang")
 def test_other_languages(name: str, compilation: str) -> None:
     told = stopped(recipe(compilation, name=name), 2)
     seen = check_truth(locals_of(told), told, {"region": True, "inner": False})

@@ -53,6 +53,7 @@ def test_the_first_lock_is_not_taken_for_a_variable_never_set(compiler: str, mod
 
 @pytest.mark.parametrize(("compiler", "mode"), sample(product(COMPILERS, MODES)))
 @pytest.mark.parametrize("name", ["everywhere", "stale"])
+@pytest.mark.quick("everywhere-gcc-neither", "everywhere-clang-debug", "stale-gcc-neither")
 def test_locks_are_called_as_in_the_source(name: str, compiler: str, mode: str) -> None:
     told, true = symbols(core_of(locks(name), compiler, mode))
     assert told == true
@@ -71,6 +72,7 @@ def test_without_debug_information_no_lock_has_a_name(compiler: str) -> None:
 
 
 @pytest.mark.parametrize(("compiler", "flags"), [*product(COMPILERS, DEBUG_FLAGS), ("gcc", "-flto")])
+@pytest.mark.quick("gcc--gz", "clang--fdebug-types-section")
 def test_all_places_of_locks_are_found_and_no_others(compiler: str, flags: str) -> None:
     core = core_of(locks("everywhere", flags), compiler)
     with Session.open_core(core.path) as session:
@@ -88,6 +90,9 @@ def test_all_places_of_locks_are_found_and_no_others(compiler: str, flags: str) 
         product(["tas", "futex", "ticket", "drdpa"], ["everywhere", "first", "stale"], COMPILERS),
         lambda kind, name, compiler: ((kind, compiler), (name, compiler)),
     ),
+)
+@pytest.mark.quick(
+    "tas-everywhere-clang", "futex-first-gcc", "ticket-stale-gcc", "ticket-stale-clang", "drdpa-everywhere-gcc"
 )
 def test_locks_of_other_kinds(kind: str, name: str, compiler: str) -> None:
     told, true = symbols(core_of(locks(name, KMP_LOCK_KIND=kind), compiler))

@@ -52,6 +52,20 @@ def each_alone() -> Iterator[None]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.quick(
+    "intel-task_tree",
+    "intel-task_stack",
+    "libomp-19-task_queued",
+    "libomp-19-task_stack",
+    "libomp-13-task_queued",
+    "libomp-13-task_tree",
+    "libgomp-task_queued",
+    "libgomp-task_tree",
+    "libgomp-task_stack",
+    "stub-task_queued",
+    "stub-task_tree",
+    "stub-task_stack",
+)
 def test_they_are_told_as_each_alone(runtime: str, program: str) -> None:
     core = core_of(program, runtime).core
     with each_alone():

@@ -84,6 +84,7 @@ def is_of_python(path: str) -> bool:
 
 
 @pytest.mark.parametrize("name", _COMMANDS)
+@pytest.mark.quick("threads", "doctor")
 def test_no_command_maps_code_but_pythons(name: str, place: tuple[Path, Path], tmp_path: Path) -> None:
     core, folder = place
     more = [word.format(folder=tmp_path) for word in _MORE.get(name, ())]

@@ -77,6 +77,14 @@ def _cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("odd", "compiler_name", "mode"), sample(_cases()))
+@pytest.mark.quick(
+    "after_inner-gcc-neither",
+    "executed-gcc-debug",
+    "fork_region-clang-neither",
+    "fork_serial-gcc-debug",
+    "implicit-clang-neither",
+    "two_files-clang-neither",
+)
 def test_words_of_the_program(odd: Odd, compiler_name: str, mode: str) -> None:
     core = core_of(odd, compiler_name, mode)
     Words(core).check(missing=(odd.name, compiler_name) in UNTOLD)
@@ -85,6 +93,7 @@ def test_words_of_the_program(odd: Odd, compiler_name: str, mode: str) -> None:
 @pytest.mark.parametrize(
     ("name", "compiler_name"), sample(product(["mixed", "dlopened", "loops", "handler"], COMPILERS))
 )
+@pytest.mark.quick("mixed-gcc", "loops-gcc", "handler-clang")
 def test_words_in_a_core_of_gdb(name: str, compiler_name: str) -> None:
     Words(core_of(Odd(name), compiler_name, kind="gcore")).check()
 
@@ -133,6 +142,7 @@ def test_a_league_of_teams_is_no_parallel_region(compiler_name: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("compiler_name", COMPILERS)
+@pytest.mark.quick("gcc-debug", "clang-neither", "clang-debug")
 def test_a_team_that_is_still_forming(compiler_name: str, mode: str) -> None:
     # The system refused a thread in the middle of it, which ended the process: its primary thread is in the new region.
     core = core_of(Odd("no_more_threads", environment={"OMP_STACKSIZE": "64M"}), compiler_name, mode)
@@ -165,6 +175,7 @@ WAYS = {
     ("flags", "link", "compiler_name"),
     [pytest.param(*WAYS[way], name, id=f"{way}-{name}") for way, name in sample(product(WAYS, COMPILERS))],
 )
+@pytest.mark.quick("no-pie-gcc", "no-frame-pointer-gcc", "O2-clang")
 def test_ways_to_build(compiler_name: str, flags: tuple[str, ...], link: str) -> None:
     for name in ("mixed", "handler"):
         words = Words(core_of(Odd(name, flags=flags, link=link), compiler_name), lines="-g0" not in flags)
@@ -173,6 +184,7 @@ def test_ways_to_build(compiler_name: str, flags: tuple[str, ...], link: str) ->
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 @pytest.mark.parametrize("name", ["mixed", "pointers", "single", "segv"])
+@pytest.mark.quick("mixed-gcc", "pointers-gcc", "pointers-clang", "single-clang", "segv-gcc")
 def test_tail_calls_leave_facts_open_but_not_wrong(compiler_name: str, name: str) -> None:
     flags = ("-O2", "-fno-inline")
     words = Words(core_of(Odd(name, flags=flags), compiler_name), lines=False, names=compiler_name == "gcc")
@@ -211,6 +223,7 @@ def test_a_runtime_linked_into_the_program(compiler_name: str, link: str) -> Non
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 @pytest.mark.parametrize("link", ["dynamic", "static", "static-pie"])
+@pytest.mark.quick("dynamic-gcc", "dynamic-clang", "static-clang", "static-pie-gcc", "static-pie-clang")
 def test_a_thread_in_code_of_the_kernels_own(compiler_name: str, link: str) -> None:
     odd = Odd("vdso", link=link, flags=("-fomit-frame-pointer",))
     core = core_of(odd, compiler_name)
@@ -247,6 +260,7 @@ def test_a_thread_that_leaves_an_inner_region_is_not_idle(tmp_path: Path, compil
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 @pytest.mark.parametrize("name", ["handler", "pointers", "mixed"])
+@pytest.mark.quick("handler-gcc", "mixed-clang")
 def test_gdb_finds_the_same_functions(compiler_name: str, name: str) -> None:
     core = core_of(Odd(name), compiler_name)
     command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]

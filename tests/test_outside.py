@@ -162,6 +162,7 @@ def test_a_snapshot_shows_all_waits(kernel: Words, tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize(("version", "kind"), sample(product(VERSIONS, ("core", "live"))))
+@pytest.mark.quick("22-core")
 def test_lldb_shows_all_waits(version: int, kind: str, kernel: Words, tmp_path: Path) -> None:
     host = LldbHost(version)
     try:

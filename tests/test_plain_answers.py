@@ -62,6 +62,7 @@ def test_changed_variables_are_those_that_differ(runtime: str) -> None:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.quick("gcc")
 def test_a_name_that_the_loader_has_too_is_not_taken_for_its(compiler: str) -> None:
     core = failed("null", "libgomp" if compiler == "gcc" else INTEL, compiler).core
     with ompd.open_core(core) as session:

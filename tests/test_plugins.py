@@ -267,6 +267,7 @@ def ask(session: Session) -> list[Answer[Any]]:
 
 
 @pytest.mark.parametrize("mistake", ["raises", "returns"])
+@pytest.mark.quick("raises")
 def test_a_mistake_anywhere_costs_no_other_runtime(
     mistake: str, two_runtimes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ C = ("gcc", "gcc -O2", "clang", "clang -O2")
 
 
 @pytest.mark.parametrize("compilation", C)
+@pytest.mark.quick("gcc -O2")
 def test_each_variable_of_a_stack_is_what_the_stack_says(compilation: str) -> None:
     told = told_by.stopped(recipe(compilation), 3)
     compared = 0
@@ -83,6 +84,7 @@ COPIED = ("threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femul
 
 
 @pytest.mark.parametrize("name", RECIPES if FULL else COPIED)
+@pytest.mark.quick("threads-gcc-O2-flto")
 def test_a_threads_own_copy_is_that_of_var(name: str) -> None:
     told = told_by.stopped(RECIPES[name][0], 4)
     wanted = next(iter(told.threads[0]["variables"]))

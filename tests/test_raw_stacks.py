@@ -100,12 +100,14 @@ def compared(kind: Kind, number: int, *options: str) -> Tally:
 
 @pytest.mark.xdist_group("raw_stacks")
 @pytest.mark.parametrize(("kind", "number"), CASES, ids=[f"{kind.name}-{number}" for kind, number in CASES])
+@pytest.mark.quick("c-debug-frame-0")
 def test_every_frame_is_the_one_that_gdb_shows(kind: Kind, number: int) -> None:
     compared(kind, number)
 
 
 @pytest.mark.xdist_group("raw_stacks")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.compiler], ids=lambda kind: kind.name)
+@pytest.mark.quick("c-debug-frame", "c-clang-debug-frame")
 def test_stacks_of_all_sorts_were_compared(kind: Kind) -> None:
     # Where threads are stopped is chance: more cores are looked at until there was enough of each sort.
     wanted = SORTS.get(kind.name, Sorts())
@@ -120,6 +122,7 @@ def test_stacks_of_all_sorts_were_compared(kind: Kind) -> None:
 
 @pytest.mark.xdist_group("raw_stacks")
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[3]], ids=lambda kind: kind.name)
+@pytest.mark.quick("c++")
 def test_glibc_is_unwound_without_its_debug_file(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "SYSTEM_DEBUG_DIR", "/nonexistent")
     compared.cache_clear()

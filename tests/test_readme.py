@@ -39,6 +39,7 @@ SHOWN = [command for command in COMMANDS if "   hang   " in command.example and 
 
 
 @pytest.mark.parametrize("command", SHOWN, ids=lambda command: command.name)
+@pytest.mark.quick("threads", "why", "parallel", "stack", "icvs", "doctor")
 def test_help_shows_what_the_command_prints(command: Command, folder: Path) -> None:
     words = " ".join((command.name, "core.1234", command.example_words)).rstrip()
     assert alike(show(words, folder).partition("\n")[2]) == alike(command.example)

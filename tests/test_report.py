@@ -64,6 +64,14 @@ def found_of(core: Path, *names: str, **options: Any) -> Found:
 
 
 @pytest.mark.parametrize("name", OF_KIND.values())
+@pytest.mark.quick(
+    "duplicate_runtimes-mutex",
+    "lost_wakeup-lock",
+    "runtime_reentry-section",
+    "taskwait_starved-semaphore",
+    "laggard-barrier",
+    "event_unfulfilled-taskwait",
+)
 def test_each_verdict_has_its_page(name: str) -> None:
     found = found_of(core_of(name))
     page = page_of(found)
@@ -247,6 +255,7 @@ def test_the_check_of_pages_finds_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 200, 10_000])
+@pytest.mark.quick("200", "10000")
 def test_the_page_of_many_threads_is_small_and_still_shows_the_one(count: int) -> None:
     count = max(count, 18)
     source = make_page(large(count), ["ompd"], "now")

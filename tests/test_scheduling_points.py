@@ -42,6 +42,7 @@ def said(core: Core, word: str) -> list[int]:
 @pytest.mark.parametrize(
     ("runtime", "at"), sample([(runtime, at) for runtime in RUNTIMES for at in ("taskwait", "taskgroup", "dependence")])
 )
+@pytest.mark.quick("runtime0-taskwait", "runtime2-dependence", "runtime4-taskgroup")
 def test_which_tasks_a_thread_waits_for(runtime: tuple[str, str], at: str) -> None:
     link, compiler = runtime
     core = stalled("awaited", link, compiler, AT=at)
@@ -109,6 +110,16 @@ def test_all_tasks_stay_on_their_threads(runtime: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("runtime", RUNTIMES, ids="-".join)
 @pytest.mark.parametrize("kind", ["doacross", "copyprivate"])
+@pytest.mark.quick(
+    "doacross-libgomp-gcc",
+    "doacross-dynamic-gcc",
+    "doacross-libomp-14-gcc",
+    "doacross-libomp-19-clang",
+    "copyprivate-libgomp-gcc",
+    "copyprivate-dynamic-clang",
+    "copyprivate-libomp-14-gcc",
+    "copyprivate-libomp-19-clang",
+)
 def test_what_states_do_not_tell(kind: str, runtime: tuple[str, str]) -> None:
     core = stalled("kinds", *runtime, KIND=kind)
     (away,) = said(core, "away")

@@ -48,6 +48,17 @@ def test_answers_are_collections_of_their_rows(session: Inspection) -> None:
         ("var", "ask_var", {"name": "thread_count"}),
     ],
 )
+@pytest.mark.quick(
+    "runtimes-ask_runtimes-arguments0",
+    "threads-ask_threads-arguments1",
+    "parallel-ask_parallel-arguments2",
+    "tasks-ask_tasks-arguments3",
+    "icvs-ask_icvs-arguments4",
+    "why-ask_why-arguments5",
+    "doctor-ask_doctor-arguments6",
+    "stack --locals-ask_stacks-arguments8",
+    "var-ask_var-arguments9",
+)
 def test_the_json_of_an_answer_is_that_of_the_command(command: str, method: str, arguments: dict[str, Any]) -> None:
     core = str(stopped("hang").core)
     name, *options = command.split()

@@ -45,6 +45,15 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("flag", [*DEBUG_FLAGS, "-gdwarf64"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.quick(
+    "gcc--gdwarf-5",
+    "gcc--gz",
+    "gcc--fdebug-types-section",
+    "gcc--gdwarf64",
+    "clang--gdwarf-5",
+    "clang--gdwarf-4",
+    "clang--gdwarf-2",
+)
 def test_both_read_what_compilers_write(compiler: str, flag: str, tmp_path: Path, tables: Path) -> None:
     flags = ("-gdwarf-5", flag) if flag == "-gdwarf64" else (flag,)
     written, warnings = made(compile_c(tmp_path, SOURCE, *flags, compiler=compiler), tables)

@@ -40,6 +40,7 @@ PROGRAMS = ["nested", "lock", "barrier", "task_tree", "two_criticals", "icvs_env
         lambda program, compiler, mode: (program, (compiler, mode)),
     ),
 )
+@pytest.mark.quick("barrier-clang-debug", "icvs_env-gcc-neither")
 def test_answers_are_those_of_the_core(program: str, compiler: str, mode: str, tmp_path: Path) -> None:
     core = stopped(program, compiler=compiler, mode=mode).core
     assert without_files(snapshot(core, tmp_path)) == answers(core)
@@ -71,6 +72,7 @@ def test_of_a_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [Odd("two_files"), Odd("dlopened"), Odd("loops", link="no-pie")])
+@pytest.mark.quick("odd0", "odd1")
 def test_of_programs_of_other_shapes(odd: Odd, tmp_path: Path) -> None:
     core = core_of(odd, "gcc").path
     assert without_files(snapshot(core, tmp_path)) == answers(core)
@@ -84,6 +86,7 @@ def test_many_threads_are_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "lock"])
+@pytest.mark.quick("lock")
 def test_of_a_running_process(program: str, tmp_path: Path) -> None:
     # The process is at rest, so that what was copied of it can be compared with what is asked of it afterwards.
     path = tmp_path / "snapshot"
@@ -227,6 +230,7 @@ def _note(path: Path, kind: int) -> int:
 
 
 @pytest.mark.parametrize("damage", [b"\x7fELX", b"\x7fELF\x02\x01\x01" + bytes(60), b"\xff" * 64])
+@pytest.mark.quick("*", "*")
 def test_a_damaged_extract_is_told(damage: bytes, tmp_path: Path) -> None:
     path = snapshot(stopped("nested").core, tmp_path)
     data = bytearray(path.read_bytes())

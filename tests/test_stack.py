@@ -253,6 +253,7 @@ def check_regions(core: Core) -> int:
     ("odd", "compiler_name"),
     sample(pytest.param(odd, name, id=f"{odd.name}-{name}") for odd in PLAIN for name in COMPILERS),
 )
+@pytest.mark.quick("mixed-gcc", "ordered-clang", "serialized_100-clang")
 def test_stacks_of_odd_programs(odd: Odd, compiler_name: str) -> None:
     for mode in ("neither", "debug"):
         core = core_of(odd, compiler_name, mode)

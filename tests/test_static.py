@@ -36,6 +36,9 @@ def linked(program: str, compiler: str, link: str, mode: str = "debug", kind: st
         product(LINKS, COMPILERS, PROGRAMS), lambda link, compiler, program: ((link, compiler), (program, compiler))
     ),
 )
+@pytest.mark.quick(
+    "runtime-gcc-serialized_three", "runtime-clang-nested", "static-clang-extra_pthread", "static-pie-gcc-lock"
+)
 def test_all_that_is_told_is_what_the_program_wrote(link: str, compiler: str, program: str) -> None:
     # The oracle compares `where` with the user's functions, files and lines, and all waits.
     mode = "neither" if compiler == "clang" else "debug"
@@ -71,6 +74,7 @@ def test_the_runtime_is_found_in_the_program_itself(link: str, kind: str) -> Non
         if FULL or turn == number % 4
     ],
 )
+@pytest.mark.quick("-g0-gcc-nested", "-g0 -O2-clang-task_tree", "-g0-gcc-icvs")
 def test_whose_code_cannot_be_told_is_not_guessed(flags: tuple[str, ...], compiler: str, program: str) -> None:
     # A static program without debug information: the C library's functions have symbols like the user's own.
     core = stopped(program, compiler=compiler, mode="neither", flags=("-static", *flags), pie=False)

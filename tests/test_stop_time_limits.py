@@ -174,6 +174,7 @@ def known_of(answer: Answer[Any]) -> dict[Any, dict[str, Any]]:
 
 @pytest.mark.usefixtures("_all_are_stopped")
 @pytest.mark.parametrize("runtime", ["intel", "libgomp"])
+@pytest.mark.quick("intel")
 def test_what_was_not_copied_in_time_is_named_and_what_was_is_right(
     runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -353,6 +354,7 @@ def test_a_rehearsal_reads_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.quick("intel")
 def test_trees_of_tasks_that_come_and_go_are_told_or_said_to_change(runtime: str) -> None:
     with working("descends", "growing", "3", executable=build_live("descends", runtime=runtime)) as worker:
         for number in range(30 if FULL else 6):
@@ -420,6 +422,7 @@ def _worked(executable: Path, kind: str, count: int) -> tuple[tuple[str, ...], d
 
 @pytest.mark.usefixtures("_all_are_stopped")  # so that the question is asked as often of each
 @pytest.mark.parametrize(("runtime", "kind"), sample(product(RUNTIMES, ["waiting", "undeferred"])))
+@pytest.mark.quick("libomp-19-waiting")
 def test_twice_the_tasks_are_about_twice_the_work(runtime: str, kind: str) -> None:
     few, many = (600, 1200) if FULL else (150, 300)
     executable = build_live("descends", runtime=runtime)

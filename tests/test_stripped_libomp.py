@@ -94,6 +94,12 @@ PRODUCT = sample(parameters(), lambda program, compiler, runtime: ((program, run
 
 
 @pytest.mark.parametrize(("program", "compiler", "runtime"), PRODUCT)
+@pytest.mark.quick(
+    "extra_pthread-gcc-libomp-19",
+    "cplusplus-clang++-libomp-19",
+    "serialized_three-clang-libomp-14",
+    "icvs_env-clang-libomp-15",
+)
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, runtime: str) -> None:
     core = stopped(program, compiler=compiler, mode="neither", runtime=runtime)
     found = compare(core)
@@ -106,6 +112,16 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, run
     "program", ["nested", "lock", "closing_barrier", "task_tree", "task_stack", "serialized_three"]
 )
 @pytest.mark.parametrize("runtime", MAIN if FULL else MAIN[:1])
+@pytest.mark.quick(
+    "libomp-19-nested-tool",
+    "libomp-19-lock-debug",
+    "libomp-19-closing_barrier-tool",
+    "libomp-19-closing_barrier-debug",
+    "libomp-19-task_tree-debug",
+    "libomp-19-task_stack-tool",
+    "libomp-19-serialized_three-tool",
+    "libomp-19-serialized_three-debug",
+)
 def test_states_that_are_kept_are_told(program: str, mode: str, runtime: str) -> None:
     # The truth is then OMPT's.
     core = stopped(program, compiler="clang", mode=mode, runtime=runtime)
@@ -165,6 +181,7 @@ def test_a_barrier_of_a_kind_that_is_not_known_is_not_guessed_at() -> None:
 @pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-g0")], ids=" ".join)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("program", ["nested", "serialized_three", "closing_barrier", "task_tree"])
+@pytest.mark.quick("serialized_three-gcc--O2 -g0", "task_tree-clang--O2")
 def test_optimizers_make_no_fact_wrong(program: str, compiler: str, flags: tuple[str, ...]) -> None:
     found = compare(stopped(program, compiler=compiler, mode="neither", runtime="libomp-19", flags=flags))
     assert [difference for difference in found.differences if not _LACKS_NAMES.search(difference)] == []
@@ -182,6 +199,13 @@ _LACKS_NAMES = re.compile(
 @pytest.mark.parametrize(
     "program", ["nested", "barrier", "closing_barrier", "serialized_middle", "task_tree", "taskgroup", "two_criticals"]
 )
+@pytest.mark.quick(
+    "nested-libomp-19-gcc",
+    "barrier-libomp-19-gcc",
+    "closing_barrier-libomp-14-gcc",
+    "serialized_middle-libomp-14-clang",
+    "taskgroup-libomp-19-clang",
+)
 def test_neither_runtime_nor_program_has_symbols(program: str, compiler: str, runtime: str) -> None:
     found = compare(stopped(program, compiler=compiler, mode="neither", runtime=runtime, flags=("-s",)))
     assert [difference for difference in found.differences if not _LACKS_NAMES.search(difference)] == []
@@ -191,6 +215,7 @@ def test_neither_runtime_nor_program_has_symbols(program: str, compiler: str, ru
 
 
 @pytest.mark.parametrize("runtime", STRIPPED)
+@pytest.mark.quick("libomp-13", "libomp-14", "libomp-15", "libomp-16")
 def test_copies_of_variables_that_the_runtime_keeps(runtime: str) -> None:
     name = "threads-clang-fnoopenmp-use-tls"
     told = variables.stopped(replace(threadprivate.RECIPES[name][0], openmp=runtime), 4)
@@ -250,6 +275,16 @@ def forged(name: str) -> Callable[[Table], Table | None]:
 
 @pytest.mark.parametrize("runtime", STRIPPED)
 @pytest.mark.parametrize("program", ["nested", "task_queued", "no_region", "shrunk_pool"])
+@pytest.mark.quick(
+    "nested-libomp-15",
+    "nested-libomp-19",
+    "task_queued-libomp-15",
+    "task_queued-libomp-16",
+    "no_region-libomp-13",
+    "no_region-libomp-14",
+    "shrunk_pool-libomp-14",
+    "shrunk_pool-libomp-19",
+)
 def test_a_build_that_is_not_listed_is_proven(program: str, runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given_tables(monkeypatch, unlisted)
     core = stopped(program, compiler="clang", mode="neither", runtime=runtime)
@@ -334,6 +369,18 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("struct", "member"), FIELDS)
+@pytest.mark.quick(
+    "kmp_base_info-th_team",
+    "kmp_base_info-th_serial_team",
+    "kmp_base_team-t_parent",
+    "kmp_base_team-t_implicit_task_taskdata",
+    "kmp_taskdata-td_parent",
+    "kmp_base_task_team-tt_threads_data",
+    "kmp_thread_data-td.td_deque",
+    "kmp_thread_data-td.td_deque_ntasks",
+    "kmp_base_root-r_uber_thread",
+    "kmp_task-routine",
+)
 def test_a_table_that_almost_fits_is_refused_or_noticed(
     struct: str, member: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

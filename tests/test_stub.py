@@ -73,6 +73,14 @@ def stopped_in(mode: str, program: str, compiler: str) -> Stopped:
         if FULL or turn == number % len(ALL_MODES)
     ],
 )
+@pytest.mark.quick(
+    "closing_barrier-gcc-tool",
+    "no_region-gcc-tool",
+    "task_queued-gcc-debug",
+    "fortran-gfortran-neither",
+    "cplusplus-g++-debug",
+    "modules-gfortran-neither",
+)
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str) -> None:
     assert facts_told(stopped_in(mode, program, compiler)) == json.loads(FACTS.read_text())[program][mode]
 
@@ -117,6 +125,20 @@ def as_written(core: Stopped) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("program", "compiler"), PROGRAMS)
+@pytest.mark.quick(
+    "barrier-gcc",
+    "task_queued-gcc",
+    "nest_lock-gcc",
+    "taskgroup-gcc",
+    "two_criticals-gcc",
+    "for_barrier-gcc",
+    "reduction_combiner-gcc",
+    "fortran-gfortran",
+    "interrupted-gcc",
+    "inlined-gcc",
+    "cplusplus-g++",
+    "modules-gfortran",
+)
 def test_what_a_program_is_told_is_what_libgomp_tells_it(program: str, compiler: str) -> None:
     other = stopped(program, compiler=compiler, mode="neither", runtime="libgomp", env=SPECIAL.get(program, {}))
     own, others = as_written(on_stub(program, compiler, "neither")), as_written(other)
@@ -135,6 +157,14 @@ def test_what_a_program_is_told_is_what_libgomp_tells_it(program: str, compiler:
         if FULL or turn == number % len(MODES)
     ],
 )
+@pytest.mark.quick(
+    "nest_lock-debug",
+    "taskgroup-debug",
+    "task_in_barrier-neither",
+    "sections_barrier-neither",
+    "reduction-debug",
+    "inlined-neither",
+)
 def test_of_programs_of_32_bits(program: str, mode: str) -> None:
     # Type sizes, pointers, structures and where a thread has its storage all come through the callbacks.
     assert facts_told(on_stub(program, mode=mode, runtime="stub-32")) == json.loads(FACTS.read_text())[program][mode]
@@ -142,6 +172,7 @@ def test_of_programs_of_32_bits(program: str, mode: str) -> None:
 
 @pytest.mark.parametrize("runtime", ["stub", "stub-32"])
 @pytest.mark.parametrize("program", ["nested", "task_stack", "nest_lock", "ordered", "shrunk_pool"])
+@pytest.mark.quick("nested-stub-32", "task_stack-stub-32", "nest_lock-stub", "ordered-stub-32", "shrunk_pool-stub")
 def test_of_gdbs_cores(program: str, runtime: str) -> None:
     facts_told(on_stub(program, kind="gcore", runtime=runtime))
 
@@ -149,6 +180,16 @@ def test_of_gdbs_cores(program: str, runtime: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("runtime", ["stub", "stub-32"])
 @pytest.mark.parametrize("program", ["nested", "lock", "task_tree", "between"])
+@pytest.mark.quick(
+    "nested-stub-debug",
+    "nested-stub-neither",
+    "lock-stub-debug",
+    "lock-stub-32-neither",
+    "task_tree-stub-debug",
+    "task_tree-stub-32-neither",
+    "between-stub-32-debug",
+    "between-stub-32-neither",
+)
 def test_of_processes_that_run(program: str, runtime: str, mode: str, tmp_path: Path) -> None:
     with running(program, mode=mode, runtime=runtime, folder=tmp_path) as alive:
         assert compare(alive).differences == []
@@ -160,6 +201,7 @@ def test_of_processes_that_run(program: str, runtime: str, mode: str, tmp_path: 
 
 @pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-fno-omit-frame-pointer")], ids=" ".join)
 @pytest.mark.parametrize("program", ["task_stack", "callbacks", "deep", "task_tree"])
+@pytest.mark.quick("task_stack--O2", "callbacks--O2", "deep--O2 -fno-omit-frame-pointer")
 def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
     found = compare(on_stub(program, flags=flags))
     assert [text for text in found.differences if ".stack" not in text] == []
@@ -173,6 +215,7 @@ def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
         *([(22, "nested", "stub"), (22, "lock", "stub"), (22, "task_tree", "stub-32")] * FULL),
     ],
 )
+@pytest.mark.quick("19-nested-stub")
 def test_of_cores_in_lldb(version: int, program: str, runtime: str) -> None:
     core = on_stub(program, runtime=runtime)
     host = LldbHost(version)
@@ -184,6 +227,7 @@ def test_of_cores_in_lldb(version: int, program: str, runtime: str) -> None:
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("runtime", ["stub", "stub-32"])
+@pytest.mark.quick("stub-32")
 def test_of_a_process_in_lldb(runtime: str, tmp_path: Path) -> None:
     host = LldbHost(22)
     try:
@@ -206,12 +250,14 @@ def less_files(told: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", ["nested", "task_tree", "lock", "ordered"])
+@pytest.mark.quick("nested-neither", "ordered-debug")
 def test_snapshots(program: str, mode: str, tmp_path: Path) -> None:
     core = on_stub(program, mode=mode).core
     assert less_files(without_files(snapshot(core, tmp_path))) == less_files(answers(core))
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "nest_lock"])
+@pytest.mark.quick("nest_lock")
 def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
     target = Holes(str(on_stub(program).core))
     intact = target.ask_all()
@@ -222,6 +268,7 @@ def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
 
 
 @pytest.mark.parametrize("member", ["threads", "implicit"])
+@pytest.mark.quick("threads")
 def test_a_team_that_has_lost_its_members_is_damage(member: str, tmp_path: Path) -> None:
     core = on_stub("nested")
     intact = intact_of(core)
@@ -296,6 +343,18 @@ def places() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("struct", "member"), list(places()))
+@pytest.mark.quick(
+    "stub_process-threads",
+    "stub_process-teams",
+    "stub_thread-team",
+    "stub_team-implicit",
+    "stub_barrier-expected",
+    "stub_task-type",
+    "stub_task-at_barrier",
+    "stub_frame-exit_runtime_frame",
+    "stub_lock-kind",
+    "stub_lock-variable",
+)
 def test_a_member_read_from_a_wrong_place_is_noticed(struct: str, member: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = structures.load
 

@@ -72,6 +72,19 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("mechanism", FIGURE_8)
+@pytest.mark.quick(
+    "python-tls-64",
+    "python-tls-32",
+    "python-emutls-32",
+    "64-key-64",
+    "64-key-32",
+    "64-emutls-64",
+    "64-emutls-32",
+    "32-tls-64",
+    "32-tls-32",
+    "32-key-64",
+    "32-key-32",
+)
 def test_figure_8(mechanism: str, width: int, library: None) -> None:
     with Session.open_core(figure_8(mechanism, width)) as session:
         rows = variables.ask(session, "a").rows
@@ -120,6 +133,7 @@ def wrong_of_private(width: int = 64) -> list[str]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.quick("python-64", "64-64", "64-32", "32-64", "32-32")
 def test_copies_that_the_runtime_keeps(width: int, library: None) -> None:
     assert wrong_of_private(width) == []
 
@@ -134,6 +148,7 @@ def test_a_plain_variable_has_no_copies(library: None) -> None:
             runtime.space.threads()[0].threadprivate_address(0x7FFF0000)
 
 
+@pytest.mark.quick("python")
 def test_what_nobody_has_used_has_no_storage(library: None) -> None:
     core = core_of(built("locations.c"))
     with Session.open_core(core) as session:
@@ -154,6 +169,7 @@ def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.Mon
     assert wrong_of_private() == []
 
 
+@pytest.mark.quick("python")
 def test_a_stripped_stub_tells_the_same(library: None) -> None:
     stripped = stub_folder(flags=("-s",))
     program = built("figure8.c", "stop.c", flags=("-DBY_KEY",))
@@ -581,6 +597,9 @@ FAULTS: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("word", FAULTS)
+@pytest.mark.quick(
+    "bad_team", "bad_parent", "thread_count", "thread_cycle", "torn_frame", "lock_cycle", "bad_state", "private_cycle"
+)
 def test_what_is_wrong_is_said_by_every_command(word: str) -> None:
     core = core_of(built("faults.c"), word)
     assert (core.parent / "output").read_text() == ""
@@ -667,6 +686,7 @@ def test_native_ids_of_both_kinds() -> None:
 
 @pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize("environment", [{"OMP_DEBUG": "on"}, {}], ids=["debug", "plain"])
+@pytest.mark.quick("debug")
 def test_nothing_is_wrong_whenever_a_busy_program_is_stopped(environment: Mapping[str, str]) -> None:
     surroundings = {**clean_environment(), **environment}
     with subprocess.Popen([built("busy.c")], stdout=subprocess.PIPE, env=surroundings) as process:

@@ -141,6 +141,13 @@ def unlike(core: Stopped, found: Comparison, wanted: Mapping[str, int]) -> Itera
 
 @pytest.mark.usefixtures("hosts")
 @pytest.mark.parametrize(("program", "compiler", "mode", "runtime", "width"), cases())
+@pytest.mark.quick(
+    "serialized_three-gcc-neither-stub-32-32",
+    "two_initial-gcc-debug-stub-32-32",
+    "icvs_env-gcc-debug-stub-64",
+    "fortran-gfortran-debug-stub-64",
+    "cplusplus-g++-neither-stub-64",
+)
 def test_what_the_library_tells_is_what_the_program_wrote(
     program: str, compiler: str, mode: str, runtime: str, width: int
 ) -> None:

@@ -45,6 +45,7 @@ def test_places_for_breakpoints(version: int) -> None:
 
 @pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])
 @each_version()
+@pytest.mark.quick("22-libomp_stub_label.so")
 def test_its_beginning_is_seen_and_its_copies_are_told(version: int, library: str) -> None:
     told = replies(
         version,

@@ -132,6 +132,9 @@ def cases(every: int) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize(("program", "compiler", "generation"), cases(3))
+@pytest.mark.quick(
+    "nested-gcc-1", "task_if0-gcc-2", "sections_barrier-gcc-2", "atomic_region-gcc-5", "deep-gcc-1", "inlined-gcc-5"
+)
 def test_what_a_tool_is_told_is_what_we_read(program: str, compiler: str, generation: int) -> None:
     core = on_stub(program, compiler, "neither", env=mirror(generation))
     with Session.open_core(core.core) as session:
@@ -150,6 +153,7 @@ def test_so_we_read_in_a_live_process(program: str, compiler: str, generation: i
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize(("program", "compiler", "generation"), cases(20))
+@pytest.mark.quick("nested-gcc-1", "taskgroup-gcc-2")
 def test_so_it_is_shown_in_lldb(program: str, compiler: str, generation: int) -> None:
     core = on_stub(program, compiler, "neither", env=mirror(generation))
     with Session.open_core(core.core) as session:

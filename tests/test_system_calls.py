@@ -198,6 +198,12 @@ def _names() -> Mapping[str, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("name", _names())
+@pytest.mark.quick(
+    "modules/a_debug_file_that_is_none-tty",
+    "dwarf/a_split_file_that_is_none-hole",
+    "stored/a_table_that_is_no_file-device",
+    "dwarf/names_that_escape-lines",
+)
 def test_nothing_is_opened_run_or_written_but_what_is_promised(name: str, traced: Traced, tmp_path: Path) -> None:
     case, folder = CASES[name], Folder(tmp_path / "case")
     folder.path.mkdir()
@@ -210,6 +216,7 @@ def test_nothing_is_opened_run_or_written_but_what_is_promised(name: str, traced
 
 
 @pytest.mark.parametrize("command", _EVERY)
+@pytest.mark.quick("parallel", "tasks", "stack", "doctor", "stack --raw")
 def test_every_command_on_a_core_that_names_devices(command: str, traced: Traced, tmp_path: Path) -> None:
     for name in ("modules/a_library_that_is_none-watchdog", "modules/a_debug_file_that_is_none-tty"):
         case, folder = CASES[name], Folder(tmp_path / name.replace("/", "-"))

@@ -86,6 +86,10 @@ def test_what_tests_take_of_modules_is_there() -> None:
     assert {named(path): names for path in MODULES if (names := list(missing(path)))} == {}
 
 
+def test_each_quick_case_is_there(names_of_no_quick_case: set[str]) -> None:
+    assert names_of_no_quick_case == set()
+
+
 def test_files_of_tests_that_the_page_names_are_there() -> None:
     lines = (line for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count("|") == 5)
     rows = [line.split("|")[3] for line in lines]

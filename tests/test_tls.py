@@ -107,6 +107,7 @@ PROGRAMS = pytest.mark.parametrize("program", KINDS_OF_PROGRAMS)
 
 
 @PROGRAMS
+@pytest.mark.quick("gcc-bind_now-no_build_id-kernel", "clang-pie-gcore")
 def test_thread_local_variables_are_where_each_thread_says(program: str) -> None:
     taken = sample(*KINDS_OF_PROGRAMS[program])
     check_variables(taken.process(), taken.truth, OF_PROGRAM | OF_LIBRARIES)
@@ -122,6 +123,7 @@ def test_variables_and_keys_of_a_program_without_shared_libraries(flags: tuple[s
 
 
 @PROGRAMS
+@pytest.mark.quick("gcc-pie-kernel", "clang-pie-gcore", "clang-no_pie-kernel")
 def test_thread_keys_hold_what_each_thread_stored(program: str) -> None:
     taken = sample(*KINDS_OF_PROGRAMS[program])
     check_keys(taken.process(), taken.truth)

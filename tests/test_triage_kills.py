@@ -91,6 +91,7 @@ def in_order(farm: Farm, answer: Mapping[str, Any], results: Path) -> None:
 
 
 @pytest.mark.parametrize(("what", "kills"), [("child", CHILDREN), ("worker", WORKERS)])
+@pytest.mark.quick("worker-1")
 def test_a_process_that_inspects_is_killed(farm: Farm, what: str, kills: int, tmp_path: Path) -> None:
     chance, done, runs = Random(SEED), 0, 0
     while done < kills:

@@ -78,6 +78,7 @@ def triaged(*paths: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("compiler_name", "level"), sample([(c, o) for c in ("gcc", "clang") for o in LEVELS]))
+@pytest.mark.quick("clang--O1")
 def test_lines_of_one_loop_are_one_group(compiler_name: str, level: str) -> None:
     made = cores(compiler_name, level)
     answer = triaged(*made.values())

@@ -52,6 +52,15 @@ PARAMETERS = sample(
 
 
 @pytest.mark.parametrize(("program", "compiler", "mode", "kind"), PARAMETERS)
+@pytest.mark.quick(
+    "serialized_middle-gcc-debug-gcore",
+    "between-clang-neither-kernel",
+    "extra_pthread-gcc-debug-gcore",
+    "icvs-clang-neither-gcore",
+    "fortran-gfortran-neither-kernel",
+    "task_stack-clang-tool-kernel",
+    "cplusplus-clang++-tool-kernel",
+)
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str, kind: str) -> None:
     found = compare(stopped(program, compiler=compiler, mode=mode, kind=kind))
     assert found.differences == []
@@ -78,6 +87,7 @@ def release_cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("program", "compiler", "mode"), list(release_cases()))
+@pytest.mark.quick("task_queued-clang-16-debug", "task_if0-clang-22-neither")
 def test_what_each_release_of_a_compiler_makes(program: str, compiler: str, mode: str) -> None:
     found = compare(stopped(program, compiler=compiler, mode=mode))
     assert found.differences == []
@@ -94,6 +104,7 @@ def test_what_each_release_of_a_compiler_makes(program: str, compiler: str, mode
         if FULL or turn == number % len(releases(name))
     ],
 )
+@pytest.mark.quick("deep-gcc-11", "single_taskloop-clang-19", "orphaned-gcc-12")
 def test_stacks_as_each_release_optimizes(program: str, compiler: str) -> None:
     found = compare_stacks(stopped(program, compiler=compiler, mode="neither", flags=("-O2",)))
     assert found.differences == []
@@ -112,6 +123,14 @@ def test_stacks_as_each_release_optimizes(program: str, compiler: str) -> None:
         if FULL or compiler == (compilers[0] if runtime == "libgomp" else compilers[-1 - number % 3])
     ],
 )
+@pytest.mark.quick(
+    "nested-clang-22-libomp-19",
+    "serialized_initial-clang-19-libomp-19",
+    "serialized_middle-clang-16-libomp-19",
+    "task_stack-clang-19-libomp-19",
+    "single_taskloop-gcc-11-libgomp",
+    "taskloop-gcc-11-libgomp",
+)
 def test_each_release_on_other_runtimes(program: str, compiler: str, runtime: str) -> None:
     assert compare(stopped(program, compiler=compiler, mode="neither", runtime=runtime)).differences == []
 
@@ -119,6 +138,21 @@ def test_each_release_on_other_runtimes(program: str, compiler: str, runtime: st
 @pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize("lock_kind", LOCK_KINDS)
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.quick(
+    "debug-tas",
+    "debug-futex",
+    "debug-ticket",
+    "debug-queuing",
+    "debug-drdpa",
+    "tool-tas",
+    "tool-futex",
+    "tool-queuing",
+    "tool-drdpa",
+    "neither-tas",
+    "neither-ticket",
+    "neither-queuing",
+    "neither-drdpa",
+)
 def test_every_kind_of_lock(lock_kind: str, mode: str) -> None:
     found = compare(stopped("lock_kinds", mode=mode, env={"KMP_LOCK_KIND": lock_kind}))
     assert found.differences == []
@@ -144,6 +178,16 @@ def test_every_method_of_reduction(method: str) -> None:
         lambda program, compiler, mode: ((program, compiler), mode),
     ),
 )
+@pytest.mark.quick(
+    "task_stack-clang-tool",
+    "single_taskloop-gcc-tool",
+    "callbacks-gcc-neither",
+    "interrupted-clang-debug",
+    "inlined-clang-debug",
+    "cplusplus-g++-neither",
+    "cplusplus-clang++-tool",
+    "modules-gfortran-debug",
+)
 def test_stacks_of_optimized_programs(program: str, compiler: str, mode: str) -> None:
     found = compare_stacks(stopped(program, compiler=compiler, mode=mode, flags=("-O2",)))
     assert found.differences == []
@@ -161,6 +205,15 @@ def test_stacks_of_optimized_programs(program: str, compiler: str, mode: str) ->
         if FULL or (number % 2 == 0 and turn == number // 2 % len(known.compilers))
     ],
 )
+@pytest.mark.quick(
+    "nested-gcc",
+    "lock-clang",
+    "not_initialised-gcc",
+    "extra_pthread-clang",
+    "task_queued-clang",
+    "two_criticals-gcc",
+    "fortran-gfortran",
+)
 def test_stacks_of_other_optimized_programs(program: str, compiler: str) -> None:
     assert compare_stacks(stopped(program, compiler=compiler, mode="tool", flags=("-O2",))).differences == []
 
@@ -177,6 +230,13 @@ def test_stacks_of_other_optimized_programs(program: str, compiler: str) -> None
         lambda program, compiler, flags: (program, (compiler, flags)),
     ),
 )
+@pytest.mark.quick(
+    "nested-gcc--O2",
+    "serialized_three-gcc--O2 -g0",
+    "serialized_middle-gcc--gdwarf-4",
+    "uneven-clang--O2",
+    "closing_barrier-clang--O2 -g0",
+)
 def test_other_flags_make_no_fact_wrong(program: str, compiler: str, flags: tuple[str, ...]) -> None:
     # Optimisers take functions off the stack, by inlining and by tail calls: what is lost is said to be, never guessed.
     found = compare(stopped(program, compiler=compiler, mode="neither", flags=flags))
@@ -190,6 +250,7 @@ def test_other_flags_make_no_fact_wrong(program: str, compiler: str, flags: tupl
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("program", ["nested", "serialized_three", "closing_barrier"])
+@pytest.mark.quick("nested-gcc", "serialized_three-gcc", "closing_barrier-clang")
 def test_a_program_at_a_fixed_address_is_read(program: str, compiler: str) -> None:
     assert compare(stopped(program, compiler=compiler, pie=False)).differences == []
 
@@ -216,6 +277,14 @@ def shifted(layout: StructLayout, member: str) -> StructLayout:
         ("ompt_thread_info_t", "state"),
         ("ompt_thread_info_t", "wait_id"),
     ],
+)
+@pytest.mark.quick(
+    "kmp_base_info_t-th_team",
+    "kmp_desc_base_t-ds_thread",
+    "kmp_base_team_t-t_nproc",
+    "kmp_base_team_t-t_threads",
+    "ompt_thread_info_t-state",
+    "ompt_thread_info_t-wait_id",
 )
 def test_a_field_read_from_a_wrong_place_is_noticed(struct: str, member: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = published.load

@@ -83,6 +83,19 @@ def test_the_stub_names_the_thread(holder: str) -> None:
 
 @pytest.mark.parametrize("kind", [None, "tas", "futex", "ticket", "queuing", "drdpa"])
 @pytest.mark.parametrize("runtime", [("dynamic", "gcc"), ("libomp-14", "gcc"), ("libomp-19", "clang")], ids="-".join)
+@pytest.mark.quick(
+    "dynamic-gcc-None",
+    "dynamic-gcc-futex",
+    "dynamic-gcc-ticket",
+    "dynamic-gcc-drdpa",
+    "libomp-14-gcc-None",
+    "libomp-14-gcc-tas",
+    "libomp-14-gcc-queuing",
+    "libomp-19-clang-futex",
+    "libomp-19-clang-ticket",
+    "libomp-19-clang-queuing",
+    "libomp-19-clang-drdpa",
+)
 def test_the_holder_of_a_lock_has_ended(runtime: tuple[str, str], kind: str | None) -> None:
     core = stalled("holders", *runtime, HOLDER="alone", **({"KMP_LOCK_KIND": kind} if kind else {}))
     (wait,) = waits_of(core)

@@ -75,6 +75,7 @@ def said(worker: Worker) -> Any:
     return json.loads(worker.process.stdout.readline())
 
 
+@pytest.mark.quick("libgomp", "stub", "libomp-14")
 def test_all_are_listed_with_what_they_wait_for(worker: Worker, tmp_path: Path) -> None:
     truth, core = said(worker), tmp_path / "core"
     with ompd.attach(worker.pid) as session:

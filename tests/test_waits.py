@@ -77,6 +77,7 @@ def test_a_task_whose_child_goes_on_is_complete(compiler: str, mode: str) -> Non
 @pytest.mark.parametrize(
     ("compiler", "mode", "kind"), sample(product(COMPILERS, MODES, KINDS), lambda compiler, *others: (compiler, others))
 )
+@pytest.mark.quick("gcc-neither-queuing", "gcc-debug-futex", "clang-neither-tas", "clang-debug-ticket")
 def test_data_is_not_taken_for_a_lock(kind: str | None, compiler: str, mode: str) -> None:
     odd = waits("lookalike", **({"KMP_LOCK_KIND": kind} if kind else {}))
     core = core_of(odd, compiler, mode)
@@ -172,6 +173,7 @@ def test_handlers_of_signals_wait_themselves(link: str) -> None:
 
 
 @pytest.mark.parametrize(("compiler", "kind"), sample(product(COMPILERS, KINDS)))
+@pytest.mark.quick("gcc-None", "gcc-queuing", "clang-tas", "clang-ticket")
 def test_threads_that_wait_for_each_other_have_a_lock_each(kind: str | None, compiler: str) -> None:
     # Each has the lock that it holds, which the other waits for, in reach as well.
     program = stopped("deadlock", compiler=compiler, mode="neither", env={"KMP_LOCK_KIND": kind} if kind else {})

@@ -49,6 +49,7 @@ def line_in(text: str) -> int:
 
 @pytest.mark.xdist_group("gdb")
 @pytest.mark.parametrize(("name", "compiler", "level"), sample([(name, *build) for name in NAMES for build in BUILDS]))
+@pytest.mark.quick("gdb-gcc--O0")
 def test_a_region_is_walked_through_in_gdb(name: str, compiler: str, level: str) -> None:
     told = in_gdb(
         name,
@@ -73,6 +74,7 @@ def test_a_region_is_walked_through_in_gdb(name: str, compiler: str, level: str)
 @pytest.mark.parametrize(
     ("version", "compiler", "level"), sample([(version, *build) for version in VERSIONS for build in BUILDS])
 )
+@pytest.mark.quick("19-clang--O2")
 def test_a_region_is_walked_through_in_lldb(version: int, compiler: str, level: str) -> None:
     told = in_lldb(
         version,
@@ -104,6 +106,7 @@ def check_end(task: str, region: str) -> None:
 
 @pytest.mark.xdist_group("gdb")
 @pytest.mark.parametrize(("name", "compiler"), sample([(name, c) for name in NAMES for c in ("gcc", "clang")]))
+@pytest.mark.quick("gdb-16-clang")
 def test_step_goes_into_the_region_and_the_task_in_gdb(name: str, compiler: str) -> None:
     entered = (f"break {line_of('int sum')}", "run", "omp next", "omp step", "omp thread")
     met = (f"tbreak {line_of('int twice')}", "continue", "omp next ", "delete", "omp print  number")
@@ -125,6 +128,7 @@ def test_step_goes_into_the_region_and_the_task_in_gdb(name: str, compiler: str)
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize(("version", "compiler"), sample([(v, c) for v in VERSIONS for c in ("gcc", "clang")]))
+@pytest.mark.quick("22-gcc")
 def test_step_goes_into_the_region_and_the_task_in_lldb(version: int, compiler: str) -> None:
     told = in_lldb(
         version,

@@ -94,6 +94,9 @@ def wrong(core: Hung, verdict: VerdictRecord) -> Iterator[str]:
     ("name", "compiler", "runtime", "level"),
     sample(PRODUCT, lambda name, compiler, runtime, level: [(name, compiler, level), runtime]),
 )
+@pytest.mark.quick(
+    "barrier_mismatch-loop-clang-intel--O2", "barrier_mismatch-once-gcc-libomp-19--O1", "parted-jumped-g++-libgomp--O0"
+)
 def test_the_branch_is_that_of_the_source(name: str, compiler: str, runtime: str, level: str) -> None:
     core = hung(WHYS[name], compiler, runtime, level=level)
     verdict = first_of(core)
@@ -117,6 +120,13 @@ def test_the_branch_is_that_of_the_source(name: str, compiler: str, runtime: str
 @pytest.mark.parametrize(
     ("name", "compiler", "runtime", "level"),
     sample(PRODUCT_OF_CONDITIONS, lambda name, compiler, runtime, level: [(name, compiler, level), runtime]),
+)
+@pytest.mark.quick(
+    "conditions-lines-clang-intel--O0",
+    "conditions-call-gcc-libomp-19--O1",
+    "conditions-called-clang-libomp-14--O2",
+    "conditions-fraction-gcc-libgomp--O0",
+    "parted-thrown-g++-libomp-19--O1",
 )
 def test_what_a_condition_depends_on(name: str, compiler: str, runtime: str, level: str) -> None:
     verdict = first_of(hung(WHYS[name], compiler, runtime, level=level))

@@ -115,6 +115,7 @@ def rests_on(row: VerdictRecord, answer: WhyAnswer, address: int) -> bool:
 
 @pytest.mark.timeout(3600)
 @every_case
+@pytest.mark.quick("lock_cycle-two-gcc-libgomp", "parted-reference-clang++-libomp-19", "locks-cycle-gfortran-libgomp")
 def test_a_flipped_bit_proves_nothing_else(
     why: Why, compiler: str, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +181,9 @@ def test_a_waiting_thread_whose_number_was_overwritten_holds_nothing(of_owner: b
 
 @pytest.mark.timeout(3600)
 @every_case
+@pytest.mark.quick(
+    "task_dependence_cycle-lock-gcc-libomp-19", "no_stall-parallel-clang-libomp-19", "locks-cycle-gfortran-libgomp"
+)
 def test_a_lost_page_proves_nothing_else(
     why: Why, compiler: str, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +203,13 @@ def test_a_lost_page_proves_nothing_else(
 
 @pytest.mark.timeout(3600)
 @every_case
+@pytest.mark.quick(
+    "event_unfulfilled-taskwait-clang-libomp-19",
+    "duplicate_runtimes-mutex-gcc-libgomp",
+    "exception-lock-g++-libgomp",
+    "parted-reference-clang++-libomp-19",
+    "locks-cycle-gfortran-libomp-19",
+)
 def test_a_core_that_is_cut_off_proves_nothing_else(why: Why, compiler: str, runtime: str, tmp_path: Path) -> None:
     path = _core(why, compiler, runtime)
     whole = Damaged(path).answer()
@@ -254,6 +265,14 @@ def without(core: Path, program: Path, bare: str, sysroot: Path) -> WhyAnswer:
     ("why", "compiler", "runtime", "bare"),
     sample(BARE, lambda why, compiler, runtime, bare: [why.name, (why.program, bare), (compiler, runtime, bare)]),
     ids=named,
+)
+@pytest.mark.quick(
+    "self_lock-lock-gcc-libomp-19-program",
+    "barrier_absent-exited-gcc-libomp-19-all",
+    "no_stall-parallel-clang-intel-program",
+    "parted-jumped-clang++-libomp-14-runtime",
+    "parted-thrown-g++-libomp-14-all",
+    "locks-branch-gfortran-libgomp-runtime",
 )
 def test_without_symbols_nothing_else_is_said(why: Why, compiler: str, runtime: str, bare: str, tmp_path: Path) -> None:
     core = hung(why, compiler, runtime)

@@ -63,6 +63,11 @@ def test_every_verdict_has_a_section() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "compiler", "runtime", "variable", "shown"), EXAMPLES, ids=lambda one: str(one)[:30]
 )
+@pytest.mark.quick(
+    "lock_cycle-lock_cycle-section-gcc-libgomp--$ ompd *",
+    "taskwait_starved-taskwait_starved-untied-clang-lib*",
+    "undecided-lock_abandoned-returned-gcc-libgomp-WHY_*",
+)
 def test_the_page_shows_what_is_printed(
     kind: str, name: str, compiler: str, runtime: str, variable: str, shown: str, tmp_path: Path
 ) -> None:

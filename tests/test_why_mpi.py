@@ -73,6 +73,7 @@ def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
     ("library", "case", "level", "kind"),
     sample([*product(LIBRARIES, CALLS, LEVELS, ("live", "core"))], lambda *case: [case[:2], *case[1:]]),
 )
+@pytest.mark.quick("openmpi-send--O0-live", "mpich-recv--O2-core")
 def test_a_team_waits_for_its_thread_that_waits_for_another_rank(
     library: str, case: str, level: str, kind: str, tmp_path: Path
 ) -> None:

@@ -19,6 +19,16 @@ def test_every_program_has_its_cases() -> None:
 
 
 @every_pair
+@pytest.mark.quick(
+    "self_lock-lock-clang-libomp-19-debug",
+    "lock_abandoned-mutex-gcc-intel-debug",
+    "external_wait-condition-clang-libomp-14-debug",
+    "exception-lock-g++-libgomp-neither",
+    "guards-section-clang++-libomp-19-neither",
+    "parted-inlined-g++-libomp-14-neither",
+    "conditions-state-gcc-intel-debug",
+    "locks-cycle-gfortran-libgomp-neither",
+)
 def test_threads_block_where_the_program_says(why: Why, compiler: str, runtime: str, mode: str) -> None:
     core = hung(why, compiler, runtime, mode=mode)
     with Session.open_core(core.core) as session:

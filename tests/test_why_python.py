@@ -63,6 +63,7 @@ def links_of(verdict: VerdictRecord) -> dict[int | None, tuple[str, str | None, 
 
 @WAYS
 @pytest.mark.parametrize("release", ["3.11", "3.13"])
+@pytest.mark.quick("3.11-live", "3.11-core", "3.13-live")
 def test_a_thread_of_openmp_waits_for_pythons_lock(release: str, kind: str, tmp_path: Path) -> None:
     script = str(SOURCES / "gil_openmp.py")
     with waiting(interpreter(release), tmp_path, script, str(extension()), "calls") as (process, words):
@@ -80,6 +81,7 @@ def test_a_thread_of_openmp_waits_for_pythons_lock(release: str, kind: str, tmp_
 
 @WAYS
 @pytest.mark.parametrize("release", ["3.11", "3.13"])
+@pytest.mark.quick("3.11-live", "3.13-core")
 def test_who_has_pythons_lock_waits_for_a_lock_of_openmp(release: str, kind: str, tmp_path: Path) -> None:
     script = str(SOURCES / "gil_openmp.py")
     with waiting(interpreter(release), tmp_path, script, str(extension()), "keeps") as (process, words):
@@ -138,6 +140,7 @@ def with_scikit_learn(case: str, folder: Path) -> Iterator[tuple[int, Words]]:
 
 @WAYS
 @pytest.mark.parametrize("case", ["fork", "multiprocessing"])
+@pytest.mark.quick("fork-live")
 def test_a_child_of_a_process_that_used_scikit_learn(case: str, kind: str, tmp_path: Path) -> None:
     with with_scikit_learn(case, tmp_path) as (parent, words):
         child = words.thread("child")

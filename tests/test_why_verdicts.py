@@ -85,6 +85,7 @@ def host() -> Iterator[Callable[[int], LldbHost]]:
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("name", SOME[:3])
 @each_version(of=VERSIONS)
+@pytest.mark.quick("14-lock_cycle-nested", "14-barrier_mismatch-once")
 def test_lldb_gives_the_same_verdict(name: str, version: int, host: Callable[[int], LldbHost]) -> None:
     core = hung(WHYS[name], *one_of(WHYS[name]))
     found = host(version).ask("why", executable=str(core.executable), core=str(core.core))["verdicts"]

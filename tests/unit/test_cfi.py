@@ -101,6 +101,7 @@ def check_against_readelf(path: Path, table: UnwindTable, section: str = ".eh_fr
 
 
 @pytest.mark.parametrize("file", [own_program, runtime, libc])
+@pytest.mark.quick("own_program")
 def test_every_row_is_the_one_that_readelf_interprets(file: Callable[[], Path]) -> None:
     table = UnwindTable.from_elf(mapped(file()))
     assert table is not None

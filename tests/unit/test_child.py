@@ -50,6 +50,13 @@ def test_the_result_is_passed_on() -> None:
         (lambda: "x" * (9 * MB), "it said nothing that can be read"),
     ],
 )
+@pytest.mark.quick(
+    "endless-it takes more than 1 s",
+    "<lambda>-ZeroDivisionError",
+    "<lambda>-^.{1,200}$",
+    "leaves-SystemExit: left",
+    "ends-signal 9 ended it",
+)
 def test_why_there_is_no_result(work: Callable[[], object], reason: str) -> None:
     with pytest.raises(GivenUp, match=reason):
         run(work, seconds=1, memory=128 * MB)

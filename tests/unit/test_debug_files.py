@@ -74,6 +74,7 @@ def same(functions: list[list[Function]], others: list[list[Function]]) -> None:
 @VERSIONS
 @COMPILERS
 @LANGUAGES
+@pytest.mark.quick("c-gcc-5", "c++-clang-4")
 def test_split_files_tell_what_the_whole_one_does(language: str, clang: bool, version: int, tmp_path: Path) -> None:
     flags = ("-O2", f"-gdwarf-{version}")
     whole = Program(built(language, *flags, clang=clang))
@@ -85,6 +86,7 @@ def test_split_files_tell_what_the_whole_one_does(language: str, clang: bool, ve
 
 
 @VERSIONS
+@pytest.mark.quick("4")
 def test_types_of_split_files_may_be_in_units_of_their_own(version: int, tmp_path: Path) -> None:
     flags = ("-O2", f"-gdwarf-{version}", "-gsplit-dwarf")
     split = Program(built("c++", *flags, "-fdebug-types-section", folder=tmp_path))
@@ -139,6 +141,7 @@ PACKERS = [(packer, 4, clang) for packer in ("dwp", "llvm-dwp") for clang in (Fa
 
 @LANGUAGES
 @pytest.mark.parametrize(("packer", "version", "clang"), PACKERS, ids=str)
+@pytest.mark.quick("dwp-4-True-c", "llvm-dwp-4-False-c++")
 def test_packages_tell_what_their_files_do(
     packer: str, version: int, language: str, clang: bool, tmp_path: Path
 ) -> None:
@@ -197,6 +200,7 @@ SHARED += [(True, "c++", 4, False), (False, "c", 5, True), (False, "c++", 5, Tru
 
 
 @pytest.mark.parametrize(("clang", "language", "version", "five"), SHARED, ids=str)
+@pytest.mark.quick("False-c-5-False", "True-c-4-False", "True-c++-4-False", "False-c-5-True", "False-c++-5-True")
 def test_shared_entries_tell_what_the_whole_file_does(
     clang: bool, language: str, version: int, five: bool, tmp_path: Path
 ) -> None:
@@ -261,6 +265,7 @@ def test_supplementary_files_are_found_where_they_may_be(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["zlib-gnu", "zlib-gabi", "zstd"])
 @pytest.mark.parametrize("language", ["c", "c++"])
+@pytest.mark.quick("c-zlib-gabi", "c-zstd", "c++-zlib-gnu", "c++-zstd")
 def test_compressed_sections_tell_what_plain_ones_do(kind: str, language: str, tmp_path: Path) -> None:
     path = built(language, "-O2")
     changed([tool("objcopy"), f"--compress-debug-sections={kind}", path, "program"], tmp_path)

@@ -53,6 +53,7 @@ def check_against_gdb(path: Path, addresses: range, tmp_path: Path) -> int:
 
 @COMPILERS
 @VERSIONS
+@pytest.mark.quick("2-gcc", "3-clang", "4-gcc", "4-clang", "5-gcc")
 def test_every_line_is_the_one_that_gdb_shows(compiler: str, version: int, tmp_path: Path) -> None:
     path = compiled(compiler, f"-gdwarf-{version}", runtime="iomp" if compiler == "clang" else "gomp")
     assert check_against_gdb(path, text_addresses(mapped(path)), tmp_path) > 100
@@ -273,6 +274,17 @@ def check_inlined(path: Path, chains: list[list[str]]) -> None:
 
 @VERSIONS
 @pytest.mark.parametrize("flags", [(), ("-gz",), ("-O3", "-ffunction-sections")], ids=" ".join)
+@pytest.mark.quick(
+    "-3",
+    "-4",
+    "-5",
+    "-gz-2",
+    "-gz-4",
+    "-gz-5",
+    "-O3 -ffunction-sections-2",
+    "-O3 -ffunction-sections-3",
+    "-O3 -ffunction-sections-4",
+)
 def test_inlined_functions_are_those_of_addr2line(version: int, flags: tuple[str, ...]) -> None:
     path = inlining("gcc", f"-gdwarf-{version}", *flags)
     check_inlined(path, of_addr2line(path, text_addresses(mapped(path))))
@@ -283,6 +295,7 @@ def test_inlined_functions_are_those_of_addr2line(version: int, flags: tuple[str
     [*((v, f) for v in (2, 3, 4, 5) for f in ((), ("-gz",), ("-O1",), ("-x", "c++"))), (4, ("-gdwarf64",))],
     ids=str,
 )
+@pytest.mark.quick("2-('-O1',)", "3-()", "4-('-x', 'c++')", "5-('-gz',)")
 def test_inlined_functions_of_clang_are_those_of_gdb(version: int, flags: tuple[str, ...], tmp_path: Path) -> None:
     path = inlining("clang", f"-gdwarf-{version}", *flags)
     check_inlined(path, of_gdb(path, text_addresses(mapped(path)), tmp_path))

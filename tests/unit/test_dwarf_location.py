@@ -264,6 +264,7 @@ def read_everything(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("compilation", ["gcc", "gcc -O2", "clang -O2", "gcc -gdwarf-4 -O2"])
+@pytest.mark.quick("gcc", "gcc -gdwarf-4 -O2")
 def test_damaged_debug_information_is_refused_or_read(compilation: str) -> None:
     path = build(recipe(compilation))
     elf = mapped(path)

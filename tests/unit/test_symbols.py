@@ -106,6 +106,7 @@ def test_a_prefix_gives_what_readelf_lists_under_it(file: Callable[[], Path]) ->
 
 
 @files
+@pytest.mark.quick("own_program", "libc")
 def test_every_address_belongs_to_a_symbol_that_covers_it(file: Callable[[], Path]) -> None:
     rows = [r for r in listed_by_readelf(file()) if r.kind in ("FUNC", "OBJECT", "IFUNC") and r.size]
     covering: dict[int, set[str]] = defaultdict(set)

@@ -124,6 +124,19 @@ FLAGS = {
 
 @COMPILERS
 @pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.quick(
+    "dwarf2-gcc",
+    "dwarf3-clang",
+    "dwarf4-gcc",
+    "dwarf4-clang",
+    "dwarf5-gcc",
+    "dwarf4-types-gcc",
+    "dwarf5-types-clang",
+    "compressed-gcc",
+    "optimised-gcc",
+    "lto-clang",
+    "dwarf64-clang",
+)
 def test_sizes_and_members_are_what_the_program_prints(name: str, flags: str) -> None:
     linker = []
     if (name, flags) in (("clang", "lto"), ("clang", "dwarf64")):
