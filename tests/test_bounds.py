@@ -298,7 +298,6 @@ def fitted(evil: bytes, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("evil", EVIL if FULL else EVIL[::2])
-@pytest.mark.quick("*", "a*")
 def test_names_of_code_are_data(tmp_path: Path, evil: bytes) -> None:
     good = stopped("deadlock")
     rows = json.loads(subprocess.run([OMPD, "threads", good.core, "--json"], capture_output=True, check=True).stdout)
@@ -316,7 +315,6 @@ def test_names_of_code_are_data(tmp_path: Path, evil: bytes) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL if FULL else EVIL[1::2])
-@pytest.mark.quick("*", "[link=file:///x]y[/link]")
 def test_names_in_a_core_are_data(tmp_path: Path, evil: bytes) -> None:
     good = stopped("icvs_env")
 
