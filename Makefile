@@ -50,7 +50,7 @@ lint: $(VENV)/.ready
 pyz: $(VENV)/.ready
 	$(BIN)/python tools/pyz.py dist/ompd.pyz
 
-# The graph of imports in docs/architecture.md.
+# The graph of imports in docs/dev/architecture.md.
 graph: $(VENV)/.ready
 	$(BIN)/python -m tests.support.imports
 

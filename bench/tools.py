@@ -1,4 +1,4 @@
-"""What OMPT costs on the stub runtime: the table of docs/ompt-events.md, also part of ``make bench``.
+"""What OMPT costs on the stub runtime: the table of docs/dev/ompt-events.md, also part of ``make bench``.
 
 ``python -m bench.tools`` prints it, ``--write`` puts it into the page too. It counts instructions, by valgrind's
 callgrind: they are the same in each run and on each machine with the same compiler and C library.
@@ -18,7 +18,7 @@ from tests.stub.costs import MOST, costs
 from tests.support import Missing, require
 from tests.support.build import compiler
 
-PAGE = Path(__file__).parents[1] / "docs" / "ompt-events.md"
+PAGE = Path(__file__).parents[1] / "docs" / "dev" / "ompt-events.md"
 _HEADER = ("the stub", "instructions of an empty region", "without OMPT = 1", "demanded")
 
 
@@ -69,7 +69,7 @@ def _counted_by() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and with ``--write`` put into the page; returns the exit status: 1 if the demand is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.tools", description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/ompt-events.md too")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/dev/ompt-events.md too")
     options = parser.parse_args(arguments)
     try:
         found = measure()

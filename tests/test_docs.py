@@ -21,7 +21,7 @@ from tests.support import running, stopped
 from tests.support.pages import ALL_EXAMPLES, ROOT
 from tests.support.stub import stub_folder
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = [example for example in ALL_EXAMPLES if "launch" not in example]  # test_lldb_docs.py runs those
 # Not words of this field; docs/glossary.md has those.
 JARGON = re.compile(r"\b(told|untold|to be had|asked|answers on|worked out|front door|met by|of ours)\b", re.IGNORECASE)
@@ -86,8 +86,10 @@ def test_links_lead_to_files() -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    index = (ROOT / "docs" / "README.md").read_text()
-    assert all(f"]({page.name})" in index for page in (ROOT / "docs").glob("*.md") if page.name != "README.md")
+    docs = ROOT / "docs"
+    index = (docs / "README.md").read_text()
+    pages = [page.relative_to(docs) for page in docs.rglob("*.md") if page.name != "README.md"]
+    assert [page for page in pages if f"]({page})" not in index] == []
 
 
 def test_every_command_and_option_is_on_the_page_of_commands() -> None:

@@ -484,7 +484,7 @@ def check_thread(seen: Seen, batch: Batch, thread: ThreadRef, theirs: dict[str, 
 
 
 def test_the_page_has_the_functions_and_their_numbers() -> None:
-    page = (CHECKOUT / "docs" / "hosted-protocol.md").read_text()
+    page = (CHECKOUT / "docs" / "dev" / "hosted-protocol.md").read_text()
     listed = re.findall(r"^\| (\d+) \| `(ompd_\w+)` \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
     table = [(number, one.name, one.takes, one.gives) for number, one in SIGNATURES.items() if number != Function.LOAD]
     assert [(int(row[0]), row[1], *(one.replace(" ", "") for one in row[2:])) for row in listed] == table

@@ -1,4 +1,4 @@
-"""The house keeps its order (docs/architecture.md): imports point down, what is optional or slow stays in its place."""
+"""Imports point down, and optional or slow packages stay in their places: docs/dev/architecture.md."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.support import Missing, require
 from tests.support.pages import ROOT
 from tests.support.stub import INCLUDE
 
-PAGE = (ROOT / "docs" / "ompt.md").read_text()
+PAGE = (ROOT / "docs" / "dev" / "ompt.md").read_text()
 OMPT = Path(report.__file__).parent
 COMPILERS = ("gcc", "clang")
 WIDTHS = (64, 32)

@@ -23,7 +23,7 @@ from tests.support.spaces import without_spaces
 
 DEVICE = {"OMP_STUB_DEVICE": "host"}
 REGION, UPDATE = "1", "4"  # ompt_target_task_type_t
-PAGE = (ROOT / "docs" / "ompt-events.md").read_text()
+PAGE = (ROOT / "docs" / "dev" / "ompt-events.md").read_text()
 
 
 def run(program: Path, library: Path | None = None, **variables: str) -> tuple[int, list[str], str]:

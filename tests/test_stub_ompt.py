@@ -309,7 +309,7 @@ def test_what_a_tool_is_told_of_a_wait_is_what_a_debugger_reads(generation: int)
 
 # What the page on events says
 
-PAGE = (ROOT / "docs" / "ompt-events.md").read_text()
+PAGE = (ROOT / "docs" / "dev" / "ompt-events.md").read_text()
 
 
 def codes(*flags: str) -> dict[int, int]:

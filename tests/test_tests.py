@@ -14,7 +14,7 @@ import pytest
 from tests.support import minutes
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "testing.md"
+PAGE = TESTS.parent / "docs" / "dev" / "testing.md"
 MODULES = sorted(TESTS.rglob("*.py"))
 # Each process that runs any of these has to read all files.
 pytestmark = pytest.mark.xdist_group("tests")

@@ -1,5 +1,5 @@
 /* Hosts a library for a debugger of another architecture, as for 32-bit libraries and a debugger of 64 bits: speaks the
- * protocol of docs/hosted-protocol.md, and knows nothing else. Arguments: the interface, the descriptors of a socket, of a
+ * protocol of docs/dev/hosted-protocol.md, and knows nothing else. Arguments: the interface, the descriptors of a socket, of a
  * page and of a pipe, how many bytes the library may have, and what to load: for each file its name, its descriptor, and 1
  * if its symbols are for all.
  *

@@ -1,4 +1,4 @@
-/* What both hosts have: the protocol of docs/hosted-protocol.md, and this process. */
+/* What both hosts have: the protocol of docs/dev/hosted-protocol.md, and this process. */
 #ifndef OMPD_HOST_H
 #define OMPD_HOST_H
 

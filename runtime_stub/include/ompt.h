@@ -13,7 +13,7 @@
  * for them, and so they are types here: what lookup("ompt_get_state") returns is an `ompt_get_state_t`.
  *
  * Names that begin with `ompt2015_` are for numbers that the report leaves without one. Where the report contradicts
- * itself, a comment says "Ruling"; docs/ompt.md has the reasons. */
+ * itself, a comment says "Ruling"; docs/dev/ompt.md has the reasons. */
 #ifndef OMPT_H
 #define OMPT_H
 

@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("--time", type=float, help="go on for so many seconds, and begin no sample after them")
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(1 << 32)))
     parser.add_argument("--into", type=Path, default=CACHE, help="where programs and finds are kept")
-    parser.add_argument("--write", action="store_true", help="write what was seen into docs/campaign.md")
+    parser.add_argument("--write", action="store_true", help="write what was seen into docs/dev/campaign.md")
     given = parser.parse_args()
     # Programs run in folders of their own.
     given.into, given.programs = given.into.resolve(), given.programs and given.programs.resolve()

@@ -1,4 +1,4 @@
-"""What campaigns have seen: as a table on the terminal, and in ``docs/campaign.md``.
+"""What campaigns have seen: as a table on the terminal, and in ``docs/dev/campaign.md``.
 
 ``python -m tests.campaign.page FILE…`` writes the page anew of what several campaigns have kept (``seen-SEED.json``).
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "campaign.md"
+PAGE = Path(__file__).parents[2] / "docs" / "dev" / "campaign.md"
 BEGIN, END = "<!-- made by the command: begin -->", "<!-- made by the command: end -->"
 Seen = Mapping[str, Any]
 _SUMS = ("moments", "answers", "codes", "broken", "reasons")

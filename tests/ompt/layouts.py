@@ -23,7 +23,7 @@ _SIZES = {"int": 4, "uint32_t": 4, "unsigned int": 4, "uint64_t": 8, "int64_t": 
 # One per line, and what a reader would look at first.
 _HEAD = """/* {header} has the numbers, sizes, offsets and signatures of its document. It compiles or it does not.
  *
- * Written by `python -m tests.ompt.layouts` from {data}, and what docs/ompt.md rules. */
+ * Written by `python -m tests.ompt.layouts` from {data}, and what docs/dev/ompt.md rules. */
 #include "{header}"
 
 #define BY_WIDTH(on_64, on_32) (sizeof(void *) == 8 ? (on_64) : (on_32))

@@ -1,6 +1,6 @@
 /* omp-tools.h has the numbers, sizes, offsets and signatures of its document. It compiles or it does not.
  *
- * Written by `python -m tests.ompt.layouts` from openmp_5.json, and what docs/ompt.md rules. */
+ * Written by `python -m tests.ompt.layouts` from openmp_5.json, and what docs/dev/ompt.md rules. */
 #include "omp-tools.h"
 
 #define BY_WIDTH(on_64, on_32) (sizeof(void *) == 8 ? (on_64) : (on_32))

@@ -1,4 +1,4 @@
-"""What is done where the documents on OMPT contradict themselves, or say nothing; ``docs/ompt.md`` has the reasons.
+"""What is done where the documents on OMPT contradict themselves, or say nothing; ``docs/dev/ompt.md`` has the reasons.
 
 Each ruling changes the declarations of the report's appendix into those that ``runtime_stub/include/ompt.h`` has.
 """
@@ -15,7 +15,7 @@ from tests.ompt.report import Report
 
 @dataclass(frozen=True)
 class Ruling:
-    """A ruling on *subject*, by the name that ``docs/ompt.md`` has it under: *apply* makes it so.
+    """A ruling on *subject*, by the name that ``docs/dev/ompt.md`` has it under: *apply* makes it so.
 
     ``settles`` is the name that the appendix and the text declare differently, if that is what it is about.
     """

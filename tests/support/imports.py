@@ -1,4 +1,4 @@
-"""Which file of ``ompd`` imports which, and the graph of its folders in ``docs/architecture.md``.
+"""Which file of ``ompd`` imports which, and the graph of its folders in ``docs/dev/architecture.md``.
 
 ``python -m tests.support.imports`` (``make graph``) draws the graph anew.
 """
@@ -16,7 +16,7 @@ from tests.support import clean_environment
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "ompd"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "dev" / "architecture.md"
 _BEGIN, _END = "<!-- drawn by `make graph` -->\n", "<!-- end of the drawing -->\n"
 
 Graph = Mapping[str, frozenset[str]]

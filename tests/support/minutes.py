@@ -1,4 +1,4 @@
-"""Write the column of minutes in ``docs/testing.md``: ``python -m tests.support.minutes FILE.xml``.
+"""Write the column of minutes in ``docs/dev/testing.md``: ``python -m tests.support.minutes FILE.xml``.
 
 FILE.xml is what ``make test PYTEST_ARGS=--junitxml=FILE.xml`` has left.
 """
@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from tests.support.cache import CHECKOUT
 
-PAGE = CHECKOUT / "docs" / "testing.md"
+PAGE = CHECKOUT / "docs" / "dev" / "testing.md"
 
 
 def seconds_by_file(report: Path) -> Counter[str]:

@@ -2,7 +2,7 @@
 
 A.1 has the states (:class:`~ompd.contract.ompt.states.State2015`), A.2 the events, A.3 the other types, A.6 the
 records. Which callback an event has is said where it is explained, and so is what codes and commands mean: the report
-gives these no names. ``docs/ompt.md`` says where it contradicts itself, and what holds here.
+gives these no names. ``docs/dev/ompt.md`` says where it contradicts itself, and what holds here.
 """
 
 from __future__ import annotations

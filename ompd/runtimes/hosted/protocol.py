@@ -1,6 +1,6 @@
 """What the debugger and a library's process send each other: messages over one stream socket.
 
-docs/hosted-protocol.md describes it for other programs that speak it. All numbers are little-endian, structures are
+docs/dev/hosted-protocol.md describes it for other programs that speak it. All numbers are little-endian, structures are
 packed. A message is a header, :data:`HEADER`, and as many bytes as that says. The kinds of messages are the same for
 both interfaces, and so is READY. The bodies of the others are OMPD's here, and DMPL's in ``dmpl/protocol.py``.
 

@@ -8,7 +8,7 @@
 
 static bool may_register;
 
-/* What ompt_set_callback returns; docs/ompt-events.md has the reasons. */
+/* What ompt_set_callback returns; docs/dev/ompt-events.md has the reasons. */
 static const uint8_t set_results[CALLBACKS_5] = {
     [ompt_callback_thread_begin] = ompt_set_always,
     [ompt_callback_thread_end] = ompt_set_always,

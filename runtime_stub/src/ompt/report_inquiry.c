@@ -7,7 +7,7 @@
 
 static bool may_register;
 
-/* What ompt_set_callback returns; docs/ompt-events.md has the reasons. 4 is "always". */
+/* What ompt_set_callback returns; docs/dev/ompt-events.md has the reasons. 4 is "always". */
 static const uint8_t set_codes[EVENTS_2015] = {
     [1] = 4,  [2] = 4,  [3] = 4,  [4] = 4,  [5] = 4,  [6] = 4,  [7] = 4,  [8] = 4,  [9] = 4,  [10] = 4,
     [11] = 4, [12] = 4, [13] = 4, [14] = 4, [15] = 4, [16] = 4, [17] = 4, [18] = 4, [19] = 4,
