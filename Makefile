@@ -9,7 +9,7 @@ APT := apt-get -qq --no-install-recommends --no-remove -y
 .PHONY: demo test test-full fuzz real bench lint scoreboard graph picture pyz tools intel host32 host32-if-possible clean
 
 demo: $(VENV)/.ready host32-if-possible
-	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
+	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/house/test_demo.py
 
 test: $(VENV)/.ready tools intel host32-if-possible
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)

@@ -29,7 +29,7 @@ os.environ["OMPD_PLUGINS"] = str(plugin_folder())
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
-# How long a stop may last by itself is for tests/test_stop_time_limits.py.
+# How long a stop may last by itself is for tests/debugger/targets/test_stop_time_limits.py.
 USUAL_STOP_NS = live.DEFAULT_STOP_NS
 live.DEFAULT_STOP_NS = 60_000_000_000
 # A shell without jobs has what it starts in the background ignore Ctrl-C, and every program of a test would, too.

@@ -1,4 +1,4 @@
-"""Asks of a 32-bit core or process in LLDB what ``tests/test_i386.py`` compares, and prints ``equal`` if it is."""
+"""For tests/debugger/targets/test_i386.py: compares a 32-bit core or process in LLDB, and prints ``equal`` if it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Reads the report of 2015 on OMPT, of which this project has the numbers and shapes alone (``report_2015.json``).
 
 ``python -m tests.ompt.report REPORT DRAFT`` writes them anew from the LaTeX of the report, and of the chapter that was
-its draft; ``tests/test_ompt_documents.py`` compares if ``OMPD_OMPT_REPORT`` and ``OMPD_OMPT_DRAFT`` are their paths.
+its draft. tests/contract/test_ompt_documents.py compares them if ``OMPD_OMPT_REPORT`` and ``OMPD_OMPT_DRAFT`` name
+the files.
 """
 
 from __future__ import annotations

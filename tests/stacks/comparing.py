@@ -17,7 +17,7 @@ from ompd.debugger.architecture import Architecture
 from ompd.debugger.process import StoppedProcess
 from tests.stacks import NO_TABLES, GdbFrame, Kind, built
 from tests.support import require
-from tests.unit.samples import mapped, run
+from tests.support.samples import mapped, run
 
 UNCOVERED = "no unwind data covers "
 

@@ -25,7 +25,7 @@ from tests.support.runtimes import INTEL, RUNTIMES
 SOURCES = CHECKOUT / "fixtures" / "live"
 OMPD = Path(sys.executable).with_name("ompd")
 # A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
-# How long a stop may last is for tests/test_stop_time_limits.py.
+# How long a stop may last is for tests/debugger/targets/test_stop_time_limits.py.
 PATIENT = ("--max-stop", "60000")
 
 

@@ -16,27 +16,24 @@ from tests.support.cache import CHECKOUT
 PAGE = CHECKOUT / "docs" / "dev" / "testing.md"
 
 
-def seconds_by_file(report: Path) -> Counter[str]:
-    """Return how long the tests of each file took, by names as ``unit/elf``, of a report in JUnit's format."""
-    found: Counter[str] = Counter()
+def seconds_by_folder(report: Path) -> Counter[str]:
+    """Return how long the tests of each folder below ``tests`` took, from a report in JUnit's format."""
+    seconds: Counter[str] = Counter()
     for case in ElementTree.parse(report).iter("testcase"):
-        name = case.get("classname", "").removeprefix("tests.").replace(".", "/")
-        found[name.replace("test_", "", 1)] += float(case.get("time", 0))
-    return found
+        *folder, _file = case.get("classname", "").removeprefix("tests.").split(".")
+        seconds["/".join(folder)] += float(case.get("time", 0))
+    return seconds
 
 
 def with_minutes(page: str, seconds: Counter[str]) -> str:
-    """Return *page* with what the files of each row of its table took together."""
+    """Return *page* with the minutes of each folder in the rows of its table: ``| `folder` | about | minutes |``."""
 
     def row(line: str) -> str:
-        cells = line.split("|")
-        if not line.startswith("| ") or len(cells) != 6 or "`" not in cells[3]:
-            return line
-        total = sum(seconds[name] for name in re.findall(r"`([a-z0-9_/]+)`", cells[3]))
-        return "|".join([*cells[:4], f" {total / 60:.1f} ", cells[5]])
+        cells = re.fullmatch(r"(\| `([a-z_/]+)` \| .* \|)[^|]*\|", line)
+        return line if cells is None else f"{cells[1]} {seconds[cells[2]] / 60:.1f} |"
 
     return "\n".join(map(row, page.split("\n")))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_minutes(PAGE.read_text(), seconds_by_file(Path(sys.argv[1]))))
+    PAGE.write_text(with_minutes(PAGE.read_text(), seconds_by_folder(Path(sys.argv[1]))))
