@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from ompd.debugger.flow.conditions import Read
     from ompd.debugger.flow.functions import Functions
     from ompd.debugger.flow.handlers import Handlers
-    from ompd.debugger.flow.references_x86 import X86References
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
     from ompd.debugger.threads.emutls import EmulatedTls
     from ompd.debugger.threads.gone_code import GoneCode
     from ompd.debugger.variables.locals import FunctionLocals, Locals, Parts
     from ompd.debugger.variables.static import Variables
+    from ompd.isa.x86.references import X86References
     from ompd.naming import Routine
 
 
@@ -219,7 +219,7 @@ class StoppedProcess:
     @cached_property
     def references(self) -> X86References | None:
         """How this processor's code refers to other code, None if that is not known."""
-        from ompd.debugger.flow.processors import references_of
+        from ompd.isa.processors import references_of
 
         return references_of(self.target.architecture.e_machine)
 
@@ -262,13 +262,11 @@ class StoppedProcess:
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
         """Return the handlers of signals that code installs; see :class:`ompd.debugger.flow.handlers.Handlers`."""
         from ompd.debugger.flow.handlers import Handlers, Unbound
-        from ompd.debugger.flow.processors import processor_of
 
-        memory, modules, sites = self.memory, self.module_list, self.calls.sites
-        locate = Unbound(memory, modules, sites, self.locate).locate
+        memory, modules, sites, architecture = self.memory, self.module_list, self.calls.sites, self.target.architecture
+        locate = Unbound(memory, modules, architecture, sites, self.locate).locate
         functions = self._make_functions(routines, is_users, locate)
-        processor = processor_of(self.target.architecture.e_machine)
-        return Handlers(memory, modules, self.modules_naming, processor, sites, locate, functions, is_users)
+        return Handlers(memory, modules, self.modules_naming, architecture, sites, locate, functions, is_users)
 
     # Variables
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from ompd.contract.memory import Memory
 from ompd.contract.process import Frame, Shape, Stack
-from ompd.debugger.architecture import SystemCalls
 from ompd.debugger.memory import PAGE, TargetMemory
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.threads.threads import Threads
 from ompd.errors import MemoryFault, Unavailable
+from ompd.isa.architecture import SystemCalls
 
 _CODE_OF_CALL = 48  # in so much code before a system call its number is made ready
 _MAX_CALLS = 1 << 12

@@ -13,7 +13,6 @@ from ompd.commands.events import EVENTS, check_events, symbol_of
 from ompd.commands.prompt import clean_lines
 from ompd.commands.walker import Ended, Halt, Point, Walker
 from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
-from ompd.debugger.flow.references_x86 import X86References
 from ompd.debugger.targets.gdb.inferior import core_of, thread_selected
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError, TargetGone, Unavailable
@@ -22,6 +21,7 @@ from ompd.gdb.prompts import PROMPT, Prompt, State
 from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary, thread_of
 from ompd.gdb.stops import summary_of
 from ompd.inspection import Inspection
+from ompd.isa.processors import architecture_by_gdb_name, references_of
 from ompd.questions import walking
 from ompd.render.words import basename
 
@@ -104,12 +104,16 @@ def _body_of(spot: Spot) -> Spot:
     if known is None or not naming.is_construct_code(spot.function) or naming.is_by_gcc(spot.function):
         return spot
     start = spot.address - known[1]
+    architecture = architecture_by_gdb_name(gdb.selected_inferior().architecture().name())
+    references = references_of(architecture.e_machine) if architecture is not None else None
+    if references is None:
+        return spot
     for size in _CODE_SIZES:
         try:
             code = bytes(gdb.selected_inferior().read_memory(start, size))
         except gdb.error:  # the section ends before
             continue
-        body = walking.body_called(X86References().calls(code, start), start, symbol_at)
+        body = walking.body_called(references.calls(code, start), start, symbol_at)
         if body is not None:
             named = symbol_at(body)
             return Spot(_behind_prologue(body), named[0] if named is not None else "")

@@ -13,8 +13,8 @@ from ompd import naming
 from ompd.commands import walking as words_of
 from ompd.commands.walker import Walker
 from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
-from ompd.debugger.flow.references_x86 import X86References
 from ompd.errors import BadInput, OmpdError
+from ompd.isa.processors import architecture_by_triple, references_of
 from ompd.lldb.interrupts import stopping
 from ompd.lldb.looking import where
 from ompd.lldb.prompts import FIRST_UNPRINTABLE, NO_COMPLETION, PROMPT, Prompt, process_of, state_of, thread_of
@@ -161,8 +161,12 @@ def _body_of(target: Any, address: Any) -> Any:
         begin = found.GetSymbol().GetStartAddress()
         return (_name(found), place - begin.GetFileAddress()) if begin.IsValid() else None
 
+    architecture = architecture_by_triple((target.GetTriple() or "").partition("-")[0], target.GetAddressByteSize())
+    references = references_of(architecture.e_machine) if architecture is not None else None
+    if references is None:
+        return address
     code, begin = target.ReadMemory(start, _MOST_CODE, lldb.SBError()), start.GetFileAddress()
-    body = walking.body_called(X86References().calls(code, begin), begin, named_at) if code else None
+    body = walking.body_called(references.calls(code, begin), begin, named_at) if code else None
     if body is None:
         return address
     found = module.ResolveFileAddress(body)

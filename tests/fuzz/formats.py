@@ -42,10 +42,10 @@ from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values.formatter import ValueFormatter
 from ompd.binary.types.values.shown import Options
 from ompd.binary.types.variables import find_variables
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
+from ompd.isa.x86.architectures import X86_64
 from tests.fuzz.parses import Memory
 from tests.support.unwinding import stack_of
 

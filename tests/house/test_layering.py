@@ -23,7 +23,7 @@ STUBS = CHECKOUT / "runtime_stub" / "plugin" / "ompd_stub"
 # do may not import each other.
 LAYERS = (
     ("errors", "model", "naming", "records", "safety"),
-    ("binary", "contract"),
+    ("binary", "contract", "isa"),
     ("debugger", "runtimes"),
     ("session", "analysis", "machine"),
     ("questions", "conformance", "render"),

@@ -13,8 +13,8 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from ompd.binary.cfi.tables import Row, UnwindTable
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.process import StoppedProcess
+from ompd.isa.architecture import Architecture
 from tests.stacks import NO_TABLES, GdbFrame, Kind, built
 from tests.support import require
 from tests.support.samples import mapped, run

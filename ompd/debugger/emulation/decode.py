@@ -8,34 +8,13 @@ is not trusted: it has to be that of a file which is verified to be the one that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
-
-from ompd.binary.elf.elf import EM_386, EM_X86_64
 from ompd.contract.process import CallResult
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.emulation.code_checks import TargetCode
-from ompd.debugger.emulation.decode_state import State, Undecoded
-from ompd.debugger.emulation.decode_x86 import X86
 from ompd.debugger.memory import PAGE
 from ompd.errors import CorruptState, MemoryFault, Unavailable
-
-
-class _Instructions(Protocol):
-    def step(self) -> bool:
-        """See :meth:`X86.step`."""
-
-
-class _Machine(NamedTuple):
-    # A table of instructions, and the registers that they name: how many, the stack pointer, where results are.
-    instructions: Callable[[State, int], _Instructions]
-    registers: int
-    stack_register: int
-    result_register: int
-
-
-_X86 = _Machine(X86, 16, 4, 0)
-_MACHINES: Mapping[int, _Machine] = {EM_X86_64: _X86, EM_386: _X86}
+from ompd.isa.architecture import Architecture
+from ompd.isa.getters import State, Undecoded
+from ompd.isa.processors import getters_of
 
 
 class Decoder:
@@ -51,7 +30,7 @@ class Decoder:
 
         :raises Unavailable: if it does more than load, or its code or what it loads cannot be read or trusted
         """
-        machine = _MACHINES.get(self._architecture.e_machine)
+        machine = getters_of(self._architecture.e_machine)
         if machine is None:
             raise Unavailable(
                 f"routines of the target are not decoded on this architecture ({self._architecture.name})"
@@ -60,15 +39,15 @@ class Decoder:
         state = State(
             routine,
             self._target.storage_of(thread),
-            machine.registers,
+            machine.REGISTERS,
             self._code,
             self._load,
             # The last page of all addresses, which no program has.
             stack=(1 << 8 * size) - 16,
-            stack_register=machine.stack_register,
+            stack_register=machine.STACK_POINTER,
             pointer_size=size,
         )
-        instructions = machine.instructions(state, size)
+        instructions = machine(state, size)
         try:
             while instructions.step():
                 pass
@@ -78,7 +57,7 @@ class Decoder:
             raise self._refusal(routine, thread, str(error), error.hint) from error
         except CorruptState as error:
             raise self._refusal(routine, thread, str(error)) from error
-        return CallResult(state.registers[machine.result_register], tuple(state.reads))
+        return CallResult(state.registers[machine.RESULT], tuple(state.reads))
 
     def _refusal(self, routine: int, thread: int, reason: str, hint: str = "") -> Unavailable:
         return Unavailable(f"{self._target.name(routine)} cannot be decoded in thread {thread}: {reason}", hint=hint)

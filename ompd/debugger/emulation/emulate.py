@@ -12,13 +12,14 @@ import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ompd.binary.elf.elf import EM_X86_64
 from ompd.contract.process import CallResult
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.errors import BadInput, CorruptState, MalformedFile, MemoryFault, OmpdError, Unavailable
+from ompd.isa.architecture import Architecture
+from ompd.isa.emulator import EmulatedMachine
+from ompd.isa.processors import emulated_machine
 
 if TYPE_CHECKING:
     from ompd.debugger.emulation.linking import Linkage
@@ -56,76 +57,6 @@ _READ, _WRITE, _EXECUTE = 1, 2, 4
 _WORD = (1 << 64) - 1
 
 
-class _Machine(NamedTuple):
-    # What the emulator has to be told of a processor: names of unicorn's constants, and code.
-    arch: str
-    mode: str
-    constants: str
-    model: str
-    stack_pointer: str
-    program_counter: str
-    thread_pointer: str
-    result: str
-    arguments: tuple[str, ...]
-    jump_slot: int
-    # What a call leaves on the stack, which was aligned to 16 bytes before: the return address.
-    return_size: int
-    # Instructions that the emulator would carry out although no program may, or would answer for the processor it is.
-    foreign: tuple[tuple[str, str], ...]
-    exceptions: dict[int, str]
-    # A new emulator runs as a kernel does: code that goes on as a program, to which clocks, halts and the like are
-    # forbidden, and what makes it ready, given where to go on; the registers that it leaves something in.
-    leave_kernel: bytes
-    prepare: Callable[[Any, Any, int], None]
-    left: tuple[str, ...]
-
-
-_EFER, _STAR = 0xC000_0080, 0xC000_0081
-_EFER_SCE, _CR4_TSD = 1, 4
-
-
-def _prepare_x86_64(uc: Any, constants: Any, until: int) -> None:
-    # What SYSRET takes: where to go on, and the flags, of which one bit always is. A program may not read the clock.
-    uc.msr_write(_EFER, uc.msr_read(_EFER) | _EFER_SCE)
-    uc.msr_write(_STAR, 0)
-    uc.reg_write(constants.UC_X86_REG_CR4, uc.reg_read(constants.UC_X86_REG_CR4) | _CR4_TSD)
-    uc.reg_write(constants.UC_X86_REG_RCX, until)
-    uc.reg_write(constants.UC_X86_REG_R11, 0x202)
-
-
-_X86_64 = _Machine(
-    arch="UC_ARCH_X86",
-    mode="UC_MODE_64",
-    constants="x86_const",
-    # LZCNT and TZCNT mean something else to older ones, and what newer ones have the emulator does not know.
-    model="UC_CPU_X86_HASWELL",
-    stack_pointer="UC_X86_REG_RSP",
-    program_counter="UC_X86_REG_RIP",
-    thread_pointer="UC_X86_REG_FS_BASE",
-    result="UC_X86_REG_RAX",
-    arguments=tuple(f"UC_X86_REG_{name}" for name in ("RDI", "RSI", "RDX", "RCX", "R8", "R9")),
-    jump_slot=7,  # R_X86_64_JUMP_SLOT
-    return_size=8,
-    foreign=(
-        ("UC_X86_INS_SYSCALL", "would call the kernel"),
-        ("UC_X86_INS_SYSENTER", "would call the kernel"),
-        ("UC_X86_INS_IN", "has an instruction that is not for programs"),
-        ("UC_X86_INS_OUT", "has an instruction that is not for programs"),
-        ("UC_X86_INS_CPUID", "asks for the processor that it runs on"),
-    ),
-    exceptions={
-        0: "divides by zero",
-        3: "has a breakpoint",
-        13: "has an instruction that is not for programs, or that reads a clock",
-        0x80: "would call the kernel",
-    },
-    leave_kernel=bytes.fromhex("480f07"),  # SYSRET
-    prepare=_prepare_x86_64,
-    left=("UC_X86_REG_RCX", "UC_X86_REG_R11"),
-)
-_MACHINES = {EM_X86_64: _X86_64}
-
-
 @dataclass
 class _Call:
     # What is kept of a call while it runs.
@@ -154,12 +85,12 @@ class Emulator:
         is_free: Callable[[int, int], bool],
         loader_code: Sequence[tuple[int, int]],
     ) -> None:
-        machine = _MACHINES.get(architecture.e_machine)
+        machine = emulated_machine(architecture.e_machine)
         if machine is None:
             raise Unavailable(f"routines of the target are not emulated on this architecture ({architecture.name})")
         self._machine = machine
         self._code, self._loader_code = code, loader_code
-        self.linkage = linkage(machine.jump_slot)
+        self.linkage = linkage(architecture.jump_slot)
         place = next((at for at in _PLACES if is_free(at, at + _ROOM)), None)
         if place is None:
             raise Unavailable("routines of the target are not emulated: its memory leaves no room for a stack")
@@ -474,7 +405,7 @@ class Emulator:
         return self._checked[number]
 
 
-def _import(machine: _Machine) -> tuple[Any, Any]:
+def _import(machine: EmulatedMachine) -> tuple[Any, Any]:
     hint = "pip install 'ompd[emulate]' adds unicorn 2.1.2 or later"
     try:
         import unicorn

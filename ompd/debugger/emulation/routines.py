@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from ompd.binary.core.notes import AT_BASE
 from ompd.contract.process import CallResult
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.debugger.modules.loader import Loader
 from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.regions import Regions
 from ompd.errors import Unavailable
+from ompd.isa.architecture import Architecture
 
 if TYPE_CHECKING:
     from ompd.debugger.emulation.decode import Decoder

@@ -10,15 +10,15 @@ from functools import cached_property
 from pathlib import Path
 
 from ompd.binary.dwarf.constants import DW_AT_COMP_DIR
-from ompd.binary.elf.elf import EM_AARCH64, EM_X86_64, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, ElfFile, check_elf_magic
+from ompd.binary.elf.elf import SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, ElfFile, check_elf_magic
 from ompd.binary.types.members import FlatMember, flat_members
 from ompd.binary.types.types import DwarfType, TypeInfo
 from ompd.debugger.files.finder import FileFinder
 from ompd.errors import BadFile, LayoutUnavailable, MalformedFile
+from ompd.isa.processors import LAYOUT_MACHINES
 from ompd.safety.reading import PagedFile, may_read_whole, open_paged
 
 _DW_AT_PRODUCER = 0x25
-_ARCHITECTURES = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}
 _SYM = struct.Struct("<IBBHQQ")  # Elf64_Sym: st_name, st_info, st_other, st_shndx, st_value, st_size
 _SUFFIXES = (".debug", ".dbg")
 # Who compiled it is a line of options at most.
@@ -161,9 +161,9 @@ def _opened(path: str) -> ElfFile:
 
 
 def _architecture(elf: ElfFile) -> str:
-    found = _ARCHITECTURES.get(elf.e_machine)
+    found = LAYOUT_MACHINES.get(elf.e_machine)
     if found is None or elf.ident_class != 64 or elf.byte_order != "little":
-        known = ", ".join(sorted(_ARCHITECTURES.values()))
+        known = ", ".join(sorted(LAYOUT_MACHINES.values()))
         raise BadFile(
             elf.name,
             f"is of another architecture ({elf.ident_class} bits, {elf.byte_order}-endian, machine {elf.e_machine});"

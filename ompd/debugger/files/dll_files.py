@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from ompd.binary.elf.elf import Header, parse_header
-from ompd.debugger.architecture import ARCHITECTURES
 from ompd.errors import BadFile, MalformedFile
+from ompd.isa.processors import ARCHITECTURES
 from ompd.safety.libraries import MAX_LIBRARY, open_trusted
 from ompd.safety.reading import read_head
 

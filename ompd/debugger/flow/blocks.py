@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ompd.debugger.flow.instructions import Instruction
 from ompd.errors import Unavailable
+from ompd.isa.instructions import Instruction
 
 
 def find_blocks(

@@ -17,10 +17,10 @@ from ompd.debugger.flow.blocks import find_blocks
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.conditions import Condition, Slice
 from ompd.debugger.flow.follow import Called
-from ompd.debugger.flow.instructions import Instruction, Operand, Processor
 from ompd.debugger.flow.loops import Loop, loop_around
 from ompd.debugger.memory import TargetMemory
 from ompd.errors import OmpdError, Unavailable
+from ompd.isa.instructions import Instruction, Operand, Processor
 
 _MAX_INSTRUCTIONS = 1 << 15
 _MAX_BRANCHES = 32

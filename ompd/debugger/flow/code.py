@@ -12,10 +12,10 @@ from ompd.binary.cfi.handlers import CallSite, read_call_sites
 from ompd.binary.elf.elf import PF_W, PF_X, PT_GNU_RELRO, PT_LOAD, ElfFile
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Location
-from ompd.debugger.flow.instructions import Instruction, Processor
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.errors import MalformedFile, OmpdError, Unavailable
+from ompd.isa.instructions import Instruction, Processor
 
 _MAX_CODE = 1 << 20  # of one function
 _MAX_BEFORE = 3  # bytes of an instruction before the distance

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ompd.debugger.flow.instructions import FLAGS, Instruction, Processor
+from ompd.isa.instructions import FLAGS, Instruction, Processor
 
 _MAX_BLOCKS = 16
 

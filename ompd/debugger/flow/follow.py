@@ -11,7 +11,6 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ompd.debugger.flow.blocks import find_blocks
-from ompd.debugger.flow.instructions import FLAGS, Instruction, Processor
 from ompd.debugger.flow.state import (
     CALLEE,
     ENTERED,
@@ -31,6 +30,7 @@ from ompd.debugger.flow.state import (
     meets,
 )
 from ompd.errors import Unavailable
+from ompd.isa.instructions import FLAGS, Instruction, Processor
 from ompd.naming import Routine
 
 # These write to the object that is their first argument, and nowhere else.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ompd.debugger.flow.instructions import Instruction, Processor
+from ompd.isa.instructions import Instruction, Processor
 
 
 def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa: int) -> int | None:

@@ -11,17 +11,17 @@ from ompd import naming
 from ompd.binary.elf.elf import PF_X, PT_LOAD
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame, Location, Shape
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.flow.branches import Branches
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.follow import Called, Function, Place
-from ompd.debugger.flow.instructions import Instruction, Processor
-from ompd.debugger.flow.processors import processor_of
 from ompd.debugger.flow.state import BRANCH, LOCAL, Released, State, Value, has_same_base
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.stacks.callsites import CallSites
 from ompd.errors import OmpdError, Unavailable
+from ompd.isa.architecture import Architecture
+from ompd.isa.instructions import Instruction, Processor
+from ompd.isa.processors import processor_of
 from ompd.naming import Routine
 
 _MAX_CODE = 1 << 20  # of one function

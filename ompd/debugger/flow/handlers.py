@@ -20,18 +20,19 @@ from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.process import Location
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.functions import Functions
-from ompd.debugger.flow.instructions import Processor
 from ompd.debugger.flow.state import MASK, State, Value
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.stacks.callsites import CallSites
 from ompd.errors import MalformedFile, OmpdError
+from ompd.isa.architecture import Architecture
+from ompd.isa.instructions import Processor
+from ompd.isa.processors import processor_of
 
 # They get the handler, or the address of a structure that begins with it, as their second argument.
 _BY_ADDRESS = ("signal", "bsd_signal", "sysv_signal", "ssignal", "sigset")
 _BY_STRUCTURE = ("sigaction",)
 _BY_NUMBER = "syscall"  # whose first argument is the number of the system call
-_RT_SIGACTION = 13  # on x86-64
 _WITH_UNDERSCORES = ("__sysv_signal", "__bsd_signal", "__sigaction")
 # libgfortran's for programs in Fortran; what is passed is not followed.
 _OF_FORTRAN = (
@@ -43,8 +44,6 @@ _WITHOUT_RESTART = ("sysv_signal", "sigset")
 _FOLLOWED = (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES)
 _INTERRUPTS = "siginterrupt"  # takes SA_RESTART back
 _INSTALLERS = (*_FOLLOWED, *_OF_FORTRAN, _INTERRUPTS)
-# x86-64's struct sigaction in glibc (bits/sigaction.h): the flags are behind 128 bytes of a mask.
-_FLAGS_OFFSET, _SA_RESTART = 136, 0x10000000
 # What no thread that sleeps causes; a handler that has interrupted one may.
 _FAULTS = frozenset((signal.SIGILL, signal.SIGTRAP, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS))
 _SIGNALS = frozenset(range(1, 65)) - _FAULTS - {32, 33}  # glibc has these two for itself
@@ -76,15 +75,8 @@ _HARMLESS = re.compile(
 # The same, unless a program has streams or conversions of its own, whose code these execute.
 _OF_STREAMS = re.compile(r"v?f?printf|f?puts|f?putc|putchar|fflush|fwrite|perror|psignal")
 _MAKES_STREAMS = ("fopencookie", "register_printf_function", "register_printf_specifier")
-# The same by the system calls of x86-64: write, getpid, exit, gettid, tkill, exit_group, tgkill.
-_HARMLESS_CALLS = frozenset(Value("number", number) for number in (1, 39, 60, 186, 200, 231, 234))
 _MAX_FUNCTIONS = 64
 _MAX_CODE = 1 << 25  # of one module: OpenBLAS has 20 MB
-_MAX_SIZE = 15  # of an instruction
-_SYSTEM_CALL = b"\x0f\x05"
-_UNBOUND = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:(....))")  # push of an index into the linkage table
-_SIZEOF_UNBOUND = 9
-_ADDRESS, _JUMP_SLOT = 1, 7  # R_X86_64_64, R_X86_64_JUMP_SLOT
 
 
 class Handler(NamedTuple):
@@ -120,15 +112,16 @@ class Handlers:
         memory: TargetMemory,
         modules: ModuleList,
         modules_naming: Callable[[Collection[str]], Iterable[tuple[LoadedModule, Collection[str] | None]]],
-        processor: Processor | None,
+        architecture: Architecture,
         sites: CallSites,
         locate: Callable[[int], Location],
         functions: Functions,
         is_users: Callable[[int], bool],
     ) -> None:
         self._modules_naming = modules_naming
-        self._memory, self._processor, self._sites, self._locate = memory, processor, sites, locate
+        self._memory, self._architecture, self._sites, self._locate = memory, architecture, sites, locate
         self._modules, self._functions, self._is_users = modules, functions, is_users
+        self._processor = processor = processor_of(architecture.e_machine)
         self._code = Code(memory, modules, processor, locate)
         self._releases: dict[int, bool] = {}
 
@@ -170,16 +163,18 @@ class Handlers:
             yield _UNKNOWN
         else:
             try:
-                for at, name in self._calls(loaded, loaded.elf, loaded.symbols):
+                for at, name in self._calls(loaded, loaded.elf, loaded.symbols, self._processor):
                     for handler in self._installed(at, name, self._processor):
                         yield handler._replace(ends=handler.ends or _INTERRUPTS in names)
             except OmpdError:
                 yield _UNKNOWN
 
-    def _calls(self, loaded: LoadedModule, elf: ElfFile, symbols: SymbolTable) -> Iterator[tuple[int | None, str]]:
+    def _calls(
+        self, loaded: LoadedModule, elf: ElfFile, symbols: SymbolTable, processor: Processor
+    ) -> Iterator[tuple[int | None, str]]:
         # Where the module calls what installs handlers, None for where it takes the address of that.
         yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
-        yield from ((None, each) for each in DynamicLinking(elf).noted(_ADDRESS, _FOLLOWED))
+        yield from ((None, each) for each in DynamicLinking(elf).noted(self._architecture.word_relocation, _FOLLOWED))
         # What the loader has not bound yet was not called.
         words = self._code.words_with(self._installers, elf, loaded.bias)
         leads_to = {**self._installers, **{word: self._installers[to] for word, to in words.items()}}
@@ -188,7 +183,7 @@ class Handlers:
             if (is_load or is_through) == (address not in words):
                 continue
             if self._sites.is_stub(place):
-                starts = range(place, place - _MAX_SIZE, -1)
+                starts = range(place, place - processor.max_size, -1)
                 stubs.update((at, leads_to[address]) for at in starts if self._goes_to(at, words[address]))
             else:
                 yield (None if is_load else place), leads_to[address]
@@ -217,20 +212,21 @@ class Handlers:
             states = self._functions.states_before(call) if call is not None else ()
         except OmpdError:
             states = ()
+        signals = processor.signals
         if not states:
             yield _UNKNOWN
         for state in states:
             number, passed = (state.registers.get(register) for register in processor.arguments[:2])
             if _plain(name) == _BY_NUMBER:
-                if number is None or number.kind != "number" or number.at == _RT_SIGACTION:
+                if number is None or number.kind != "number" or number.at == signals.rt_sigaction:
                     yield _UNKNOWN
                 continue
             ends = _plain(name) in _WITHOUT_RESTART
             if _plain(name) in _BY_STRUCTURE:
                 if passed == Value("number", 0):
                     continue  # it asks which one there is
-                flags = _word(state, passed, _FLAGS_OFFSET, 4)
-                ends = flags is None or flags.kind != "number" or not flags.at & _SA_RESTART
+                flags = _word(state, passed, signals.sa_flags, 4)
+                ends = flags is None or flags.kind != "number" or not flags.at & signals.sa_restart
                 passed = _word(state, passed, 0, 8)
             which = number.at if number is not None and number.kind == "number" else None
             if passed is None or passed.kind != "number":
@@ -248,7 +244,7 @@ class Handlers:
 
     def _is_harmless(self, handler: int) -> bool:
         functions = self._functions
-        if not self._is_users(handler) or functions.let_go_by(handler) != frozenset():
+        if self._processor is None or not self._is_users(handler) or functions.let_go_by(handler) != frozenset():
             return False
         seen, waiting = {handler}, [handler]
         while waiting:
@@ -256,19 +252,19 @@ class Handlers:
             extent = self._code.extent(at)
             if extent is None or extent[0] != at or len(seen) > _MAX_FUNCTIONS:
                 return False
-            if _SYSTEM_CALL in self._memory.read_code(at, extent[1] - at):
+            if self._processor.system_call in self._memory.read_code(at, extent[1] - at):
                 return False
             for call, to in functions.calls_in(at):
                 if to in seen:
                     continue
                 seen.add(to)
-                if to == -1 or self._is_by_variable(call):
+                if to == -1 or self._is_by_variable(call, self._processor):
                     return False
                 place = self._locate(to)
                 name = _plain(place.symbol or "") if place.symbol_address == to else ""
                 if functions.is_routine(to) or (self._does_no_harm(name) and not self._is_users(to)):
                     continue
-                if name == "syscall" and self._is_harmless_call(call):
+                if name == _BY_NUMBER and self._is_harmless_call(call, self._processor):
                     seen.discard(to)  # the next call of it may be another one
                     continue
                 if not self._is_users(to):
@@ -283,15 +279,18 @@ class Handlers:
     def _makes_streams(self) -> bool:
         return any(True for _ in self._modules_naming(_MAKES_STREAMS))
 
-    def _is_by_variable(self, call: int) -> bool:
+    def _is_by_variable(self, call: int, processor: Processor) -> bool:
         # Whether it leads to where a word says that may be written to.
-        found = self._processor.decode(self._memory.read_code(call, _MAX_SIZE), 0, call) if self._processor else None
+        found = processor.decode(self._memory.read_code(call, processor.max_size), 0, call)
         return found is None or (found.word is not None and self._code.constant(found.word) is None)
 
-    def _is_harmless_call(self, call: int) -> bool:
+    def _is_harmless_call(self, call: int, processor: Processor) -> bool:
         states = self._functions.states_before(call)
-        first = self._processor.arguments[0] if self._processor is not None else -1
-        return bool(states) and all(state.registers.get(first) in _HARMLESS_CALLS for state in states)
+        numbers = [state.registers.get(processor.arguments[0]) for state in states]
+        return bool(numbers) and all(
+            number is not None and number.kind == "number" and number.at in processor.signals.harmless
+            for number in numbers
+        )
 
 
 class Unbound:
@@ -301,9 +300,15 @@ class Unbound:
     """
 
     def __init__(
-        self, memory: TargetMemory, modules: ModuleList, sites: CallSites, locate: Callable[[int], Location]
+        self,
+        memory: TargetMemory,
+        modules: ModuleList,
+        architecture: Architecture,
+        sites: CallSites,
+        locate: Callable[[int], Location],
     ) -> None:
         self._memory, self._modules, self._sites, self._locate = memory, modules, sites, locate
+        self._calls, self._jump_slot = architecture.calls, architecture.jump_slot
 
     def locate(self, address: int) -> Location:
         """Return what is at an address, and in a linkage table what it leads to."""
@@ -318,11 +323,13 @@ class Unbound:
 
     def _name(self, address: int) -> str | None:
         loaded = self._modules.at(address)
-        pushed = _UNBOUND.match(self._memory.read_code(address, _SIZEOF_UNBOUND))
-        if loaded is None or loaded.elf is None or pushed is None:
+        if loaded is None or loaded.elf is None or self._calls is None or self._calls.unbound is None:
+            return None
+        pushed = re.match(self._calls.unbound, self._memory.read_code(address, self._calls.unbound_size))
+        if pushed is None:
             return None
         index = int.from_bytes(pushed[1], self._memory.byte_order)
-        return DynamicLinking(loaded.elf).wanted(index, _JUMP_SLOT).name
+        return DynamicLinking(loaded.elf).wanted(index, self._jump_slot).name
 
 
 def _by_library(number: int | None) -> Handler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ompd.debugger.flow.instructions import Operand
+from ompd.isa.instructions import Operand
 from ompd.naming import Routine
 
 MASK = (1 << 64) - 1

@@ -40,7 +40,6 @@ _MAX_FOLDERS = 64
 _SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|64)?\.so")
 _VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, of which there is no file
-_MULTIARCH = {"x86_64": "x86_64-linux-gnu", "i386": "i386-linux-gnu"}  # Debian's folder, by the architecture's name
 
 
 @record
@@ -113,7 +112,7 @@ def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
     vector = _auxiliary_vector(target, finder, images, program) if program is not None else {}
     mappings: list[FileMapping] = []
     located: dict[int, str | None] = {}
-    folders = tuple(dict.fromkeys(_folders(images, program, finder, exe, target.architecture.name)))
+    folders = tuple(dict.fromkeys(_folders(images, program, finder, exe, target.architecture.multiarch)))
     if len(folders) > _MAX_FOLDERS:  # the system's come last
         folders = folders[: _MAX_FOLDERS // 2] + folders[-_MAX_FOLDERS // 2 :]
     for image in images:
@@ -319,7 +318,7 @@ def _string_at(target: Target, address: int) -> str | None:
 
 
 def _folders(
-    images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, machine: str
+    images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, multiarch: str
 ) -> Iterator[tuple[str, str]]:
     # Where the loader would look for a library, and beside the program that the user named: by the target's name, and
     # where that is here.
@@ -339,7 +338,7 @@ def _folders(
     if beside is not None:
         yield beside, beside
     for folder in _SYSTEM_FOLDERS:
-        for name in (f"{folder}/{_MULTIARCH[machine]}", folder) if machine in _MULTIARCH else (folder,):
+        for name in (f"{folder}/{multiarch}", folder):
             yield name, finder.resolve(name)
 
 

@@ -18,7 +18,6 @@ from ompd.binary.core import notes
 from ompd.binary.core.extract import extract
 from ompd.binary.core.writer import PAGE, Note, Piece, format_auxv, format_files, write_core
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.environment import EnvironmentBlock, find_environment
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.process import StoppedProcess
@@ -26,9 +25,9 @@ from ompd.debugger.signals import is_fault
 from ompd.debugger.targets.base import MemoryRegion, PartialRegisters, Target
 from ompd.debugger.threads.emutls import PREFIX
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
+from ompd.isa.architecture import Architecture
 from ompd.records import record
 
-_RED_ZONE = 128  # bytes below the stack pointer that a leaf function may use (psABI of x86-64; others have less)
 _MAX_FRAME = 64 << 10  # of a larger frame its two ends
 _LIMIT_KEPT = 4 << 20
 _VDSO_SIZE = 0x4000
@@ -217,7 +216,7 @@ def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryReg
         if sp < pointer < end:
             end = pointer
     stack = process.stack(thread, guess=True)
-    low = max(sp - _RED_ZONE, region.start)
+    low = max(sp - process.target.architecture.red_zone, region.start)
     for frame in stack.frames:
         high = min(frame.cfa, end) if frame.cfa is not None else low
         if high > low:

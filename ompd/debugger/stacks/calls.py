@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ompd.binary.elf.elf import DT_PLTGOT
 from ompd.contract.process import Frame, TailCall
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.places import Places
 from ompd.debugger.stacks.callsites import CallSites
 from ompd.debugger.symbols import Symbols
 from ompd.errors import MalformedFile, OmpdError
+from ompd.isa.architecture import Architecture
 
 if TYPE_CHECKING:
     from ompd.binary.dwarf.source.calls import Call

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ompd.contract.memory import Memory, read_pointer
 from ompd.contract.process import Frame, TailCall
-from ompd.debugger.architecture import Architecture, CallPatterns
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.errors import OmpdError
+from ompd.isa.architecture import Architecture, CallPatterns
 
 # Of one source function there are some pieces and copies, and what is made of its constructs.
 _MAX_FUNCTIONS = 1 << 10

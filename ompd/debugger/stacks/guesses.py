@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from ompd.binary.elf.elf import order_mark
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.stacks.frames import Step
 from ompd.errors import MemoryFault
+from ompd.isa.architecture import Architecture
 
 # How far above the stack pointer a return address is looked for, and how often: in one stack, and in all.
 _MAX_WORDS = 1024

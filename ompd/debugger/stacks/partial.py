@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.flow.frame_sizes import frame_size
-from ompd.debugger.flow.processors import processor_of
 from ompd.debugger.stacks.frames import Frame
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault, OmpdError
+from ompd.isa.architecture import Architecture
+from ompd.isa.processors import processor_of
 
 _MAX_CODE = 1 << 18  # of one function
 _MAX_LINKAGE = 16

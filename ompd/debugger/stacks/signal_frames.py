@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable
 
 from ompd.binary.elf.elf import order_mark
-from ompd.debugger.architecture import Architecture
 from ompd.errors import MemoryFault
+from ompd.isa.architecture import Architecture
 
 
 class SignalFrames:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from ompd.contract.process import Shape, Stack, shape_of
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.regions import Regions
@@ -17,6 +16,7 @@ from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.symbols import Symbols
 from ompd.debugger.targets.base import PartialRegisters
 from ompd.debugger.threads.threads import NO_REGISTERS, Threads
+from ompd.isa.architecture import Architecture
 
 
 class Stacks:

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from ompd.binary.cfi.tables import Row
 from ompd.binary.elf.elf import order_mark
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.stacks.frames import NOTHING, Step
 from ompd.errors import MalformedFile, MemoryFault
+from ompd.isa.architecture import Architecture
 
 # More saved words than this in one frame are fetched one by one: no processor we know saves so many side by side.
 _MAX_SPAN_WORDS = 32

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from ompd.binary.cfi.program import Rule
 from ompd.binary.dwarf.expression import evaluate
 from ompd.contract.process import Shape
-from ompd.debugger.architecture import Architecture, SystemCalls
 from ompd.debugger.stacks.frames import Frame, How, Step
 from ompd.debugger.stacks.signal_frames import SignalFrames
 from ompd.debugger.stacks.steps import Steps, StepTable, Table
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
+from ompd.isa.architecture import Architecture, SystemCalls
 
 if TYPE_CHECKING:
     from ompd.debugger.stacks.guesses import Guesser

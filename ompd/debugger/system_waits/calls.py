@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ompd.contract.memory import Memory, read_unsigned
-from ompd.debugger.architecture import KernelArguments
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.threads.threads import Threads
 from ompd.debugger.waiting import FUTEX_LOCKS, FUTEX_PRIVATE, WaitedWord, Waiting, is_answer, read_waited_words
 from ompd.errors import MemoryFault, Unavailable
+from ompd.isa.architecture import KernelArguments
 
 _MAX_CALLS = 1 << 12
 _LATER_TIMES = "_time64"

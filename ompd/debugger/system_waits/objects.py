@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from ompd.contract.memory import Memory, read_unsigned
 from ompd.contract.process import Frame
-from ompd.debugger.architecture import Architecture, PthreadObjects
 from ompd.debugger.memory import PAGE
 from ompd.debugger.system_waits.calls import FUTEX_WAIT, Futex
 from ompd.debugger.system_waits.facts import Origin
@@ -25,6 +24,7 @@ from ompd.debugger.threads.threads import Threads
 from ompd.debugger.threads.tls import pthread_of
 from ompd.debugger.waiting import FUTEX_LOCKS
 from ompd.errors import MemoryFault, OmpdError, Unavailable
+from ompd.isa.architecture import Architecture, PthreadObjects
 
 # Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. ELISION (two bits) may be
 # added by the library itself.

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Protocol
 
 from ompd.contract.process import Module, Stack
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.places import Places
 from ompd.debugger.stacks.calls import Calls
@@ -23,6 +22,7 @@ from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.debugger.threads.threads import Threads
 from ompd.debugger.waiting import FUTEX_LOCKS, Waiting
 from ompd.errors import MemoryFault, OmpdError, Unavailable
+from ompd.isa.architecture import Architecture
 from ompd.records import record
 
 _MAX_DESCRIPTORS = 8  # of a poll that are described

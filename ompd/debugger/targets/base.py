@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote
-from ompd.debugger.architecture import Architecture
 from ompd.errors import MemoryFault
+from ompd.isa.architecture import Architecture
 from ompd.records import record
 
 

@@ -16,9 +16,10 @@ from ompd.binary.elf import elf as gabi
 from ompd.binary.elf.elf import ElfFile, Segment, check_elf_magic, parse_header, sizeof_header, sizeof_segment
 from ompd.binary.elf.notes import NotePlace, iter_note_places
 from ompd.contract.memory import ByteOrder
-from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone, Unavailable
+from ompd.isa.architecture import Architecture
+from ompd.isa.processors import ARCHITECTURES, MACHINE_NAMES
 from ompd.safety import limits
 from ompd.safety.reading import PagedFile, open_paged
 
@@ -31,16 +32,6 @@ _CUT_OFF = "copy the core again completely, or have it written where disk and qu
 _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
 _READ_AHEAD = 64 << 20
 _NOTE_HEADER = 12  # n_namesz, n_descsz, n_type
-_MACHINE_NAMES = {
-    gabi.EM_386: "i386",
-    21: "ppc64",
-    22: "s390x",
-    40: "arm",
-    gabi.EM_X86_64: "x86-64",
-    183: "aarch64",
-    243: "riscv",
-    258: "loongarch",
-}
 
 
 class CoreTarget:
@@ -120,7 +111,7 @@ class CoreTarget:
         return count
 
     def _find_architecture(self, path: str) -> Architecture:
-        machine = _MACHINE_NAMES.get(self._elf.e_machine, f"machine number {self._elf.e_machine}")
+        machine = MACHINE_NAMES.get(self._elf.e_machine, f"machine number {self._elf.e_machine}")
         architecture = ARCHITECTURES.get(self._elf.e_machine)
         known = ", ".join(a.name for a in ARCHITECTURES.values())
         hint = f"cores of these can be read: {known}"
@@ -282,7 +273,13 @@ class CoreTarget:
         thread = int.from_bytes(desc[arch.prstatus_pid : arch.prstatus_pid + 4], arch.byte_order)
         values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
         pointer = arch.descriptors.selector if arch.descriptors is not None else arch.thread_pointer
-        if thread and not values[arch.sp] and not values[arch.pc] and values.get("cs") and values.get(pointer, 0):
+        if (
+            thread
+            and not values[arch.sp]
+            and not values[arch.pc]
+            and values.get(arch.never_zero)
+            and values.get(pointer, 0)
+        ):
             # The kernel made it, for io_uring: it never runs the program's code, and has its creator's thread pointer.
             # A lost page would have taken what is between the two registers with it.
             self._thread_of_notes = None

@@ -15,11 +15,11 @@ from ompd.binary.elf import elf as gabi
 from ompd.binary.elf.elf import ElfFile, Section, Segment, order_mark
 from ompd.binary.elf.symbols import Symbol
 from ompd.contract.memory import Memory, read_signed
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.modules.loader import LinkMap, Loader
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.errors import CorruptState, MalformedFile, MemoryFault, NoStorage, OmpdError, Unavailable
+from ompd.isa.architecture import Architecture
 
 # A thread-local block that is larger is not kept whole.
 _MAX_BLOCK = 1 << 24

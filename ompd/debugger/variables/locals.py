@@ -25,7 +25,6 @@ from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values.formatter import ValueFormatter
 from ompd.binary.types.values.shown import Options, Shown
 from ompd.contract.process import Frame
-from ompd.debugger.architecture import Architecture
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.places import Places
@@ -34,6 +33,7 @@ from ompd.debugger.variables.frame_sizes import kept_frame_size
 from ompd.debugger.variables.frame_types import LAID, FrameTypes
 from ompd.debugger.variables.types import Types
 from ompd.errors import OmpdError, Unavailable, Unsupported
+from ompd.isa.architecture import Architecture
 from ompd.records import record
 
 _ADDRESS_OPERATIONS = frozenset((dw.DW_OP_ADDR, dw.DW_OP_ADDRX, dw.DW_OP_GNU_ADDR_INDEX))

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.emulation.decode import Decoder
-from ompd.debugger.emulation.decode_state import State, Undecoded
-from ompd.debugger.emulation.decode_x86 import X86
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.process import StoppedProcess
 from ompd.errors import Unavailable
+from ompd.isa.getters import State, Undecoded
+from ompd.isa.x86.architectures import X86_64
+from ompd.isa.x86.getters import X86
 from tests.support import FULL
 from tests.support.emulating import KINDS, Held, opened, sample
 from tests.support.machine import require_module

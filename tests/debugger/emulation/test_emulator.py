@@ -14,10 +14,10 @@ import pytest
 import ompd.debugger.emulation.emulate as emulate
 from ompd.binary.elf.dynamic import DynamicLinking, Wanted
 from ompd.binary.elf.elf import ElfFile
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.emulation.emulate import Emulator
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
+from ompd.isa.x86.architectures import X86_64
 from tests.support.emulating import (
     answer,
     changed,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.stacks.callsites import CallSites
 from ompd.errors import MemoryFault
+from ompd.isa.x86.architectures import X86_64
 
 PC, START, END = 0x7F0000001000, 0x7F0000000000, 0x7F0000002000
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from ompd.debugger.flow.conditions import Condition, Slice
-from ompd.debugger.flow.decode_x86_64 import X86_64, decode
-from ompd.debugger.flow.instructions import FLAGS, Instruction
+from ompd.isa.instructions import FLAGS, Instruction
+from ompd.isa.x86.decoder import X86_64, decode
 
 RAX, RDX, RCX, RBX, RSI, RDI, RBP = range(7)
 XMM0, XMM1 = 17, 18

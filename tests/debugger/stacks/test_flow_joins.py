@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.flow.decode_x86_64 import X86_64
 from ompd.debugger.flow.follow import Called, Function
 from ompd.debugger.flow.functions import Begun, Functions
-from ompd.debugger.flow.instructions import Instruction, Operand
+from ompd.isa.instructions import Instruction, Operand
+from ompd.isa.x86.decoder import X86_64
 from ompd.naming import ROUTINES
 
 BEGIN, SIZE, CFA = 0x1000, 4, 0x7000

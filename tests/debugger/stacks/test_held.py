@@ -16,10 +16,10 @@ import pytest
 from ompd.analysis.moment import Moment
 from ompd.analysis.waits.holders import Holders
 from ompd.debugger.flow import functions
-from ompd.debugger.flow.decode_x86_64 import X86_64, decode
 from ompd.debugger.flow.follow import Called, Function
-from ompd.debugger.flow.instructions import Instruction
 from ompd.errors import OmpdError
+from ompd.isa.instructions import Instruction
+from ompd.isa.x86.decoder import X86_64, decode
 from ompd.model import HeldRecord, Wait
 from ompd.naming import ROUTINES
 from ompd.questions.why.held import held

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.files import finder as files
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.snapshot import snapshot
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
 from ompd.inspection import Inspection
+from ompd.isa.x86.architectures import X86_64
 from tests.stacks import (
     GDB_SCRIPT,
     KINDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ompd.debugger.flow.decode_x86_64 import decode
+from ompd.isa.x86.decoder import decode
 
 RBP = 6
 

@@ -13,11 +13,11 @@ import pytest
 from ompd.binary.cfi.tables import UnwindTable
 from ompd.binary.elf.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile
 from ompd.binary.elf.notes import iter_notes
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.stacks.frames import Frame
 from ompd.debugger.stacks.steps import Steps
 from ompd.debugger.stacks.unwind import MAX_FRAMES, Unwinder
 from ompd.errors import MalformedFile, MemoryFault
+from ompd.isa.x86.architectures import X86_64
 from tests.support import require
 from tests.support.made_unwinding import cie, entry
 from tests.support.samples import compiled, crashed, mapped, run, survives

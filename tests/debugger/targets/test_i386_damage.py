@@ -14,9 +14,9 @@ from elftools.elf.elffile import ELFFile
 
 import ompd
 from ompd.binary.core.notes import NT_386_TLS
-from ompd.debugger.architecture import I386
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, NoAnswer, OmpdError, SymbolNotFound, Unavailable
+from ompd.isa.x86.architectures import I386
 from tests.i386.checks import check_process
 from tests.i386.programs import TEAM, compiled, process_of, sample, team_of
 from tests.support.comparing import as_json, compare

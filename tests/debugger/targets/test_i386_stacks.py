@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.architecture import I386
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
+from ompd.isa.x86.architectures import I386
 from tests.i386.programs import compiled, process_of
 from tests.stacks import (
     GDB_SCRIPT,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.memory import PAGE, TargetMemory
 from ompd.debugger.targets.base import PageOmitted
 from ompd.errors import CorruptState, MemoryFault, TooMuch
+from ompd.isa.x86.architectures import X86_64
 from tests.support.garbage import uncollected
 
 HELD, OMITTED, LOST = 0x1000, 0x2000, 0x3000

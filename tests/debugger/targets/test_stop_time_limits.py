@@ -17,7 +17,6 @@ import pytest
 import ompd
 import ompd.session.live
 from ompd.binary.core.procfs import MemoryMapping
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.targets.live import live, ptrace
 from ompd.debugger.targets.live.copying import Copy
@@ -26,6 +25,7 @@ from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.tracer import NotStopped
 from ompd.errors import BadInput, TargetGone
 from ompd.inspection import Inspection
+from ompd.isa.x86.architectures import X86_64
 from ompd.model import Answer
 from ompd.session.live import MAX_STOPS, Stopper
 from tests.conftest import USUAL_STOP_NS

@@ -17,13 +17,13 @@ from ompd.binary.core.procfs import (
     parse_times,
 )
 from ompd.contract.process import Location, Module, Stack
-from ompd.debugger.architecture import X86_64
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.system_waits.facts import Origin
 from ompd.debugger.system_waits.objects import Found, Owners
 from ompd.debugger.system_waits.python import InterpreterLock
 from ompd.debugger.system_waits.routines import Callers, Routines, plain
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
+from ompd.isa.x86.architectures import X86_64
 from ompd.model.stalls import SystemWait
 from ompd.questions.why.system import system_wait
 from ompd.session import Session

@@ -14,8 +14,8 @@ import ompd
 from ompd.commands.main import cli
 from ompd.debugger.flow.branches import ANYWHERE, EXIT, STOP, Ways
 from ompd.debugger.flow.follow import Called
-from ompd.debugger.flow.instructions import Instruction
 from ompd.errors import OmpdError
+from ompd.isa.instructions import Instruction
 from ompd.model import VerdictRecord
 from ompd.questions import threads
 from ompd.questions import why as question

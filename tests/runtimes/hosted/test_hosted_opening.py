@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ompd.errors import BadFile
+from ompd.isa.processors import NARROW
 from ompd.runtimes.hosted.loading.folders import SystemFolders
 from ompd.runtimes.hosted.loading.libraries import MAX_LIBRARIES, Opened, open_library, open_named
-from ompd.runtimes.hosted.loading.needs import NARROW
 from tests.support import require
 from tests.support.m32 import m32_flags
 from tests.support.planted import RAN, build_library, have_run, load_in_worker

@@ -23,7 +23,6 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote, parse_auxv
 from ompd.binary.core.procfs import MemoryMapping, file_mappings, parse_maps
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X
-from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.targets.base import Loss, MemoryRegion
 from ompd.debugger.targets.gdb.inferior import Stops, check_reached, check_stopped, selection_kept, thread_selected
 from ompd.errors import (
@@ -36,11 +35,11 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
+from ompd.isa.architecture import Architecture
+from ompd.isa.processors import ARCHITECTURES, architecture_by_gdb_name
 
 # gdb allocates as much memory as a read asks for before it looks whether that can be read.
 _MAX_READ = 1 << 28
-# What gdb calls the processors (bfd/cpu-i386.c).
-_MACHINES = {"i386:x86-64": "x86_64", "i386": "i386"}
 # Members of gdb's own siginfo_t (linux_get_siginfo_type), in the order of SignalInfo's.
 _SIGINFO = (("si_signo",), ("si_code",), ("_sifields", "_kill", "si_pid"), ("_sifields", "_sigfault", "si_addr"))
 # Why a debugger has a thread stopped; these are no signals of the program's.
@@ -75,9 +74,9 @@ class GdbTarget:
 
     def _find_architecture(self) -> Architecture:
         name = self._inferior.architecture().name()
-        for architecture in ARCHITECTURES.values():
-            if architecture.name == _MACHINES.get(name):
-                return architecture
+        architecture = architecture_by_gdb_name(name)
+        if architecture is not None:
+            return architecture
         known = ", ".join(a.name for a in ARCHITECTURES.values())
         raise Unsupported(f"{self.name} is of {name}, which is not supported", hint=f"supported architectures: {known}")
 

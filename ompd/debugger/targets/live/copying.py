@@ -7,13 +7,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from ompd.debugger.architecture import ThreadDescriptors
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.process import PAGE, PAGE_BITS, RunningProcess
 from ompd.debugger.targets.live.tracer import LONGER_STOPS, Registers
 from ompd.errors import BadProcess, Unavailable
+from ompd.isa.architecture import ThreadDescriptors
 
 # What is copied of all stacks together, from the stack pointers on: each is copied as far as it is used, and of the
 # deepest, where that is too much, as much as of one another, but never less than so much of each. The outermost frames
@@ -22,8 +22,6 @@ _ALL_STACKS, _LEAST_STACK = 8 << 20, 8 << 10
 _STACK_END = 2 * PAGE
 _DEEP_STACKS = 64 << 20  # if it is seen that more of them is needed
 _SPARE = 16  # stacks, of threads that are made meanwhile
-# Below the stack pointer a function that calls none may keep data (x86-64: 128 bytes; others none).
-_RED_ZONE = 128
 _MAX_CAPTURE = 128 << 20
 # What is copied because it may be needed is no reason to hold a process for much longer, until it was seen to be: parts
 # of how long a stop may last.
@@ -136,7 +134,7 @@ class Copy:
         for sp in pointers:
             index = bisect_right(self._starts, sp) - 1
             end = self._memory[index].end if index >= 0 else 0
-            start = max(sp - _RED_ZONE, 0) // PAGE * PAGE
+            start = max(sp - self._process.architecture.red_zone, 0) // PAGE * PAGE
             used.append((max(end - start, 0), start))
         room, left = self._all_stacks, len(used)
         for size, start in sorted(used):

@@ -21,13 +21,13 @@ from ompd.binary.core.procfs import (
     parse_syscall,
     parse_syscall_arguments,
 )
-from ompd.debugger.architecture import BEGUN_ANEW, Architecture
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.freezer import frozen_group
 from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
 from ompd.debugger.targets.live.tracer import stop_error
 from ompd.errors import BadProcess, MalformedFile, TargetGone, Unavailable
+from ompd.isa.architecture import BEGUN_ANEW, Architecture
 
 PAGE = mmap.PAGESIZE
 PAGE_BITS = PAGE.bit_length() - 1

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-# kcmp(2): its number by what uname(2) calls the processor (Linux, unistd.h)
-_KCMP, _KCMP_VM = {"x86_64": 312, "aarch64": 272, "i686": 349}, 1
+from ompd.isa.processors import KCMP
+
+_KCMP_VM = 1
 _PTRACE_GETREGSET = 0x4204
 _PTRACE_SEIZE = 0x4206
 _PTRACE_INTERRUPT = 0x4207
@@ -224,5 +225,5 @@ def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int,
 
 def has_same_memory(thread: int, other: int) -> bool:
     """Return whether two threads, of whatever processes, have the same memory; False if the kernel does not say so."""
-    number = _KCMP.get(platform.machine())
+    number = KCMP.get(platform.machine())
     return number is not None and _LIBC.syscall(number, thread, other, _KCMP_VM, 0, 0) == 0

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ompd.binary.core.procfs import PF_KTHREAD, parse_stat, parse_status
-from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.errors import BadProcess, MalformedFile, OmpdError, TargetGone
+from ompd.isa.architecture import Architecture
+from ompd.isa.processors import ARCHITECTURES
 
 _PROC = Path("/proc")
 _CAP_SYS_PTRACE = 1 << 19

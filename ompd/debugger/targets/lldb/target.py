@@ -17,7 +17,6 @@ from typing import Any
 
 from ompd.binary.core.notes import AT_NULL, AT_PHDR, FileMapping, ProcessNote, SignalInfo, StatusNote, parse_auxv
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, parse_header
-from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.debugger.targets.core import CoreTarget
 from ompd.debugger.targets.lldb.files import path_of, target_name
@@ -33,6 +32,8 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
+from ompd.isa.architecture import Architecture
+from ompd.isa.processors import ARCHITECTURES, architecture_by_triple
 
 _PAGE = 4096
 # LLDB allocates as much memory as a read asks for before it looks whether that can be read.
@@ -43,8 +44,6 @@ _MAX_AUXV_KEY = 1 << 10
 _MAX_ARGUMENTS = 1 << 12
 # Members of LLDB's own siginfo_t, in the order of SignalInfo's.
 _SIGINFO = (".si_signo", ".si_code", "._sifields._kill.si_pid", "._sifields._sigfault.si_addr")
-# What LLDB calls otherwise than the kernel's elf_gregset_t.
-_REGISTER_NAMES = {"rflags": "eflags"}
 
 
 class LldbTarget:
@@ -88,10 +87,9 @@ class LldbTarget:
 
     def _find_architecture(self) -> Architecture:
         machine = (self._target.GetTriple() or "unknown").partition("-")[0]
-        for architecture in ARCHITECTURES.values():
-            same = architecture.pointer_size == self.process.GetAddressByteSize()
-            if machine in architecture.machines and same:
-                return architecture
+        architecture = architecture_by_triple(machine, self.process.GetAddressByteSize())
+        if architecture is not None:
+            return architecture
         known = ", ".join(a.name for a in ARCHITECTURES.values())
         raise Unsupported(
             f"{self.name} is of {machine}, which is not supported", hint=f"supported architectures: {known}"
@@ -268,7 +266,8 @@ class LldbTarget:
         count = general.GetNumChildren()
         if count not in self._layouts:
             names = (general.GetChildAtIndex(position).GetName() for position in range(count))
-            ours = ((_REGISTER_NAMES.get(name, name), position) for position, name in enumerate(names))
+            own = self.architecture.lldb_registers
+            ours = ((own.get(name, name), position) for position, name in enumerate(names))
             wanted = set(self.architecture.registers)
             self._layouts[count] = tuple((name, position) for name, position in ours if name in wanted)
         return self._layouts[count]

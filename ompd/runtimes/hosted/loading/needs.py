@@ -16,8 +16,6 @@ from ompd.binary.elf.elf import (
     DT_RPATH,
     DT_RUNPATH,
     DT_STRTAB,
-    EM_386,
-    EM_X86_64,
     ET_DYN,
     PT_DYNAMIC,
     SHN_UNDEF,
@@ -28,14 +26,13 @@ from ompd.binary.elf.elf import (
 )
 from ompd.binary.elf.symbols import Symbol, SymbolSection
 from ompd.errors import MalformedFile
+from ompd.isa.processors import NARROW
 from ompd.records import record
 from ompd.runtimes.hosted.loading.folders import is_plain
 
 DT_FLAGS_1, DF_1_PIE = 0x6FFFFFFB, 0x08000000
 DT_CONFIG, DT_DEPAUDIT, DT_AUDIT, DT_AUXILIARY, DT_FILTER = 0x6FFFFEFA, 0x6FFFFEFB, 0x6FFFFEFC, 0x7FFFFFFD, 0x7FFFFFFF
 
-# The processors whose programs of 32 bits run beside those of 64, as far as the project has a worker for them.
-NARROW = {EM_X86_64: EM_386}
 _LOADS_MORE = {
     DT_CONFIG: "DT_CONFIG",
     DT_AUDIT: "DT_AUDIT",

@@ -68,16 +68,30 @@ class Instruction(NamedTuple):
         return self.address + self.size
 
 
+class SignalActions(NamedTuple):
+    """How code installs handlers of signals, and may run in them.
+
+    ``rt_sigaction`` is the number of the system call, ``sa_flags`` the offset of that member in glibc's ``struct
+    sigaction`` (``bits/sigaction.h``), and ``sa_restart`` the flag SA_RESTART. ``harmless`` are numbers of system calls
+    that set no thread free: ``write``, ``getpid``, ``exit``, ``gettid``, ``tkill``, ``exit_group``, ``tgkill``.
+    """
+
+    rt_sigaction: int
+    sa_flags: int
+    sa_restart: int
+    harmless: tuple[int, ...]
+
+
 class Processor(NamedTuple):
     """What all code of one processor has in common, by its psABI.
 
     ``decode`` takes code, an index into it and the address of that; it returns None for what is no instruction.
     ``arguments`` are the registers of the first arguments that are numbers or pointers, ``result`` that of a result,
     ``lost`` those that a call does not keep; ``first_vector`` is the first register of vectors, which has results that
-    are no numbers. Where a function begins, its CFA is ``entry_distance`` bytes above the
-    stack pointer. ``calls`` is a regular expression that matches nothing but the place before a call or a jump to far
-    away, with the groups ``through`` and ``distance`` as in :class:`ompd.debugger.architecture.CallPatterns`;
-    ``loads`` is one for loads of words at a ``distance``.
+    are no numbers. Where a function begins, its CFA is ``entry_distance`` bytes above the stack pointer. ``calls`` is a
+    regular expression that matches nothing but the place before a call or a jump to far away, with the groups
+    ``through`` and ``distance`` as in :class:`ompd.isa.architecture.CallPatterns`; ``loads`` is one for loads of words
+    at a ``distance``. An instruction has at most ``max_size`` bytes; ``system_call`` is the one that calls the kernel.
     """
 
     decode: Callable[[bytes, int, int], Instruction | None]
@@ -90,3 +104,6 @@ class Processor(NamedTuple):
     entry_distance: int
     calls: bytes
     loads: bytes
+    max_size: int
+    system_call: bytes
+    signals: SignalActions

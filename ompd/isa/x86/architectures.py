@@ -1,226 +1,22 @@
-"""What differs between processors: register numbers, calling convention, and how a core keeps registers.
-
-The only tables in the package that name a processor. x86-64 and 32-bit x86, on Linux, are what the tests run on.
-"""
+"""x86-64 and 32-bit x86 on Linux: registers, calls, signals, and how a core keeps threads."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
-from functools import cached_property
-from typing import NamedTuple
 
-from ompd.binary.core.notes import NT_386_TLS, parse_descriptors
+from ompd.binary.core.notes import NT_386_TLS
 from ompd.binary.elf.elf import EM_386, EM_X86_64
-from ompd.contract.memory import ByteOrder
-from ompd.records import record
-
-
-class FrameRecord(NamedTuple):
-    """Distances from the frame pointer: to the caller's frame pointer, to the return address, to the CFA."""
-
-    frame_pointer: int
-    return_address: int
-    cfa: int
-
-
-class CallPatterns(NamedTuple):
-    """Regular expressions of machine code: ``address`` takes one of code as an argument, ``call`` calls, ``linkage`` is
-    an entry of the linkage table, which jumps to where a word says.
-
-    What they refer to is the group ``distance``, counted from the end, or ``from_table``, counted from the module's
-    table that is shared with the loader (DT_PLTGOT), or the address itself, ``absolute``; all are little-endian. A call
-    with the group ``through`` goes to where a word says.
-
-    ``jump`` goes to another function for good; it matches nothing but the place before it, and has the distance to one
-    that is ``near`` in a byte. ``by_pointer`` calls what
-    a register or a word in memory points to: the group ``register`` is the byte whose lowest three bits say which one,
-    with ``extended`` as the fourth; ``numbers`` are what unwind tables call these registers. ``stub`` is a whole entry
-    of the linkage table, of ``stub_size`` bytes or half as many, also before the loader has bound it.
-    """
-
-    address: bytes
-    call: bytes
-    linkage: bytes
-    jump: bytes
-    by_pointer: bytes
-    numbers: tuple[int, ...]
-    stub: bytes
-    stub_size: int
-
-
-class SystemCalls(NamedTuple):
-    """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is a
-    regular expression for what says before it which call that is, the group of which is the little-endian number;
-    ``register``, where it is named, holds it, of a thread that has not got an answer yet. ``zero`` is the code that
-    has 0 in its place, right before the instruction.
-    ``first_argument`` to ``third_argument`` and ``result`` are the numbers of registers in unwind tables. ``futexes``
-    and ``sched_yield`` are numbers of calls (Linux, ``unistd.h``); the former wait alike. ``clones`` are what code may
-    end with behind which a new thread begins, to which the call returns 0.
-    """
-
-    instruction: bytes
-    number: bytes
-    first_argument: int
-    second_argument: int
-    third_argument: int
-    futexes: tuple[int, ...]
-    sched_yield: int
-    result: int
-    clones: tuple[bytes, ...]
-    register: str | None = None
-    zero: bytes = b"\x31\xc0"  # xor %eax, %eax
-
-
-class KernelArguments(NamedTuple):
-    """What the kernel leaves in the registers of a thread that is in a system call: ``number`` is the register that
-    says which call it is, ``result`` the one that gets the answer, ``arguments`` those of the arguments, in order.
-    ``restart`` is the number of the call that goes on with an interrupted one, whichever that was, and ``waits`` maps
-    the numbers of those calls that may wait to their names (Linux, ``unistd.h``).
-    """
-
-    number: str
-    result: str
-    arguments: tuple[str, ...]
-    restart: int
-    waits: Mapping[int, str]
-
-
-BEGUN_ANEW = frozenset(
-    (
-        *("futex", "futex_time64", "nanosleep", "clock_nanosleep", "clock_nanosleep_time64", "poll", "ppoll"),
-        *("ppoll_time64", "select", "_newselect", "pselect6", "pselect6_time64", "wait4", "waitpid", "waitid", "pause"),
-        *("rt_sigsuspend", "sigsuspend", "flock"),
-    )
+from ompd.isa.architecture import (
+    Architecture,
+    CallPatterns,
+    FrameRecord,
+    KernelArguments,
+    KernelEntry,
+    PthreadObjects,
+    SignalReturn,
+    SystemCalls,
+    ThreadDescriptors,
 )
-"""The system calls that the kernel always begins anew after a stop (signal(7); tried on Linux 6.18). Others may return
-EINTR or a part of the result, or behave as their kind of file does.
-"""
-
-
-class PthreadObjects(NamedTuple):
-    """Where in glibc's objects for synchronisation members are that an ABI has in places of its own: ``__kind`` of
-    ``pthread_mutex_t``, and ``__cur_writer`` of ``pthread_rwlock_t`` (glibc, ``bits/struct_mutex.h`` and
-    ``bits/struct_rwlock.h``).
-    """
-
-    mutex_kind: int
-    rwlock_writer: int
-
-
-class SignalReturn(NamedTuple):
-    """Code of the return from a signal handler, where the pc may be ``within`` bytes behind its begin. What the kernel
-    saved of the registers is from ``context`` bytes above the stack pointer on.
-    """
-
-    code: bytes
-    within: int
-    context: int
-
-
-class KernelEntry(NamedTuple):
-    """The code of the vDSO by which all calls of the kernel go (``AT_SYSINFO``). A thread that is in one stands
-    ``within`` bytes behind its begin. So far only a version of that code has come that leaves the registers ``saved``,
-    by the numbers of unwind tables, from the stack pointer on, the return address last.
-    """
-
-    within: int
-    saved: tuple[int, ...]
-
-
-class ThreadDescriptors(NamedTuple):
-    """Where a thread's pointer is if no register of its own holds it: in that ``struct user_desc`` (Linux,
-    ``asm/ldt.h``) of the thread which the segment register ``selector`` names. A note, and a set of registers for
-    ``ptrace``, of the type ``note`` has all of a thread, ``size`` bytes.
-    """
-
-    note: int
-    size: int
-    selector: str
-
-
-@record(slots=False)
-class Architecture:
-    """One processor and ABI.
-
-    ``registers`` are the names of ``elf_gregset_t`` in the kernel's order, each of ``pointer_size`` bytes, which begin
-    at ``prstatus_registers`` in an ``NT_PRSTATUS`` note; ``prstatus_signal`` and ``prstatus_pid`` are where
-    ``pr_cursig`` (2 bytes) and ``pr_pid`` (4 bytes) are in it, ``prpsinfo_pid`` where ``pr_pid`` is in
-    ``NT_PRPSINFO`` (Linux ``include/uapi/linux/elfcore.h``). ``dwarf_registers`` maps register names to the numbers of
-    unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI). ``tls_variant`` is
-    1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS is above the thread
-    pointer, ``tcb_size`` bytes of control block between, or below it; ``tpoff_relocation`` is the number of the
-    relocation that asks the loader for a variable's distance from the thread pointer. ``thread_pointer`` is one of
-    ``registers``, or, with ``descriptors``, the name by which targets add what these tell. ``x87`` says that ``long
-    double`` is the x87's format of 80 bits. ``machines`` are what the processor is called in front of a target triple.
-
-    What machine code says where no unwind data does: where the pc is at one of ``signal_returns``,
-    ``signal_context`` gives at which distances from where that says the interrupted registers are, by the numbers of
-    unwind tables. ``frame_record`` is what a function
-    that keeps a frame pointer leaves where that points. ``call`` is a regular expression of all call instructions, of
-    at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the
-    called code. ``edges`` are regular expressions for what is before the pc and at it, where a function begins or
-    ends, so that the return address is at a known distance from the stack pointer and nothing else has changed.
-    ``landing_pad`` is the instruction that marks where code may be jumped to, and does nothing else; empty if there is
-    none.
-    ``calls`` find what a function is passed to, ``system_calls`` whether a thread sleeps, ``kernel_arguments`` in
-    which call, and ``pthread_objects`` where glibc's objects have their members; None where that is unknown.
-    """
-
-    name: str
-    machines: tuple[str, ...]
-    e_machine: int
-    elf_class: int
-    pointer_size: int
-    byte_order: ByteOrder
-    prstatus_size: int
-    prstatus_signal: int
-    prstatus_pid: int
-    prstatus_registers: int
-    prpsinfo_pid: int
-    registers: tuple[str, ...]
-    dwarf_registers: Mapping[str, int]
-    callee_saved: frozenset[int]
-    pc: str
-    sp: str
-    fp: str
-    thread_pointer: str
-    return_address: int
-    signal_returns: tuple[SignalReturn, ...]
-    signal_context: Mapping[int, int]
-    frame_record: FrameRecord
-    max_call_size: int
-    call: bytes
-    edges: tuple[tuple[bytes, bytes, int], ...]
-    landing_pad: bytes
-    calls: CallPatterns | None
-
-    @cached_property
-    def prstatus_words(self) -> struct.Struct:
-        """The registers of an ``NT_PRSTATUS`` note as :mod:`struct` reads them."""
-        word = "Q" if self.pointer_size == 8 else "I"
-        return struct.Struct(("<" if self.byte_order == "little" else ">") + word * len(self.registers))
-
-    def described_thread_pointer(self, registers: Mapping[str, int], raw: bytes | None) -> int | None:
-        """Return the thread pointer of the thread with *registers* and the descriptors *raw*, None if they do not say.
-
-        :raises MalformedFile: if *raw* has part of a descriptor
-        """
-        if self.descriptors is None or raw is None:
-            return None
-        # Below the number of the entry are two bits of privilege, and which table is meant.
-        number = registers.get(self.descriptors.selector, 0) >> 3
-        return parse_descriptors(raw, self.byte_order).get(number) or None
-
-    tls_variant: int
-    tcb_size: int
-    tpoff_relocation: int
-    x87: bool = False
-    system_calls: SystemCalls | None = None
-    descriptors: ThreadDescriptors | None = None
-    kernel_entry: KernelEntry | None = None
-    kernel_arguments: KernelArguments | None = None
-    pthread_objects: PthreadObjects | None = None
 
 
 def _numbers(text: str) -> Mapping[int, str]:
@@ -243,6 +39,9 @@ _SIGRETURN, _SIGRETURN_SHORT = b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0
 X86_64 = Architecture(
     name="x86_64",
     machines=("x86_64",),
+    gdb_name="i386:x86-64",
+    multiarch="x86_64-linux-gnu",
+    lldb_registers={"rflags": "eflags"},
     e_machine=EM_X86_64,
     elf_class=64,
     pointer_size=8,
@@ -257,6 +56,7 @@ X86_64 = Architecture(
         *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi"),
         *("orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs"),
     ),
+    never_zero="cs",
     # System V psABI for AMD64, figure 3.36; 16 is the column of the return address
     dwarf_registers={
         name: number
@@ -268,6 +68,7 @@ X86_64 = Architecture(
         )
     },
     callee_saved=frozenset((3, 6, 7, 12, 13, 14, 15)),
+    red_zone=128,
     pc="rip",
     sp="rsp",
     fp="rbp",
@@ -322,9 +123,13 @@ X86_64 = Architecture(
         rb"(?s:(?:\xf3\x0f\x1e\xfa)?(?:[\x3e\xf2]?\xff\x25.{4}|\x68.{4}[\x3e\xf2]?\xe9.{4}"
         rb"|\xff\x35.{4}[\x3e\xf2]?\xff\x25.{4}).*)",
         16,
+        rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:(....))",  # push $number
+        9,
     ),
     tls_variant=2,
     tcb_size=0,
+    word_relocation=1,  # R_X86_64_64
+    jump_slot=7,  # R_X86_64_JUMP_SLOT
     tpoff_relocation=18,  # R_X86_64_TPOFF64
     x87=True,
     # mov $number, %eax; clone and clone3
@@ -360,6 +165,9 @@ _RT_CONTEXT_386 = 160  # number of the signal, two pointers, siginfo of 128 byte
 I386 = Architecture(
     name="i386",
     machines=("i386", "i486", "i586", "i686"),
+    gdb_name="i386",
+    multiarch="i386-linux-gnu",
+    lldb_registers={"rflags": "eflags"},
     e_machine=EM_386,
     elf_class=32,
     pointer_size=4,
@@ -374,11 +182,13 @@ I386 = Architecture(
         *("ebx", "ecx", "edx", "esi", "edi", "ebp", "eax", "ds", "es", "fs", "gs", "orig_eax"),
         *("eip", "cs", "eflags", "esp", "ss"),
     ),
+    never_zero="cs",
     # System V psABI for Intel386, table 2.14; 8 is the column of the return address
     dwarf_registers={
         name: number for number, name in enumerate(("eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "eip"))
     },
     callee_saved=frozenset((3, 5, 6, 7)),
+    red_zone=0,
     pc="eip",
     sp="esp",
     fp="ebp",
@@ -440,6 +250,8 @@ I386 = Architecture(
     ),
     tls_variant=2,
     tcb_size=0,
+    word_relocation=1,  # R_386_32
+    jump_slot=7,  # R_386_JMP_SLOT
     tpoff_relocation=14,  # R_386_TLS_TPOFF
     x87=True,
     # int $0x80, to which the kernel returns whichever way it was entered; futex and futex_time64
@@ -473,6 +285,3 @@ I386 = Architecture(
     ),
     pthread_objects=PthreadObjects(12, 28),
 )
-
-ARCHITECTURES: Mapping[int, Architecture] = {each.e_machine: each for each in (X86_64, I386)}
-"""Architectures by ``e_machine``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ompd.debugger.emulation.decode_state import State, Undecoded
+from ompd.isa.getters import State, Undecoded
 
 _SP, _BP = 4, 5
 _REX = range(0x40, 0x50)
@@ -25,6 +25,9 @@ class X86:
 
     :param pointer_size: 8 for x86-64, 4 for 32-bit x86
     """
+
+    REGISTERS, STACK_POINTER, RESULT = 16, _SP, 0
+    """How many registers the state has, and the numbers of two of them, as instructions have them."""
 
     def __init__(self, state: State, pointer_size: int) -> None:
         self._state = state

@@ -7,8 +7,8 @@ instruction does that is not listed here in detail is overstated: all registers 
 
 from __future__ import annotations
 
-from ompd.debugger.flow.instructions import FLAGS, Instruction, Operand, Processor
-from ompd.debugger.flow.stores_x86_64 import ELSEWHERE, SIZEOF_FPU, SIZEOF_STATE, STORES_OF_FPU, is_store
+from ompd.isa.instructions import FLAGS, Instruction, Operand, Processor, SignalActions
+from ompd.isa.x86.stores import ELSEWHERE, SIZEOF_FPU, SIZEOF_STATE, STORES_OF_FPU, is_store
 
 # Unwind tables number registers in another order than instructions do (System V psABI for AMD64, figure 3.36).
 _NUMBERS = (0, 2, 1, 3, 7, 6, 4, 5, *range(8, 16))
@@ -493,5 +493,9 @@ X86_64 = Processor(
     entry_distance=8,
     loads=rb"(?s:(?=[\x48\x4c]\x8b[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)))",
     calls=rb"(?s:(?=(?:[\xe8\xe9]|\x0f[\x80-\x8f]|(?P<through>\xff[\x15\x25]))(?P<distance>....)))",
+    max_size=_MAX_SIZE,
+    system_call=b"\x0f\x05",
+    # The flags are behind 128 bytes of a mask.
+    signals=SignalActions(13, 136, 0x10000000, (1, 39, 60, 186, 200, 231, 234)),
 )
 """System V psABI for AMD64, 3.2.3."""

@@ -1,0 +1,92 @@
+"""The processors that are known, by ``e_machine``, and what is known of each. A new one is a row in each table.
+
+Decoders are imported when they are needed: most questions follow no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ompd.binary.elf.elf import EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64
+from ompd.isa.architecture import Architecture
+from ompd.isa.x86.architectures import I386, X86_64
+
+if TYPE_CHECKING:
+    from ompd.isa.emulator import EmulatedMachine
+    from ompd.isa.instructions import Processor
+    from ompd.isa.x86.getters import X86
+    from ompd.isa.x86.references import X86References
+
+ARCHITECTURES: Mapping[int, Architecture] = {each.e_machine: each for each in (X86_64, I386)}
+"""The architectures whose processes can be read."""
+
+MACHINE_NAMES: Mapping[int, str] = {
+    EM_386: "i386",
+    EM_PPC64: "ppc64",
+    EM_S390: "s390x",
+    EM_ARM: "arm",
+    EM_X86_64: "x86-64",
+    EM_AARCH64: "aarch64",
+    EM_RISCV: "riscv",
+    258: "loongarch",
+}
+"""What messages call processors, also those that are not supported."""
+
+LAYOUT_MACHINES: Mapping[int, str] = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}
+"""The processors of whose runtimes layouts can be written to a table, by their psABI's name."""
+
+NARROW: Mapping[int, int] = {EM_X86_64: EM_386}
+"""The processors that run programs of 32 bits, too, and the ``e_machine`` of these, if there is a worker for them."""
+
+KCMP: Mapping[str, int] = {"x86_64": 312, "aarch64": 272, "i686": 349}
+"""The number of the system call ``kcmp`` by what ``uname`` calls the processor (Linux, ``unistd.h``)."""
+
+
+def architecture_by_triple(machine: str, pointer_size: int) -> Architecture | None:
+    """Return the architecture by the first word of LLVM's target triple, None if it is not known."""
+    for architecture in ARCHITECTURES.values():
+        if machine in architecture.machines and architecture.pointer_size == pointer_size:
+            return architecture
+    return None
+
+
+def architecture_by_gdb_name(name: str) -> Architecture | None:
+    """Return the architecture that gdb calls so, None if it is not known."""
+    return next((each for each in ARCHITECTURES.values() if each.gdb_name == name), None)
+
+
+def processor_of(e_machine: int) -> Processor | None:
+    """Return the instructions of a processor, None if its code is not followed."""
+    if e_machine == EM_X86_64:
+        from ompd.isa.x86.decoder import X86_64
+
+        return X86_64
+    return None
+
+
+def references_of(e_machine: int) -> X86References | None:
+    """Return how the code of a processor refers to other code, None if that is unknown."""
+    if e_machine in (EM_X86_64, EM_386):
+        from ompd.isa.x86.references import X86References
+
+        return X86References()
+    return None
+
+
+def getters_of(e_machine: int) -> type[X86] | None:
+    """Return what carries out routines that only load, None if there is nothing for this processor."""
+    if e_machine in (EM_X86_64, EM_386):
+        from ompd.isa.x86.getters import X86
+
+        return X86
+    return None
+
+
+def emulated_machine(e_machine: int) -> EmulatedMachine | None:
+    """Return what an emulator has to be told of a processor, None if none emulates it."""
+    if e_machine == EM_X86_64:
+        from ompd.isa.x86.emulator import X86_64
+
+        return X86_64
+    return None
