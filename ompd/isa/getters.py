@@ -1,27 +1,27 @@
-"""What a decoded routine has while its instructions are followed: registers, a stack of its own, and the memory of the
-target, which it can only read.
+"""What a routine that only loads has while its instructions are carried out: registers, a stack of its own, and the
+memory of the target, which it can only read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# A routine that only loads has some ten instructions; each of them has 15 bytes at most.
-_MAX_INSTRUCTIONS = 128
+# A routine that only loads has some ten instructions, of 16 bytes at most.
+_MAX_CODE = 1 << 11
 _MAX_STACK = 64
 
 
 class Undecoded(Exception):
-    """The routine does more than load, or does so by an instruction that no table has; the text says what."""
+    """The routine does more than load, or has an instruction that is not carried out; the text says what."""
 
     def __init__(self, what: str, address: int) -> None:
         super().__init__(f"{what} at {address:#x}")
 
 
 class State:
-    """Registers, the program counter ``pc``, and what was read.
+    """Registers, the program counter ``pc``, and ``reads``: address and size of what was read.
 
-    :param code: returns a byte of verified code, for a program counter
+    :param code: returns some bytes of verified code from a program counter on, at least one
     :param memory: reads an unsigned integer of the target: address, size in bytes
     :param stack: where the routine's own stack begins, downwards: an address at which the target has nothing
     """
@@ -31,38 +31,33 @@ class State:
         pc: int,
         thread_pointer: int,
         registers: int,
-        code: Callable[[int], int],
+        code: Callable[[int], bytes],
         memory: Callable[[int, int], int],
         *,
         stack: int,
         stack_register: int,
         pointer_size: int,
     ) -> None:
-        self.pc = pc
-        self.thread_pointer = thread_pointer
+        self.pc, self.thread_pointer, self.code = pc, thread_pointer, code
         self.registers = [0] * registers
         self.reads: list[tuple[int, int]] = []
-        self._code = code
         self._memory = memory
         self._top = stack
         self._stack: list[int] = []
         self._stack_register = stack_register
         self._pointer_size = pointer_size
-        self._left = 16 * _MAX_INSTRUCTIONS
+        self._left = _MAX_CODE
         self.registers[stack_register] = stack
 
-    def byte(self) -> int:
-        """Return the next byte of code."""
-        self._left -= 1
-        if self._left < 0:
-            raise Undecoded("more instructions than a routine has that only loads", self.pc)
-        found = self._code(self.pc)
-        self.pc += 1
-        return found
+    def advance(self, size: int) -> None:
+        """Go on behind an instruction of *size* bytes.
 
-    def immediate(self, size: int) -> int:
-        """Return the next *size* bytes of code as an unsigned integer, little-endian."""
-        return sum(self.byte() << 8 * number for number in range(size))
+        :raises Undecoded: if more code was run than a routine has that only loads
+        """
+        if size > self._left:
+            raise Undecoded("more instructions than a routine has that only loads", self.pc + self._left)
+        self._left -= size
+        self.pc += size
 
     def jump(self, address: int) -> None:
         """Go on at *address*."""

@@ -16,6 +16,8 @@ from ompd.isa.architecture import Architecture
 from ompd.isa.getters import State, Undecoded
 from ompd.isa.processors import getters_of
 
+_PIECE = 16  # bytes, of which an instruction has some
+
 
 class Decoder:
     """Follows routines of one process at one stop. Pages of code are verified once."""
@@ -62,7 +64,7 @@ class Decoder:
     def _refusal(self, routine: int, thread: int, reason: str, hint: str = "") -> Unavailable:
         return Unavailable(f"{self._target.name(routine)} cannot be decoded in thread {thread}: {reason}", hint=hint)
 
-    def _code(self, address: int) -> int:
+    def _code(self, address: int) -> bytes:
         start = address - address % PAGE
         page = self._pages.get(start)
         if page is None:
@@ -70,7 +72,7 @@ class Decoder:
             if fault is not None:
                 raise Undecoded(f"a way that {fault}", address)
             page = self._pages[start] = self._target.read_code(start)
-        return page[address - start]
+        return page[address - start : address - start + _PIECE]
 
     def _load(self, address: int, size: int) -> int:
         return int.from_bytes(self._target.load(address, size), self._architecture.byte_order)

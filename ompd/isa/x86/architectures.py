@@ -36,6 +36,25 @@ _CALL = (
 # mov $15, %eax or %rax (rt_sigreturn); syscall
 _SIGRETURN, _SIGRETURN_SHORT = b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"
 
+# System V psABI for AMD64, figure 3.36; 16 is the column of the return address
+_DWARF_64 = {
+    name: number
+    for number, name in enumerate(
+        (
+            *("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"),
+            *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip"),
+        )
+    )
+}
+ENCODED_REGISTERS = tuple(
+    _DWARF_64[name]
+    for name in (
+        *("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi"),
+        *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
+    )
+)
+"""The numbers of unwind tables by those that instructions of x86-64 have."""
+
 X86_64 = Architecture(
     name="x86_64",
     machines=("x86_64",),
@@ -57,16 +76,7 @@ X86_64 = Architecture(
         *("orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs"),
     ),
     never_zero="cs",
-    # System V psABI for AMD64, figure 3.36; 16 is the column of the return address
-    dwarf_registers={
-        name: number
-        for number, name in enumerate(
-            (
-                *("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"),
-                *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip"),
-            )
-        )
-    },
+    dwarf_registers=_DWARF_64,
     callee_saved=frozenset((3, 6, 7, 12, 13, 14, 15)),
     red_zone=128,
     pc="rip",
@@ -118,7 +128,7 @@ X86_64 = Architecture(
         # call *register; call *(register), *distance(register), *distance(register, register)
         rb"(?s:(?:(?P<extended>[\x41\x43\x45\x47])|[\x40\x42\x44\x46])?\xff(?:(?P<register>[\xd0-\xd7])"
         rb"|[\x10-\x13\x16\x17]|\x14.|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))",
-        (0, 2, 1, 3, 7, 6, 4, 5, *range(8, 16)),
+        ENCODED_REGISTERS,
         # jmp *distance(%rip); push $number, jmp distance; push distance(%rip), jmp *distance(%rip)
         rb"(?s:(?:\xf3\x0f\x1e\xfa)?(?:[\x3e\xf2]?\xff\x25.{4}|\x68.{4}[\x3e\xf2]?\xe9.{4}"
         rb"|\xff\x35.{4}[\x3e\xf2]?\xff\x25.{4}).*)",

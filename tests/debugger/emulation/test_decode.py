@@ -74,7 +74,7 @@ class Machine:
 
     def followed(self) -> tuple[list[int], list[tuple[int, int]]]:
         state = State(
-            *(CODE, self._thread, 16, self._byte, self._load),
+            *(CODE, self._thread, 16, self._code_at, self._load),
             stack=self._top,
             stack_register=4,
             pointer_size=self._size,
@@ -84,10 +84,10 @@ class Machine:
             pass
         return state.registers, state.reads
 
-    def _byte(self, address: int) -> int:
+    def _code_at(self, address: int) -> bytes:
         if not CODE <= address < CODE + PAGE:
             raise Undecoded("no code", address)
-        return self._code[address - CODE]
+        return self._code[address - CODE :]
 
     def _load(self, address: int, size: int) -> int:
         first, rest = divmod(address, PAGE)

@@ -80,3 +80,8 @@ def test_whether_an_instruction_writes_memory(code: str, text: str, is_store: bo
 def test_a_distance_that_counts_elements_is_not_one_in_bytes(code: str) -> None:
     found = decode(bytes.fromhex(code) + bytes(16), 0, 0)
     assert found is not None and found.operand is not None and found.operand.is_indexed
+
+
+def test_of_two_sizes_of_operands_that_of_64_bits_holds() -> None:
+    found = decode(bytes.fromhex("66 48 81 f8 78 56 34 12") + bytes(16), 0, 0)  # cmp $0x12345678, %rax
+    assert found is not None and (found.size, found.value, found.width) == (8, 0x12345678, 8)
