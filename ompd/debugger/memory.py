@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ompd.binary.core.notes import NT_OMPD_FILE
 from ompd.binary.elf.elf import PF_W, PT_LOAD
 from ompd.contract.callbacks import TypeSizes
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.modules.modules import ModuleList
-from ompd.debugger.targets.base import PageOmitted, Target
+from ompd.debugger.targets.base import PageOmitted, Target, page_size
 from ompd.errors import CorruptState, MemoryFault, TooMuch
 
 PAGE = 4096
+"""The unit in which reads are noted and code is verified, of which the pages of all processors are multiples."""
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
 _STRING_PIECE = 256
 # What one question may read: a budget, so that it ends whatever the target's structures say, and not a clock, so that
@@ -39,6 +42,11 @@ class TargetMemory:
         self.max_reads = _MAX_READS + threads * _MAX_READS_PER_THREAD
         self.max_bytes = _MAX_BYTES + threads * _MAX_BYTES_PER_THREAD
         self.begin_question()
+
+    @cached_property
+    def page_size(self) -> int:
+        """The size of the target's pages in bytes."""
+        return page_size(self._target)
 
     def begin_question(self) -> None:
         """Allow :attr:`max_reads` reads and :attr:`max_bytes` bytes from here on."""
@@ -125,7 +133,7 @@ class TargetMemory:
             found = b""
             while len(found) < size:
                 at = address + len(found)
-                count = min(size - len(found), PAGE - at % PAGE)
+                count = min(size - len(found), self.page_size - at % self.page_size)
                 try:
                     found += self.read(at, count)
                 except PageOmitted:
@@ -142,7 +150,7 @@ class TargetMemory:
             return False
         if any(target.extract(other.start, NT_OMPD_FILE) is not None for other in self._modules):
             return False  # a snapshot holds what was requested when it was taken
-        held = set(target.segment_starts())
+        held, page = set(target.segment_starts()), self.page_size
         regions = [region for region in target.regions() if region.flags & PF_W]
         own = next((region for region in regions if region.start <= address and address + size <= region.end), None)
         files = {mapping.start for mapping in target.mappings()}
@@ -150,8 +158,8 @@ class TargetMemory:
             return False
         return any(
             segment.p_type == PT_LOAD
-            and -(-(module.bias + segment.p_vaddr + segment.p_filesz) // PAGE) * PAGE <= address
-            and address + size <= -(-(module.bias + segment.p_vaddr + segment.p_memsz) // PAGE) * PAGE
+            and -(-(module.bias + segment.p_vaddr + segment.p_filesz) // page) * page <= address
+            and address + size <= -(-(module.bias + segment.p_vaddr + segment.p_memsz) // page) * page
             for segment in module.elf.segments
         )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ompd.contract.memory import Memory
 from ompd.contract.process import Frame, Shape, Stack
-from ompd.debugger.memory import PAGE, TargetMemory
+from ompd.debugger.memory import TargetMemory
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.threads.threads import Threads
 from ompd.errors import MemoryFault, Unavailable
@@ -241,7 +241,8 @@ class Waiting:
         memory = self._memory
         try:
             now = int.from_bytes(memory.read(address, 4), memory.byte_order)
-            if not now and not any(memory.read(address - address % PAGE, PAGE)):
+            page = memory.page_size
+            if not now and not any(memory.read(address - address % page, page)):
                 return None
         except MemoryFault:
             return None

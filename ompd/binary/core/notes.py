@@ -28,6 +28,7 @@ EXTRACT_HEADER = 8  # where the module begins in the process's memory, 8 bytes l
 
 AT_NULL = 0
 AT_PHDR = 3
+AT_PAGESZ = 6
 AT_BASE = 7
 AT_ENTRY = 9
 AT_RANDOM = 25

@@ -23,12 +23,11 @@ from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.modules.loader import LinkMap, iter_link_maps
-from ompd.debugger.targets.base import Target
+from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 from ompd.records import record
 from ompd.safety.reading import open_paged
 
-_PAGE = 4096
 _MAX_HEADERS = 1 << 16
 _MAX_DYNAMIC = 1 << 16
 _MAX_STRING = 4096
@@ -71,15 +70,15 @@ class Image:
         segment = next((s for s in self.segments if s.p_type == gabi.PT_DYNAMIC), None)
         return None if segment is None else self.bias + segment.p_vaddr
 
-    def mappings(self, name: str) -> list[FileMapping]:
-        """Return what the loader mapped of its file, called *name*, as ``NT_FILE`` would have it."""
+    def mappings(self, name: str, page: int) -> list[FileMapping]:
+        """Return what the loader mapped of its file, called *name*, in pages of *page* bytes, as ``NT_FILE`` has it."""
         found = []
         for segment in self.segments:
             if segment.p_type != gabi.PT_LOAD or not segment.p_filesz:
                 continue
             low = self.bias + segment.p_vaddr
-            begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
-            found.append(FileMapping(begin, end, segment.p_offset // _PAGE * _PAGE, name))
+            begin, end = low // page * page, -(-(low + segment.p_filesz) // page) * page
+            found.append(FileMapping(begin, end, segment.p_offset // page * page, name))
         return found
 
 
@@ -111,6 +110,7 @@ def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
     program = next((image for image in images if image.is_program), None)
     vector = _auxiliary_vector(target, finder, images, program) if program is not None else {}
     mappings: list[FileMapping] = []
+    page = page_size(target)
     located: dict[int, str | None] = {}
     folders = tuple(dict.fromkeys(_folders(images, program, finder, exe, target.architecture.multiarch)))
     if len(folders) > _MAX_FOLDERS:  # the system's come last
@@ -123,7 +123,7 @@ def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
         elif image.name is None and image is not program:
             name, path = _locate(image, name, folders)
             located[image.start] = path if "/" in path else None
-        mappings += image.mappings(name)
+        mappings += image.mappings(name, page)
     known = {Path(image.name).name for image in images if image.name} | {image.soname for image in images}
     needed = dict.fromkeys(name for image in images for name in image.needed if name not in known)
     mappings.sort(key=lambda mapping: mapping.start)
@@ -138,9 +138,9 @@ def _nameless(image: Image) -> str:
 
 
 def _iter_images(target: Target) -> Iterator[Image]:
-    count = 0
+    count, page = 0, page_size(target)
     for start in target.segment_starts()[:_MAX_STARTS]:
-        if start % _PAGE or count >= _MAX_IMAGES:
+        if start % page or count >= _MAX_IMAGES:
             continue
         try:
             if target.read(start, 4) != gabi.ELF_MAGIC:

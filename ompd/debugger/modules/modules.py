@@ -33,11 +33,10 @@ from ompd.debugger.modules.kept_layouts import KeptLayouts
 from ompd.debugger.modules.kept_places import KeptPlaces
 from ompd.debugger.modules.lost import first_lost_page, is_lost_page
 from ompd.debugger.modules.proof import MappedImage, Proof, bias_of
-from ompd.debugger.targets.base import Target
+from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 from ompd.safety.reading import PagedFile, open_paged
 
-_PAGE = 4096
 # Large programs have some thousand modules. The loader maps a file once for each of its namespaces, of which there are
 # 16 (DL_NNS).
 _MAX_MODULES, _MAX_OF_ONE_FILE = 1 << 14, 32
@@ -91,7 +90,7 @@ class LoadedModule:
         self._extracts: dict[int, bytes | None] = {}
         self.looked_up: set[str] = set()
         """What its files were opened for so far: ``symbols``, ``lines``, ``unwind_table``, ``debug_elf``."""
-        self.image = MappedImage(target, mappings)
+        self.image, self._page_size = MappedImage(target, mappings), page_size(target)
         self.name, self.start, self.end = self.image.name, self.image.start, self.image.end
 
     @cached_property
@@ -386,7 +385,7 @@ class LoadedModule:
                 # Behind the end of a file its last page is zeros.
                 return (
                     bytes(data) + bytes(size - len(data))
-                    if offset + size <= -(-len(self.elf.data) // _PAGE) * _PAGE
+                    if offset + size <= -(-len(self.elf.data) // self._page_size) * self._page_size
                     else None
                 )
         return None

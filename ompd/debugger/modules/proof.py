@@ -14,15 +14,14 @@ from ompd.binary.core.notes import FileMapping
 from ompd.binary.elf import elf as gabi
 from ompd.binary.elf.elf import ElfFile, Header, Segment, parse_header, parse_segments
 from ompd.binary.elf.notes import find_build_id
-from ompd.debugger.targets.base import Loss, Target
+from ompd.debugger.targets.base import Loss, Target, page_size
 from ompd.errors import MalformedFile, MemoryFault
 from ompd.safety import limits
 
 _ANOTHER = "is another build than the one that ran"
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
-_PAGE = 4096
-_MANY_PAGES = 16 * _PAGE  # are compared at once
+_MANY_PAGES = 16  # are compared at once
 # A core in which bytes were changed, on a bad disk or by a bad cable, holds some bytes of a module with another value.
 # Builds differ in most of their pages, and in most bytes of these; in a build-id in all of its bytes.
 _MAX_DAMAGED = 2
@@ -48,6 +47,7 @@ class MappedImage:
         self.name = mappings[0].name
         self.start = mappings[0].start
         self.end = max(m.end for m in mappings)
+        self._page_size = page_size(target)
 
     @cached_property
     def headers(self) -> tuple[Header, tuple[Segment, ...]] | None:
@@ -116,15 +116,16 @@ class MappedImage:
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
         # The pages that the target holds of what no one writes to, and where they are in the file.
-        left = limits.pages(elf.disk_size)
+        left, size = limits.pages(elf.disk_size), self._page_size
+        many = _MANY_PAGES * size
         for segment in elf.segments:
             if segment.p_type != gabi.PT_LOAD or segment.p_flags & gabi.PF_W:
                 continue
             compared = min(segment.p_filesz, left)
             left -= compared  # what lies in one another, or in holes, is not compared to its end
-            end = min(-(-compared // _PAGE) * _PAGE, segment.p_filesz)
-            for start in range(0, end, _MANY_PAGES):
-                for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + _MANY_PAGES, end)):
+            end = min(-(-compared // size) * size, segment.p_filesz)
+            for start in range(0, end, many):
+                for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + many, end)):
                     # A page that a damaged core has lost proves nothing, nor do zeros in the file.
                     if page.count(0) < len(page):
                         yield segment.p_offset + offset, page
@@ -135,8 +136,8 @@ class MappedImage:
             whole = self._target.read(address + start, end - start)
         except MemoryFault:
             whole = None
-        for offset in range(start, end, _PAGE):
-            size = min(_PAGE, end - offset)
+        for offset in range(start, end, self._page_size):
+            size = min(self._page_size, end - offset)
             if whole is not None:
                 yield offset, whole[offset - start : offset - start + size]
                 continue
@@ -187,17 +188,18 @@ class MappedImage:
             return "was written after the core, which has lost what could prove that it is the build that ran"
         bias = bias_of(self.start, elf.e_type, elf.segments)
         loads = [s for s in elf.segments if s.p_type == gabi.PT_LOAD and s.p_filesz]
+        size = self._page_size
         for segment in loads:
             low = bias + segment.p_vaddr
-            begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
-            shift = begin - segment.p_offset // _PAGE * _PAGE
+            begin, end = low // size * size, -(-(low + segment.p_filesz) // size) * size
+            shift = begin - segment.p_offset // size * size
             covered = sum(
                 max(0, min(end, m.end) - max(begin, m.start)) for m in self.mappings if m.start - m.offset == shift
             )
             if covered != end - begin:
                 return f"{_ANOTHER} (its segments do not fill the mappings of the core)"
         last = max((bias + s.p_vaddr + s.p_filesz for s in loads), default=0)
-        if not loads or -(-last // _PAGE) * _PAGE != self.end:
+        if not loads or -(-last // size) * size != self.end:
             return f"{_ANOTHER} (its segments do not fill the mappings of the core)"
         return None
 

@@ -21,7 +21,7 @@ _MAX_SCANS, _MAX_ALL_SCANS = 64, 4096
 # Code that has no symbol either is taken to be of one function from where it is called up to so many bytes.
 _MAX_FUNCTION_SIZE = 1 << 16
 _CODE_BYTES = 16
-_PAGE = 4096
+_PAGE = 4096  # of which the pages of all processors are multiples
 # How many further callers of a return address have to make sense.
 _DEPTH = 2
 

@@ -16,8 +16,8 @@ from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import MemoryRegion, PageOmitted
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 
-# How far below the stack pointer code may have written: what it pushes, the red zone, a probe of a page.
-_BELOW = 2 * 4096
+# How far below the stack pointer code may have written, in pages: what it pushes, the red zone, a probe of a page.
+_PAGES_BELOW = 2
 _MAX_FRAME = 1 << 30
 
 
@@ -96,7 +96,7 @@ class StackExtents:
         except OmpdError as error:
             raise Unavailable(f"the stack pointer of thread {thread}: {error}") from error
         below = extent.start - address
-        if 0 < below <= _MAX_FRAME and sp - _BELOW <= address:
+        if 0 < below <= _MAX_FRAME and sp - _PAGES_BELOW * self._process.memory.page_size <= address:
             return below
         return None
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote
+from ompd.binary.core.notes import AT_PAGESZ, FileMapping, ProcessNote, SignalInfo, StatusNote
 from ompd.errors import MemoryFault
 from ompd.isa.architecture import Architecture
 from ompd.records import record
+
+_SMALLEST_PAGE, _LARGEST_PAGE = 1 << 12, 1 << 16  # of all processors that Linux runs on
 
 
 class PageOmitted(MemoryFault):
@@ -146,3 +148,10 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Let go of the target."""
+
+
+def page_size(target: Target) -> int:
+    """Return the size of the target's pages in bytes, by its auxiliary vector; 4096 if that does not say."""
+    size = target.auxiliary_vector().get(AT_PAGESZ, _SMALLEST_PAGE)
+    is_possible = _SMALLEST_PAGE <= size <= _LARGEST_PAGE and size & (size - 1) == 0
+    return size if is_possible else _SMALLEST_PAGE

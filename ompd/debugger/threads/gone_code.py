@@ -15,7 +15,6 @@ from ompd.errors import OmpdError
 if TYPE_CHECKING:
     from ompd.debugger.process import StoppedProcess
 
-_PAGE = 4096
 _MAX_THREADS, _MAX_STACK, _MAX_FILE = 64, 1 << 14, 1 << 26
 # OpenMP runtimes, which are looked for in each folder that a library of the process comes from.
 _RUNTIMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
@@ -102,10 +101,10 @@ def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int
     instruction = architecture.system_calls.instruction if architecture.system_calls is not None else b"(none)"
     calls = ((start, re.finditer(re.escape(instruction), data)) for start, data in code)
     behind = {start + match.end() for start, matches in calls for match in matches}
-    one = next(iter(pcs))
+    one, page = next(iter(pcs)), process.memory.page_size
     for address in behind:
         bias = one - address
-        if bias % _PAGE or not {pc - bias for pc in pcs} <= behind:
+        if bias % page or not {pc - bias for pc in pcs} <= behind:
             continue
         for start, data in code:
             inside = (word - bias - start for word in words if 0 < word - bias - start < len(data))

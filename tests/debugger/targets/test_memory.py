@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ompd.binary.core.notes import AT_PAGESZ
 from ompd.debugger.memory import PAGE, TargetMemory
-from ompd.debugger.targets.base import PageOmitted
+from ompd.debugger.targets.base import PageOmitted, page_size
 from ompd.errors import CorruptState, MemoryFault, TooMuch
 from ompd.isa.x86.architectures import X86_64
 from tests.support.garbage import uncollected
@@ -95,3 +96,12 @@ def test_a_string_ends_with_its_nul() -> None:
     assert memory().read_string(HELD) == b"text"
     with pytest.raises(CorruptState):
         memory().read_string(OMITTED, 64)
+
+
+@pytest.mark.parametrize(
+    ("vector", "size"),
+    [({}, 4096), ({AT_PAGESZ: 65536}, 65536), ({AT_PAGESZ: 5000}, 4096), ({AT_PAGESZ: 1 << 40}, 4096)],
+)
+def test_the_size_of_a_page_is_the_targets_if_it_can_be_one(vector: dict[int, int], size: int) -> None:
+    target: Any = SimpleNamespace(auxiliary_vector=lambda: vector)
+    assert page_size(target) == size
