@@ -5,8 +5,9 @@ Registers are the kernel's names, or the numbers of unwind tables (DWARF). Regul
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +38,7 @@ class CallPatterns(NamedTuple):
 
     ``by_pointer`` calls what a register or a word in memory points to. The lowest three bits of its group ``register``
     are the register's number, ``extended`` is the fourth bit; ``numbers`` maps these numbers to those of unwind tables.
+    ``call_sizes`` and ``pointer_call_sizes`` are how many bytes the instructions of ``call`` and ``by_pointer`` have.
 
     ``stub`` is a whole entry of the linkage table, also before the loader has bound it. It has ``stub_size`` bytes or
     half as many. ``unbound`` is the beginning of one that is not bound, its group the index that the loader is given;
@@ -49,10 +51,32 @@ class CallPatterns(NamedTuple):
     jump: bytes
     by_pointer: bytes
     numbers: tuple[int, ...]
+    call_sizes: tuple[int, ...]
+    pointer_call_sizes: tuple[int, ...]
     stub: bytes
     stub_size: int
     unbound: bytes | None = None
     unbound_size: int = 0
+
+    def address_in(self, match: re.Match[bytes], start: int, table_at: Callable[[int], int | None]) -> int | None:
+        """Return the address that a match refers to, in code from *start* on; None if the table's place is unknown.
+
+        :param table_at: returns where the module with an address has its table that is shared with the loader
+        """
+        groups = match.groupdict()
+        for group in ("near", "distance"):
+            if groups.get(group) is not None:
+                return start + match.end(group) + int.from_bytes(groups[group], "little", signed=True)
+        if groups.get("from_table") is None:
+            return int.from_bytes(groups["absolute"], "little")
+        table = table_at(start)
+        return None if table is None else table + int.from_bytes(groups["from_table"], "little", signed=True)
+
+    def register_in(self, match: re.Match[bytes]) -> int | None:
+        """Return the register that a match of ``by_pointer`` calls by, None if it is a word in memory."""
+        if match["register"] is None:
+            return None
+        return self.numbers[(match["register"][0] & 7) + (8 if match["extended"] else 0)]
 
 
 class SystemCalls(NamedTuple):
@@ -234,6 +258,18 @@ class Architecture:
         """The registers of an ``NT_PRSTATUS`` note as :mod:`struct` reads them."""
         word = "Q" if self.pointer_size == 8 else "I"
         return struct.Struct(("<" if self.byte_order == "little" else ">") + word * len(self.registers))
+
+    @cached_property
+    def call_pattern(self) -> re.Pattern[bytes]:
+        """The regular expression ``call``."""
+        return re.compile(self.call)
+
+    def call_target(self, match: re.Match[bytes], end: int) -> int | None:
+        """Return where a call leads that matches ``call`` and ends at *end*, None if it is by a pointer."""
+        if match["distance"] is None:
+            return None
+        distance = int.from_bytes(match["distance"], "little", signed=True)
+        return (end + distance) & ((1 << 8 * self.pointer_size) - 1)
 
     def described_thread_pointer(self, registers: Mapping[str, int], raw: bytes | None) -> int | None:
         """Return the thread pointer of the thread with *registers* and the descriptors *raw*, None if they do not say.

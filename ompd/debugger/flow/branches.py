@@ -24,7 +24,6 @@ from ompd.isa.instructions import Instruction, Operand, Processor
 
 _MAX_INSTRUCTIONS = 1 << 15
 _MAX_BRANCHES = 32
-_LONGEST_CALL = 16
 EXIT, ANYWHERE, STOP = -1, -2, -3
 """In place of addresses: the function's end, what its code does not show, and a call that ends the thread."""
 
@@ -203,7 +202,7 @@ class Branches:
         if self._processor is None:
             raise Unavailable("code of this processor is not followed")
         code = self._code.of(entry, self._processor)
-        graph = Ways(entry, code, code.is_own, self._called)
+        graph = Ways(entry, code, self._processor.max_size, code.is_own, self._called)
         self._spend(len(graph.instructions))
         return graph
 
@@ -213,6 +212,7 @@ class Ways:
 
     :param entry: where it begins
     :param code: returns the instruction at an address, None if none is there
+    :param max_size: how many bytes an instruction has at most
     :param is_own: says whether an address is in the function
     :param called: what a call does
     :raises Unavailable: if there is more code than is followed, or some that is not understood
@@ -222,10 +222,11 @@ class Ways:
         self,
         entry: int,
         code: Callable[[int], Instruction | None],
+        max_size: int,
         is_own: Callable[[int], bool],
         called: Callable[[Instruction], Called],
     ) -> None:
-        self._entry, self._is_own, self._called = entry, is_own, called
+        self._entry, self._max_size, self._is_own, self._called = entry, max_size, is_own, called
         self.blocks, self._block_of = find_blocks(entry, code, self._jumps, self._goes_on, _MAX_INSTRUCTIONS)
         self.instructions = {found.address: found for block in self.blocks.values() for found in block}
         self._next = {leader: tuple(self._successors(block)) for leader, block in self.blocks.items()}
@@ -281,12 +282,12 @@ class Ways:
         """
         if frame.call_site == frame.pc:
             # Of a function that ended by a jump it is any byte of that.
-            for size in range(_LONGEST_CALL):
+            for size in range(self._max_size + 1):
                 inside = self.instructions.get(frame.pc - size)
                 if inside is not None and inside.end > frame.pc:
                     return inside.address
         else:
-            for size in range(2, _LONGEST_CALL):
+            for size in range(1, self._max_size + 1):
                 found = self.instructions.get(frame.pc - size)
                 if found is not None and found.flow == "call" and found.end == frame.pc:
                     return frame.pc - size

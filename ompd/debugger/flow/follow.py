@@ -265,7 +265,7 @@ class Function:
 
     def call_before(self, address: int) -> int | None:
         """Return where the call begins that ends at *address*, None if no way that is followed leads to one."""
-        for size in range(2, 16):
+        for size in range(1, self._processor.max_size + 1):
             found = self._code(address - size) if address - size in self._block_of else None
             if found is not None and found.flow == "call" and found.end == address:
                 return found.address

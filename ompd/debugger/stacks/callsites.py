@@ -22,9 +22,6 @@ _MAX_FUNCTIONS = 1 << 10
 _MAX_CODE = 1 << 20
 # Between taking a function's address and the call other arguments are made ready.
 _MAX_BETWEEN = 128
-_STUB_SIZE = 16
-_CALL_SIZES = (6, 5)
-_POINTER_CALL_SIZES = (2, 3, 4, 5, 6, 7, 8)
 # A function that jumps is short, and so are chains of jumps. More functions are not looked at for one question.
 _MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
 
@@ -57,7 +54,7 @@ class CallSites:
         self._stubs: dict[int, bool] = {}
         self._table_at = table_at
         self._patterns = architecture.calls
-        self._call, self._max_call_size = re.compile(architecture.call), architecture.max_call_size
+        self._architecture = architecture
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._name_at = name_at
 
@@ -91,12 +88,14 @@ class CallSites:
     def target(self, pc: int) -> int | None:
         """Return where the routine begins that is called by the instruction before *pc*, None if that does not say."""
         patterns = self._patterns
-        for size in _CALL_SIZES if patterns is not None else ():
+        if patterns is None:
+            return None
+        for size in patterns.call_sizes:
             try:
-                call = re.fullmatch(patterns.call, self._code(pc - size, size)) if patterns is not None else None
+                call = re.fullmatch(patterns.call, self._code(pc - size, size))
             except OmpdError:
                 return None
-            if call is not None and patterns is not None:
+            if call is not None:
                 return self._target(call, pc - size, patterns)
         return None
 
@@ -107,14 +106,15 @@ class CallSites:
         :param word: where the word is that says so, in place of that
         :raises MemoryFault: if such a word is not there
         """
-        if target is not None and self._patterns is not None:
+        patterns = self._patterns
+        if target is not None and patterns is not None:
             try:
-                stub = re.match(self._patterns.linkage, self._code(target, _STUB_SIZE))
+                stub = re.match(patterns.linkage, self._code(target, patterns.stub_size))
             except OmpdError:
                 return target  # at a module's end
             if stub is None:
                 return target
-            word = self._meant(stub, target)
+            word = self._address_in(stub, target, patterns)
         return read_pointer(self._memory, word) if word is not None else None
 
     def calls_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
@@ -146,7 +146,7 @@ class CallSites:
         named = self.target(pc)
         if patterns is None or (named is not None and self._extent_at(named) is not None):
             return
-        for size in _POINTER_CALL_SIZES:
+        for size in patterns.pointer_call_sizes:
             try:
                 call = re.fullmatch(patterns.by_pointer, self._code(pc - size, size))
             except OmpdError:
@@ -159,16 +159,16 @@ class CallSites:
 
         A register has in the caller what it had at the call only if callees keep it.
         """
-        patterns, found = self._patterns, set()
-        for call in self._pointer_calls(frame.pc) if patterns is not None else ():
-            if patterns is None or call["register"] is None:
-                continue
-            number = (call["register"][0] & 7) + (8 if call["extended"] else 0)
-            value = frame.registers.get(patterns.numbers[number])
+        patterns, functions = self._patterns, set()
+        if patterns is None:
+            return None
+        for call in self._pointer_calls(frame.pc):
+            register = patterns.register_in(call)
+            value = frame.registers.get(register) if register is not None else None
             extent = self._extent_at(value) if value is not None else None
             if extent is not None and extent[0] == value:
-                found.add(value)
-        return found.pop() if len(found) == 1 else None
+                functions.add(value)
+        return functions.pop() if len(functions) == 1 else None
 
     def is_stub(self, address: int) -> bool:
         """Return whether *address* is in an entry of a linkage table."""
@@ -235,26 +235,23 @@ class CallSites:
         :param is_inside: says whether an address is one that it may call so. What ends like such a call may be another
             one, whose distance then leads anywhere.
         """
+        architecture = self._architecture
         try:
-            code = self._code(pc - self._max_call_size, self._max_call_size)
+            code = self._code(pc - architecture.max_call_size, architecture.max_call_size)
         except OmpdError:
             return None
-        found = False
+        may_be_by_pointer = False
         for size in range(1, len(code) + 1):
-            call = self._call.fullmatch(code, len(code) - size)
-            if call is None:
-                continue
-            if call["distance"] is not None:
-                distance = int.from_bytes(call["distance"], "little", signed=True)
-                if is_inside((pc + distance) & self._mask):
-                    return True
-            else:
-                found = True
-        return False if found else None
+            call = architecture.call_pattern.fullmatch(code, len(code) - size)
+            target = architecture.call_target(call, pc) if call is not None else None
+            if target is not None and is_inside(target):
+                return True
+            may_be_by_pointer |= call is not None and target is None
+        return False if may_be_by_pointer else None
 
     def _in(self, code: bytes, start: int, function: int, patterns: CallPatterns) -> Iterator[str]:
         for taken in re.finditer(patterns.address, code):
-            if self._meant(taken, start) != function:
+            if self._address_in(taken, start, patterns) != function:
                 continue
             following = code[taken.end() : taken.end() + _MAX_BETWEEN]
             for call in re.finditer(patterns.call, following):
@@ -263,28 +260,19 @@ class CallSites:
                 if name is not None:
                     yield name
 
-    def _meant(self, found: re.Match[bytes], start: int) -> int | None:
-        # What an instruction refers to: by its distance from its end, or from a table, or by the address itself.
-        groups = found.groupdict()
-        distance, from_table = groups.get("distance"), groups.get("from_table")
-        if groups.get("near") is not None:
-            return (start + found.end("near") + int.from_bytes(found["near"], "little", signed=True)) & self._mask
-        if distance is not None:
-            return (start + found.end("distance") + int.from_bytes(distance, "little", signed=True)) & self._mask
-        if from_table is None:
-            return int.from_bytes(found["absolute"], "little")
-        table = self._table_at(start)
-        return None if table is None else (table + int.from_bytes(from_table, "little", signed=True)) & self._mask
+    def _address_in(self, match: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
+        address = patterns.address_in(match, start, self._table_at)
+        return address & self._mask if address is not None else None
 
     def _target(self, call: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
         # The routine that a call or a jump leads to, by way of an entry of the linkage table or not.
-        target = self._meant(call, start)
+        target = self._address_in(call, start, patterns)
         try:
             if target is not None and call["through"] is None:
-                stub = re.match(patterns.linkage, self._code(target, _STUB_SIZE))
+                stub = re.match(patterns.linkage, self._code(target, patterns.stub_size))
                 if stub is None:
                     return target
-                target = self._meant(stub, target)
+                target = self._address_in(stub, target, patterns)
             if target is None:
                 return None
             # The loader has written there where the routine is: it was called, or its function would not run.

@@ -81,7 +81,6 @@ class Guesser:
         numbers = architecture.dwarf_registers
         self._sp, self._fp = numbers[architecture.sp], numbers[architecture.fp]
         self._return_register = architecture.return_address
-        self._call = re.compile(architecture.call)
         self._edges = [(re.compile(before), re.compile(at), offset) for before, at, offset in architecture.edges]
         self._starts: dict[int, int | None] = {}
         self._returns: dict[int, tuple[bool, int | None]] = {}
@@ -260,15 +259,11 @@ class Guesser:
     def _look_at(self, address: int) -> tuple[bool, int | None]:
         if not 0 < address <= self._mask or not self._is_code(address - 1):
             return False, None
-        call = self._call.search(self._bytes_before(address, self._architecture.max_call_size))
+        call = self._architecture.call_pattern.search(self._bytes_before(address, self._architecture.max_call_size))
         if call is None:
             # A handler returns to where it was not called from.
             return self._unwinder.is_signal_return(address), None
-        distance = call["distance"]
-        if distance is None:
-            return True, None
-        step = int.from_bytes(distance, self._architecture.byte_order, signed=True)
-        return True, (address + step) & self._mask
+        return True, self._architecture.call_target(call, address)
 
     # Memory
 

@@ -18,7 +18,6 @@ from ompd.isa.architecture import Architecture
 from ompd.isa.processors import processor_of
 
 _MAX_CODE = 1 << 18  # of one function
-_MAX_LINKAGE = 16
 
 
 class FrameRegisters(dict[int, int]):
@@ -125,13 +124,11 @@ class PartialStacks:
         architecture = self._architecture
         try:
             code = self._read_code(address - architecture.max_call_size, architecture.max_call_size)
-            call = re.search(architecture.call, code)
-            if call is None or call["distance"] is None:
+            call = architecture.call_pattern.search(code)
+            target = architecture.call_target(call, address) if call is not None else None
+            if target is None or target == function:
                 return call is not None
-            target = address + int.from_bytes(call["distance"], architecture.byte_order, signed=True)
-            if target == function:
-                return True
-            linkage = architecture.calls.linkage if architecture.calls is not None else rb"(?!)"
-            return re.match(linkage, self._read_code(target, _MAX_LINKAGE)) is not None
+            calls = architecture.calls
+            return calls is not None and re.match(calls.linkage, self._read_code(target, calls.stub_size)) is not None
         except OmpdError:
             return False

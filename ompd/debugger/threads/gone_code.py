@@ -108,6 +108,8 @@ def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int
             continue
         for start, data in code:
             inside = (word - bias - start for word in words if 0 < word - bias - start < len(data))
-            if any(re.search(architecture.call, data[max(at - architecture.max_call_size, 0) : at]) for at in inside):
+            if any(
+                architecture.call_pattern.search(data[max(at - architecture.max_call_size, 0) : at]) for at in inside
+            ):
                 return True
     return False

@@ -8,7 +8,6 @@ from ompd.binary.core.notes import NT_386_TLS
 from ompd.binary.elf.elf import EM_386, EM_X86_64
 from ompd.isa.architecture import (
     Architecture,
-    CallPatterns,
     FrameRecord,
     KernelArguments,
     KernelEntry,
@@ -17,6 +16,8 @@ from ompd.isa.architecture import (
     SystemCalls,
     ThreadDescriptors,
 )
+from ompd.isa.x86.patterns import CALL, CALLS_32, CALLS_64
+from ompd.isa.x86.registers import DWARF_32, DWARF_64
 
 
 def _numbers(text: str) -> Mapping[int, str]:
@@ -24,36 +25,8 @@ def _numbers(text: str) -> Mapping[int, str]:
     return {int(number): name for name, number in pairs}
 
 
-# E8 with a distance, FF /2 with each form of operand (ModRM, SIB, displacement); with 32 bits as with 64
-_CALL = (
-    rb"(?s:\xe8(?P<distance>....)"
-    rb"|\xff(?:[\x10-\x13\x16\x17\xd0-\xd7]"
-    rb"|\x14(?:[^\x05\x0d\x15\x1d\x25\x2d\x35\x3d\x45\x4d\x55\x5d\x65\x6d\x75\x7d"
-    rb"\x85\x8d\x95\x9d\xa5\xad\xb5\xbd\xc5\xcd\xd5\xdd\xe5\xed\xf5\xfd]|.....)"
-    rb"|\x15....|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))\Z"
-)
-
 # mov $15, %eax or %rax (rt_sigreturn); syscall
 _SIGRETURN, _SIGRETURN_SHORT = b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"
-
-# System V psABI for AMD64, figure 3.36; 16 is the column of the return address
-_DWARF_64 = {
-    name: number
-    for number, name in enumerate(
-        (
-            *("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"),
-            *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip"),
-        )
-    )
-}
-ENCODED_REGISTERS = tuple(
-    _DWARF_64[name]
-    for name in (
-        *("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi"),
-        *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
-    )
-)
-"""The numbers of unwind tables by those that instructions of x86-64 have."""
 
 X86_64 = Architecture(
     name="x86_64",
@@ -76,7 +49,7 @@ X86_64 = Architecture(
         *("orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs"),
     ),
     never_zero="cs",
-    dwarf_registers=_DWARF_64,
+    dwarf_registers=DWARF_64,
     callee_saved=frozenset((3, 6, 7, 12, 13, 14, 15)),
     red_zone=128,
     pc="rip",
@@ -97,7 +70,7 @@ X86_64 = Architecture(
     },
     frame_record=FrameRecord(0, 8, 16),
     max_call_size=7,
-    call=_CALL,
+    call=CALL,
     edges=(
         # the linkage table's first entry: push of the module, jump to the loader; an index was pushed before
         (rb"\xff\x35(?s:....)\Z", rb"\xf2?\xff\x25", 16),
@@ -118,24 +91,7 @@ X86_64 = Architecture(
         (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 8),
     ),
     landing_pad=b"\xf3\x0f\x1e\xfa",  # endbr64
-    calls=CallPatterns(
-        # lea distance(%rip), any register; mov $address, %edi
-        rb"(?s:[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)|\xbf(?P<absolute>....))",
-        rb"(?s:(?:\xe8|(?P<through>\xff\x15))(?P<distance>....))",
-        rb"(?s:(?:\xf3\x0f\x1e\xfa)?[\x3e\xf2]?\xff\x25(?P<distance>....))",
-        # jmp distance, also conditional; jmp *distance(%rip)
-        rb"(?s:(?=(?:\xe9|\x0f[\x80-\x8f]|(?P<through>\xff\x25))(?P<distance>....)|[\xeb\x70-\x7f](?P<near>.)))",
-        # call *register; call *(register), *distance(register), *distance(register, register)
-        rb"(?s:(?:(?P<extended>[\x41\x43\x45\x47])|[\x40\x42\x44\x46])?\xff(?:(?P<register>[\xd0-\xd7])"
-        rb"|[\x10-\x13\x16\x17]|\x14.|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))",
-        ENCODED_REGISTERS,
-        # jmp *distance(%rip); push $number, jmp distance; push distance(%rip), jmp *distance(%rip)
-        rb"(?s:(?:\xf3\x0f\x1e\xfa)?(?:[\x3e\xf2]?\xff\x25.{4}|\x68.{4}[\x3e\xf2]?\xe9.{4}"
-        rb"|\xff\x35.{4}[\x3e\xf2]?\xff\x25.{4}).*)",
-        16,
-        rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:(....))",  # push $number
-        9,
-    ),
+    calls=CALLS_64,
     tls_variant=2,
     tcb_size=0,
     word_relocation=1,  # R_X86_64_64
@@ -193,10 +149,7 @@ I386 = Architecture(
         *("eip", "cs", "eflags", "esp", "ss"),
     ),
     never_zero="cs",
-    # System V psABI for Intel386, table 2.14; 8 is the column of the return address
-    dwarf_registers={
-        name: number for number, name in enumerate(("eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "eip"))
-    },
+    dwarf_registers=DWARF_32,
     callee_saved=frozenset((3, 5, 6, 7)),
     red_zone=0,
     pc="eip",
@@ -216,7 +169,7 @@ I386 = Architecture(
     signal_context={number: 16 + 4 * index for index, number in enumerate((7, 6, 5, 4, 3, 2, 1, 0))} | {8: 56},
     frame_record=FrameRecord(0, 4, 8),
     max_call_size=7,
-    call=_CALL,
+    call=CALL,
     edges=(
         # the linkage table's first entry: push of the module, jump to the loader; an index was pushed before. By
         # address, or by a distance from %ebx
@@ -239,25 +192,7 @@ I386 = Architecture(
         (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 4),
     ),
     landing_pad=b"\xf3\x0f\x1e\xfb",  # endbr32
-    calls=CallPatterns(
-        # lea distance(register), any register; push $address, mov $address to a register, to (%esp), to distance(%esp).
-        # Much else has these bytes, too, so that what follows is looked at again.
-        rb"(?s:\x8d[\x80-\x83\x85-\x8b\x8d-\x93\x95-\x9b\x9d-\xa3\xa5-\xab\xad-\xb3\xb5-\xbb\xbd-\xbf]"
-        rb"(?=(?P<from_table>....))|(?:[\x68\xb8-\xbf]|\xc7\x04\x24|\xc7\x44\x24.)(?=(?P<absolute>....)))",
-        rb"(?s:\xe8(?P<distance>....)"
-        rb"|(?P<through>\xff(?:\x15(?P<absolute>....)|[\x90-\x93\x95-\x97](?P<from_table>....))))",
-        rb"(?s:(?:\xf3\x0f\x1e\xfb)?\xff(?:\x25(?P<absolute>....)|\xa3(?P<from_table>....)))",
-        # jmp distance, also conditional; jmp *address, *distance(register)
-        rb"(?s:(?=(?:\xe9|\x0f[\x80-\x8f])(?P<distance>....)|[\xeb\x70-\x7f](?P<near>.)"
-        rb"|(?P<through>\xff(?:\x25(?P<absolute>....)|[\xa0-\xa3\xa5-\xa7](?P<from_table>....)))))",
-        # as on x86-64, without more registers
-        rb"(?s:(?P<extended>)\xff(?:(?P<register>[\xd0-\xd7])"
-        rb"|[\x10-\x13\x16\x17]|\x14.|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))",
-        tuple(range(8)),
-        # jmp *address, *distance(%ebx); push $number, jmp distance; push address, jmp *address, or both by %ebx
-        rb"(?s:(?:\xf3\x0f\x1e\xfb)?(?:\xff[\x25\xa3].{4}|\x68.{4}\xe9.{4}|\xff[\x35\xb3].{4}\xff[\x25\xa3].{4}).*)",
-        16,
-    ),
+    calls=CALLS_32,
     tls_variant=2,
     tcb_size=0,
     word_relocation=1,  # R_386_32

@@ -8,8 +8,9 @@ Architectures Software Developer's Manual*, volume 2, appendix A.
 from __future__ import annotations
 
 from ompd.isa.instructions import FLAGS, Instruction, Processor, SignalActions
-from ompd.isa.x86.architectures import ENCODED_REGISTERS as _NUMBERS
 from ompd.isa.x86.encoding import BARE_BEHIND_0F, HAS_MODRM, MAX_SIZE, Encoded, Incomplete, Invalid
+from ompd.isa.x86.patterns import FAR_JUMPS, LOADS
+from ompd.isa.x86.registers import ENCODED_REGISTERS as _NUMBERS
 
 _RAX, _RCX, _RDX, _RBX, _RSP, _RBP, _RSI, _RDI = _NUMBERS[:8]
 _FIRST_VECTOR = 17
@@ -404,8 +405,8 @@ X86_64 = Processor(
     lost=(_RAX, _RDX, _RCX, _RSI, _RDI, 8, 9, 10, 11),
     first_vector=_FIRST_VECTOR,
     entry_distance=8,
-    loads=rb"(?s:(?=[\x48\x4c]\x8b[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)))",
-    calls=rb"(?s:(?=(?:[\xe8\xe9]|\x0f[\x80-\x8f]|(?P<through>\xff[\x15\x25]))(?P<distance>....)))",
+    loads=LOADS,
+    calls=FAR_JUMPS,
     max_size=MAX_SIZE,
     system_call=b"\x0f\x05",
     # The flags are behind 128 bytes of a mask.

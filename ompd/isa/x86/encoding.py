@@ -8,7 +8,7 @@ forms, appendix A the opcodes. What an instruction does is said by :mod:`ompd.is
 from __future__ import annotations
 
 from ompd.isa.instructions import Operand
-from ompd.isa.x86.architectures import ENCODED_REGISTERS
+from ompd.isa.x86.registers import ENCODED_REGISTERS
 
 MAX_SIZE = 15
 SP, BP = 4, 5  # as instructions number registers

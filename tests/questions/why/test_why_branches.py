@@ -253,7 +253,7 @@ def test_branches_are_those_that_a_search_finds(part: int) -> None:
         choose = random.Random(seed)
         size = choose.randint(4, 24)
         code = random_code(choose, size)
-        ways = Ways(0, code.__getitem__, range(size).__contains__, called)
+        ways = Ways(0, code.__getitem__, 15, range(size).__contains__, called)
         known = sorted(ways.instructions)
         calls = [at for at in known if code[at].flow == "call"]
         for to, other in product(calls, [*known, EXIT, STOP, None]):

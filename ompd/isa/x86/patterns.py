@@ -1,0 +1,119 @@
+"""What calls, jumps, and loads of addresses look like in the code of x86-64 and i386.
+
+Code is not decoded from its beginning: bytes that look like an instruction are found wherever they are, and may be part
+of another one. A caller has to check that a function begins at the address, or that the instruction can be meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ompd.isa.architecture import CallPatterns
+from ompd.isa.x86.registers import ENCODED_REGISTERS
+
+# E8 with a distance, FF /2 with each form of operand (ModRM, SIB, displacement); with 32 bits as with 64
+CALL = (
+    rb"(?s:\xe8(?P<distance>....)"
+    rb"|\xff(?:[\x10-\x13\x16\x17\xd0-\xd7]"
+    rb"|\x14(?:[^\x05\x0d\x15\x1d\x25\x2d\x35\x3d\x45\x4d\x55\x5d\x65\x6d\x75\x7d"
+    rb"\x85\x8d\x95\x9d\xa5\xad\xb5\xbd\xc5\xcd\xd5\xdd\xe5\xed\xf5\xfd]|.....)"
+    rb"|\x15....|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))\Z"
+)
+
+CALLS_64 = CallPatterns(
+    # lea distance(%rip), any register; mov $address, %edi
+    address=rb"(?s:[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)|\xbf(?P<absolute>....))",
+    call=rb"(?s:(?:\xe8|(?P<through>\xff\x15))(?P<distance>....))",
+    linkage=rb"(?s:(?:\xf3\x0f\x1e\xfa)?[\x3e\xf2]?\xff\x25(?P<distance>....))",
+    # jmp distance, also conditional; jmp *distance(%rip)
+    jump=rb"(?s:(?=(?:\xe9|\x0f[\x80-\x8f]|(?P<through>\xff\x25))(?P<distance>....)|[\xeb\x70-\x7f](?P<near>.)))",
+    # call *register; call *(register), *distance(register), *distance(register, register)
+    by_pointer=rb"(?s:(?:(?P<extended>[\x41\x43\x45\x47])|[\x40\x42\x44\x46])?\xff(?:(?P<register>[\xd0-\xd7])"
+    rb"|[\x10-\x13\x16\x17]|\x14.|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))",
+    numbers=ENCODED_REGISTERS,
+    call_sizes=(6, 5),
+    pointer_call_sizes=(2, 3, 4, 5, 6, 7, 8),
+    # jmp *distance(%rip); push $number, jmp distance; push distance(%rip), jmp *distance(%rip)
+    stub=rb"(?s:(?:\xf3\x0f\x1e\xfa)?(?:[\x3e\xf2]?\xff\x25.{4}|\x68.{4}[\x3e\xf2]?\xe9.{4}"
+    rb"|\xff\x35.{4}[\x3e\xf2]?\xff\x25.{4}).*)",
+    stub_size=16,
+    unbound=rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:(....))",  # push $number
+    unbound_size=9,
+)
+
+CALLS_32 = CallPatterns(
+    # lea distance(register), any register; push $address, mov $address to a register, to (%esp), to distance(%esp).
+    # Much else has these bytes, too, so that what follows is looked at again.
+    address=rb"(?s:\x8d[\x80-\x83\x85-\x8b\x8d-\x93\x95-\x9b\x9d-\xa3\xa5-\xab\xad-\xb3\xb5-\xbb\xbd-\xbf]"
+    rb"(?=(?P<from_table>....))|(?:[\x68\xb8-\xbf]|\xc7\x04\x24|\xc7\x44\x24.)(?=(?P<absolute>....)))",
+    call=rb"(?s:\xe8(?P<distance>....)"
+    rb"|(?P<through>\xff(?:\x15(?P<absolute>....)|[\x90-\x93\x95-\x97](?P<from_table>....))))",
+    linkage=rb"(?s:(?:\xf3\x0f\x1e\xfb)?\xff(?:\x25(?P<absolute>....)|\xa3(?P<from_table>....)))",
+    # jmp distance, also conditional; jmp *address, *distance(register)
+    jump=rb"(?s:(?=(?:\xe9|\x0f[\x80-\x8f])(?P<distance>....)|[\xeb\x70-\x7f](?P<near>.)"
+    rb"|(?P<through>\xff(?:\x25(?P<absolute>....)|[\xa0-\xa3\xa5-\xa7](?P<from_table>....)))))",
+    # as on x86-64, without more registers
+    by_pointer=rb"(?s:(?P<extended>)\xff(?:(?P<register>[\xd0-\xd7])"
+    rb"|[\x10-\x13\x16\x17]|\x14.|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))",
+    numbers=tuple(range(8)),
+    call_sizes=(6, 5),
+    pointer_call_sizes=(2, 3, 4, 5, 6, 7, 8),
+    # jmp *address, *distance(%ebx); push $number, jmp distance; push address, jmp *address, or both by %ebx
+    stub=rb"(?s:(?:\xf3\x0f\x1e\xfb)?(?:\xff[\x25\xa3].{4}|\x68.{4}\xe9.{4}|\xff[\x35\xb3].{4}\xff[\x25\xa3].{4}).*)",
+    stub_size=16,
+)
+
+FAR_JUMPS = rb"(?s:(?=(?:[\xe8\xe9]|\x0f[\x80-\x8f]|(?P<through>\xff[\x15\x25]))(?P<distance>....)))"
+"""Before a call, or a jump to far away."""
+
+LOADS = rb"(?s:(?=[\x48\x4c]\x8b[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)))"
+"""Before a load of a word at a distance."""
+
+# lea relative to the next instruction, and the address itself. What looks like one may overlap another.
+_RELATIVE = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
+_ABSOLUTE = re.compile(
+    rb"(?:[\xb8-\xbf\x68]|\xc7\x04\x24|\xc7\x44\x24.|[\x48\x49]\xc7[\xc0-\xc7])(?=(....))", re.DOTALL
+)
+_WIDE = re.compile(rb"[\x48\x49][\xb8-\xbf](?=(.{8}))", re.DOTALL)
+# lea of a distance from the module's own table, which code for 32 bits that may be loaded anywhere has in a register.
+_FROM_TABLE = re.compile(rb"\x8d[\x80-\xbf](?=(....))", re.DOTALL)
+_CALL = re.compile(rb"[\xe8\xe9](?=(....))", re.DOTALL)
+_MASK = (1 << 64) - 1
+
+
+class Call(NamedTuple):
+    """A call or jump at ``place``; the instruction ``behind`` it, and its ``target``."""
+
+    place: int
+    behind: int
+    target: int
+
+
+class X86References:
+    """What code of these processors refers to."""
+
+    def loaded(self, code: bytes, start: int, table: int | None) -> Iterator[tuple[int, int]]:
+        """Yield where *code* loads what may be addresses, and these.
+
+        :param start: where the code begins
+        :param table: the address of the module's ``_GLOBAL_OFFSET_TABLE_``, None for code of 64 bits, which needs none
+        """
+        for match in _RELATIVE.finditer(code):
+            yield start + match.start(), start + match.end(1) + _number(match[1], signed=True)
+        for pattern in (_ABSOLUTE, _WIDE):
+            for match in pattern.finditer(code):
+                yield start + match.start(), _number(match[1])
+        for match in _FROM_TABLE.finditer(code) if table is not None else ():
+            yield start + match.start(), (table or 0) + _number(match[1], signed=True)
+
+    def calls(self, code: bytes, start: int, first: int = 0) -> Iterator[Call]:
+        """Yield the direct calls and jumps that may be in *code*, which begins at *start*, from its byte *first* on."""
+        for match in _CALL.finditer(code, first):
+            behind = start + match.end(1)
+            yield Call(start + match.start(), behind, (behind + _number(match[1], signed=True)) & _MASK)
+
+
+def _number(data: bytes, *, signed: bool = False) -> int:
+    return int.from_bytes(data, "little", signed=signed)
