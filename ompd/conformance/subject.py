@@ -106,6 +106,6 @@ def _pair(space: AddressSpace, session: Session) -> tuple[Known, Known] | None:
 def _identifiers(thread: ThreadHandle, session: Session) -> dict[int, bytes]:
     native, process = thread.native_thread_id(), session.process
     return {
-        ThreadIdKind.PTHREAD: process.thread_pointer(native).to_bytes(process.pointer_size, "little"),
+        ThreadIdKind.PTHREAD: process.pthread_self(native).to_bytes(process.pointer_size, "little"),
         ThreadIdKind.LWP: native.to_bytes(4, "little"),
     }

@@ -275,7 +275,10 @@ class Process(Callbacks, Protocol):
         """Return a thread's registers by the psABI's lower-case names, with the thread pointer among them."""
 
     def thread_pointer(self, thread: int) -> int:
-        """Return the thread pointer (``pthread_self`` in glibc)."""
+        """Return the thread pointer, from which the addresses of static thread-local variables count."""
+
+    def pthread_self(self, thread: int) -> int:
+        """Return what ``pthread_self()`` returns in *thread*."""
 
     def stack(self, thread: int, *, guess: bool = False) -> Stack:
         """Return the native stack of *thread*.

@@ -128,6 +128,7 @@ class StoppedProcess:
         # Threads and stacks
         self.threads, self.registers = threads.threads, threads.registers
         self.thread_pointer, self.thread_for_id = threads.thread_pointer, threads.thread_for_id
+        self.pthread_self = threads.pthread_self
         self.pthread_key = storage.key_value
         self.stack = stacks.stack
         self.futex_word, self.progress = waiting.futex_word, waiting.progress

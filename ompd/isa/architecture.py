@@ -253,6 +253,14 @@ class Architecture:
     kernel_arguments: KernelArguments | None = None
     pthread_objects: PthreadObjects | None = None
 
+    @property
+    def has_pthread_below(self) -> bool:
+        """Whether glibc and musl have ``struct pthread`` below the thread pointer, else from there on.
+
+        ``pthread_self()`` returns its address.
+        """
+        return self.tls_variant == 1
+
     @cached_property
     def prstatus_words(self) -> struct.Struct:
         """The registers of an ``NT_PRSTATUS`` note as :mod:`struct` reads them."""

@@ -68,7 +68,7 @@ class Threads:
         return known
 
     def thread_pointer(self, thread: int) -> int:
-        """Return the thread pointer of *thread* (``pthread_self`` in glibc and musl)."""
+        """Return the thread pointer of *thread*."""
         if thread in self._pthreads:
             return thread_pointer_of(self._pthreads[thread], self._target.architecture, self._glibc)
         known = self._thread_pointers.get(thread)
@@ -82,6 +82,10 @@ class Threads:
                     known = self._listed_thread_pointer(thread)
             self._thread_pointers[thread] = known
         return known
+
+    def pthread_self(self, thread: int) -> int:
+        """Return what ``pthread_self()`` returns in *thread*, in glibc and musl."""
+        return pthread_of(self.thread_pointer(thread), self._target.architecture, self._glibc)
 
     def _is_pointer_of(self, thread_pointer: int, thread: int) -> bool:
         # Whether glibc has the thread there, as far as it says where it keeps that.
@@ -110,31 +114,29 @@ class Threads:
             registers.want()
 
     @cached_property
-    def _by_thread_pointer(self) -> dict[int, int]:
-        return {self.thread_pointer(thread): thread for thread in self.threads()}
+    def _by_pthread_self(self) -> dict[int, int]:
+        return {self.pthread_self(thread): thread for thread in self.threads()}
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
-        """Return the operating system's identifier of a thread; see :meth:`Callbacks.thread_for_id`. In glibc and musl
-        ``pthread_self()`` is the thread pointer.
+        """Return the operating system's identifier of a thread; see :meth:`Callbacks.thread_for_id`.
 
         :raises BadInput: if there is no such thread
         """
         if kind == ThreadIdKind.LWP and identifier in self.threads():
             return identifier
-        if kind == ThreadIdKind.PTHREAD and identifier in self._by_thread_pointer:
-            return self._by_thread_pointer[identifier]
+        if kind == ThreadIdKind.PTHREAD and identifier in self._by_pthread_self:
+            return self._by_pthread_self[identifier]
         if kind not in (ThreadIdKind.LWP, ThreadIdKind.PTHREAD):
             raise Unsupported(f"thread identifiers of kind {kind}")
         if kind == ThreadIdKind.PTHREAD and self._loses_threads and identifier:
             return self._learn(identifier)
         raise BadInput(f"no thread with {kind.name.lower()} id {identifier:#x} in the process")
 
-    def _learn(self, thread_pointer: int) -> int:
+    def _learn(self, pthread: int) -> int:
         # The native id of a thread that neither the target nor glibc's lists name: it is in its own struct pthread.
-        pthread = pthread_of(thread_pointer, self._target.architecture, self._glibc)
         thread = self._glibc.native_id(pthread)
         if thread in self.threads():
             raise CorruptState(pthread, f"two threads have the identifier {thread}")
         self._pthreads[thread] = pthread
-        self._by_thread_pointer[thread_pointer] = thread
+        self._by_pthread_self[pthread] = thread
         return thread

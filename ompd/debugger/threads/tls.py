@@ -196,12 +196,11 @@ class ThreadLocalStorage:
 
 def thread_pointer_of(pthread: int, architecture: Architecture, glibc: GlibcThreads) -> int:
     """Return the thread pointer of the thread with a ``struct pthread`` at *pthread*."""
-    # Variant 1 has the structure in front of where it points to, variant 2 begins there.
-    return pthread + (glibc.sizeof_pthread if architecture.tls_variant == 1 else 0)
+    return pthread + (glibc.sizeof_pthread if architecture.has_pthread_below else 0)
 
 
 def pthread_of(thread_pointer: int, architecture: Architecture, glibc: GlibcThreads) -> int:
-    """Return the ``struct pthread`` of the thread with *thread_pointer*."""
+    """Return the address of ``struct pthread`` of the thread with *thread_pointer*: what ``pthread_self()`` returns."""
     return thread_pointer - thread_pointer_of(0, architecture, glibc)
 
 

@@ -111,7 +111,7 @@ def _threads(session: Session) -> Sequence[NativeThread]:
 def _each_thread(session: Session) -> Iterator[NativeThread]:
     for thread in session.process.threads():
         try:
-            yield NativeThread(thread, session.process.thread_pointer(thread))
+            yield NativeThread(thread, session.process.pthread_self(thread))
         except OmpdError:
             yield NativeThread(thread, None)
 

@@ -47,7 +47,7 @@ def _may_be(session: Session, thread: int, wait: SystemWait | None) -> bool:
     # What is not known of it may be.
     process = session.process
     try:
-        is_enabled, is_at_any_time = process.glibc.cancelling(process.thread_pointer(thread))
+        is_enabled, is_at_any_time = process.glibc.cancelling(process.pthread_self(thread))
         if not is_enabled or is_at_any_time:
             return is_enabled
         inner = wait if wait is not None else process.system_wait(thread)

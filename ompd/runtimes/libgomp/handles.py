@@ -141,7 +141,7 @@ class Thread(Member, NoTool):
         if kind == ThreadIdKind.LWP:
             return self.native
         if kind == ThreadIdKind.PTHREAD:
-            return self.runtime.process.thread_pointer(self.native)
+            return self.runtime.process.pthread_self(self.native)
         raise Unsupported(f"libgomp keeps no thread identifiers of kind {kind!r}")
 
     def native_thread_id(self) -> int:

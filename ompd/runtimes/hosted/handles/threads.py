@@ -217,7 +217,7 @@ class Threads(Tasks):
         return self.process.pointer_size if kind == ThreadIdKind.PTHREAD else None
 
     def _identifier(self, kind: ThreadIdKind, native: int) -> int:
-        return self.process.thread_pointer(native) if kind == ThreadIdKind.PTHREAD else native
+        return self.process.pthread_self(native) if kind == ThreadIdKind.PTHREAD else native
 
     @cached_property
     def _found(self) -> dict[int, Thread | OmpdError | None]:

@@ -145,7 +145,7 @@ def _candidates(
     values = sorted(set(pointers.values()))
     where = {word: address for address, word in reversed(pointers.items())}
     size = variables.process.pointer_size
-    natives = {variables.process.thread_pointer(thread) for thread in variables.process.threads()}
+    natives = {variables.process.pthread_self(thread) for thread in variables.process.threads()}
     for number, array in enumerate(values):
         if not _begins_well(variables, array, table):
             continue

@@ -65,7 +65,7 @@ def trace(process: Process, module: Module, table: Table, found: ThreadTable) ->
     routine = process.symbol_in(module, "omp_get_level")
     if routine is None:
         raise Unavailable(f"{module.name} exports no omp_get_level")
-    natives = {process.thread_pointer(thread): thread for thread in process.threads()}
+    natives = {process.pthread_self(thread): thread for thread in process.threads()}
     info, width = table.layout("kmp_base_info"), process.pointer_size
     reason = "no thread is in a team"
     for gtid, address in found.threads.items():

@@ -320,7 +320,7 @@ class Threads(Tasks):
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()``, in ``ds_thread``."""
         if kind == ThreadIdKind.LWP:
-            identifier = self.process.thread_pointer(identifier)
+            identifier = self.process.pthread_self(identifier)
         elif kind != ThreadIdKind.PTHREAD:
             raise Unsupported(f"libomp has no thread identifiers of kind {kind!r}")
         return self._by_pthread.get(identifier)
