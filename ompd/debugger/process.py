@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ompd.debugger.threads.gone_code import GoneCode
     from ompd.debugger.variables.locals import FunctionLocals, Locals, Parts
     from ompd.debugger.variables.static import Variables
-    from ompd.isa.x86.patterns import X86References
+    from ompd.isa.x86.references import X86References
     from ompd.naming import Routine
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ompd.isa.emulator import EmulatedMachine
     from ompd.isa.instructions import Processor
     from ompd.isa.x86.getters import X86
-    from ompd.isa.x86.patterns import X86References
+    from ompd.isa.x86.references import X86References
 
 ARCHITECTURES: Mapping[int, Architecture] = {each.e_machine: each for each in (X86_64, I386)}
 """The architectures whose processes can be read."""
@@ -68,7 +68,7 @@ def processor_of(e_machine: int) -> Processor | None:
 def references_of(e_machine: int) -> X86References | None:
     """Return how the code of a processor refers to other code, None if that is unknown."""
     if e_machine in (EM_X86_64, EM_386):
-        from ompd.isa.x86.patterns import X86References
+        from ompd.isa.x86.references import X86References
 
         return X86References()
     return None

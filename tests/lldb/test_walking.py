@@ -9,7 +9,7 @@ import pytest
 
 from ompd.commands.walking import Spot, choose_spots, parse_break, parse_walk
 from ompd.errors import BadInput
-from ompd.isa.x86.patterns import X86References
+from ompd.isa.x86.references import X86References
 from ompd.questions.walking import body_called
 from tests.support import FULL, stopped
 from tests.support.gdb import LOAD as LOAD_IN_GDB
