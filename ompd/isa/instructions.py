@@ -1,4 +1,4 @@
-"""Instructions as the tables of processors decode them, and what is the same for all code of a processor.
+"""Instructions as decoders return them, and the calling convention of a processor.
 
 Registers are the numbers of unwind tables.
 """
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 FLAGS = -1
-"""In place of a register: the result of the last comparison."""
+"""In place of a register: the flags, which hold the result of the last comparison."""
 
 
 class Operand(NamedTuple):
-    """A place in memory: ``base`` + ``also`` times a scale + ``displacement``. Without registers it is an address.
+    """An operand in memory, at ``base`` + ``displacement``; without ``base``, ``displacement`` is its address.
 
-    ``is_indexed`` says that another register is added, ``also``, or a segment's base: where it is is not known then.
+    If it ``is_indexed``, the register ``also``, or the base of a segment, is added: its address is not computed then.
     """
 
     base: int | None
@@ -27,21 +27,26 @@ class Operand(NamedTuple):
 class Instruction(NamedTuple):
     """One instruction.
 
-    ``flow`` is ``next``, ``jump``, ``branch`` (a jump or none), ``call``, ``return``, ``stop`` (nothing comes behind)
-    or ``computed`` (a jump that code alone does not tell). A jump, branch or call leads to ``target``, or to where the
-    word at ``word`` says, or, with neither, anywhere. ``on_zero`` is True for a branch that is taken where the last
-    comparison found 0, False for one taken elsewhere, None for any other.
+    ``flow`` is ``next``, ``jump``, ``branch`` (conditional), ``call``, ``return``, ``stop`` (nothing comes behind), or
+    ``computed`` (a jump with an unknown target). A jump, branch or call leads to ``target``, or to the address in the
+    word at ``word``; with neither, the target is unknown. ``on_zero`` is True for a branch that is taken if the last
+    comparison found equal, False for one that is taken if not, None for any other.
 
-    ``does`` says what it does with registers: ``copy`` (``to`` becomes ``source``), ``constant`` (``value``),
-    ``address`` (where ``operand`` is), ``load`` and ``store`` (of ``width`` bytes), ``add`` (``value``), ``flip`` (the
-    lowest bit, or with the ``value`` -1 all), ``push``, ``pop``, ``leave`` (the stack pointer becomes the frame
-    pointer, which is taken from there), ``compare`` (``source``, or what is at ``operand``, with ``value``), ``bit``
-    (the lowest one of ``source`` with 0), ``set`` (whether the last comparison found ``value``: 1 for equal); ``""`` is
-    anything else. A call by a pointer has that in ``source``, or at ``operand``. ``clobbers`` are the registers whose
-    values are unknown then; ``stores`` says that memory at ``operand`` is, or that anywhere without one.
-    ``keeps_flags`` says that the result of the last comparison is still there. ``compares`` are further registers that
-    it compares; what else it does with memory is at ``operand``, too. ``reads`` are registers that it may read besides
-    all these, :data:`FLAGS` among them, and those of vectors, which are written by what reads them.
+    ``does`` is its effect on the register ``to``, or on memory:
+
+    - ``copy``: ``to`` = ``source``; ``constant``: ``to`` = ``value``; ``address``: ``to`` = the address of ``operand``;
+    - ``load``, ``store``: ``width`` bytes between a register and ``operand``;
+    - ``add``: ``to`` += ``value``; ``flip``: invert the lowest bit of ``to``, or, with the ``value`` -1, all bits;
+    - ``push``, ``pop``; ``leave``: the stack pointer becomes the frame pointer, which is popped then;
+    - ``compare``: ``source``, or ``operand``, with ``value``; ``bit``: the lowest bit of ``source`` with 0;
+    - ``set``: ``to`` = 1 if the last comparison found equal, and ``value`` is 1, or found unequal, and ``value`` is 0;
+    - empty for anything else.
+
+    A call by a pointer has that in ``source``, or at ``operand``. ``clobbers`` are registers with unknown values behind
+    it. If it ``stores``, memory at ``operand`` is unknown, or, without an operand, all memory. If it ``keeps_flags``,
+    the result of the last comparison is kept. ``compares`` are further registers that it compares. ``reads`` are
+    registers that it may read besides all these, with :data:`FLAGS` and those of vectors; an instruction that reads
+    vectors may write one of them.
     """
 
     address: int
@@ -83,13 +88,13 @@ class SignalActions(NamedTuple):
 
 
 class Processor(NamedTuple):
-    """What all code of one processor has in common, by its psABI.
+    """The instructions and the calling convention of one processor, by its psABI.
 
-    ``decode`` takes code, an index into it and the address of that; it returns None for what is no instruction.
-    ``arguments`` are the registers of the first arguments that are numbers or pointers, ``result`` that of a result,
-    ``lost`` those that a call does not keep; ``first_vector`` is the first register of vectors, which has results that
-    are no numbers. Where a function begins, its CFA is ``entry_distance`` bytes above the stack pointer. ``calls`` is a
-    regular expression that matches nothing but the place before a call or a jump to far away, with the groups
+    ``decode`` takes code, an index into it and the address of that; it returns None if no instruction is there.
+    ``arguments`` are the registers of the first arguments that are numbers or pointers, ``result`` is that of a result,
+    and ``lost`` are those that a call does not keep. ``first_vector`` is the first register of vectors, which has
+    results that are no numbers. At a function's entry its CFA is ``entry_distance`` bytes above the stack pointer.
+    ``calls`` is a regular expression whose empty matches are before a call or a jump to far away, with the groups
     ``through`` and ``distance`` as in :class:`ompd.isa.architecture.CallPatterns`; ``loads`` is one for loads of words
     at a ``distance``. An instruction has at most ``max_size`` bytes; ``system_call`` is the one that calls the kernel.
     """

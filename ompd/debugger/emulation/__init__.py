@@ -1,4 +1,4 @@
-"""What routines of the target would return, without running them there: decoded, or emulated.
+"""Results of routines of the target, which are not run there: decoded, or emulated.
 
-``routines`` is the way in, for the process alone; unicorn is imported in ``emulate``, at the first call.
+The process calls them by ``routines``; ``emulate`` imports unicorn at the first call.
 """

@@ -1,5 +1,5 @@
-"""What is checked before a routine of the target is followed, by the emulator or by the decoder: its code is that of a
-file which is verified to be the one that ran, and the thread's storage is there.
+"""Checks before a routine of the target is decoded or emulated: its code is that of the verified file, and the thread's
+storage is there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ompd.errors import MemoryFault, Unavailable
 
 
 class TargetCode:
-    """Code and data of one process at one stop, for those who follow its routines.
+    """Code and data of one process at one stop, for the decoder and the emulator.
 
-    :param symbolize: gives the name of what is at an address
-    :param thread_pointer: gives a thread's thread pointer
+    :param symbolize: returns the name of an address
+    :param thread_pointer: returns the thread pointer of a thread
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class TargetCode:
         self._storage: dict[int, int] = {}
 
     def name(self, address: int) -> str:
-        """Return the name of what is at *address*, or the address itself."""
+        """Return the name of *address*, or the address as text."""
         return self.symbolize(address) or f"{address:#x}"
 
     def read_code(self, page: int) -> bytes:
@@ -67,8 +67,8 @@ class TargetCode:
         if not self._regions.is_code(page):
             return f"comes to {self.name(page)}, where no code is"
         if module is not None:
-            # What is held by the target is what would have run. But it is not code that its file has: somebody set a
-            # breakpoint, or it is damaged.
+            # The target's bytes are those that would run. If they differ from the file, it is
+            # a breakpoint, or damage.
             original = module.read_file(page, PAGE)
             if original is not None and original != self.read_code(page):
                 return f"comes to code of {module.name} at {page:#x} that is not what its file has"

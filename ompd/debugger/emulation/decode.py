@@ -1,9 +1,9 @@
 """Routines of the target that only load, decoded and followed without an emulator: nothing of the target runs.
 
-Getters of OpenMP runtimes are a few plain loads, as ``mov GOT(%rip), %rax; mov %fs:40(%rax), %eax; ret``. Tables of
-instructions, one for each processor, decode them and carry them out over numbers: what they load is read from the
-target, and noted. A routine that does more, as to write, to call the kernel or to go on for long, is refused. The code
-is not trusted: it has to be that of a file which is verified to be the one that ran (``code_checks``).
+Getters of OpenMP runtimes are a few plain loads: of the runtime's word in the linkage table, then of a thread-local
+variable. :mod:`ompd.isa` carries out such instructions; each load reads the target, and is noted. A routine that does
+more is refused: one that writes, calls the kernel or runs for long. The code is not trusted: it has to be that of the
+verified file (``code_checks``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ompd.isa.architecture import Architecture
 from ompd.isa.getters import State, Undecoded
 from ompd.isa.processors import getters_of
 
-_PIECE = 16  # bytes, of which an instruction has some
+_PIECE = 16  # bytes of code that are given at a time
 
 
 class Decoder:
-    """Follows routines of one process at one stop. Pages of code are verified once."""
+    """Decodes routines of one process at one stop. Pages of code are verified once."""
 
     def __init__(self, code: TargetCode, architecture: Architecture) -> None:
         self._target = code
@@ -28,9 +28,9 @@ class Decoder:
         self._pages: dict[int, bytes] = {}
 
     def call(self, routine: int, thread: int) -> CallResult:
-        """Return what *routine* would answer in *thread*, and what it would read.
+        """Return the result of *routine* in *thread*, and its reads.
 
-        :raises Unavailable: if it does more than load, or its code or what it loads cannot be read or trusted
+        :raises Unavailable: if it does more than load, or if its code or data cannot be read or trusted
         """
         machine = getters_of(self._architecture.e_machine)
         if machine is None:

@@ -1,9 +1,9 @@
 """Routines of the target's own code, run over its frozen memory by an emulator: nothing of the target runs or changes.
 
-The emulator (unicorn, the extra ``emulate``) has pages of its own. They are copied from the target when they are first
-read, and none of them but a scratch stack can be written to: a routine that would write, ask the kernel or leave the
-code of files that are proven to be those that ran is stopped, and its answer is unavailable. The code is not trusted.
-It runs without privileges, so many instructions, over so many pages, and ends.
+The emulator (unicorn, the extra ``emulate``) copies pages from the target when they are first read. Only a scratch
+stack can be written to. A routine that would write elsewhere, call the kernel or leave the code of verified files is
+stopped, and its result is unavailable. The code is not trusted: it runs without privileges, and within limits of
+instructions, reads and pages.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ompd.debugger.emulation.linking import Linkage
 
 _PAGE = 4096
-# Older ones refuse what is asked of them here: by number, 2.1.2 with a byte behind it for builds.
+# Older ones lack calls that are made here. 2.1.2, with a byte for builds.
 _OLDEST = 0x02010200
 
-# What a routine may do before it is stopped. Getters of OpenMP runtimes run some ten to a few hundred instructions.
+# Limits of a routine. Getters of OpenMP runtimes run some ten to a few hundred instructions.
 _MAX_INSTRUCTIONS = 200_000
 _MAX_READS = 20_000
 _MAX_PAGES = 1_024
@@ -46,8 +46,8 @@ _TRAP_AT = _RETURN_AT + 1
 _START_AT = _TRAP_AT + 1
 _FIRST = _START_AT + 1
 
-# Where it is among the target's addresses: the stack between pages that nobody may touch, then where a routine returns
-# to, and where the emulator begins.
+# Its addresses among the target's: the stack between unmapped pages, the address that a routine returns to, and the
+# one at which the emulator begins.
 _GAP = 1 << 24
 _RETURN = 3 * _GAP + _PAGE // 2
 _ROOM = 4 * _GAP
@@ -59,7 +59,7 @@ _WORD = (1 << 64) - 1
 
 @dataclass
 class _Call:
-    # What is kept of a call while it runs.
+    # The state of a running call.
     reads: list[tuple[int, int]]
     pages: int = 0
     reason: str | None = None
@@ -72,8 +72,8 @@ class _Call:
 class Emulator:
     """Runs routines of one process at one stop. Pages are kept from call to call; close it.
 
-    :param is_free: says whether nothing of the target is between two addresses
-    :param loader_code: where the dynamic loaders are, from and to which address
+    :param is_free: returns whether the target has nothing between two addresses
+    :param loader_code: first and end address of each dynamic loader
     :raises Unavailable: if unicorn is not installed, or this processor is not one that is emulated
     """
 
@@ -109,7 +109,7 @@ class Emulator:
     def close(self) -> None:
         """Let go of the emulator and its pages. The next call makes another one."""
         uc, self._uc, self._context = self._uc, None, None
-        # What it calls keeps it, and so this, alive.
+        # Hooks keep it, and so this, alive.
         for hook in self._hooks if uc is not None else ():
             uc.hook_del(hook)
         self._hooks = []
@@ -139,7 +139,7 @@ class Emulator:
         except self._unicorn.UcError as error:
             pc, call.reason = None, call.reason or f"the emulator has given up: {error}"
         finally:
-            # Of the page that was trapped there is an entry that no other call may find.
+            # The trapped page has an entry that no other call may find.
             if call.trapped is not None and self._uc is not None:
                 uc.ctl(self._unicorn.UC_CTL_TLB_FLUSH, self._unicorn.UC_CTL_IO_WRITE)
         raise self._refusal(routine, thread, call, pc)
@@ -161,7 +161,7 @@ class Emulator:
     # Runs
 
     def _run(self, routine: int, call: _Call) -> int | None:
-        # Where it stopped, None if it came back.
+        # The address at which it stopped, None if it returned.
         uc, pc = self._uc, routine
         for _ in range(_MAX_BINDINGS):
             fault = None
@@ -219,8 +219,8 @@ class Emulator:
         self._stack_pointer = getattr(constants, machine.stack_pointer)
         self._program_counter = getattr(constants, machine.program_counter)
         self._result = getattr(constants, machine.result)
-        # By page of the target: where it is in the emulator, and what may be done to it. By page of the emulator, from
-        # _FIRST on, which one of the target it is.
+        # By number of the target's page: the address in the emulator, and the permitted accesses. And by number of the
+        # emulator's page, from _FIRST on: the target's address.
         self._pages: dict[int, tuple[int, int]] = {}
         self.owners: list[int] = []
         self._entry = self._stack_end - 256 - machine.return_size
@@ -228,8 +228,7 @@ class Emulator:
         at = self._entry - self.stack_start
         stack[at : at + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
-        # Where memory for what it translates cannot be had, the emulator ends the process. So it is given little, which
-        # is needed first.
+        # Without memory for translated code, the emulator ends the process. So it gets little, which is tried first.
         try:
             mmap.mmap(-1, 2 * _TRANSLATED + (_FIRST + _MAX_KEPT) * _PAGE).close()
         except (OSError, ValueError) as error:
@@ -265,7 +264,7 @@ class Emulator:
         last = (_FIRST + _MAX_KEPT) * _PAGE - 1
         self._hooks = [
             add(unicorn.UC_HOOK_TLB_FILL, self._fill),
-            # By addresses in the emulator: what the scratch stack is read for is nobody's matter.
+            # By addresses in the emulator; reads of the scratch stack do not count.
             add(unicorn.UC_HOOK_MEM_READ, self._note_read, None, _FIRST * _PAGE, last),
             add(
                 unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE,
@@ -288,7 +287,7 @@ class Emulator:
             call.reason, call.cause = reason, cause
         self._uc.emu_stop()
 
-    # What the emulator asks for, or gives
+    # Hooks
 
     def _fill(self, _uc: Any, address: int, access: int, entry: Any, _data: object) -> bool:
         # A page of the target is used in a way that it was not used in before.

@@ -1,8 +1,8 @@
-"""What the loader would bind an entry of a linkage table to, for calls that the program itself has not made yet.
+"""The routines to which the loader would bind entries of linkage tables, for calls that the program has not made yet.
 
-A lazily bound program leaves that to the loader's code, which writes to memory and saves registers in ways that no
-emulator knows. So the name is looked up here, as ``_dl_fixup`` of glibc does. Where a lookup depends on how a library
-was opened, which the loader does not say, and more than one would do, there is no answer.
+In a lazily bound program the loader's code does that. It writes to memory and saves registers in ways that no emulator
+knows, so the name is looked up here, as ``_dl_fixup`` of glibc does. If several libraries have the name, and the order
+depends on how they were opened, which the loader does not record, there is no answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Linked(NamedTuple):
 class Linkage:
     """The linkage tables of one process; what its files say of them is kept.
 
-    :param module_at: says which module has an address mapped
+    :param module_at: returns the module around an address
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Linkage:
         self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
 
     def is_binder(self, routine: int, link_map: int) -> bool:
-        """Return whether *routine* is what the module with that ``struct link_map`` calls to have an entry bound."""
+        """Return whether *routine* is the one that the module with that ``struct link_map`` calls to bind an entry."""
         if link_map not in self._maps:
             return False
         try:
@@ -71,8 +71,8 @@ class Linkage:
         """Return the address of the routine that entry *index* of a module's linkage table is for.
 
         :param link_map: the module's ``struct link_map``
-        :raises Unavailable: if it depends on the processor (STT_GNU_IFUNC), or several modules have one and the loader
-            may have chosen either, or none has
+        :raises Unavailable: if it depends on the processor (STT_GNU_IFUNC), or if no module has one, or several between
+            which the loader may have chosen
         :raises MalformedFile: if a module's tables are not in its file
         """
         key = link_map, index
@@ -99,7 +99,7 @@ class Linkage:
         return self._among_opened(wanted, asking, ordered)
 
     def _among_opened(self, wanted: Wanted, asking: _Linked, ordered: tuple[_Linked, ...]) -> int:
-        # What was opened while the program ran is looked for in an order that depends on who opened it.
+        # Among modules opened at run time, the order depends on which of them opened the others.
         passed = {linked.link_map.address for linked in ordered}
         definitions = []
         for link_map in self._maps.values():
@@ -124,7 +124,7 @@ class Linkage:
         return self._routine(wanted, linked, found)
 
     def _reached(self, asking: _Linked) -> set[int]:
-        # The module and what it needs, what that needs and so on: it sees these, whoever opened it.
+        # The module and all that it needs, directly or not: it sees these, however it was opened.
         opened = self._opened_as(asking.link_map.namespace)
         reached, queue = {asking.link_map.address}, [asking]
         for linked in queue:
@@ -145,7 +145,7 @@ class Linkage:
 
     @cached_property
     def _maps(self) -> dict[int, LinkMap]:
-        # Empty where the list is damaged: nobody knows then what to bind.
+        # Empty if the list is damaged: nothing can be bound then.
         try:
             return {link_map.address: link_map for link_map in self._loader.link_maps}
         except (Unavailable, CorruptState, MemoryFault):
@@ -170,7 +170,7 @@ class Linkage:
             return None
 
     def _everywhere(self, namespace: int) -> tuple[_Linked, ...]:
-        # Those that were loaded with the program, in their order, where every lookup begins.
+        # The modules that were loaded with the program, in order: every lookup begins there.
         if namespace not in self._global:
             maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
             count = self._count_first(maps)
@@ -182,8 +182,8 @@ class Linkage:
         return self._global[namespace]
 
     def _count_first(self, maps: list[LinkMap]) -> int:
-        # How many modules were loaded with the program: it, what was preloaded, and what these need. What is opened
-        # later comes behind them in the loader's list.
+        # How many modules were loaded with the program: itself, preloaded ones, and all that these need. Modules that
+        # are opened later come behind them in the loader's list.
         opened = self._opened_as(maps[0].namespace) if maps else {}
         count, at = min(1, len(maps)), 0
         while at < count:
@@ -195,7 +195,7 @@ class Linkage:
         return count
 
     def _opened_as(self, namespace: int) -> dict[str, tuple[int, LinkMap]]:
-        # By the name that it was opened by, which is the one that others need it by: its place in the list.
+        # The place of each in the list, by the name that it was opened by, and that others need it by.
         if namespace not in self._names:
             maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
             names: dict[str, tuple[int, LinkMap]] = {}
@@ -212,7 +212,7 @@ class Linkage:
         raise Unavailable(f"the loader's list does not have {name}")
 
     def _name(self, link_map: LinkMap) -> str:
-        # The file name that it was opened by, which need not be that of the file that it led to.
+        # The file name that it was opened by, which may be that of a symbolic link.
         raw = self._memory.read_string(link_map.l_name, _MAX_PATH) if link_map.l_name else b""
         return raw.decode("utf-8", "replace").rpartition("/")[2]
 

@@ -56,7 +56,7 @@ class Routines:
 
     @cached_property
     def decoder(self) -> Decoder:
-        """What decodes routines that only load."""
+        """The decoder of routines that only load."""
         from ompd.debugger.emulation.decode import Decoder
 
         return Decoder(self.code, self._architecture)

@@ -1,3 +1,3 @@
-"""What a function's code must have done before it came to a place: which routines it called on every way there, and
-with which first arguments; and which branches lead there.
+"""Follows the code of functions: which routines one has called on every way to a place, with which first arguments, and
+which branches lead there.
 """

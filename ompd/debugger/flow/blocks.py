@@ -1,4 +1,4 @@
-"""Blocks of a function: instructions of which each comes behind the one before, and only the first is jumped to."""
+"""The basic blocks of a function: runs of instructions of which only the first is jumped to."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ def find_blocks(
     goes_on: Callable[[Instruction], bool],
     most: int,
 ) -> tuple[Mapping[int, Sequence[Instruction]], Mapping[int, int]]:
-    """Return the blocks by where they begin, and where the block of each instruction begins.
+    """Return the blocks by their addresses, and the address of each instruction's block.
 
-    :param ways: returns where an instruction may lead besides what comes behind it
-    :param goes_on: says whether what comes behind an instruction may be next
-    :param most: how many instructions there may be
+    :param code: returns the instruction at an address, None if there is none
+    :param ways: returns the targets of an instruction besides the one behind it
+    :param goes_on: returns whether the instruction behind it may be next
+    :param most: the largest number of instructions
     :raises Unavailable: if there are more, or code that is not understood
     """
     instructions: dict[int, Instruction] = {}
@@ -28,28 +29,28 @@ def find_blocks(
     while waiting:
         at = waiting.pop()
         while at not in instructions:
-            found = code(at)
-            if found is None or len(instructions) > most:
+            instruction = code(at)
+            if instruction is None or len(instructions) > most:
                 raise Unavailable(f"the code at {at:#x} is not understood")
-            instructions[at] = found
-            others = ways(found)
+            instructions[at] = instruction
+            others = ways(instruction)
             leaders.update(others)
             waiting.extend(others)
-            if not goes_on(found):
+            if not goes_on(instruction):
                 break
-            if found.flow == "branch":
-                leaders.add(found.end)
-            at = found.end
+            if instruction.flow == "branch":
+                leaders.add(instruction.end)
+            at = instruction.end
     blocks: dict[int, list[Instruction]] = {}
     block_of: dict[int, int] = {}
     for leader in leaders:
         block = blocks[leader] = []
         at = leader
         while at in instructions:
-            found = instructions[at]
-            block.append(found)
+            instruction = instructions[at]
+            block.append(instruction)
             block_of[at] = leader
-            at = found.end
-            if at in leaders or found.flow not in ("next", "call") or not goes_on(found):
+            at = instruction.end
+            if at in leaders or instruction.flow not in ("next", "call") or not goes_on(instruction):
                 break
     return {leader: block for leader, block in blocks.items() if block}, block_of

@@ -1,7 +1,6 @@
-"""Where the ways of a function part: the branches of which one side leads to a call and the other does not.
+"""The branches at which the ways of two threads through a function parted: only one side leads to a call.
 
-A way ends at a barrier: of two threads of a team that are at different places, neither has passed one since their ways
-parted.
+A way ends at a barrier: two threads of a team at different places have not passed one since their ways parted.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from ompd.isa.instructions import Instruction, Operand, Processor
 _MAX_INSTRUCTIONS = 1 << 15
 _MAX_BRANCHES = 32
 EXIT, ANYWHERE, STOP = -1, -2, -3
-"""In place of addresses: the function's end, what its code does not show, and a call that ends the thread."""
+"""In place of addresses: the function's end, an unknown place, and a call that never returns."""
 
 
 class Branch(NamedTuple):
-    """A branch at ``address``; ``block`` are the instructions that come before it whenever it is reached, in order."""
+    """A branch at ``address``; ``block`` are the addresses of its basic block, in order."""
 
     address: int
     block: tuple[int, ...]
@@ -38,9 +37,9 @@ class Branch(NamedTuple):
 class Branches:
     """The branches of the functions of one process.
 
-    :param called: what a call does
-    :param leads_to: returns the function that a call leads to, None if the code does not say
-    :param spend: is called with a number of instructions before these are followed, and may refuse by Unavailable
+    :param called: returns the effects of a call
+    :param leads_to: returns the function that is called, None if the code does not say
+    :param spend: takes a number of instructions before they are followed; raises Unavailable if there are too many
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class Branches:
         return self._code.entry(frame.call_site)
 
     def parting(self, frame: Frame, other: Frame | None, *, has_returned: bool = False) -> tuple[Branch, ...]:
-        """Return the branches of which one side leads to the call that *frame* is in, and the other one only to where
-        somebody else is, the nearest first.
+        """Return the branches of which one side leads to the call that *frame* is in, and the other side only to where
+        another thread is, the nearest first.
 
-        :param other: the frame of the other one in this function, None if it has none
-        :param has_returned: whether that one is behind this function; if not, and without a frame, it has ended
+        :param other: the frame of the other thread in this function, None if it has none
+        :param has_returned: whether the other thread has left this function; if not, and without a frame, it has ended
         :raises Unavailable: if the code cannot be followed
         """
         graph = self._graph(frame)
@@ -82,7 +81,7 @@ class Branches:
         return found
 
     def leads_on(self, frame: Frame, other: Frame) -> bool:
-        """Return whether a way leads from behind the call that *frame* is in to where *other* is in this function.
+        """Return whether a way leads from the call that *frame* is in to where *other* is in this function.
 
         :raises Unavailable: if the code cannot be followed
         """
@@ -107,10 +106,10 @@ class Branches:
         is_earlier: Callable[[int], bool],
         parameters: Callable[[int], int | None],
     ) -> Condition:
-        """Return what a branch in the function of *frame* depends on, as far as the frame says where that is.
+        """Return what a branch in the function of *frame* depends on; addresses are those that the frame shows.
 
-        :param is_wanted: says by its address whether an instruction is of the branch's statement
-        :param is_earlier: says whether one is of a statement before that
+        :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
+        :param is_earlier: returns whether it belongs to a statement before that
         :param parameters: returns how many parameters the function at an address has, None if that is unknown
         :raises Unavailable: if the code cannot be followed
         """
@@ -132,7 +131,7 @@ class Branches:
     def _places(
         self, block: Sequence[Instruction], fixed: Mapping[int, int | None]
     ) -> Iterator[tuple[int, int | None]]:
-        # Where the operands of a block's instructions are. The stack and its frame are where they are at calls.
+        # The addresses of the operands in a block. Stack and frame pointer count as they are at calls.
         known = dict(fixed)
         for found in block:
             address = _address(found.operand, known)
@@ -141,8 +140,7 @@ class Branches:
             known.update(fixed)
 
     def tested(self, frame: Frame, branch: Branch) -> str:
-        """Return the name of the routine whose result a branch compares with 0 and nothing else, ``""`` if there is
-        none.
+        """Return the name of the routine whose result a branch compares with 0, ``""`` if it compares anything else.
 
         :raises Unavailable: if the code cannot be followed
         """
@@ -167,7 +165,7 @@ class Branches:
         return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
 
     def _carry_out(self, found: Instruction, address: int | None, known: dict[int, int | None]) -> None:
-        # As far as it takes to follow the pointers by which compilers reach a construct's variables.
+        # Enough to follow the pointers by which compilers reach a construct's variables.
         assert self._processor is not None
         lost = self._processor.lost if found.flow == "call" else found.clobbers
         for register in lost:
@@ -208,13 +206,13 @@ class Branches:
 
 
 class Ways:
-    """The ways through one function. ``blocks`` are its blocks by where they begin.
+    """The ways through one function. ``blocks`` are its blocks by their addresses.
 
-    :param entry: where it begins
-    :param code: returns the instruction at an address, None if none is there
+    :param entry: its address
+    :param code: returns the instruction at an address, None if there is none
     :param max_size: how many bytes an instruction has at most
-    :param is_own: says whether an address is in the function
-    :param called: what a call does
+    :param is_own: returns whether an address is in the function
+    :param called: returns the effects of a call
     :raises Unavailable: if there is more code than is followed, or some that is not understood
     """
 
@@ -241,7 +239,7 @@ class Ways:
 
     @cached_property
     def before(self) -> Mapping[int, Sequence[int]]:
-        """From which blocks each is reached."""
+        """The predecessors of each block."""
         before: dict[int, list[int]] = {}
         for leader, following in self._next.items():
             for each in following:
@@ -250,7 +248,7 @@ class Ways:
 
     @property
     def is_open(self) -> bool:
-        """Whether a way from the function's beginning leads to where its code does not show."""
+        """Whether a way from the function's beginning leads to an unknown place."""
         return ANYWHERE in self._reached(self._entry, (), None)
 
     def _jumps(self, found: Instruction) -> Sequence[int]:
@@ -276,12 +274,12 @@ class Ways:
             yield last.end
 
     def instruction_of(self, frame: Frame) -> int:
-        """Return where the call begins that a caller's frame is in, or the instruction of one that runs or has jumped.
+        """Return the address of the call that a frame is in, or of the instruction at which it runs or has jumped.
 
-        :raises Unavailable: if no way that is followed leads there
+        :raises Unavailable: if no followed way leads there
         """
         if frame.call_site == frame.pc:
-            # Of a function that ended by a jump it is any byte of that.
+            # If the function ended by a jump, the pc is at any byte of that.
             for size in range(self._max_size + 1):
                 inside = self.instructions.get(frame.pc - size)
                 if inside is not None and inside.end > frame.pc:
@@ -310,8 +308,10 @@ class Ways:
         return Loop(tuple(each.address for leader in leaders for each in self.blocks[leader]), (head, *back))
 
     def parting(self, to: int, other: int | None) -> Iterator[Branch]:
-        """Yield the branches of which one side alone leads to the call at *to*, or to one of the same function, and the
-        other to *other*: an address, or :data:`EXIT` or :data:`STOP`; None for any. The nearest comes first.
+        """Yield the branches of which only one side leads to the call at *to*, or to another call of the same function,
+        and the other side leads to *other*, the nearest first.
+
+        :param other: an address, or :data:`EXIT` or :data:`STOP`; None for any
         """
         alike = self._alike(to)
         for leader in self._branches_before(to):
@@ -325,7 +325,7 @@ class Ways:
                     yield Branch(block[-1].address, tuple(found.address for found in block))
 
     def _alike(self, to: int) -> set[int]:
-        # Other calls of a function with the barrier, and jumps to it: they lead to the same one.
+        # Other calls of, and jumps to, the same function. Barriers are told apart.
         called = self.instructions[to].target
         if to in self._barriers.get(self._block_of[to], ()):
             return set()
@@ -339,7 +339,7 @@ class Ways:
         }
 
     def reached_behind(self, call: int, other: int) -> set[int]:
-        """Return what of *other*, the end and anywhere is reached from behind a call."""
+        """Return which of *other*, the end and an unknown place are reached from behind a call."""
         leader = self._block_of[call]
         events = [at for at in self._events(leader, (other,)) if at > call]
         if events:
@@ -371,7 +371,7 @@ class Ways:
         return sorted(inside.union(self._barriers.get(leader, ())))
 
     def _reached(self, start: int, goals: Sequence[int | None], stop: int | None) -> set[int]:
-        # Which goals, or the end, ways lead to that pass no barrier, and not the block stop to its end.
+        # The goals, or the end, that are reached without a barrier, and without the end of the block *stop*.
         found: set[int] = set()
         seen = {start}
         waiting = [start]

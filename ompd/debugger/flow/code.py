@@ -1,4 +1,4 @@
-"""Where functions begin and end, where their exceptions lead, and words of theirs that nobody writes to."""
+"""The extents of functions, their exception handlers, references to other code, and words that are never written to."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _MAX_BEFORE = 3  # bytes of an instruction before the distance
 
 
 class Reference(NamedTuple):
-    """A place in code that looks like a call, a jump or a load of a word, and the address that it names: where a call
-    leads, or the word that a load, or a call that ``is_through`` one, reads.
+    """A place in code that looks like a call, a jump or a load of a word.
+
+    ``address`` is the target of a call, or the word that is read by a load, or by a call that ``is_through`` one.
     """
 
     place: int
@@ -33,9 +34,9 @@ class Reference(NamedTuple):
 
 
 class Code:
-    """The code of one process's functions, as unwind data and symbols bound it.
+    """The functions of one process, whose extents unwind data and symbols give.
 
-    :param locate: says what is at an address
+    :param locate: returns the symbol and module of an address
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Code:
         """What :meth:`constant` returned."""
 
     def extent(self, address: int) -> tuple[int, int] | None:
-        """Return where the function, or part of one, with an address begins and ends; None if that is unknown."""
+        """Return the first address and the end of the function, or part of one, around *address*; None if unknown."""
         loaded = self._modules.at(address)
         if loaded is None:
             return None
@@ -64,9 +65,9 @@ class Code:
         return (row.function_start + loaded.bias, row.function_end + loaded.bias) if row is not None else None
 
     def references(self, elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
-        """Yield what looks like calls, jumps and loads in all code of a module's file, and leads to a place in it.
+        """Yield what looks like a call, a jump or a load in the code of a module, if it names an address in the module.
 
-        :param limit: in bytes of code
+        :param limit: how many bytes of code are looked through
         :raises Unavailable: if there is more, or if code of this processor is not followed
         """
         loads = [segment for segment in elf.segments if segment.p_type == PT_LOAD]
@@ -81,7 +82,7 @@ class Code:
                         yield reference
 
     def references_to(self, addresses: Collection[int], elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
-        """Yield those of :meth:`references` that name one of *addresses*; in large modules a hundred times as fast."""
+        """Yield the :meth:`references` to *addresses*; in large modules a hundred times as fast."""
         for begin, code in self._parts(elf, bias, limit):
             for address in addresses:
                 for at in _distances(code, address - begin):
@@ -92,7 +93,7 @@ class Code:
                                 yield self._reference(match, begin, is_load)
 
     def words_with(self, values: Collection[int], elf: ElfFile, bias: int) -> dict[int, int]:
-        """Return where a module's initialised data have one of some addresses, and which.
+        """Return the words of a module's initialised data that have one of *values*, by their addresses.
 
         :raises MemoryFault: if a part of the data is missing
         """
@@ -109,7 +110,7 @@ class Code:
         return found
 
     def _parts(self, elf: ElfFile, bias: int, limit: int) -> Iterator[tuple[int, bytes]]:
-        # The parts of a module that have code, and where these begin.
+        # The executable segments of a module, each with its address.
         if self._processor is None:
             raise Unavailable("code of this processor is not followed")
         for segment in elf.segments:
@@ -121,7 +122,7 @@ class Code:
 
     @cached_property
     def _patterns(self) -> tuple[tuple[bool, re.Pattern[bytes]], ...]:
-        # Those of calls and of loads.
+        # The regular expressions of calls and of loads.
         processor = self._processor
         return ((False, re.compile(processor.calls)), (True, re.compile(processor.loads))) if processor else ()
 
@@ -131,18 +132,18 @@ class Code:
         return Reference(begin + match.start(), begin + match.end("distance") + distance, is_load, is_through)
 
     def module_at(self, address: int) -> LoadedModule | None:
-        """Return the module that an address is in."""
+        """Return the module around an address, None if there is none."""
         return self._modules.at(address)
 
     def start(self, address: int) -> int | None:
-        """Return where the function, or part of one, with an address begins, None if that is unknown."""
+        """Return the first address of the function, or part of one, around *address*; None if unknown."""
         if address not in self._extents:
             self._extents[address] = self.extent(address)
         extent = self._extents[address]
         return extent[0] if extent is not None else None
 
     def is_function(self, start: int) -> bool:
-        """Return whether a function begins there, and not the part of one that a compiler put elsewhere."""
+        """Return whether a function begins at *start*, and not a part of one that a compiler moved elsewhere."""
         if naming.without_cold(self._locate(start).symbol or "") is not None:
             return False
         loaded, processor = self._modules.at(start), self._processor
@@ -155,7 +156,7 @@ class Code:
         return row.cfa.register == processor.stack_pointer and row.cfa.offset == processor.entry_distance
 
     def entry(self, address: int) -> int:
-        """Return where the function begins that an address is in.
+        """Return the entry of the function around an address.
 
         :raises Unavailable: if that is unknown
         """
@@ -184,7 +185,7 @@ class Code:
         raise Unavailable("it is in a part of a function of which the beginning is unknown")
 
     def pads_of(self, call: int) -> Sequence[int]:
-        """Return where exceptions lead that are thrown in a call.
+        """Return the handlers of exceptions that are thrown in a call.
 
         :raises MalformedFile: if the table of these is malformed
         """
@@ -214,8 +215,9 @@ class Code:
         return FunctionCode(self, self._memory, entry, processor)
 
     def constant(self, address: int) -> int | None:
-        """Return the word at an address where nobody writes but the loader, None elsewhere: so code finds what is in
-        other modules.
+        """Return the word at an address that only the loader writes to, None elsewhere.
+
+        Code finds functions of other modules by such words.
         """
         loaded = self._modules.at(address)
         for segment in loaded.elf.segments if loaded is not None and loaded.elf is not None else ():
@@ -232,7 +234,7 @@ class Code:
 
 
 class FunctionCode:
-    """The instructions of one function, with the parts of it that a compiler put elsewhere."""
+    """The instructions of one function, with the parts that a compiler moved elsewhere."""
 
     def __init__(self, code: Code, memory: TargetMemory, entry: int, processor: Processor) -> None:
         self._code, self._memory, self._entry, self._processor = code, memory, entry, processor
@@ -241,7 +243,7 @@ class FunctionCode:
         self._left = _MAX_CODE
 
     def __call__(self, address: int) -> Instruction | None:
-        """Return the instruction at an address, None if none is there.
+        """Return the instruction at an address, None if there is none.
 
         :raises Unavailable: if the function has more code than is read
         """

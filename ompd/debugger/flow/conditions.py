@@ -1,5 +1,5 @@
-"""What a branch depends on: from its comparison backwards, through the instructions of the same statement that have
-made what is compared.
+"""The operands that a branch depends on: those of its comparison, and of the instructions of the same statement that
+made them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _MAX_BLOCKS = 16
 
 
 class Read(NamedTuple):
-    """What the instruction at ``at`` names: ``addresses`` of memory, and ``registers`` by their numbers in unwind
-    tables, as they are before it.
+    """The operands of the instruction at ``at``: ``addresses`` of memory, and ``registers``, by their numbers in unwind
+    tables, with their values before it.
     """
 
     at: int
@@ -23,8 +23,8 @@ class Read(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What a branch depends on. ``calls`` are the functions whose results are compared, in order, None for one that is
-    called by a pointer.
+    """The operands that a branch depends on. ``calls`` are the functions whose results are compared, in order; None is
+    one that is called by a pointer.
     """
 
     reads: tuple[Read, ...]
@@ -34,9 +34,9 @@ class Condition(NamedTuple):
 class Slice:
     """The instructions on which a branch depends.
 
-    :param blocks: the function's blocks by where they begin
-    :param address_of: returns where the operand in memory of an instruction is, None if that is unknown
-    :param leads_to: returns the function that a call leads to, None if the code does not say
+    :param blocks: the function's blocks by their addresses
+    :param address_of: returns the address of an instruction's operand in memory, None if it is unknown
+    :param leads_to: returns the function that is called, None if the code does not say
     :param parameters: returns how many parameters the function at an address has, None if that is unknown
     """
 
@@ -60,13 +60,13 @@ class Slice:
         is_wanted: Callable[[int], bool],
         is_earlier: Callable[[int], bool],
     ) -> Condition:
-        """Return what the branch at the end of the block *leader* depends on.
+        """Return the operands that the branch at the end of the block *leader* depends on.
 
-        :param before: the blocks from which each block is reached
-        :param is_wanted: says by its address whether an instruction is of the branch's statement
-        :param is_earlier: says whether one is of a statement before that, whose calls are not looked at
+        :param before: the predecessors of each block
+        :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
+        :param is_earlier: returns whether it belongs to a statement before that, whose calls are ignored
         """
-        # What is needed at the end of each block: registers, and addresses of memory.
+        # The registers and addresses of memory that are needed at the end of each block.
         needed: dict[int, tuple[set[int], set[int]]] = {leader: ({FLAGS}, set())}
         order = [leader]
         for each in order:
@@ -76,7 +76,7 @@ class Slice:
                 last = self._blocks[other][-1]
                 if other in needed or len(order) == _MAX_BLOCKS or not is_wanted(last.address):
                     continue
-                # Which way leads here is a part of the condition, as in a && b.
+                # The branch that leads here is a part of the condition, as in a && b.
                 flags = {FLAGS} if last.flow == "branch" else set()
                 needed[other] = registers | flags, set(addresses)
                 order.append(other)
@@ -91,80 +91,87 @@ class Slice:
         addresses: set[int],
         is_earlier: Callable[[int], bool],
     ) -> None:
-        # Backwards; what is needed becomes what is needed where the block begins.
+        # Backwards: registers and addresses become those that are needed at the beginning of the block.
         for number in range(len(block) - 1, -1, -1):
-            found = block[number]
-            if found.flow == "call":
+            instruction = block[number]
+            if instruction.flow == "call":
                 self._call(block, number, registers, is_earlier)
-            elif found.flow == "next":
-                self._next(found, registers, addresses)
+            elif instruction.flow == "next":
+                self._next(instruction, registers, addresses)
 
     def _call(
         self, block: Sequence[Instruction], number: int, registers: set[int], is_earlier: Callable[[int], bool]
     ) -> None:
-        processor, found = self._processor, block[number]
+        processor, instruction = self._processor, block[number]
         is_needed = processor.result in registers or processor.first_vector in registers
         registers.difference_update(processor.lost)
         registers.difference_update({register for register in registers if register >= processor.first_vector})
-        if not is_needed or is_earlier(found.address):
+        if not is_needed or is_earlier(instruction.address):
             return
-        target = self._leads_to(found)
-        self._calls[found.address] = target
+        target = self._leads_to(instruction)
+        self._calls[instruction.address] = target
         count = self._parameters(target) if target is not None else None
         passed = set(_written_since_call(block, number))
         arguments = processor.arguments[:count] if count is not None else processor.arguments
-        # Those that the block has not set are its function's own: debug information of the called one vouches for them.
+        # Arguments that the block has not set are the function's own parameters, if debug information says that the
+        # called function has them.
         own = {register for register in arguments if register in passed or count is not None}
         registers.update(own)
-        base = {found.source} if found.source is not None else set()
-        self._note(found, set(), own | base)
+        base = {instruction.source} if instruction.source is not None else set()
+        self._note(instruction, set(), own | base)
 
-    def _next(self, found: Instruction, registers: set[int], addresses: set[int]) -> None:
-        written = {*found.clobbers, *((found.to,) if found.to is not None else ())}
-        if not found.keeps_flags:
+    def _next(self, instruction: Instruction, registers: set[int], addresses: set[int]) -> None:
+        written = {*instruction.clobbers, *((instruction.to,) if instruction.to is not None else ())}
+        if not instruction.keeps_flags:
             written.add(FLAGS)
-        address = self._address_of(found.address)
-        vectors = {register for register in found.reads if register >= self._processor.first_vector}
+        address = self._address_of(instruction.address)
+        vectors = {register for register in instruction.reads if register >= self._processor.first_vector}
         is_there = address is not None and address in addresses
-        is_stored = is_there and (found.does == "store" or (found.stores and bool(vectors)))
-        is_kept = is_there and found.stores
-        # What computes with vectors writes one of those that it reads, but where it stores one or makes a number of it.
-        is_of_vectors = bool(vectors & registers) and not found.stores and not found.clobbers
+        is_stored = is_there and (instruction.does == "store" or (instruction.stores and bool(vectors)))
+        is_kept = is_there and instruction.stores
+        # Arithmetic of vectors writes one of those that it reads, unless it stores one or makes a number of it.
+        is_of_vectors = bool(vectors & registers) and not instruction.stores and not instruction.clobbers
         if not (written & registers or is_kept or is_stored or is_of_vectors):
             return
-        used = {*found.reads, *found.compares, *((found.source,) if found.source is not None else ())}
-        if found.does in ("add", "flip") and found.to is not None:
-            used.add(found.to)
-        if found.does == "set":
+        used = {
+            *instruction.reads,
+            *instruction.compares,
+            *((instruction.source,) if instruction.source is not None else ()),
+        }
+        if instruction.does in ("add", "flip") and instruction.to is not None:
+            used.add(instruction.to)
+        if instruction.does == "set":
             used.add(FLAGS)
         registers.difference_update(written)
         if is_stored and address is not None:
             addresses.discard(address)
         registers.update(used)
         named: set[int] = set()
-        if found.operand is not None and not is_stored:
+        if instruction.operand is not None and not is_stored:
             if address is not None:
                 named.add(address)
-                addresses.add(address)  # what is there, also where its address is passed on
-            base = {register for register in (found.operand.base, found.operand.also) if register is not None}
+                addresses.add(address)  # the value there, even if only its address is passed on
+            base = {
+                register for register in (instruction.operand.base, instruction.operand.also) if register is not None
+            }
             if address is not None:
-                # Where the frame is, all know; any other pointer may be another one in each thread.
+                # Stack and frame pointer are known; any other pointer may differ between threads.
                 base -= {self._processor.stack_pointer, self._processor.frame_pointer}
             used |= base
             registers |= base
-        self._note(found, named, used)
+        self._note(instruction, named, used)
 
-    def _note(self, found: Instruction, addresses: set[int], registers: set[int]) -> None:
+    def _note(self, instruction: Instruction, addresses: set[int], registers: set[int]) -> None:
         fixed = (self._processor.stack_pointer, FLAGS)
         kept = frozenset(registers.difference(fixed))
-        old = self._reads.get(found.address, Read(found.address, frozenset(), frozenset()))
-        self._reads[found.address] = Read(found.address, old.addresses | addresses, old.registers | kept)
+        old = self._reads.get(instruction.address, Read(instruction.address, frozenset(), frozenset()))
+        self._reads[instruction.address] = Read(instruction.address, old.addresses | addresses, old.registers | kept)
 
 
 def _written_since_call(block: Sequence[Instruction], number: int) -> Iterator[int]:
-    for found in reversed(block[:number]):
-        if found.flow == "call":
+    for instruction in reversed(block[:number]):
+        if instruction.flow == "call":
             return
-        yield from found.clobbers
-        if found.to is not None:
-            yield found.to
+        yield from instruction.clobbers
+        if instruction.to is not None:
+            yield instruction.to

@@ -8,10 +8,9 @@ from ompd.isa.instructions import Instruction, Processor
 def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa: int) -> int | None:
     """Return the distance from the stack pointer to the CFA at *pc*, in bytes; None if the code does not prove it.
 
-    All instructions of the function are read. Each of its calls, jumps and branches has to be at one distance, and each
-    return at that of the entry: then it does not matter which way has led to *pc*, be it a jump table or a handler of
-    exceptions. That excludes functions that pass arguments on the stack, and those that move the stack pointer by an
-    unknown amount, as for ``alloca()`` and arrays of variable length.
+    All instructions of the function are read. All calls, jumps and branches have to be at one distance, and all returns
+    at that of the entry. Then the way to *pc* does not matter, be it a jump table or a handler of exceptions. Functions
+    that pass arguments on the stack, or call ``alloca()``, do not meet this.
 
     :param code: the function's code, all of it, which begins at *start*
     :param below_cfa: how far its frame pointer is below its CFA, once it has one
@@ -51,7 +50,7 @@ def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa
 
 
 def _leaves(instruction: Instruction, is_inside: bool) -> bool:
-    # Whether the function ends there: by a return, or by a jump to another function.
+    # Whether the function ends by this instruction: a return, or a jump to another function.
     return instruction.flow == "return" or (instruction.flow in ("jump", "computed") and not is_inside)
 
 

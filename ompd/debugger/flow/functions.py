@@ -1,4 +1,4 @@
-"""Functions of one process, each followed once: what their calls lead to, and what a frame's function has begun."""
+"""The functions of one process, each followed once: the effects of calls, and what a frame's function has begun."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_CODE = 1 << 20  # of one function
 _MAX_ALL_CODE = 1 << 24  # of all the user's modules
 _MAX_FUNCTIONS = 1 << 12
 _MAX_FOLLOWED = 3 << 20  # instructions in all: some seconds
-# These return to nobody, or twice.
+# These never return.
 _ENDS = frozenset(
     (
         *("abort", "exit", "_exit", "_Exit", "quick_exit", "__assert_fail", "__stack_chk_fail", "_Unwind_Resume"),
@@ -37,7 +37,7 @@ _ENDS = frozenset(
     )
 )
 _OF_FORTRAN = re.compile(r"(?:_25|_30)?_$")
-# Which of these a library lets go of needs not be known: C libraries record who holds them.
+# Whether a library releases these does not matter: the C library records their holders.
 _KEPT_BY_OTHERS = frozenset(("mutex",))
 _TWICE = frozenset(("setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "getcontext"))
 
@@ -46,8 +46,8 @@ class Begun(NamedTuple):
     """Something that a function has begun and not ended before the place where it is.
 
     ``call`` is the address of the call that began it, of the routine called ``name``. ``object`` is the object's
-    address, None if the routine has none, or it is unknown. ``doubt`` is ``""``, or one of the words in
-    :mod:`ompd.debugger.flow.state`. ``is_fixed`` says that all this is the same for every frame at this place.
+    address, None if the routine has none, or if it is unknown. ``doubt`` is empty, or a word of
+    :mod:`ompd.debugger.flow.state`. If ``is_fixed``, every frame at this place has the same.
     """
 
     call: int
@@ -62,7 +62,7 @@ class Functions:
     """The functions of one process at one stop.
 
     :param routines: what routines do, by their names
-    :param is_users: says whether code at an address is the user's: no other code ends what the user's has begun
+    :param is_users: returns whether code at an address is the user's; no other code ends what that has begun
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Functions:
         self._order = architecture.byte_order
         self._left = _MAX_FOLLOWED
         self.kept: dict[Shape, Any] = {}
-        """For who asks: what is the same for all stacks of a shape."""
+        """For callers: facts that are the same for all stacks of a shape."""
         self._known: dict[tuple[int, bool], Function | OmpdError] = {}
         self._routine_at: dict[int, Called] = {}
         self._targets: dict[int, frozenset[int]] = {}
@@ -95,16 +95,16 @@ class Functions:
 
     @cached_property
     def branches(self) -> Branches:
-        """Where the ways of functions part."""
+        """The branches of the functions."""
         called = partial(self._called, is_alone=True)
         return Branches(self._memory, self._code, self._processor, called, self._leads_to, self._spend)
 
     # What frames have begun
 
     def begun(self, frame: Frame) -> tuple[Begun, ...]:
-        """Return what the function of *frame* has begun and not ended, by the address of the calls.
+        """Return what the function of *frame* has begun and not ended, ordered by the addresses of the calls.
 
-        :raises Unavailable: if its code cannot be followed to the place where it is
+        :raises Unavailable: if its code cannot be followed to where the frame is
         """
         entry = self._code.entry(frame.call_site)
         if not self._may_begin(entry, frame.call_site):
@@ -120,14 +120,14 @@ class Functions:
         for site, held in sorted(place.state.held.items()):
             found, doubt = self._read(held.value, frame, place.state, function), place.doubts[site]
             if held.passed is not None and found is None:
-                found, doubt = held.passed, doubt or BRANCH  # which way led here cannot be seen any more
+                found, doubt = held.passed, doubt or BRANCH  # on which way is unknown
             if held.passed is not None and found != held.passed:
-                continue  # the way that led here has another call
+                continue  # on the way that led here it was another call
             is_fixed = held.value is None or held.value.kind == "number"
             yield Begun(site, held.name, held.routine, found, doubt, is_fixed)
 
     def arguments(self, frame: Frame) -> tuple[int | None, ...]:
-        """Return the first arguments, numbers or pointers, of the call in which *frame* is: those that its code shows.
+        """Return the first arguments, numbers or pointers, of the call that *frame* is in; None for unknown ones.
 
         :raises Unavailable: if its code cannot be followed to that call
         """
@@ -140,10 +140,10 @@ class Functions:
         return tuple(self._read(value, frame, place.state, function) for value in known)
 
     def wanted(self, frame: Frame) -> int | None:
-        """Return the address of the object that the routine begins something with in which *frame*'s function is, None
-        if it is in no such routine, or the object is unknown.
+        """Return the address of the object that *frame* has passed to a routine that begins something, as a lock.
 
-        :raises Unavailable: if its code cannot be followed to the place where it is
+        :returns: None if the frame is in no such routine, or if the object is unknown
+        :raises Unavailable: if its code cannot be followed to where the frame is
         """
         function = self._function(self._code.entry(frame.call_site), is_alone=True)
         at = self._place(function, frame)
@@ -157,9 +157,9 @@ class Functions:
         return self._read(function.argument(routine, place.state), frame, place.state, function)
 
     def let_go(self, frame: Frame) -> frozenset[tuple[str, int | None]] | None:
-        """Return what the function of *frame*, until it came to the place where it is, may have ended that others had
-        begun: kinds, and the objects' addresses, None where it is unknown which; None in place of all if that is
-        unknown.
+        """Return what the function of *frame* may have ended so far that other functions had begun.
+
+        :returns: kinds, each with the object's address, or None if that is unknown; None if even the kinds are unknown
         """
         if self.loose() == frozenset():
             return frozenset()
@@ -174,10 +174,9 @@ class Functions:
         return frozenset((k, self._read(value, frame, place.state, function)) for k, value in place.state.released)
 
     def left(self, frame: Frame, inner: Frame | None) -> frozenset[tuple[str, int | None]] | None:
-        """Return, as :meth:`let_go` does, what those functions may have ended that the function of *frame* called and
-        that left the stack by a jump.
+        """Return what functions may have ended that *frame* called and that left the stack by a jump.
 
-        :param inner: the frame that is there in their place, None for an innermost *frame*
+        :param inner: the frame in their place, None for an innermost *frame*
         """
         if inner is None or frame.call_site == frame.pc or self.loose() == frozenset():
             return frozenset()
@@ -195,9 +194,9 @@ class Functions:
         return frozenset((kind, _number(value)) for kind, value in ended) if ended is not None else None
 
     def has_jumped(self, frame: Frame, inner: Frame | None) -> bool:
-        """Return whether a function of the user's that *frame* called by its name has left the stack by a jump.
+        """Return whether *frame* called a function of the user's, not by a pointer, that left the stack by a jump.
 
-        :param inner: the user's frame that is there in its place, None for an innermost *frame*
+        :param inner: the user's frame in its place, None for an innermost *frame*
         """
         if frame.call_site == frame.pc:
             return False
@@ -213,7 +212,7 @@ class Functions:
         return frame.pc if frame.call_site == frame.pc else function.call_before(frame.pc)
 
     def _read(self, value: Value | None, frame: Frame, state: State, function: Function) -> int | None:
-        # The number that a value is, as far as the frame still has it.
+        # The number that a value stands for, None if neither register nor memory has it any more.
         if value is None or value.kind in ("result", "bit"):
             return None
         if value.kind == "number":
@@ -227,7 +226,7 @@ class Functions:
         processor = self._processor
         if origin is None or processor is None or origin.base.kind != "made":
             return None
-        # What the runtime passes to a construct's function is a structure of pointers which a compiler made.
+        # A construct's function gets a structure of pointers from the runtime, which the compiler made.
         base = self._still_there(origin.base, frame, state)
         if base is None or origin.displacement in function.stored or origin.base.at != -1 - processor.arguments[0]:
             return None
@@ -250,7 +249,7 @@ class Functions:
             if not has_same_base(other, value) or width != self._memory.pointer_size or frame.cfa is None:
                 continue
             if value.kind in LOCAL and state.escaped is not None and at + width > state.escaped:
-                continue  # the function that it is in may have written there
+                continue  # the called function may have written there
             try:
                 word = read_pointer(self._memory, frame.cfa + at)
             except OmpdError:
@@ -261,7 +260,7 @@ class Functions:
     # Functions
 
     def _function(self, entry: int, *, is_alone: bool) -> Function:
-        # is_alone: what the functions do that it calls is left out
+        # is_alone: without the effects of the functions that it calls
         key = entry, is_alone
         if key not in self._known:
             try:
@@ -298,18 +297,18 @@ class Functions:
     # Calls
 
     def _leads_to(self, found: Instruction) -> int | None:
-        # None for a call by a pointer, too.
+        # Also None for a call by a pointer.
         key = found.target, found.word
         if key not in self._leads:
             self._leads[key] = self._sites.leads_to(found.target, found.word)
         return self._leads[key]
 
     def _at(self, target: int) -> Called:
-        # What the routine at an address does, as far as its name says.
+        # The effects of the routine at an address, by its name.
         if target not in self._routine_at:
             place = self._locate(target)
             bare = naming.routine_name(place.symbol) if place.symbol_address == target else ""
-            # The C library has its own names beside those of the standard, Fortran's end with an underscore.
+            # The C library has further names for the standard's routines, with underscores; Fortran's end with one.
             names = (bare, bare.lstrip("_"), _OF_FORTRAN.sub("", bare))
             routine = next((self._routines[name] for name in names if name in self._routines), None)
             self._routine_at[target] = Called(bare.rstrip("_"), routine, bare in _ENDS, bare in _TWICE)
@@ -318,7 +317,7 @@ class Functions:
     def _called(self, found: Instruction, is_alone: bool) -> Called:
         there = self._does(found, is_alone)
         if found.flow == "call" and self._code.start(found.end) != self._code.start(found.address):
-            return there._replace(ends=True)  # nothing of the function is behind it
+            return there._replace(ends=True)  # the function has no code behind it
         return there
 
     def _does(self, found: Instruction, is_alone: bool) -> Called:
@@ -333,26 +332,24 @@ class Functions:
         return there if loose == frozenset() else there._replace(lets_go=self.let_go_by(target))
 
     def is_routine(self, target: int) -> bool:
-        """Return whether one of the routines that begin or end something is at an address."""
+        """Return whether a routine that begins or ends something is at an address."""
         return self._at(target).routine is not None
 
     def states_before(self, address: int) -> Sequence[State]:
-        """Return what is known before the instruction at *address*, for each way to it of which that differs.
+        """Return the different states before the instruction at *address*, by the ways that lead there.
 
         :raises Unavailable: if its function cannot be followed
         """
         return self._function(self._code.entry(address), is_alone=True).states_before(address)
 
     def code_targets(self, start: int) -> frozenset[int]:
-        """Return where the calls and jumps lead of a function, or part of one, and -1 if one may lead anywhere."""
+        """Return the targets of the calls and jumps in a function, or a part of one; -1 stands for an unknown one."""
         if start not in self._targets:
             self._targets[start] = frozenset(to for _, to in self.calls_in(start))
         return self._targets[start]
 
     def calls_in(self, start: int) -> Iterator[tuple[int, int]]:
-        """Yield the address of each call and jump of a function, or part of one, and where it leads; see
-        :meth:`code_targets`.
-        """
+        """Yield the address and the target of each call and jump in a function, or in a part of one; -1 if unknown."""
         extent, processor = self._code.extent(start), self._processor
         if extent is None or processor is None or extent[1] - start > _MAX_CODE:
             yield start, -1
@@ -378,7 +375,7 @@ class Functions:
                     yield found.address, word
 
     def _may_begin(self, entry: int, address: int) -> bool:
-        # Whether a function calls any routine that begins something, a quick look.
+        # A quick check whether a function calls any routine that begins something.
         starts = {entry, self._code.start(address) or entry}
         for start in starts:
             if start not in self._begins:
@@ -386,10 +383,10 @@ class Functions:
                 self._begins[start] = any(routine is not None and routine.begins for routine in known)
         return any(self._begins[start] for start in starts)
 
-    # What functions end that they have not begun
+    # Things that functions end and have not begun
 
     def loose(self) -> frozenset[Released] | None:
-        """Return what any function of the user's ends that it has not begun itself, None if that is unknown."""
+        """Return all that functions of the user's end and have not begun themselves, None if that is unknown."""
         if not self._is_loose_known:
             self._is_loose_known = True
             try:
@@ -425,21 +422,21 @@ class Functions:
         return loose
 
     def _ended_by(self, loaded: LoadedModule) -> set[str] | None:
-        # What kinds of things a library may end, by the names in it: most do nothing of OpenMP, and interpreters are
-        # large. None for the program itself, whose names may be gone.
+        # The kinds that a library may end, by its names: most have nothing to do with OpenMP, and interpreters are
+        # large. None for the program, which may be stripped.
         if loaded.record.is_program or loaded.symbols is None:
             return None
         ending = [name for name, routine in self._routines.items() if not routine.begins]
         return {self._routines[name].kind for name in loaded.symbols.mentions(ending)}
 
     def _takes_end(self, at: int) -> bool:
-        # Whether the address of a routine that ends something is in the word there.
+        # Whether the word at an address points to a routine that ends something.
         word = self._code.constant(at)
         routine = self._at(word).routine if word is not None else None
         return routine is not None and not routine.begins
 
     def _ends_something(self, at: int) -> bool:
-        # Whether that is a routine, or with a minus sign where its address is, that ends something.
+        # Whether a routine that ends something is at an address, or, if it is negative, at the one in the word there.
         try:
             to = self._sites.leads_to(at, None) if at > 0 else self._sites.leads_to(None, -at)
         except OmpdError:
@@ -448,7 +445,7 @@ class Functions:
         return routine is not None and not routine.begins
 
     def _own(self, start: int) -> frozenset[Released]:
-        # What a function itself ends and has not begun; only objects that are the same for everyone are told.
+        # What a function itself ends and has not begun. Objects that differ from call to call are None.
         try:
             found = self._function(self._code.entry(start), is_alone=True).lets_go
         except OmpdError:
@@ -459,7 +456,7 @@ class Functions:
         )
 
     def _by_pointer(self, start: int) -> frozenset[int]:
-        # What a function calls by pointers, -1 for what is unknown.
+        # The targets of a function's calls by pointers, -1 for an unknown one.
         try:
             function = self._function(self._code.entry(start), is_alone=True)
             known = (self._sites.leads_to(to, None) if to is not None else -1 for to in function.by_pointer)
@@ -468,7 +465,7 @@ class Functions:
             return frozenset((-1,))
 
     def let_go_by(self, target: int) -> frozenset[Released] | None:
-        """Return what a function ends, with those that it calls, that it has not begun; None if that is unknown."""
+        """Return what a function and those that it calls end and have not begun, None if that is unknown."""
         if target in self._lets_go:
             return self._lets_go[target]
         found: frozenset[Released] = frozenset()

@@ -1,7 +1,7 @@
 """The handlers of signals that a process may have, and whether one may set another thread free, by their code.
 
-The kernel says for which signals there are handlers, and not which. So the calls that install some are looked for, and
-what these pass is followed, and then what the handlers call.
+The kernel knows which signals have handlers, but not the handlers themselves. So the calls that install handlers are
+looked for. Their arguments are followed, and then the calls of the handlers.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _BY_ADDRESS = ("signal", "bsd_signal", "sysv_signal", "ssignal", "sigset")
 _BY_STRUCTURE = ("sigaction",)
 _BY_NUMBER = "syscall"  # whose first argument is the number of the system call
 _WITH_UNDERSCORES = ("__sysv_signal", "__bsd_signal", "__sigaction")
-# libgfortran's for programs in Fortran; what is passed is not followed.
+# libgfortran's for programs in Fortran, whose arguments are not followed.
 _OF_FORTRAN = (
     *("_gfortran_signal_func", "_gfortran_signal_func_int", "_gfortran_signal_sub", "_gfortran_signal_sub_int"),
     *("_gfortran_alarm_sub_i4", "_gfortran_alarm_sub_i8", "_gfortran_alarm_sub_int_i4", "_gfortran_alarm_sub_int_i8"),
 )
 _WITHOUT_RESTART = ("sysv_signal", "sigset")
-# What these are given is followed.
+# The arguments of these are followed.
 _FOLLOWED = (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES)
 _INTERRUPTS = "siginterrupt"  # takes SA_RESTART back
 _INSTALLERS = (*_FOLLOWED, *_OF_FORTRAN, _INTERRUPTS)
-# What no thread that sleeps causes; a handler that has interrupted one may.
+# A sleeping thread does not cause these; a handler that has interrupted one may.
 _FAULTS = frozenset((signal.SIGILL, signal.SIGTRAP, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS))
 _SIGNALS = frozenset(range(1, 65)) - _FAULTS - {32, 33}  # glibc has these two for itself
 _NO_FUNCTIONS = (0, 1, 2, MASK)  # SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR
@@ -63,8 +63,7 @@ _BY_LIBOMP = (
 )
 # CPython's handler notes that the signal came (Modules/signalmodule.c), faulthandler's writes stacks.
 _OF_PYTHON = "PyErr_CheckSignals"
-# What handlers may call without setting anybody free: what writes, ends the process, or sends a signal, whose handler
-# is another one of these.
+# Functions that set no thread free: they write, end the process, or send a signal, whose handler is looked at, too.
 _HARMLESS = re.compile(
     r"write|read|open|close|fsync|lseek|getpid|getppid|gettid|time|clock_gettime|gettimeofday|times|clock|kill|raise|abort"
     r"|_exit|_Exit|signal|sigaction|sigemptyset|sigfillset|sigaddset|sigdelset|alarm|setitimer|pthread_self|pthread_kill"
@@ -72,7 +71,7 @@ _HARMLESS = re.compile(
     r"|mem(?:set|cpy|move|cmp|chr)|str(?:n?len|n?cpy|n?cat|n?cmp|r?chr)|malloc|calloc|realloc|free|sleep|usleep|nanosleep"
     r"|backtrace(?:_symbols(?:_fd)?)?|stack_chk_fail|omp_get_\w+|kmpc_global_thread_num|sched_yield"
 )
-# The same, unless a program has streams or conversions of its own, whose code these execute.
+# The same, unless the program has streams or conversions of its own, whose code these run.
 _OF_STREAMS = re.compile(r"v?f?printf|f?puts|f?putc|putchar|fflush|fwrite|perror|psignal")
 _MAKES_STREAMS = ("fopencookie", "register_printf_function", "register_printf_specifier")
 _MAX_FUNCTIONS = 64
@@ -80,11 +79,10 @@ _MAX_CODE = 1 << 25  # of one module: OpenBLAS has 20 MB
 
 
 class Handler(NamedTuple):
-    """A handler of a signal that a process may have: for a signal by its ``number``, None if that is unknown.
+    """A handler that a process may have, for the signal ``number``, None if that is unknown.
 
-    ``releases`` says whether it may set other threads free, or take its own one out of its wait by a jump, ``ends``
-    whether a wait for a semaphore, which it has interrupted, may end when it returns: it was installed without
-    SA_RESTART.
+    If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it ``ends``, a wait
+    for a semaphore that it has interrupted may end when it returns: it was installed without SA_RESTART.
     """
 
     number: int | None
@@ -92,7 +90,7 @@ class Handler(NamedTuple):
     ends: bool = True
 
     def may_come(self, blocked: Collection[int]) -> bool:
-        """Return whether a signal may bring a thread into it that has these signals *blocked*."""
+        """Return whether it may run in a thread that has these signals *blocked*."""
         return self.number not in blocked if self.number is not None else bool(_SIGNALS.difference(blocked))
 
 
@@ -103,8 +101,8 @@ class Handlers:
     """The handlers of one process at one stop.
 
     :param modules_naming: yields the modules that have or refer to symbols of some names; see :meth:`Symbols.naming`
-    :param functions: what functions do, of which it is known how code is named that was not called yet
-    :param is_users: says whether code at an address is the user's
+    :param functions: made with the names that :class:`Unbound` gives to code that was not called yet
+    :param is_users: returns whether code at an address is the user's
     """
 
     def __init__(
@@ -126,9 +124,9 @@ class Handlers:
         self._releases: dict[int, bool] = {}
 
     def all(self, caught: Collection[int] | None) -> list[Handler]:
-        """Return the handlers that may come while threads sleep, and set one free or end its wait.
+        """Return the handlers that may run while threads sleep, and set one free or end its wait.
 
-        :param caught: the numbers of the signals for which there are handlers, None if that is unknown
+        :param caught: the numbers of the signals that have handlers, None if they are unknown
         """
         known: set[Handler] = set()
         for loaded, names in self._modules_naming(_INSTALLERS):
@@ -154,7 +152,7 @@ class Handlers:
         return sorted(found, key=lambda h: (not h.releases, h.number or 0))
 
     def _of(self, loaded: LoadedModule, names: Collection[str] | None) -> Iterator[Handler]:
-        # Those that a module may have installed.
+        # The handlers that a module may have installed.
         if names is None or loaded.elf is None or loaded.symbols is None or self._processor is None:
             yield _UNKNOWN
         elif loaded.symbols.find(_OF_PYTHON) is not None:
@@ -172,10 +170,10 @@ class Handlers:
     def _calls(
         self, loaded: LoadedModule, elf: ElfFile, symbols: SymbolTable, processor: Processor
     ) -> Iterator[tuple[int | None, str]]:
-        # Where the module calls what installs handlers, None for where it takes the address of that.
+        # The calls that install handlers, with the names of the called functions; None if only the address is taken.
         yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
         yield from ((None, each) for each in DynamicLinking(elf).noted(self._architecture.word_relocation, _FOLLOWED))
-        # What the loader has not bound yet was not called.
+        # A function that the loader has not bound yet was not called.
         words = self._code.words_with(self._installers, elf, loaded.bias)
         leads_to = {**self._installers, **{word: self._installers[to] for word, to in words.items()}}
         stubs: dict[int, str] = {}
@@ -193,7 +191,7 @@ class Handlers:
 
     @cached_property
     def _installers(self) -> dict[int, str]:
-        # What is called so in any module, by its address.
+        # The functions that install handlers, of all modules, by their addresses.
         found: dict[int, str] = {}
         for loaded in self._modules:
             with suppress(MalformedFile):
@@ -280,7 +278,7 @@ class Handlers:
         return any(True for _ in self._modules_naming(_MAKES_STREAMS))
 
     def _is_by_variable(self, call: int, processor: Processor) -> bool:
-        # Whether it leads to where a word says that may be written to.
+        # Whether it calls by a word that may be written to.
         found = processor.decode(self._memory.read_code(call, processor.max_size), 0, call)
         return found is None or (found.word is not None and self._code.constant(found.word) is None)
 
@@ -294,9 +292,9 @@ class Handlers:
 
 
 class Unbound:
-    """Names code in a linkage table that stands for a routine which was not called yet.
+    """Names entries of linkage tables whose routine was not called yet.
 
-    :param locate: says what is at an address
+    :param locate: returns the symbol and module of an address
     """
 
     def __init__(
@@ -311,7 +309,7 @@ class Unbound:
         self._calls, self._jump_slot = architecture.calls, architecture.jump_slot
 
     def locate(self, address: int) -> Location:
-        """Return what is at an address, and in a linkage table what it leads to."""
+        """Return the symbol and module of an address; in a linkage table, the symbol that the entry leads to."""
         found = self._locate(address)
         if found.symbol_address == address or not self._sites.is_stub(address):
             return found
@@ -337,13 +335,13 @@ def _by_library(number: int | None) -> Handler:
 
 
 def _plain(symbol: str) -> str:
-    # The name of a function of the C library or a runtime without what is added for aliases and for checks.
+    # The name of a function of the C library or a runtime, without prefixes of aliases and suffixes of checks.
     name = naming.routine_name(symbol).removeprefix("__GI_").removeprefix("_IO_")
     return name if name in ("_exit", "_Exit") else name.lstrip("_").removesuffix("_chk")
 
 
 def _word(state: State, structure: Value | None, offset: int, width: int) -> Value | None:
-    # What a structure in the frame has at an offset.
+    # The member of a structure in the frame at an offset.
     if structure is None or structure.kind != "frame":
         return None
     word = state.slots.get(structure.at + offset)

@@ -1,4 +1,4 @@
-"""The loops of a function, as its code has them: blocks that are come through again and again."""
+"""The loops of a function: blocks through which ways lead again and again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 1 << 12  # blocks of a function
 
 
 class Loop(NamedTuple):
-    """A loop by its instructions' addresses: all of them, and those with which it begins and goes back to there."""
+    """A loop: the addresses of its instructions, and of those with which it begins and goes back to the beginning."""
 
     code: tuple[int, ...]
     ends: tuple[int, ...]
@@ -20,8 +20,8 @@ class Loop(NamedTuple):
 def loop_around(block: int, entry: int, following: Mapping[int, Sequence[int]]) -> tuple[int, frozenset[int]] | None:
     """Return the first block, and all, of the innermost loop that a block is in, None if it is in none.
 
-    A loop is entered by one block alone, without which no way leads to the others: to go on with it, a way comes back
-    to that one. Blocks that are come through again and again in another way are no loop.
+    A loop has a head, through which every way to its other blocks leads, and a jump back to the head. Other circles are
+    no loops.
 
     :param entry: the block in which the function begins
     :param following: to which blocks each leads
@@ -48,7 +48,7 @@ def loop_around(block: int, entry: int, following: Mapping[int, Sequence[int]]) 
 
 
 def _order(entry: int, following: Mapping[int, Sequence[int]]) -> list[int]:
-    # Each block before those that it leads to, as far as there are no loops.
+    # Reverse postorder: each block before its successors, loops aside.
     seen = {entry}
     done: list[int] = []
     work = [(entry, iter(following.get(entry, ())))]
@@ -63,7 +63,7 @@ def _order(entry: int, following: Mapping[int, Sequence[int]]) -> list[int]:
 
 
 def _dominators(entry: int, order: Sequence[int], before: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    # Of each block the nearest one through which all ways to it lead (Cooper, Harvey and Kennedy's way to find it).
+    # The immediate dominator of each block, by the algorithm of Cooper, Harvey and Kennedy.
     place = {block: number for number, block in enumerate(order)}
     found = {entry: entry}
     is_changed = True
@@ -91,7 +91,7 @@ def _dominates(head: int, block: int, dominator: Mapping[int, int]) -> bool:
 
 
 def _leading_to(end: int, head: int, before: Mapping[int, Sequence[int]]) -> set[int]:
-    # The blocks from which ways lead to the end of the loop without passing its head.
+    # The blocks from which a way leads to the end of the loop without its head.
     seen = {head, end}
     waiting = [end] if end != head else []
     while waiting:

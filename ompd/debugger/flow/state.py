@@ -1,4 +1,4 @@
-"""What is known at one place of a function, whichever way led there: values, and which calls are not undone yet."""
+"""The facts at one place of a function that hold on every way to it: values, and which calls are not undone yet."""
 
 from __future__ import annotations
 
@@ -9,22 +9,28 @@ from ompd.isa.instructions import Operand
 from ompd.naming import Routine
 
 MASK = (1 << 64) - 1
-_OBJECTS = ("lock", "nest_lock", "mutex")  # what may be acquired on some ways only
-_MAX_SLOTS = 1 << 10  # words of its frame that are followed; what more there are count as unknown
+_OBJECTS = ("lock", "nest_lock", "mutex")  # may be acquired on some ways only
+_MAX_SLOTS = 1 << 10  # words of a frame that are followed; further ones count as unknown
 
-# Why it is not certain that what a call began is not ended yet, by what is in between.
+# Why it is doubtful that what a call began still holds: what lies between the call and the place.
 ENTERED, BRANCH, CALLEE, POINTER, OTHER, LEAVING, JUMP, TWICE, PAUSED = (
     *("entered", "branch", "callee", "pointer", "other", "leaving", "jump", "twice", "paused"),
 )
 
 
 class Value(NamedTuple):
-    """A value. ``kind`` is ``number``, which is ``at``; ``frame``: the CFA and ``at``; ``made``: what the instruction
-    at ``at`` made, and ``more``, or, with -1 - r in its place, what register r had at the function's beginning; or
-    ``result``: something that is not 0 where the result of the call at ``at`` is not (``more`` is 1), or where it is
-    (0); of a ``bit`` only the lowest bit is like that. ``computed`` is what the instruction at ``at`` left in the place
-    ``of``, and ``joined`` what was in that place where ways met at ``at``, each with ``more``: only a place that still
-    has such a value tells it.
+    """A value, by its ``kind``:
+
+    - ``number``: the number ``at``;
+    - ``frame``: the CFA + ``at``;
+    - ``made``: the result of the instruction at ``at``, or, if that is -1 - r, the initial value of register r; each +
+      ``more``;
+    - ``result``: not 0 if the result of the call at ``at`` is not 0 (``more`` is 1), or if it is 0 (``more`` is 0);
+    - ``bit``: the same for the lowest bit; the others are unknown;
+    - ``computed``: the value that the instruction at ``at`` left in the place ``of``, + ``more``;
+    - ``joined``: the value that the place ``of`` had when ways met at ``at``, + ``more``.
+
+    The last two can be read only from a place that still has them.
     """
 
     kind: str
@@ -34,10 +40,11 @@ class Value(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a call began: with which object, and why it is not certain that it still holds (``""`` if it is).
+    """Something that a call began: its object ``value``, and why it is doubtful that it still holds (``""`` if it is
+    certain).
 
-    ``passed`` is the number that the call itself has as its argument, None for any other value. A ``value`` that is
-    another one is that of another call, which is on another way to the same place.
+    ``passed`` is the number that the call passes, None if it is no number. If ``value`` is another one, it is from
+    another call, on another way to the same place.
     """
 
     routine: Routine
@@ -48,23 +55,23 @@ class Held(NamedTuple):
 
 
 LOCAL = ("computed", "joined")
-"""Kinds of values that nothing tells but a place that has them."""
+"""Kinds of values that can be read only from a place that has them."""
 Released = tuple[str, "Value | None"]
-"""A kind, and the object, None if it is unknown which."""
+"""A kind, and the object; None if that is unknown."""
 
 
 class State:
-    """What is known at one place."""
+    """The facts at one place."""
 
     __slots__ = ("escaped", "flags", "held", "registers", "released", "slots")
 
     def __init__(self, registers: dict[int, Value]) -> None:
         self.registers = registers
-        self.slots: dict[int, tuple[Value, int]] = {}  # by distance from the CFA: what is there, and its width
-        self.escaped: int | None = None  # from this distance on upwards others may write
+        self.slots: dict[int, tuple[Value, int]] = {}  # by distance from the CFA: the value, and its width in bytes
+        self.escaped: int | None = None  # from this distance from the CFA upwards, others may write
         self.held: dict[int, Held] = {}
         self.released: frozenset[Released] = frozenset()
-        self.flags: tuple[int, bool] | None = None  # a call, and whether equal means that its result is not 0
+        self.flags: tuple[int, bool] | None = None  # a call; whether "equal" means that its result is not 0
 
     def copy(self) -> State:
         """Return another state with the same facts."""
@@ -74,9 +81,9 @@ class State:
         return made
 
     def join(self, other: State, where: int) -> bool:
-        """Keep what also *other* has; return whether this has changed.
+        """Keep the facts that *other* has, too; return whether this has changed.
 
-        Places that differ have a value of their own from here on. It is one value for those of which each way has one.
+        Places with different values get a new one, ``joined``. Places that had the same value on each way get the same.
 
         :param where: the place in the code at which the ways meet
         """
@@ -109,13 +116,13 @@ class State:
 
     def _join_held(self, others: Mapping[int, Held], joined: Mapping[tuple[Value, Value], Value], where: int) -> bool:
         def both(value: Value | None, other: Value | None) -> Value | None:
-            # What is both here where ways meet.
+            # The value of both behind the place where the ways meet.
             if value is None or other is None:
                 return None
             return value if value == other and not _is_of_join(value, where) else joined.get((value, other))
 
         def like(held: Held, some: Iterable[Held], is_other: bool) -> Held | None:
-            # *held* as some certainly hold the same object by another call, None if they do not.
+            # Return *held* if some certainly hold the same object by another call, else None.
             for each in some if not held.doubt else ():
                 value = both(each.value, held.value) if is_other else both(held.value, each.value)
                 if (each.routine.kind, each.routine.argument) != (held.routine.kind, held.routine.argument):
@@ -139,7 +146,7 @@ class State:
                 assert other is not None
                 value = None if _is_of_join(other.value, where) else other.value
                 joint = like(other, mine.values(), True) or other._replace(value=value, doubt=other.doubt or BRANCH)
-            # A construct's code is reached through its beginning only: if not, it is over, or was left by a jump.
+            # The code of a construct is entered at its beginning only. Else it is over, or was left by a jump.
             is_over = joint.routine.kind not in _OBJECTS and joint.doubt == BRANCH
             if (one is None or other is None) and (is_over or not joint.routine.ends):
                 joint = None
@@ -152,7 +159,7 @@ class State:
     # Values
 
     def forget(self, where: int) -> None:
-        """Take it that what *where* made is no longer what it was, since it makes something anew."""
+        """Invalidate the values that the instruction at *where* made before: it makes new ones."""
 
         def is_gone(value: Value | None) -> bool:
             return value is not None and value.kind not in ("number", "frame", "joined") and value.at == where
@@ -170,7 +177,7 @@ class State:
             self.flags = None
 
     def keep(self, register: int, where: int) -> None:
-        """Take what the instruction at *where* left in a register as a value of its own."""
+        """Give a register a new value: the one that the instruction at *where* left in it."""
         self.registers[register] = Value("computed", where, 0, (False, register))
 
     def set(self, register: int, value: Value | None) -> None:
@@ -181,7 +188,7 @@ class State:
             self.registers[register] = value
 
     def address_of(self, operand: Operand) -> Value | None:
-        """Return where a place in memory is, None if that is unknown."""
+        """Return the address of an operand, None if it is unknown."""
         if operand.is_indexed:
             return None
         if operand.base is None:
@@ -189,7 +196,7 @@ class State:
         return added(self.registers.get(operand.base), operand.displacement)
 
     def write(self, operand: Operand | None, width: int, value: Value | None) -> None:
-        """Note that *width* bytes are written at a place, or anywhere without one."""
+        """Note that *width* bytes are written to an operand; None stands for an unknown address."""
         at = self.address_of(operand) if operand is not None else None
         if at is not None and at.kind == "frame":
             self._drop(at.at, at.at + width)
@@ -203,25 +210,25 @@ class State:
             self.write_escaped()
 
     def seen(self, value: Value | None) -> Value | None:
-        """Return *value*, or None if only places could tell it that do not have it any more."""
+        """Return *value*, None if it can be read only from a place, and no place has it any more."""
         if value is None or value.kind not in LOCAL:
             return value
         values = (*self.registers.values(), *(value for value, _ in self.slots.values()))
         return value if any(has_same_base(each, value) for each in values) else None
 
     def write_from(self, value: Value) -> bool:
-        """Note that others may have written at an address in the frame and above; return whether it is one."""
+        """Note that others may have written from *value* on upwards; return whether it is an address in the frame."""
         if value.kind == "frame":
             self._drop(value.at, None)
         return value.kind == "frame"
 
     def write_escaped(self) -> None:
-        """Note that others may have written what they can."""
+        """Note that others may have written wherever they can."""
         if self.escaped is not None:
             self._drop(self.escaped, None)
 
     def escape(self, value: Value | None) -> None:
-        """Note that an address in the frame was taken: from there on upwards others may write."""
+        """Note that the address *value* was taken: if it is in the frame, others may write from there on upwards."""
         if value is not None and value.kind == "frame" and (self.escaped is None or value.at < self.escaped):
             self.escaped = value.at
 
@@ -231,12 +238,12 @@ class State:
 
 
 def _is_of_join(value: Value | None, where: int) -> bool:
-    # Whether it is what a place had where ways meet: what comes there has what it had the last time.
+    # A value that was joined there is of the time before: what comes there now gets another one.
     return value is not None and value.kind == "joined" and value.at == where
 
 
 def added(value: Value | None, distance: int) -> Value | None:
-    """Return *value* and a distance, None if that is unknown."""
+    """Return the sum of *value* and a distance, None if it is unknown."""
     if value is None or value.kind in ("result", "bit"):
         return None
     if value.kind in ("made", *LOCAL):
@@ -245,7 +252,7 @@ def added(value: Value | None, distance: int) -> Value | None:
 
 
 def meets(one: Value | None, other: Value | None) -> bool | None:
-    """Return whether two objects are the same one, None if that is unknown."""
+    """Return whether two values are the same object, None if that is unknown."""
     if one is None or other is None:
         return None
     if one == other:
@@ -256,5 +263,5 @@ def meets(one: Value | None, other: Value | None) -> bool | None:
 
 
 def has_same_base(one: Value, other: Value) -> bool:
-    """Return whether two values are the same one and a distance."""
+    """Return whether two values differ by a known distance."""
     return one._replace(more=0) == other._replace(more=0)

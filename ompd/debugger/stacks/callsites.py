@@ -1,9 +1,8 @@
-"""What machine code says of calls: which routine a function is passed to, which function a caller called, and by which
-jumps one that has no frame any more was left.
+"""Calls by machine code: the routine that a function is passed to, the function that a caller called, and tail calls.
 
-A compiler gives the code of different constructs names that do not distinguish them; but each is passed to the routine
-of the runtime that begins the construct. A function that ends with the call of another one jumps to it, and then that
-one's frame stands in the place of its own.
+Compilers give the code of different constructs names that do not distinguish them; but each is passed to the routine of
+the runtime that begins the construct. A function that ends with a call may jump to the called one, whose frame then
+takes the place of its own.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from ompd.debugger.modules.modules import LoadedModule
 from ompd.errors import OmpdError
 from ompd.isa.architecture import Architecture, CallPatterns
 
-# Of one source function there are some pieces and copies, and what is made of its constructs.
+# A source function has some pieces and copies, and outlined functions of its constructs.
 _MAX_FUNCTIONS = 1 << 10
 _MAX_CODE = 1 << 20
-# Between taking a function's address and the call other arguments are made ready.
+# Other arguments are computed between taking a function's address and the call.
 _MAX_BETWEEN = 128
-# A function that jumps is short, and so are chains of jumps. More functions are not looked at for one question.
+# Functions that end with a jump are short, and so are chains of jumps. The last is the limit for one question.
 _MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
 
 
 class CallSites:
-    """Finds what functions are passed to in one process.
+    """The calls of one process, by its machine code.
 
     :param code: reads code
-    :param name_at: gives the name of the routine at an address
-    :param table_at: says where the module with an address has its table that is shared with the loader
-    :param extent_at: says where the function with an address begins and ends
+    :param name_at: returns the name of the routine at an address
+    :param table_at: returns the address of the table that the module around an address shares with the loader
+    :param extent_at: returns the first address and the end of the function around an address
     """
 
     def __init__(
@@ -61,8 +60,8 @@ class CallSites:
     def receivers(self, module: LoadedModule, function: int, callers: str) -> Iterator[str]:
         """Yield the names of the routines that are called after the address *function* was taken, the nearest first.
 
-        :param callers: the function in whose code that is looked for, and in what a compiler made of parts of it,
-            whose names begin with its own
+        :param callers: the function in whose code to look, and in its pieces and outlined functions, whose names begin
+            with its own
         """
         if self._patterns is None or module.symbols is None:
             return
@@ -100,11 +99,11 @@ class CallSites:
         return None
 
     def leads_to(self, target: int | None, word: int | None) -> int | None:
-        """Return the routine that a call or a jump leads to by way of an entry of the linkage table, or not.
+        """Return the routine that a call or a jump leads to, also behind an entry of the linkage table.
 
-        :param target: where it leads
-        :param word: where the word is that says so, in place of that
-        :raises MemoryFault: if such a word is not there
+        :param target: its target
+        :param word: the address of the word that has the target
+        :raises MemoryFault: if the target does not hold the word
         """
         patterns = self._patterns
         if target is not None and patterns is not None:
@@ -118,7 +117,7 @@ class CallSites:
         return read_pointer(self._memory, word) if word is not None else None
 
     def calls_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
-        """Return whether the instruction before *pc* calls what a pointer leads to, None if that is unknown.
+        """Return whether the instruction before *pc* is a call by a pointer, None if that is unknown.
 
         :param is_inside: see :meth:`is_direct`
         """
@@ -132,7 +131,7 @@ class CallSites:
         direct = self.is_direct(pc, is_inside)
         if direct or self.target(pc) is not None:
             return False
-        # A call that is not by a distance leads on by a word that the code names, unless the ways to call are unknown.
+        # A call that is not relative is indirect. If the forms are known, it goes through a word that the code names.
         return True if direct is False and self._patterns is None else None
 
     def _pointer_calls(self, pc: int) -> Sequence[re.Match[bytes]]:
@@ -141,7 +140,7 @@ class CallSites:
         return self._calls[pc]
 
     def _find_pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
-        # Where an instruction begins cannot be distinguished from its end alone: what may be one.
+        # All that may be one: the beginning of an instruction does not follow from its end.
         patterns = self._patterns
         named = self.target(pc)
         if patterns is None or (named is not None and self._extent_at(named) is not None):
@@ -157,7 +156,7 @@ class CallSites:
     def function_called(self, frame: Frame) -> int | None:
         """Return the function that a caller's frame called by a pointer in a register, None if that is unknown.
 
-        A register has in the caller what it had at the call only if callees keep it.
+        Only registers that callees keep still have in the caller the value that they had at the call.
         """
         patterns, functions = self._patterns, set()
         if patterns is None:
@@ -207,7 +206,7 @@ class CallSites:
         return tuple(found)
 
     def _jumps(self, function: int) -> tuple[TailCall, ...]:
-        # The jumps of a function to the beginnings of others.
+        # The jumps of a function to the entries of others.
         if function not in self._jumps_of:
             self._jumps_of[function] = tuple(self._find_jumps(function))
         return self._jumps_of[function]
@@ -229,11 +228,10 @@ class CallSites:
                 yield TailCall(function + jump.start(), function, target)
 
     def is_direct(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
-        """Return whether the instruction before *pc* is a call by a distance, None if none is there or it is
-        unreadable.
+        """Return whether the instruction before *pc* is a relative call, None if there is no call, or it is unreadable.
 
-        :param is_inside: says whether an address is one that it may call so. What ends like such a call may be another
-            one, whose distance then leads anywhere.
+        :param is_inside: returns whether an address is a possible target. Bytes that end like a relative call may be
+            another one; then they seem to lead anywhere.
         """
         architecture = self._architecture
         try:
@@ -265,7 +263,7 @@ class CallSites:
         return address & self._mask if address is not None else None
 
     def _target(self, call: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
-        # The routine that a call or a jump leads to, by way of an entry of the linkage table or not.
+        # The routine that a call or a jump leads to, behind an entry of the linkage table.
         target = self._address_in(call, start, patterns)
         try:
             if target is not None and call["through"] is None:
@@ -275,7 +273,7 @@ class CallSites:
                 target = self._address_in(stub, target, patterns)
             if target is None:
                 return None
-            # The loader has written there where the routine is: it was called, or its function would not run.
+            # The loader has bound the word: the routine was called, or its function would not run.
             return read_pointer(self._memory, target)
         except OmpdError:
             return None

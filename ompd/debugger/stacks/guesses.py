@@ -1,6 +1,6 @@
-"""Callers of code without unwind data: by the frame pointer, or by what on the stack looks like a return address.
+"""Callers of code without unwind data: by the frame pointer, or by a likely return address on the stack.
 
-None of it is certain. A frame that is found in this way, and all that follow it, say so (``Frame.guessed``).
+They are not certain. Frames that are found in this way, and all frames behind them, say so (``Frame.guessed``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ompd.debugger.stacks.frames import Step
 from ompd.errors import MemoryFault
 from ompd.isa.architecture import Architecture
 
-# How far above the stack pointer a return address is looked for, and how often: in one stack, and in all.
+# How many words above the stack pointer are searched for a return address, and how often: in one stack, and in all.
 _MAX_WORDS = 1024
 _MAX_SCANS, _MAX_ALL_SCANS = 64, 4096
-# Code that has no symbol either is taken to be of one function from where it is called up to so many bytes.
+# Code without symbols counts as one function from a called address on, up to so many bytes.
 _MAX_FUNCTION_SIZE = 1 << 16
 _CODE_BYTES = 16
 _PAGE = 4096  # of which the pages of all processors are multiples
-# How many further callers of a return address have to make sense.
+# How many callers behind a return address have to make sense.
 _DEPTH = 2
 
 
@@ -36,7 +36,7 @@ class Guess(NamedTuple):
 
 
 class UnwindData(Protocol):
-    """What unwind data says of addresses, and the memory that it says it of; see :class:`~.unwind.Unwinder`."""
+    """Unwind data, and the memory that it is about; see :class:`~.unwind.Unwinder`."""
 
     @property
     def read(self) -> Callable[[int, int], bytes]: ...
@@ -56,10 +56,9 @@ class UnwindData(Protocol):
 class Guesser:
     """Guesses callers in one stopped process.
 
-    :param unwinder: says what unwind data has of an address
-    :param is_code: says whether an address is in memory that can be executed
-    :param stack_end: says where the mapping ends that an address is in, None if it is in none
-    :param function_start: says where symbols say that the function at an address begins, None if they do not
+    :param is_code: returns whether an address is in executable memory
+    :param stack_end: returns the end of the mapping around an address, None if there is none
+    :param function_start: returns the entry of the function around an address by symbols, None if they have none
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Guesser:
         self._scans_left = min(_MAX_SCANS, self._all_scans_left)
 
     def caller(self, pc: int, registers: Mapping[int, int], *, is_exact: bool) -> Guess | str:
-        """Return the likely caller of the frame at *pc*, or a sentence that says why there is none.
+        """Return the likely caller of the frame at *pc*, or a sentence why there is none.
 
         :param is_exact: whether the frame stands at *pc*, and has not called something from there
         """
@@ -115,7 +114,7 @@ class Guesser:
         self._scans_left -= 1
         self._all_scans_left -= 1
         limit = min(end, sp + _MAX_WORDS * self._size)
-        # A function that keeps no frame pointer has its caller's, by which that one would be passed over.
+        # A function without a frame pointer has its caller's, which would skip the caller.
         below = limit if by_frame_pointer is None else min(limit, by_frame_pointer.cfa)
         return (
             self._by_call(called, registers, sp, below, end)
@@ -127,7 +126,7 @@ class Guesser:
     # Ways
 
     def _at_edge(self, pc: int, registers: Mapping[int, int], sp: int) -> Guess | None:
-        # Where a function begins or ends, and behind a call to where no code is, nothing but the stack pointer changed.
+        # At the entry or end of a function, and after a call to no code, only the stack pointer has changed.
         offset = self._edge(pc) if self._is_code(pc) else 0
         if offset is None:
             return None
@@ -155,14 +154,14 @@ class Guesser:
         return self._guess(fp + record.cfa, found, {self._fp: saved}, "frame-pointer")
 
     def _by_call(self, pc: int, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
-        # By a return address behind a call of the very function.
+        # By a return address behind a call of this function.
         for address, word in self._return_addresses(sp, limit):
             if self._calls(word, pc):
                 return self._scanned(address, word, registers, end)
         return None
 
     def _by_unwind_data(self, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
-        # By a return address into code with unwind data, from which there are further callers.
+        # By a return address into code with unwind data that leads to further callers.
         for address, word in self._return_addresses(sp, limit):
             guess = self._scanned(address, word, registers, end)
             if self._holds(guess.pc, guess.cfa, guess.registers.get(self._fp), end):
@@ -170,7 +169,7 @@ class Guesser:
         return None
 
     def _scanned(self, address: int, word: int, registers: Mapping[int, int], end: int) -> Guess:
-        # The caller's frame pointer is what was pushed first, or was not touched.
+        # The caller's frame pointer was pushed first, or not changed.
         pushed = self._word_at(address - self._size) if address - self._size >= registers[self._sp] else None
         kept = registers.get(self._fp)
         likely = (each for each in (pushed, kept) if each is not None and address < each < end)
@@ -183,7 +182,7 @@ class Guesser:
     # What is likely
 
     def _holds(self, pc: int, sp: int, fp: int | None, end: int) -> bool:
-        # Whether pc is in code with unwind data, and that finds callers that make sense.
+        # Whether unwind data at pc leads to callers that make sense.
         for depth in range(_DEPTH):
             if self._unwinder.is_signal_return(pc):
                 return self._is_context(pc, sp)
@@ -200,22 +199,22 @@ class Guesser:
                 return depth > 0  # much of a stack is 0
             if not sp < cfa <= end or not self._is_return(pc):
                 return False
-            # Whether it saved the frame pointer is not followed: then the next one must do without.
+            # If it may have saved the frame pointer, the next one has to do without.
             sp, fp = cfa, None if fp is not None and fp < cfa else fp
             if self._unwinder.step_at(pc - 1) is None:
                 return True
         return True
 
     def _is_context(self, pc: int, sp: int) -> bool:
-        # Whether a handler that returns there has something to go back to: the address may be around as data, too.
+        # Whether the kernel has saved registers there: the address may be on the stack as data.
         context = self._unwinder.signal_context(pc, sp)
         if context is None:
             return False
         return self._is_code(context[self._return_register]) and self._stack_end(context[self._sp]) is not None
 
     def _return_addresses(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # The words of the stack that may be return addresses, with where they are. The last part of a stack that was
-        # looked through is known: it is looked through for several reasons, and damaged threads share one.
+        # The words of the stack that may be return addresses, each with its address. The last part of a stack is kept:
+        # it is searched for several reasons, and damaged threads share one.
         if self._part != (start, end):
             self._part, self._found = (start, end), []
             self._rest = (pair for pair in self._words(start, end) if pair[1] and self._is_return(pair[1]))
@@ -234,7 +233,7 @@ class Guesser:
         return self._return_of(address)[0]
 
     def _calls(self, address: int, pc: int) -> bool:
-        # Whether the call before the return address went straight to the function that has pc.
+        # Whether the call before the return address goes directly to the function around pc.
         target = self._return_of(address)[1]
         if target is None:
             return False
@@ -250,7 +249,7 @@ class Guesser:
         return self._starts[pc]
 
     def _return_of(self, address: int) -> tuple[bool, int | None]:
-        # Whether address may be one to return to, and what was called, if the call itself says so.
+        # Whether address may be a return address, and the target of the call before it, None if it is indirect.
         found = self._returns.get(address)
         if found is None:
             found = self._returns[address] = self._look_at(address)
@@ -261,14 +260,14 @@ class Guesser:
             return False, None
         call = self._architecture.call_pattern.search(self._bytes_before(address, self._architecture.max_call_size))
         if call is None:
-            # A handler returns to where it was not called from.
+            # A signal handler returns to code that did not call it.
             return self._unwinder.is_signal_return(address), None
         return True, self._architecture.call_target(call, address)
 
     # Memory
 
     def _bytes_at(self, address: int, size: int) -> bytes:
-        # As many of them as there are, in two pages at most.
+        # Up to *size* bytes, perhaps cut off at the end of a page.
         for count in (size, min(size, -address % _PAGE)):
             try:
                 return self._read(address & self._mask, count)

@@ -1,8 +1,8 @@
 """Functions that left the stack by a tail call, found by the calls that debug information describes.
 
-Where a caller called one function and another one's frame is inside of its own, the first ended by jumping to the
-second, or to one that did. As gdb does (``call_site_find_chain``), all ways from the one to the other are followed;
-what all of them have in common is certain.
+If a caller called one function and its callee's frame is another one's, the first ended by a jump to the second, or
+to a function that did. As in gdb (``call_site_find_chain``), all ways between the two are followed; the steps that all
+of them share are certain.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _MAX_CHAIN = 256
 
 
 class Step(NamedTuple):
-    """A function that is called by the one before it: where it begins, and an address in the jump with which it ends,
-    None where only the function is certain.
+    """A function that was called by the one before it: its entry, and an address in the jump at its end, None if only
+    the function is certain.
     """
 
     start: int
@@ -27,10 +27,10 @@ class Step(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What is between a function that was called and the one that runs, innermost first.
+    """The functions between one that was called and the one that runs, innermost first.
 
-    There is a gap behind the first *inner* ones unless it ``is_whole``: functions that are unknown, as there are
-    several ways, or none that is described.
+    Unless it ``is_whole``, unknown functions are missing behind the first *inner* ones: there are several ways, or none
+    is described.
     """
 
     steps: tuple[Step, ...]
