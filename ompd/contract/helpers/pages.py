@@ -7,7 +7,7 @@ side by side on the heap, and no page of them is all zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 
 from ompd.contract.memory import ByteOrder, Memory
 from ompd.errors import CorruptState, MemoryFault
@@ -26,42 +26,30 @@ def has_lost_page(data: bytes, start: int) -> bool:
     return False
 
 
-class Ahead:
-    """The beginning of a structure, read at once when something of it is first asked for. What is outside of it is
-    read when it is asked for, and so is all of it where the beginning cannot be read as a whole.
+def read_by_page(memory: Memory, address: int, size: int) -> bytes:
+    """Return *size* bytes, read page by page, so that :class:`Heap` notices if one page of them is lost."""
+    edges = [address, *range(address - address % _PAGE + _PAGE, address + size, _PAGE), address + size]
+    return b"".join(memory.read(start, end - start) for start, end in pairwise(edges))
 
-    :param check: raises what reading would raise once the process has run
-    """
 
-    __slots__ = ("_check", "_data", "_heap", "_size", "_start", "byte_order", "pointer_size")
+class CachedMemory:
+    """Memory of which the bytes from *start* on were read before, as *data*. All others are read from *memory*."""
 
-    def __init__(self, heap: Heap, address: int, size: int, check: Callable[[], None]) -> None:
-        self._check = check
-        self._heap = heap
-        self._start = address
-        self._size = size
-        self._data: bytes | None = None
-        self.byte_order: ByteOrder = heap.byte_order
-        self.pointer_size = heap.pointer_size
+    __slots__ = ("_data", "_memory", "_start", "byte_order", "pointer_size")
+
+    def __init__(self, memory: Memory, start: int, data: bytes) -> None:
+        self._memory = memory
+        self._start = start
+        self._data = data
+        self.byte_order: ByteOrder = memory.byte_order
+        self.pointer_size = memory.pointer_size
 
     def read(self, address: int, size: int) -> bytes:
-        """See :meth:`ompd.contract.memory.Memory.read`."""
-        at = address - self._start
-        if at >= 0 and at + size <= self._size:
-            data = self._data
-            if data is None:
-                data = self._data = self._take()
-            else:
-                self._check()
-            if data:
-                return data[at : at + size]
-        return self._heap.read(address, size)
-
-    def _take(self) -> bytes:
-        try:
-            return self._heap.read(self._start, self._size)
-        except (MemoryFault, CorruptState):
-            return b""
+        """Return *size* bytes at *address*: cached ones if all of them are cached."""
+        offset = address - self._start
+        if offset >= 0 and offset + size <= len(self._data):
+            return self._data[offset : offset + size]
+        return self._memory.read(address, size)
 
 
 class Heap:

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
-from ompd.contract.helpers.pages import Heap
+from ompd.contract.helpers.pages import CachedMemory, Heap, read_by_page
 from ompd.contract.helpers.stacks import CodeOwners
 from ompd.contract.helpers.walks import chain, most_threads
-from ompd.contract.memory import ByteOrder, Memory, StructLayout, StructView, read_unsigned
+from ompd.contract.memory import Memory, StructLayout, StructView, read_unsigned
 from ompd.contract.process import Module, Process
-from ompd.errors import CorruptState, LayoutUnavailable, MemoryFault, Unavailable
+from ompd.errors import CorruptState, LayoutUnavailable, Unavailable
 
 NOT_KEPT = "the runtime keeps this only with OMP_DEBUG=on, or after omp_debug_enable()"
-
-_PAGE = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    # The bytes of one structure, as memory.
-    byte_order: ByteOrder
-    pointer_size: int
-    start: int
-    data: bytes
-
-    def read(self, address: int, size: int) -> bytes:
-        at = address - self.start
-        if at < 0 or at + size > len(self.data):
-            raise MemoryFault(address, size)
-        return self.data[at : at + size]
 
 
 def read_whole(memory: Memory, layout: StructLayout, address: int) -> StructView:
@@ -44,11 +25,8 @@ def read_whole(memory: Memory, layout: StructLayout, address: int) -> StructView
         raise LayoutUnavailable(f"the runtime does not publish the size of {layout.name}")
     if address % memory.pointer_size:
         raise CorruptState(address, f"a {layout.name} is said to lie at an odd address")
-    # Each page's part by itself: of one that is lost the zeros would pass for what the structure holds there.
-    end = address + layout.size
-    starts = [address, *range(address - address % _PAGE + _PAGE, end, _PAGE), end]
-    data = b"".join(memory.read(start, following - start) for start, following in pairwise(starts))
-    return StructView(_Copy(memory.byte_order, memory.pointer_size, address, data), layout, address)
+    data = read_by_page(memory, address, layout.size)
+    return StructView(CachedMemory(memory, address, data), layout, address)
 
 
 class Reading:

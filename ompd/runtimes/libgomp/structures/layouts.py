@@ -7,9 +7,9 @@ libgomp publishes nothing. Debug information of the very build tells all; else a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
-from ompd.contract.memory import ByteOrder, Field, Memory, StructLayout, StructView
+from ompd.contract.helpers.pages import CachedMemory, read_by_page
+from ompd.contract.memory import Field, Memory, StructLayout, StructView
 from ompd.errors import LayoutUnavailable
 from ompd.records import record
 
@@ -88,35 +88,13 @@ def chosen(found: Mapping[str, StructLayout], source: str, of: str) -> Layouts:
     return Layouts(structs, source, of)
 
 
-_PAGE = 4096
-
-
-class Copy:
-    """Memory of which a part was read before; what lies outside of it is read when asked for."""
-
-    def __init__(self, memory: Memory, address: int, size: int) -> None:
-        self._memory = memory
-        self._start = address
-        # Page by page: what was lost of it reads as zeros, and that is noticed for a page.
-        edges = [address, *range(address - address % _PAGE + _PAGE, address + size, _PAGE), address + size]
-        self._data = b"".join(memory.read(start, end - start) for start, end in pairwise(edges))
-        self.byte_order: ByteOrder = memory.byte_order
-        self.pointer_size = memory.pointer_size
-
-    def read(self, address: int, size: int) -> bytes:
-        """See :meth:`ompd.contract.memory.Memory.read`."""
-        at = address - self._start
-        if at >= 0 and at + size <= len(self._data):
-            return self._data[at : at + size]
-        return self._memory.read(address, size)
-
-
 def copied(memory: Memory, layout: StructLayout, address: int, members: Sequence[str]) -> StructView:
     """Return a view of a structure of which *members*, and what lies between them, are read at once."""
     fields = [layout.field(name) for name in members if name not in OPTIONAL or name in layout.fields]
     first = min(fields, key=lambda field: field.offset).offset
     end = max(_end(field) for field in fields)
-    return StructView(Copy(memory, address + first, end - first), layout, address)
+    start = address + first
+    return StructView(CachedMemory(memory, start, read_by_page(memory, start, end - first)), layout, address)
 
 
 def _end(field: Field) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Hashable, Mapping
 from functools import cached_property
 
 from ompd.contract.helpers.defaults import Unnumbered
-from ompd.contract.helpers.pages import Heap
-from ompd.contract.memory import ByteOrder, Memory, StructView, check_aligned
+from ompd.contract.helpers.pages import CachedMemory
+from ompd.contract.memory import StructView, check_aligned
 from ompd.contract.plugin import FrameAddress, TaskWait, ThreadHandle
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError, Unavailable
@@ -24,26 +24,6 @@ from ompd.runtimes.libomp.teams.teams import NOT_KEPT, Region, Team, Teams
 # ompt_frame_t is public: two words, then two int32 flags, for which no constant is published.
 _FRAME_SIZE = 24
 _EXIT_FLAGS, _ENTER_FLAGS, _FLAGS_SIZE = 16, 20, 4
-
-
-class Taskdata:
-    """The beginning of a ``kmp_taskdata_t`` that was read before; what is outside of it is read when asked for."""
-
-    __slots__ = ("_data", "_heap", "_start", "byte_order", "pointer_size")
-
-    def __init__(self, heap: Heap, address: int, size: int) -> None:
-        self._heap = heap
-        self._start = address
-        self._data = heap.read(address, size)
-        self.byte_order: ByteOrder = heap.byte_order
-        self.pointer_size = heap.pointer_size
-
-    def read(self, address: int, size: int) -> bytes:
-        """See :meth:`ompd.contract.memory.Memory.read`."""
-        at = address - self._start
-        if at >= 0 and at + size <= len(self._data):
-            return self._data[at : at + size]
-        return self._heap.read(address, size)
 
 
 @record
@@ -328,7 +308,7 @@ class Tasks(Teams):
         super().__init__(process, module)
         self.heads = Heads(self, lambda: self.known_children)
         self.flag_words: dict[int, int] = {}  # td_flags of tasks that are not among these
-        self._taskdata: dict[int, Taskdata] = {}
+        self._taskdata: dict[int, CachedMemory] = {}
 
     def task_at(self, address: int) -> Task:
         """Return the task whose ``kmp_taskdata_t`` is at *address*: of those that share it the innermost."""
@@ -346,12 +326,13 @@ class Tasks(Teams):
         count = max(len(team.regions), 1)
         return Task(self, team.implicit_task_at(thread_num), count if place is None else place, count)
 
-    def taskdata(self, address: int) -> Memory:
+    def taskdata(self, address: int) -> CachedMemory:
         """Return what was read of the ``kmp_taskdata_t`` at *address*; it reads the rest when it is needed."""
         known = self._taskdata.get(address)
         if known is None:
             check_aligned(self.heap, address, "a task")
-            known = self._taskdata[address] = Taskdata(self.heap, address, self._task_head)
+            data = self.heap.read(address, self._task_head)
+            known = self._taskdata[address] = CachedMemory(self.heap, address, data)
         return known
 
     @cached_property

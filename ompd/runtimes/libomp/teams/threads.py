@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ompd.contract.helpers.defaults import Unnumbered
 from ompd.contract.helpers.natives import native_thread_id
-from ompd.contract.helpers.pages import Ahead
+from ompd.contract.helpers.pages import CachedMemory
 from ompd.contract.kept import OwnState
 from ompd.contract.memory import StructView, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
@@ -30,8 +30,28 @@ class Thread(Unnumbered):
     def __init__(self, runtime: Threads, address: int) -> None:
         self.runtime = runtime
         self.address = address
-        self.memory = Ahead(runtime.heap, address, runtime.thread_head, runtime.process.check_current)
-        self._view = StructView(self.memory, runtime.thread_layout, address)
+
+    @property
+    def memory(self) -> CachedMemory:
+        """The target's memory, with the beginning of the structure read once.
+
+        :raises OmpdError: if the process has run since it stopped
+        """
+        self.runtime.process.check_current()
+        return self._memory
+
+    @cached_property
+    def _memory(self) -> CachedMemory:
+        heap = self.runtime.heap
+        try:
+            head = heap.read(self.address, self.runtime.thread_head)
+        except (MemoryFault, CorruptState):
+            head = b""  # each member is read by itself, and fails by itself
+        return CachedMemory(heap, self.address, head)
+
+    @property
+    def _view(self) -> StructView:
+        return StructView(self.memory, self.runtime.thread_layout, self.address)
 
     def native_id(self, kind: ThreadIdKind) -> int:
         """Return ``ds_thread``, 0 while the thread is being created. The runtime keeps no other kind than PTHREAD."""
