@@ -1,5 +1,7 @@
-"""Puts a library for debuggers to the test: ``ompd conformance``. ``standard`` has the routines of OpenMP, ``rules``
-what it says of them, ``cases`` what is tried, ``laws`` what must be true of what comes back, ``sequences`` trials of
-which each step depends on the one before, ``subject`` the program to try it on; ``kit`` runs it all, ``reproducer``
-writes what it found as C. Commands come in by ``asking``.
+"""Tests a library for debuggers: ``ompd conformance``.
+
+``standard`` lists the routines of OMPD and ``rules`` the standard's sentences. ``cases``, ``laws`` and ``sequences``
+make the test cases: wrong arguments, right arguments, and steps that build on each other. ``subject`` prepares the
+program, ``trying`` plays the cases, ``kit`` runs everything for OMPD and ``dmpl`` for DMPL. ``reproducer`` writes a
+finding as a C program. The command calls ``asking``.
 """

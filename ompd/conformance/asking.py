@@ -1,4 +1,4 @@
-"""The question of ``ompd conformance``: opens the library and the programs, tries it, writes what is wanted."""
+"""The question of ``ompd conformance``: opens the library and the programs, tries the library, writes reproducers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(
     expect: str | None = None,
     first: bool = False,
 ) -> Tried:
-    """Put the library at a path to the test.
+    """Return the findings about the library at a path.
 
     :param programs: core files whose runtime the library is for
     :param expect: a file with the keys of known findings, one a line
@@ -42,15 +42,16 @@ def ask(
     with ExitStack() as opened:
         loads = opened.enter_context(_opened(path))
         sessions = [opened.enter_context(Session.open_core(name, plugins=plugins)) for name in programs]
-        has_ompd, has_dmpl = not loads.entries.isdisjoint(OMPD_ENTRIES), bool(exported(loads))
-        ompd = try_ompd(loads, _each(subjects, sessions), first=first) if has_ompd else None
+        has_ompd = not loads.entries.isdisjoint(OMPD_ENTRIES)
+        has_dmpl = bool(exported(loads))
+        ompd = try_ompd(loads, _subjects_of(sessions, subjects), first=first) if has_ompd else None
         dmpl = None
         if has_dmpl and not (first and ompd is not None and ompd.rows):
-            dmpl = try_dmpl(loads, _each(dmpl_subjects, sessions), first=first)
+            dmpl = try_dmpl(loads, _subjects_of(sessions, dmpl_subjects), first=first)
         return combined(loads.name, [session.target.name for session in sessions], ompd, dmpl, known)
 
 
-def _each(find: Callable[[Session], Iterator[_T]], sessions: Sequence[Session]) -> list[_T]:
+def _subjects_of(sessions: Sequence[Session], find: Callable[[Session], Iterator[_T]]) -> list[_T]:
     return [subject for session in sessions for subject in find(session)]
 
 
@@ -77,10 +78,10 @@ def known_in(path: str) -> Sequence[str]:
 
 
 def write_reproducers(tried: Tried, folder: str) -> Sequence[str]:
-    """Write a program for each finding that calls can show into a folder, which is made, and return their names.
+    """Write a reproducer for each finding that has a script into a folder, and return the names of their files.
 
-    :raises BadInput: if the folder cannot be made
-    :raises BadFile: if a program cannot be written there, or would take the place of what is not the user's
+    :raises BadInput: if the folder cannot be created
+    :raises BadFile: if a program cannot be written, or would replace a file of another user
     """
     written = []
     try:
@@ -99,7 +100,7 @@ def write_reproducers(tried: Tried, folder: str) -> Sequence[str]:
 def write_file(path: str, text: str) -> None:
     """Write a file that the user named.
 
-    :raises BadFile: if it cannot be written, or would take the place of what is not the user's
+    :raises BadFile: if it cannot be written, or would replace a file of another user
     """
     with Place(path) as place, place.written() as file:
         file.write(text.encode("utf-8", "backslashreplace"))

@@ -1,7 +1,7 @@
-"""What is tried: a table for each kind of wrong argument, and the cases that follow from it for each routine.
+"""The test cases: tables of wrong arguments, and the cases that they give for each routine.
 
-A case is data: the steps that are played after a set-up, which codes the last call may return, and which law holds for
-what it gave. The numbers of cells stand for what the set-up has put there.
+A case is data: the steps after a set-up, the codes that the last call may return, and the law that its results must
+obey. The set-up puts handles into numbered cells, by which the steps name them.
 """
 
 from __future__ import annotations
@@ -21,43 +21,42 @@ OUT = 20
 """The first cell for results of a case."""
 API = 60
 CELL_COUNT = 64
-"""As many as ``runtimes/hosted/trial/worker`` has."""
+"""The number of cells in ``runtimes/hosted/trial/worker``."""
 HANDLES = {"S": SPACE, "T": THREAD, "P": REGION, "K": TASK}
 UNWRITTEN = 0x5A
 _UNKNOWN_CONTEXT = 77
-_TEAM_SIZE = -2  # stands for it
+_TEAM_SIZE = -2  # a placeholder in WRONG
 
 Law = Callable[["Plan", Sequence[Reply]], str]
 
 _OK = frozenset((Rc.OK,))
 _STATES = _OK | {Rc.NEEDS_STATE_TRACKING}
 _REFUSED = frozenset(Rc) - {Rc.OK, Rc.INCOMPLETE}
-"""Any code but success: where the standard has a code of its own for a fault, or one of those of all routines."""
+"""Any code of failure: the standard's own for a fault, or one that all routines may return."""
 
 
 @record
 class Plan:
-    """What all cases of a library have in common: the program, the kind of identifiers that the library takes, its
-    version of the interface, a variable that is a number and one that is a text, each with its scope and the cell of a
-    handle that goes with it, and the numbers of all states and variables that the library enumerates.
-    """
+    """The data that all cases of a library share."""
 
     subject: Subject
     kind: int
+    """The kind of thread identifiers that the library accepts."""
     api: int
+    """The library's version of the interface."""
     number: tuple[int, int, int] = (1, 3, THREAD)
+    """A variable that is a number: itself, its scope, and the cell of a handle of that scope."""
     text: tuple[int, int, int] = (1, 3, THREAD)
+    """A variable that is a text, likewise."""
     states: frozenset[int] = frozenset()
+    """The states that the library enumerates."""
     icvs: frozenset[int] = frozenset()
+    """The variables that the library enumerates."""
 
 
 @record
 class Case:
-    """One trial. ``rule`` names the sentence of the standard that the outcome follows from, in :data:`RULES`.
-    ``setup`` is ``nothing``, ``loaded``, ``full`` or ``ended``; one that is ``alone`` leaves its process unfit for
-    others. ``needs`` are the cells that must hold a handle. Where the last call was left out, since one before it had
-    failed, nothing is judged, unless it ``judges_any``.
-    """
+    """One trial: steps, and the outcomes that the standard allows."""
 
     key: str
     function: str
@@ -65,21 +64,26 @@ class Case:
     steps: tuple[Step, ...]
     allowed: frozenset[Rc]
     rule: str = "result"
+    """The key of the standard's sentence in :data:`RULES`."""
     law: Law | None = None
     setup: str = "full"
+    """``nothing``, ``loaded``, ``full`` or ``ended``."""
     alone: bool = False
+    """Whether the case leaves its process unfit for others."""
     needs: tuple[int, ...] = ()
+    """The cells that must hold a handle."""
     judges_any: bool = False
+    """Judge the case even if its last call was left out because an earlier one had failed."""
 
     @property
     def follows(self) -> Rule:
-        """The sentence that the outcome follows from, with its section."""
-        found = RULES[self.rule]
-        return found if found.section else Rule(ROUTINES[self.function].section, found.level, found.words)
+        """The sentence of the standard behind the case, with its section."""
+        rule = RULES[self.rule]
+        return rule if rule.section else Rule(ROUTINES[self.function].section, rule.level, rule.words)
 
     @property
     def expected(self) -> str:
-        """The codes that are right."""
+        """The right outcome, in words."""
         if self.allowed == _REFUSED:
             return "a code that says that it failed"
         names = " or ".join(f"ompd_rc_{code.name.lower()}" for code in sorted(self.allowed))
@@ -92,7 +96,7 @@ def call(function: str, *arguments: tuple[str, Any]) -> Step:
 
 
 def if_ok(step: Step) -> Step:
-    """Return a call that is left out if the one before it has failed."""
+    """Return the same call, to be left out if the call before it fails."""
     return {**step, "if_ok": True}
 
 
@@ -107,18 +111,18 @@ def loaded(api: int) -> list[Step]:
 
 
 def space(api: int) -> list[Step]:
-    """Return these, and those that initialise the first address space."""
+    """Return the steps that initialise the library and the first address space."""
     return [*loaded(api), fill(SPACE, 0), call("ompd_process_initialize", ("n", 1), ("at", SPACE))]
 
 
 def full(plan: Plan) -> list[Step]:
-    """Return the steps of the whole set-up, each of which may fail."""
+    """Return the steps of the whole set-up. Each may fail."""
     subject, kind = plan.subject, plan.kind
-    mine, other = subject.thread.identifiers[kind], subject.other.identifiers[kind]
+    first, second = subject.thread.identifiers[kind], subject.other.identifiers[kind]
     handles = [
         *(fill(cell, 0) for cell in (THREAD, REGION, TASK, OTHER, SPACE_B, THREAD_B, IMPLICIT, NULLS)),
-        _thread(SPACE, kind, mine, THREAD),
-        _thread(SPACE, kind, other, OTHER),
+        _thread(SPACE, kind, first, THREAD),
+        _thread(SPACE, kind, second, OTHER),
         call("ompd_get_curr_parallel_handle", ("in", THREAD), ("at", REGION)),
         call("ompd_get_curr_task_handle", ("in", THREAD), ("at", TASK)),
         call("ompd_get_task_in_parallel", ("in", REGION), ("n", subject.thread.thread_num), ("at", IMPLICIT)),
@@ -126,14 +130,14 @@ def full(plan: Plan) -> list[Step]:
     return [*space(plan.api), *handles]
 
 
-def _thread(of: int, kind: int, identifier: bytes, into: int) -> Step:
-    arguments = (("in", of), ("n", kind), ("n", len(identifier)), ("raw", identifier.hex()), ("at", into))
+def _thread(space_cell: int, kind: int, identifier: bytes, into: int) -> Step:
+    arguments = (("in", space_cell), ("n", kind), ("n", len(identifier)), ("raw", identifier.hex()), ("at", into))
     return call("ompd_get_thread_handle", *arguments)
 
 
 def good(function: str, plan: Plan) -> list[tuple[str, Any]]:
-    """Return right arguments of a routine; its results go into cells from :data:`OUT` on."""
-    found: list[tuple[str, Any]] = []
+    """Return right arguments of a routine. Its results go into cells from :data:`OUT` on."""
+    arguments: list[tuple[str, Any]] = []
     subject, kind = plan.subject, plan.kind
     identifier = subject.thread.identifiers[kind]
     icv, scope, handle = plan.text if "string" in function else plan.number
@@ -153,18 +157,18 @@ def good(function: str, plan: Plan) -> list[tuple[str, Any]]:
     }
     for place, word in enumerate(ROUTINES[function].takes):
         if word.startswith(">"):
-            found.append(("at", OUT + place))
+            arguments.append(("at", OUT + place))
         elif word in HANDLES:
-            # A comparison gets two threads, of regions and tasks the same one twice.
+            # Comparisons get two different threads, but the same region or task twice.
             is_second = word == "T" and place == 1
-            found.append(("in", OTHER if is_second else HANDLES[word]))
+            arguments.append(("in", OTHER if is_second else HANDLES[word]))
         else:
-            found.append(values[word])
-    return found
+            arguments.append(values[word])
+    return arguments
 
 
 def outs(arguments: Sequence[tuple[str, Any]]) -> list[Step]:
-    """Return the steps that fill what a call will write."""
+    """Return the steps that fill the result cells of a call."""
     return [fill(cell) for kind, cell in arguments if kind == "at"]
 
 
@@ -180,9 +184,9 @@ _GETTERS = {
     "K": "ompd_get_curr_task_handle",
 }
 _POINTERS = {*HANDLES, "any", "context", "id", "vector"}
-"""Arguments that go in by a pointer."""
+"""Arguments that are pointers."""
 _NO_CASES = {"ompd_initialize", "ompd_finalize", "ompd_device_initialize", "ompd_rel_display_control_vars"}
-# What is no argument of that name. Of one that names a thread: the standard has codes for these.
+# Wrong values for each argument: title, value, the codes that the standard allows, rule.
 WRONG: dict[str, tuple[tuple[str, int, frozenset[Rc], str], ...]] = {
     "num": (
         ("-1", -1 & 0xFFFFFFFF, frozenset((Rc.BAD_INPUT,)), "thread-number"),
@@ -214,7 +218,7 @@ WRONG: dict[str, tuple[tuple[str, int, frozenset[Rc], str], ...]] = {
 
 
 def wrong_arguments(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
-    """Yield each routine with one argument that is wrong."""
+    """Yield calls of each routine with one wrong argument."""
     for function, routine in ROUTINES.items():
         if function not in functions or function in _NO_CASES:
             continue
@@ -246,17 +250,21 @@ def _changed(
     rule: str,
 ) -> Case:
     changed = [*arguments[:place], value, *arguments[place + 1 :]]
-    what = {"num": "thread number", "kind": "kind", "size": "size", "icv": "variable", "state": "state"}.get(word, word)
-    what = "result" if word.startswith(">") else "handle" if word in HANDLES or word == "any" else what
+    if word.startswith(">"):
+        noun = "result"
+    elif word in HANDLES or word == "any":
+        noun = "handle"
+    else:
+        noun = {"num": "thread number", "icv": "variable"}.get(word, word)
     setup = (
         "loaded"
         if ROUTINES[function].section.startswith("20.5.1.") or "context" in ROUTINES[function].takes
         else "full"
     )
     return Case(
-        "-".join(f"{function}/{what}-{place + 1}/{title}".split()),
+        "-".join(f"{function}/{noun}-{place + 1}/{title}".split()),
         function,
-        f"argument {place + 1}, {what}: {title}",
+        f"argument {place + 1}, {noun}: {title}",
         (*outs(changed), call(function, *changed)),
         allowed,
         rule,
@@ -271,13 +279,13 @@ def _nothing_but_null(functions: frozenset[str]) -> Iterator[Case]:
             arguments = [("n", 0)] * len(routine.takes)
             steps = (call(function, *arguments),)
             title = "nothing but null pointers and zeros"
-            # One that takes no pointer but for results is not said to refuse them.
+            # The standard does not demand that null pointers for results are refused.
             rule = "null-input" if _POINTERS & set(routine.takes) else "null-result"
             yield Case(f"{function}/all-null", function, title, steps, _REFUSED, rule, setup="loaded")
 
 
 def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
-    """Yield calls before the library is initialised and after it is finalized, and of its own first routines."""
+    """Yield calls of the first routines, before the library is initialised, and after it is finalised."""
     bad, unsupported = frozenset((Rc.BAD_INPUT,)), frozenset((Rc.UNSUPPORTED,))
 
     def first(key: str, function: str, title: str, steps: Sequence[Step], allowed: frozenset[Rc], **more: Any) -> Case:
@@ -330,7 +338,7 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
     for function, routine in ROUTINES.items():
         if function in functions and routine.takes and routine.takes[0] in HANDLES and function not in _NO_CASES:
             arguments = good(function, plan)
-            # The handles are from before: only that the library survives it is asked for.
+            # The handles are from before the end: the library only has to survive the call.
             steps = (*outs(arguments), call(function, *arguments))
             title = "with a handle from before the end"
             yield first(
@@ -340,7 +348,7 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
                 steps,
                 frozenset(Rc),
                 setup="ended",
-                # Handles that one has released would be another finding of those after it.
+                # A released handle would make the cases after this one fail, too.
                 alone=function in RELEASES.values(),
                 needs=needs(arguments),
                 rule="ended",
@@ -353,10 +361,11 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         if release not in functions:
             continue
         cell = HANDLES[letter]
-        # Another handle of the same, so that others go on with those of the set-up.
-        getter, own = _GETTERS[letter], OUT + 15
-        given = [(how, own if how == "at" else at) for how, at in good(getter, plan)]
-        gone = [fill(own, 0), call(getter, *given), if_ok(call(release, ("in", own)))]
+        # The case releases a second handle of the same entity: other cases need the handle of the set-up.
+        getter = _GETTERS[letter]
+        spare = OUT + 15
+        get_arguments = [(how, spare if how == "at" else value) for how, value in good(getter, plan)]
+        gone = [fill(spare, 0), call(getter, *get_arguments), if_ok(call(release, ("in", spare)))]
         yield Case(
             f"{release}/good",
             release,
@@ -365,7 +374,7 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
             _OK,
             needs=(cell,),
         )
-        again = (*gone, if_ok(call(release, ("in", own))))
+        again = (*gone, if_ok(call(release, ("in", spare))))
         stale = frozenset((Rc.STALE_HANDLE, Rc.BAD_INPUT, Rc.ERROR, Rc.INCOMPATIBLE_HANDLE, Rc.UNAVAILABLE))
         yield Case(
             f"{release}/twice",
@@ -379,7 +388,9 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         for function in ROUTINES:
             takes_it = ("in", cell) in good(function, plan) if function not in _NO_CASES else False
             if function in functions and function != release and takes_it:
-                arguments = [(how, own if how == "in" and at == cell else at) for how, at in good(function, plan)]
+                arguments = [
+                    (how, spare if how == "in" and value == cell else value) for how, value in good(function, plan)
+                ]
                 steps = (*gone, *outs(arguments), if_ok(call(function, *arguments)))
                 title = f"a handle that {release} has released"
                 yield Case(
@@ -394,7 +405,7 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
 
 
 def missing(functions: frozenset[str], api: int, first: int) -> Iterator[str]:
-    """Yield the routines that a library of a version should have and has not."""
+    """Yield the routines that a library of this version must have but lacks."""
     for function in ROUTINES:
         if function not in functions and (function not in SINCE_5_2 or api >= first):
             yield function

@@ -1,4 +1,4 @@
-"""Puts a DMPL library to the test against the white paper of 2004: by one process, and another after each finding."""
+"""Tests a DMPL library against the white paper of 2004: in one process, and in another after each finding."""
 
 from __future__ import annotations
 
@@ -44,9 +44,18 @@ _FAILED: Mapping[str, Any] = {
     "malloc": None,
 }
 _NAMES = (
-    *("main._omp_fn.0", "work.omp_outlined", ".omp_outlined.", "work.omp_outlined_debug__", "__emutls_v.counter"),
-    *("counter.cache.", "omp_stub_private_counter", "omp_stub_at_shared_total", "L_main_10__par_region0_2_0"),
-    *("_INTERNAL_8_prog_c_main__par_region0", "main", ""),
+    "main._omp_fn.0",
+    "work.omp_outlined",
+    ".omp_outlined.",
+    "work.omp_outlined_debug__",
+    "__emutls_v.counter",
+    "counter.cache.",
+    "omp_stub_private_counter",
+    "omp_stub_at_shared_total",
+    "L_main_10__par_region0_2_0",
+    "_INTERNAL_8_prog_c_main__par_region0",
+    "main",
+    "",
 )
 _FUNCTIONS = tuple(name for call, name in FUNCTIONS.items() if call != Call.EXTEND)
 _INITIALISE = INITIALISE[0]
@@ -65,15 +74,15 @@ class DmplTried:
 
 
 def exported(library: Opened) -> frozenset[str]:
-    """Return the functions of DMPL that the library has; of the two spellings of one, the header's stands for both."""
-    found = library.entries & {*_FUNCTIONS, *INITIALISE}
-    return found | {_INITIALISE} if found & {*INITIALISE} else found
+    """Return the DMPL functions that the library exports. Either spelling of the first counts as the header's."""
+    functions = library.entries & {*_FUNCTIONS, *INITIALISE}
+    return functions | {_INITIALISE} if functions & {*INITIALISE} else functions
 
 
 def try_dmpl(library: Opened, subjects: Sequence[DmplSubject], *, first: bool = False) -> DmplTried:
-    """Put a library to the test.
+    """Return the findings about a DMPL library.
 
-    :param subjects: the programs that it is tried on; without any, ``DMPL_get_tls_address`` is left out
+    :param subjects: the programs to try it on; without any, ``DMPL_get_tls_address`` is left out
     :param first: stop at the first finding
     :raises LibraryError: if the library cannot be loaded
     """
@@ -86,7 +95,7 @@ def try_dmpl(library: Opened, subjects: Sequence[DmplSubject], *, first: bool = 
     if is_usable:
         copies = [_Copies(subject) for subject in subjects]
         try:
-            for case in (*_of_texts(), *(case for each in copies for case in each.cases())):
+            for case in (*_of_texts(), *(case for program in copies for case in program.cases())):
                 trial.play(case)
                 if first and trial.rows:
                     break
@@ -95,7 +104,7 @@ def try_dmpl(library: Opened, subjects: Sequence[DmplSubject], *, first: bool = 
         trial.report_printed()
         if not subjects:
             trial.notes.append("without a program there are no threads: DMPL_get_tls_address was not tried")
-        elif not trial.rows and not any(each.found for each in copies):
+        elif not trial.rows and not any(program.copies for program in copies):
             trial.notes.append("no thread has a copy of a global variable: little of DMPL_get_tls_address was tried")
     return DmplTried(
         trial.rows,
@@ -109,7 +118,7 @@ def try_dmpl(library: Opened, subjects: Sequence[DmplSubject], *, first: bool = 
 
 @record
 class _Case:
-    # ``check`` returns the fault, or "". A case that is ``alone`` gets a new process.
+    # ``check`` returns the fault, or "". A case with ``alone`` gets a new process.
     key: str
     function: str
     title: str
@@ -129,7 +138,7 @@ class _Trial:
         self.version = ""
         self.tried = 0
         self.untried: set[str] = set()
-        # Functions that did not return: each time costs as long as one is waited for.
+        # Functions that timed out: every time-out costs seconds.
         self._slow: set[str] = set()
         self._printed: list[str] = []
         self._tool: _Tool | None = None
@@ -149,7 +158,7 @@ class _Trial:
         except LibraryError as error:
             if error.call not in _FUNCTIONS:
                 raise
-            self.add(_Case("set-up", error.call, "before initialisation", "version", "a result"), _fault(error))
+            self.add(_Case("set-up", error.call, "before initialisation", "version", "a result"), _fault_of(error))
         return not self.rows
 
     def _started(self) -> HostedLibrary:
@@ -166,33 +175,34 @@ class _Trial:
             self.add(case, self._printed[0])
 
     def play(self, case: _Case) -> None:
-        """Try a case, and again in another process if it finds anything."""
+        """Try a case, and repeat it in another process if it has a finding."""
         if case.function in self._slow:
             self.untried.add(case.function)
             return
         self.tried += 1
         if case.alone:
             self.end()
-        seen = self._seen(case)
-        if seen:
-            self.end()
-        again = self._seen(case) if seen else ""
-        if again:
-            self.add(case, again)
-        elif seen:
-            self.notes.append(f"{case.function}: {case.title}: {seen}, but not a second time")
+        fault = self._check(case)
+        if not fault:
+            return
+        self.end()
+        fault_again = self._check(case)
+        if fault_again:
+            self.add(case, fault_again)
+        else:
+            self.notes.append(f"{case.function}: {case.title}: {fault}, but not a second time")
 
-    def _seen(self, case: _Case) -> str:
-        begun = time.monotonic()
+    def _check(self, case: _Case) -> str:
+        started = time.monotonic()
         try:
             if self._tool is None:
                 self._tool = _Tool(self._started())
             return case.check(self._tool)
         except LibraryError as error:
             self.end()
-            if time.monotonic() - begun > _LIMITS.seconds / 2:
+            if time.monotonic() - started > _LIMITS.seconds / 2:
                 self._slow.add(case.function)
-            return _fault(error)
+            return _fault_of(error)
 
     def end(self) -> None:
         """End the library's process, if there is one."""
@@ -200,15 +210,28 @@ class _Trial:
             self._tool.loaded.close()
             self._tool = None
 
-    def add(self, case: _Case, seen: str) -> None:
+    def add(self, case: _Case, fault: str) -> None:
         """Add a finding."""
         rule = DMPL_RULES[case.rule]
         key = f"{case.function}/{case.key}"
-        about = (case.function, case.title, rule.level, VERSION, rule.section, rule.words, case.expected, seen)
-        self.rows.setdefault(key, ConformanceFinding(key, *about, 0, (), ()))
+        finding = ConformanceFinding(
+            key,
+            case.function,
+            case.title,
+            rule.level,
+            VERSION,
+            rule.section,
+            rule.words,
+            case.expected,
+            fault,
+            0,
+            (),
+            (),
+        )
+        self.rows.setdefault(key, finding)
 
 
-def _fault(error: LibraryError) -> str:
+def _fault_of(error: LibraryError) -> str:
     return f"{error.fault} in {error.call}" if error.call else error.fault
 
 
@@ -234,7 +257,7 @@ class _Tool:
     def ask(
         self, callbacks: Callbacks, copy: tuple[int, int], failing: tuple[str, int] | None = None
     ) -> tuple[int, int]:
-        """Return code and address of a thread's copy, in a process for which nothing has been put yet."""
+        """Return the code and address of a thread's copy, in a process for which the library keeps nothing yet."""
         self._failing = failing
         self.calls.clear()
         process = self.debugger.add_process(callbacks)
@@ -273,11 +296,12 @@ def _errors(tool: _Tool) -> str:
 
 def _codes(tool: _Tool) -> str:
     for name in _NAMES:
-        found = tool.loaded.demangle_name(name, _ROOM)
-        if found.code not in (Result.OK, Result.NAME_TOO_LONG, Result.NAME_UNCHANGED):
-            return f"returned {found.code} for {name!r}"
-        if found.code == Result.OK and found.length not in (size := len(found.demangled.encode()), size + 1):
-            return f"returned the length {found.length} with {found.demangled!r}"
+        result = tool.loaded.demangle_name(name, _ROOM)
+        if result.code not in (Result.OK, Result.NAME_TOO_LONG, Result.NAME_UNCHANGED):
+            return f"returned {result.code} for {name!r}"
+        size = len(result.demangled.encode())
+        if result.code == Result.OK and result.length not in (size, size + 1):
+            return f"returned the length {result.length} with {result.demangled!r}"
     return ""
 
 
@@ -299,11 +323,11 @@ def _too_long(tool: _Tool) -> str:
 
 def _flags(tool: _Tool) -> str:
     for name in _NAMES:
-        found = tool.loaded.demangle_name(name, _ROOM)
-        if found.flags & ~VARINFO_NEEDS_DEREFERENCE not in tuple(VarInfo):
-            return f"returned the flags {found.flags:#x} for {name!r}"
-        if found.decl_line < 0:
-            return f"returned the line {found.decl_line} for {name!r}"
+        result = tool.loaded.demangle_name(name, _ROOM)
+        if result.flags & ~VARINFO_NEEDS_DEREFERENCE not in tuple(VarInfo):
+            return f"returned the flags {result.flags:#x} for {name!r}"
+        if result.decl_line < 0:
+            return f"returned the line {result.decl_line} for {name!r}"
     return ""
 
 
@@ -319,7 +343,7 @@ def _routines(tool: _Tool) -> str:
 
 
 class _NoSymbols:
-    # A process without symbols: a library that answers has kept data of another process.
+    # A process without symbols. A library that answers about it uses data of another process.
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
@@ -336,8 +360,8 @@ class _Copies:
 
     def __init__(self, subject: DmplSubject) -> None:
         self.subject = subject
-        self.found: dict[tuple[int, int], int] = {}
-        """The copies, by thread and the address of the variable."""
+        self.copies: dict[tuple[int, int], int] = {}
+        """The address of each copy, by thread and variable."""
 
     def cases(self) -> Iterator[_Case]:
         """Yield the cases; the first one finds the copies."""
@@ -345,7 +369,9 @@ class _Copies:
         right = "a code of the header, or one from 100 on"
         yield _Case("codes", name, "global variables of the program", "tls-result", right, self._codes)
         yield _Case("copies", name, "one variable in each thread", "copies", "another address in each", self._apart)
-        yield _Case("processes", name, "two processes at once", "no-global-data", "each by its own data", self._others)
+        yield _Case(
+            "processes", name, "two processes at once", "no-global-data", "each by its own data", self._two_processes
+        )
         for failing in _FAILED:
             title, right = f"DMPL_{failing}_fp fails", "a failure, or the right address"
             check = partial(self._with_failure, failing)
@@ -366,18 +392,18 @@ class _Copies:
                 if (code, copy) != tool.loaded.get_tls_address(ref, address):
                     return f"returned another result the second time for {address:#x}"
                 if code == Result.OK:
-                    self.found[thread, address] = copy
+                    self.copies[thread, address] = copy
         return ""
 
     def _apart(self, _tool: _Tool) -> str:
-        for address in {address for _, address in self.found}:
-            copies = [copy for (_, of), copy in self.found.items() if of == address]
+        for variable in {variable for _, variable in self.copies}:
+            copies = [copy for (_, address), copy in self.copies.items() if address == variable]
             if len(set(copies)) < len(copies):
-                return f"gave two threads the same copy of {address:#x}"
+                return f"gave two threads the same copy of {variable:#x}"
         return ""
 
-    def _others(self, tool: _Tool) -> str:
-        for copy, right in list(self.found.items())[:1]:
+    def _two_processes(self, tool: _Tool) -> str:
+        for copy, right in list(self.copies.items())[:1]:
             if tool.ask(self.subject.callbacks, copy) != (Result.OK, right):
                 return "returned another result in a debugger that had kept nothing yet"
             code, _ = tool.ask(_NoSymbols(self.subject.callbacks), copy)
@@ -388,7 +414,7 @@ class _Copies:
         return ""
 
     def _with_failure(self, failing: str, tool: _Tool) -> str:
-        for copy, right in list(self.found.items())[:1]:
+        for copy, right in list(self.copies.items())[:1]:
             tool.ask(self.subject.callbacks, copy)
             for nth in range(1, min(tool.calls[failing], _MOST_FAILURES) + 1):
                 code, address = tool.ask(self.subject.callbacks, copy, (failing, nth))
@@ -398,7 +424,7 @@ class _Copies:
 
     def _release(self, tool: _Tool) -> str:
         process = tool.debugger.add_process(self.subject.callbacks)
-        for thread, address in self.found:
+        for thread, address in self.copies:
             tool.loaded.get_tls_address(tool.debugger.thread(process, thread), address)
         codes = tool.debugger.release(process, tool.loaded)
         if any(codes):

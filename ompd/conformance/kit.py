@@ -1,4 +1,4 @@
-"""The kit: everything that there is to try of OMPD, on one library; and what came of all."""
+"""Runs all OMPD cases on one library, and combines the results of OMPD and DMPL."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ompd.conformance.dmpl import DmplTried
 from ompd.conformance.laws import laws
 from ompd.conformance.rules import RULES
 from ompd.conformance.standard import FIRST_WITH_KINDS, ROUTINES, VERSION
-from ompd.conformance.subject import Known, Subject
-from ompd.conformance.trying import Enough, Runs, Script, handles_in
+from ompd.conformance.subject import Subject, TeamThread
+from ompd.conformance.trying import FirstFindingMade, Runs, Script, handles_in
 from ompd.contract.dmpl import INTERFACE_COMPATIBILITY
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import NoAnswer, Rc
@@ -36,14 +36,14 @@ from ompd.runtimes.hosted.process import Loads
 from ompd.runtimes.hosted.results import clean
 from ompd.runtimes.hosted.trial.client import Answers, Trial
 
-_NOBODY = Known({kind: bytes(8) for kind in ThreadIdKind}, 0, 1, 0)
-_OF_ALL = ("nothing", "loaded")
+_NO_THREAD = TeamThread({kind: bytes(8) for kind in ThreadIdKind}, 0, 1, 0)
+_SETUPS_WITHOUT_PROGRAM = ("nothing", "loaded")
 _FIRST_API = 201811
 
 
 @record
 class Tried:
-    """What came of it, and what shows each finding, by its key."""
+    """The answer about a library; and for each finding, by its key, the script and the callbacks' answers."""
 
     answer: ConformanceAnswer
     scripts: Mapping[str, Script]
@@ -52,7 +52,7 @@ class Tried:
 
 @record
 class OmpdTried:
-    """What came of OMPD's functions: findings, and what shows each, by their keys."""
+    """The findings about OMPD's functions, their scripts and the callbacks' answers, by the findings' keys."""
 
     rows: Mapping[str, ConformanceFinding]
     scripts: Mapping[str, Script]
@@ -68,15 +68,15 @@ class OmpdTried:
 def combined(
     file: str, programs: Sequence[str], ompd: OmpdTried | None, dmpl: DmplTried | None, known: Iterable[str] = ()
 ) -> Tried:
-    """Return what came of a library, by the interfaces that it has.
+    """Return the results of both interfaces of a library as one.
 
     :param known: keys of findings that are expected
     """
     parts = [part for part in (ompd, dmpl) if part is not None]
-    found = {key: finding for part in parts for key, finding in part.rows.items()}
+    findings = {key: finding for part in parts for key, finding in part.rows.items()}
     untried = sorted(name for part in parts for name in part.untried)
-    listed = set(known)
-    rows = [replace(finding, is_known=key in listed) for key, finding in found.items()]
+    expected = set(known)
+    rows = [replace(finding, is_known=key in expected) for key, finding in findings.items()]
     rows.sort(key=lambda row: (row.is_known, row.level, row.function, row.key))
     answer = ConformanceAnswer(
         tuple(rows),
@@ -89,16 +89,16 @@ def combined(
         sum(part.functions for part in parts),
         sum(part.tried for part in parts),
         tuple(untried),
-        tuple(sorted(listed - found.keys())),
+        tuple(sorted(expected - findings.keys())),
     )
     return Tried(answer, ompd.scripts if ompd is not None else {}, ompd.answers if ompd is not None else {})
 
 
 def try_ompd(library: Loads, subjects: Sequence[Subject], *, first: bool = False) -> OmpdTried:
-    """Put the OMPD functions of a library to the test.
+    """Return the findings about the OMPD functions of a library.
 
-    :param library: opened, and not closed before this returns
-    :param subjects: the programs that it is tried on; without any, what needs one is left out
+    :param library: an open library, which stays open until this returns
+    :param subjects: the programs to try it on; without any, cases that need one are left out
     :param first: stop trying a program at its first finding
     :raises LibraryError: if the library cannot be loaded
     :raises NoAnswer: if it is no library of OMPD
@@ -108,14 +108,14 @@ def try_ompd(library: Loads, subjects: Sequence[Subject], *, first: bool = False
     if api is None:
         notes.append(f"ompd_get_api_version gave no version, and {_FIRST_API} is tried")
         api = _FIRST_API
-    found: dict[str, ConformanceFinding] = {}
+    findings: dict[str, ConformanceFinding] = {}
     scripts: dict[str, Script] = {}
     served: dict[str, Mapping[int, Answers]] = {}
     untried: dict[str, None] = {}
     tried = 0
     for function in missing(functions, api, FIRST_WITH_KINDS):
         rule = RULES["exported"]
-        found[f"{function}/there"] = ConformanceFinding(
+        findings[f"{function}/there"] = ConformanceFinding(
             f"{function}/there",
             function,
             "is it there",
@@ -131,17 +131,19 @@ def try_ompd(library: Loads, subjects: Sequence[Subject], *, first: bool = False
         )
     for subject in subjects or (None,):
         runs = _runs(library, subject, api, first=first)
-        with suppress(Enough), closing(runs):
+        with suppress(FirstFindingMade), closing(runs):
             _try_all(runs, functions, is_whole=subject is not None)
         tried += runs.tried
-        for key, finding in runs.found.items():
-            if key not in found:
-                found[key], scripts[key], served[key] = finding, runs.scripts[key], runs.answers
+        for key, finding in runs.findings.items():
+            if key not in findings:
+                findings[key] = finding
+                scripts[key] = runs.scripts[key]
+                served[key] = runs.answers
         notes += runs.unsteady
         untried.update(runs.untried)
     if not subjects:
         notes.append("without a program there are no handles: only what needs none was tried")
-    return OmpdTried(found, scripts, served, version, api, len(functions), tried, tuple(untried), tuple(notes))
+    return OmpdTried(findings, scripts, served, version, api, len(functions), tried, tuple(untried), tuple(notes))
 
 
 def _introduced(library: Loads) -> tuple[frozenset[str], int | None, str]:
@@ -165,11 +167,11 @@ def _introduced(library: Loads) -> tuple[frozenset[str], int | None, str]:
 
 def _runs(library: Loads, subject: Subject | None, api: int, *, first: bool) -> Runs:
     if subject is None:
-        nobody = Subject("", Answers(None), _NOBODY, _NOBODY, False)  # type: ignore[arg-type]  # nobody is asked
-        return Runs(library, {}, Plan(nobody, ThreadIdKind.PTHREAD, api), first=first)
+        no_program = Subject("", Answers(None), _NO_THREAD, _NO_THREAD, False)  # type: ignore[arg-type]  # never called
+        return Runs(library, {}, Plan(no_program, ThreadIdKind.PTHREAD, api), first=first)
     answers = {1: subject.answers, 2: subject.answers}
     plan = Plan(subject, ThreadIdKind.PTHREAD, api)
-    # The first kind of identifiers that the library takes.
+    # Use the first kind of identifiers that the library accepts.
     for kind in (ThreadIdKind.PTHREAD, ThreadIdKind.LWP):
         with Trial(library, answers) as trial:
             steps = full(replace(plan, kind=kind))
@@ -179,34 +181,35 @@ def _runs(library: Loads, subject: Subject | None, api: int, *, first: bool) -> 
 
 
 def _try_all(runs: Runs, functions: frozenset[str], *, is_whole: bool) -> None:
-    def every(cases: Iterable[Case]) -> None:
+    def try_cases(cases: Iterable[Case]) -> None:
         for case in cases:
-            if case.function in functions and (is_whole or case.setup in _OF_ALL):
+            if case.function in functions and (is_whole or case.setup in _SETUPS_WITHOUT_PROGRAM):
                 runs.try_case(case)
 
-    # What needs a process of its own for each case comes last.
+    # Cases that each need a process of their own come last.
     if is_whole:
         states = sequences.states(runs) if "ompd_enumerate_states" in functions else frozenset()
         icvs = sequences.icvs(runs) if "ompd_enumerate_icvs" in functions else ()
         runs.plan = sequences.plan_with(runs.plan, states, icvs)
-        every(laws(functions, runs.plan))
-        every(sequences.values(runs.plan, icvs))
+        try_cases(laws(functions, runs.plan))
+        try_cases(sequences.values(runs.plan, icvs))
         sequences.display(runs)
-    every(wrong_arguments(functions, runs.plan))
+    try_cases(wrong_arguments(functions, runs.plan))
     if is_whole:
         sequences.faults(runs, functions)
         sequences.balances(runs, functions)
-    every(life(functions, runs.plan))
+    try_cases(life(functions, runs.plan))
     if is_whole:
-        every(released(functions, runs.plan))
-        _poisoned(runs, functions)
+        try_cases(released(functions, runs.plan))
+        _repeat_with_poison(runs, functions)
 
 
-def _poisoned(runs: Runs, functions: frozenset[str]) -> None:
-    # The same again, with memory that is not all zeros: what is found by that alone.
+def _repeat_with_poison(runs: Runs, functions: frozenset[str]) -> None:
+    # With allocated memory that is not zero, cases fail whose members the library leaves uninitialised.
     runs.close()
-    runs.before, runs.suffix = ({"do": "poison", "byte": 0xA5},), "/poisoned"
+    runs.before = ({"do": "poison", "byte": 0xA5},)
+    runs.suffix = "/poisoned"
     for case in laws(functions, runs.plan):
-        if case.key not in runs.found:
+        if case.key not in runs.findings:
             runs.try_case(case)
     sequences.display(runs)

@@ -1,4 +1,4 @@
-"""What must be true of what a library gives for right arguments, whatever it is asked about."""
+"""Cases with right arguments, and the laws that their results must obey."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _IMPLICIT_TASK = 5  # a scope
 
 
 def written(*places: tuple[int, int]) -> Law:
-    """Return the law that cells of results are written, so many bytes of each."""
+    """Return the law that a call writes its results: exactly *size* bytes into each *cell*."""
 
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
         for cell, size in places:
@@ -57,12 +57,12 @@ def written(*places: tuple[int, int]) -> Law:
 
 
 def handle(cell: int) -> Law:
-    """Return the law that a handle is given."""
+    """Return the law that a call gives a handle."""
 
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
-        said = written((cell, 8))(plan, replies)
-        if said or replies[-1].code != Rc.OK:
-            return said
+        fault = written((cell, 8))(plan, replies)
+        if fault or replies[-1].code != Rc.OK:
+            return fault
         return "" if replies[-1].word(cell) else "success, and the handle is null"
 
     return law
@@ -80,20 +80,20 @@ def _api_version(plan: Plan, replies: Sequence[Reply]) -> str:
 
 
 def owned_text(plan: Plan, replies: Sequence[Reply]) -> str:
-    """A text that the tool owns is in memory of the tool's, and is one."""
-    found = replies[-1].found
+    """Return the fault of a text that the tool owns: it must be a text, in the tool's memory."""
+    result = replies[-1].found
     if replies[-2].code != Rc.OK:
         return ""
-    if found.get("text") is None:
+    if result.get("text") is None:
         return "no text"
-    return "" if found.get("owned") else "a text that is not in memory of ompd_callback_memory_alloc"
+    return "" if result.get("owned") else "a text that is not in memory of ompd_callback_memory_alloc"
 
 
 def _constant_text(plan: Plan, replies: Sequence[Reply]) -> str:
-    one, other = replies[-3].found.get("text"), replies[-1].found.get("text")
-    if not one:
+    first, second = replies[-3].found.get("text"), replies[-1].found.get("text")
+    if not first:
         return "no text"
-    return "" if one == other else "another text the second time"
+    return "" if first == second else "another text the second time"
 
 
 def _compared(first: int, second: int) -> Law:
@@ -101,12 +101,12 @@ def _compared(first: int, second: int) -> Law:
         values = [int.from_bytes(reply.raw(OUT + 2)[:4], "little", signed=True) for reply in replies if reply.code == 0]
         if len(values) != 3:
             return "no success for right handles"
-        same, one, other = values
+        same, forward, backward = values
         if same:
             return f"{same} for a handle and itself"
         if first == second:
             return ""
-        return "" if one * other < 0 else f"{one} for two threads, and {other} the other way round"
+        return "" if forward * backward < 0 else f"{forward} for two threads, and {backward} the other way round"
 
     return law
 
@@ -120,7 +120,7 @@ def _identified(plan: Plan, replies: Sequence[Reply]) -> str:
 
 
 def _same(plan: Plan, replies: Sequence[Reply]) -> str:
-    # The last call compares two handles of the same.
+    # The last call compares two handles of one entity.
     value = int.from_bytes(replies[-1].raw(OUT + 10)[:4], "little", signed=True)
     return f"{value} for two handles of the same" if replies[-1].code == Rc.OK and value else ""
 
@@ -129,17 +129,19 @@ def _state(plan: Plan, replies: Sequence[Reply]) -> str:
     if replies[-1].code != Rc.OK:
         return "" if not plan.subject.keeps_states else "needs_state_tracking, though the runtime keeps states"
     word = replies[-1].word(OUT + 1)
-    # In a state that is none of waiting, the identifier is undefined.
-    said = written((OUT + 1, 8), *(((OUT + 2, 8),) if is_wait(word) else ()))(plan, replies)
-    known = not plan.states or word in plan.states or word == State.UNDEFINED
-    return said or ("" if known else f"state {word:#x}, which ompd_enumerate_states does not have")
+    # The wait identifier is defined in states of waiting only.
+    results = [(OUT + 1, 8), (OUT + 2, 8)] if is_wait(word) else [(OUT + 1, 8)]
+    is_enumerated = not plan.states or word in plan.states or word == State.UNDEFINED
+    return written(*results)(plan, replies) or (
+        "" if is_enumerated else f"state {word:#x}, which ompd_enumerate_states does not have"
+    )
 
 
 def _address(cell: int) -> Law:
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
-        said = written((cell, 16))(plan, replies)
-        if said or replies[-1].code != Rc.OK:
-            return said
+        fault = written((cell, 16))(plan, replies)
+        if fault or replies[-1].code != Rc.OK:
+            return fault
         segment, address = replies[-1].words(cell, 2)
         return "" if segment == 0 and address not in (0, (1 << 64) - 1) else f"segment {segment}, address {address:#x}"
 
@@ -164,11 +166,11 @@ def _tool_data(plan: Plan, replies: Sequence[Reply]) -> str:
 
 
 def laws(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
-    """Yield cases with right arguments."""
-    for found in _all(plan):
-        called = {step["function"] for step in found.steps if step["do"] == "call"}
+    """Yield cases with right arguments, whose calls the library exports."""
+    for case in _all(plan):
+        called = {step["function"] for step in case.steps if step["do"] == "call"}
         if called <= functions:
-            yield found
+            yield case
 
 
 def _plain(function: str, plan: Plan, allowed: frozenset[Rc], law: Law, *after: Step, key: str = "good") -> Case:
@@ -238,7 +240,7 @@ def _sessions(plan: Plan) -> Iterator[Case]:
 
 
 def _chains(plan: Plan) -> Iterator[Case]:
-    # As many steps out as there are levels, and one more, which leads nowhere.
+    # The last step goes out from the outermost one, and must fail.
     for function, first in (
         ("ompd_get_enclosing_parallel_handle", REGION),
         ("ompd_get_generating_task_handle", IMPLICIT),
@@ -269,8 +271,8 @@ def _comparisons() -> Iterator[Case]:
         first = HANDLES[letter]
         steps = [
             step
-            for one, other in ((first, first), (first, second), (second, first))
-            for step in (fill(OUT + 2), call(function, ("in", one), ("in", other), ("at", OUT + 2)))
+            for left, right in ((first, first), (first, second), (second, first))
+            for step in (fill(OUT + 2), call(function, ("in", left), ("in", right), ("at", OUT + 2)))
         ]
         title = "itself, and another both ways round" if first != second else "itself"
         law = _compared(first, second)
@@ -287,7 +289,7 @@ def _comparisons() -> Iterator[Case]:
 
 
 def _relations(plan: Plan) -> Iterator[Case]:
-    # Two ways to the same thing: which function is asked, its arguments, and what compares the result with what.
+    # Each row: a function, its arguments, and the comparison of its result with a handle that must be the same.
     number = ("n", plan.subject.thread.thread_num)
     ways = (
         ("ompd_get_thread_in_parallel", (("in", REGION), number), "ompd_thread_handle_compare", THREAD),
@@ -371,13 +373,13 @@ def _values(plan: Plan) -> Iterator[Case]:
         )
     for scope, cell in ((1, SPACE), (2, SPACE)):
         arguments = (("in", cell), ("n", scope), ("at", OUT + 2), ("at", OUT + 3))
-        one = call("ompd_get_tool_data", *arguments)
+        get = call("ompd_get_tool_data", *arguments)
         refused = frozenset(Rc) - {Rc.OK, Rc.INCOMPLETE}
         yield Case(
             f"ompd_get_tool_data/scope-{scope}",
             "ompd_get_tool_data",
             f"scope {scope}, which has none",
-            (one,),
+            (get,),
             refused,
             "no-tool-data",
             needs=(cell,),

@@ -1,5 +1,6 @@
-"""Writes a finding as a program in C that needs nothing of ours: it loads the library, plays the answers that callbacks
-were given, makes the same calls, and prints what each returns.
+"""Writes a finding as a C program of its own.
+
+The program loads the library, answers its callbacks as we did, makes the same calls, and prints the results.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def _lines(finding: ConformanceFinding, script: Script, answers: Mapping[int, An
     yield "static const struct answer answers[] = {"
     for context, question in script.asked:
         which, thread, first, second, raw = question
-        code, word, given = answers[context].kept.get(question, (4, 0, b""))
+        code, word, payload = answers[context].kept.get(question, (4, 0, b""))
         if which in _KINDS:
             words = f"{context}, {thread:#x}u, {first:#x}u, {second:#x}u, {len(raw)}, {_bytes(raw)}"
-            yield f"    {{{_KINDS[which]}, {words}, {code}, {word:#x}u, {len(given)}, {_bytes(given)}}},"
+            yield f"    {{{_KINDS[which]}, {words}, {code}, {word:#x}u, {len(payload)}, {_bytes(payload)}}},"
     yield "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},"
     yield "};"
     yield _CALLBACKS
@@ -95,12 +96,12 @@ def _argument(how: str, value: object) -> str:
 
 
 def _bytes(raw: bytes) -> str:
-    # A text constant: two hexadecimal digits could go on with a third.
-    return '"' + "".join(chr(one) if chr(one).isalnum() and one < 128 else f"\\{one:03o}" for one in raw) + '"'
+    # In a C string hexadecimal escapes have no fixed length; octal ones end after three digits.
+    return '"' + "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:03o}" for byte in raw) + '"'
 
 
 def _comment(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text).replace("*/", "* /").replace("/*", "/ *")
+    return "".join(char if char.isprintable() else "?" for char in text).replace("*/", "* /").replace("/*", "/ *")
 
 
 _HEAD = """

@@ -1,7 +1,8 @@
-"""What the standard has to say about each check, in our own words, and whether it demands that or only suggests it.
+"""The standard's sentence behind each check, in our words, and whether the standard demands or suggests it.
 
-It demands what it says a routine returns or gives. It suggests what follows from the meaning of a return code alone, or
-from a duty of the tool that the kit neglects on purpose: nothing says there what a library has to do.
+The standard demands the results and return codes that it specifies for a routine. A rule is only suggested if it
+follows from a return code's meaning, or if the kit violates a duty of the tool: for that the standard specifies no
+reaction of the library.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ DEMANDS, SUGGESTS = "demands", "suggests"
 
 @record
 class Rule:
-    """A sentence of the standard: its section, ``""`` for that of the routine which is tried, its weight, and what it
-    says.
+    """A sentence of the standard: its section, its weight and its words.
+
+    An empty section means the section of the routine that is tried.
     """
 
     section: str
@@ -108,4 +110,4 @@ DMPL_RULES: Mapping[str, Rule] = {
     "release": _demands("4.2.2", "what the library has put with processes and threads is released"),
     "no-printing": _suggests("4.2.1", "messages are printed by the debugger's callback"),
 }
-"""What the white paper on DMPL (2004) has, by its sections."""
+"""The sentences of the white paper on DMPL (2004), with its sections."""

@@ -1,4 +1,4 @@
-"""Trials of which each step depends on the one before: enumerations, variables, failing callbacks, memory."""
+"""Trials whose steps build on each other: enumerations, variables, failing callbacks, memory."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ _OK = frozenset((Rc.OK,))
 HANDLE_OF_SCOPE = {1: SPACE, 2: SPACE, 3: THREAD, 4: REGION, 5: IMPLICIT, 6: TASK}
 _TRUTHS = {"team-size-var": "team_size", "thread-num-var": "thread_num", "levels-var": "level"}
 _FREE, _PRINT, _WRITE = 1, 2, 6
-# With what callbacks fail: the codes that the standard has for each of them (20.4), and for memory that there is not
-# that of ompd_rc_t, since it names none there.
+# The codes of failing callbacks: the standard's (20.4). For memory it names none, so ompd_rc_nomem stands in.
 _FAULTS = {0: Rc.NOMEM, 4: Rc.ERROR, 5: Rc.ERROR, 7: Rc.ERROR, 10: Rc.UNSUPPORTED}
 _MOST_FAULTS = 400
 _ROUNDS = 5
@@ -58,14 +57,14 @@ class Icv:
 def _hex_text(reply: Reply) -> str | None:
     text = reply.found.get("text")
     try:
-        # It comes from the library, and goes into titles, files' names and programs.
+        # The library's text goes into titles, file names and programs.
         return _STRANGE.sub("?", bytes.fromhex(text).decode("utf-8", "replace")) if isinstance(text, str) else None
     except ValueError:
         return None
 
 
 def states(runs: Runs) -> frozenset[int]:
-    """Walk all states, and return them."""
+    """Enumerate all states, try each step, and return the numbers of the states."""
     names: dict[int, str] = {}
 
     def steps(current: int) -> tuple[Step, ...]:
@@ -86,12 +85,12 @@ def states(runs: Runs) -> frozenset[int]:
             return f"the name of state {number:#x} is not the standard's"
         return f"{name} is {number:#x}" if number not in set(State) and name in _STATE_NAMES else ""
 
-    _walk(runs, "ompd_enumerate_states", State.UNDEFINED, steps, (law, named), names)
+    _enumerate(runs, "ompd_enumerate_states", State.UNDEFINED, steps, (law, named), names)
     return frozenset(names)
 
 
 def icvs(runs: Runs) -> Sequence[Icv]:
-    """Walk all variables, and return them."""
+    """Enumerate all variables, try each step, and return the variables."""
     names: dict[int, str] = {}
     scopes: dict[int, int] = {}
 
@@ -100,8 +99,10 @@ def icvs(runs: Runs) -> Sequence[Icv]:
         return (*outs(arguments), call("ompd_enumerate_icvs", *arguments), {"do": "text", "cell": OUT + 3})
 
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
-        number, name, call_ = replies[-2].word(OUT + 2), _hex_text(replies[-1]) or "", replies[-2]
-        scope, more = (int.from_bytes(call_.raw(OUT + place)[:4], "little") for place in (4, 5))
+        step = replies[-2]
+        number = step.word(OUT + 2)
+        name = _hex_text(replies[-1]) or ""
+        scope, more = (int.from_bytes(step.raw(OUT + place)[:4], "little") for place in (4, 5))
         if not number or number in names:
             return f"variable {number} {'a second time' if number else 'for one that there is'}"
         if not 1 <= scope <= 8:
@@ -115,26 +116,28 @@ def icvs(runs: Runs) -> Sequence[Icv]:
         name = _hex_text(replies[-1]) or ""
         return f"a second variable of the name {name}" if name in names.values() else ""
 
-    _walk(runs, "ompd_enumerate_icvs", 0, steps, (law, named), names)
+    _enumerate(runs, "ompd_enumerate_icvs", 0, steps, (law, named), names)
     return [Icv(name, number, scopes[number]) for number, name in names.items() if number in scopes]
 
 
-def _walk(
+def _enumerate(
     runs: Runs,
     function: str,
     current: int,
     steps: Callable[[int], tuple[Step, ...]],
-    walked: tuple[Law, Law],
+    laws: tuple[Law, Law],
     names: dict[int, str],
 ) -> None:
-    law, named = walked
-    title, name_rule = "all of them, one after the other", "state-name" if "states" in function else "variable-name"
+    # *laws*: of each step, and of its name.
+    law, named = laws
+    title = "all of them, one after the other"
+    name_rule = "state-name" if "states" in function else "variable-name"
     for count in range(_MOST + 1):
-        played, key = steps(current), f"{function}/walk/{count}"
-        case = Case(key, function, title, played, _OK, "enumeration", law, needs=(SPACE,))
-        before = len(runs.found)
+        played = steps(current)
+        case = Case(f"{function}/walk/{count}", function, title, played, _OK, "enumeration", law, needs=(SPACE,))
+        count_before = len(runs.findings)
         replies = runs.try_case(case)
-        if len(replies) < len(case.steps) or replies[-2].code != Rc.OK or len(runs.found) > before:
+        if len(replies) < len(case.steps) or replies[-2].code != Rc.OK or len(runs.findings) > count_before:
             return
         runs.try_case(Case(f"{function}/name/{count}", function, title, played, _OK, name_rule, named, needs=(SPACE,)))
         current = replies[-2].word(OUT + 2)
@@ -143,18 +146,27 @@ def _walk(
             break
     if count >= _MOST:
 
-        def said(plan: Plan, replies: Sequence[Reply]) -> str:
+        def endless(plan: Plan, replies: Sequence[Reply]) -> str:
             return "the enumeration does not end"
 
         codes = frozenset(Rc)
         runs.try_case(
-            Case(f"{function}/all", function, "all of them", steps(current), codes, "enumeration", said, needs=(SPACE,))
+            Case(
+                f"{function}/all",
+                function,
+                "all of them",
+                steps(current),
+                codes,
+                "enumeration",
+                endless,
+                needs=(SPACE,),
+            )
         )
 
 
-def plan_with(plan: Plan, states: frozenset[int], found: Sequence[Icv]) -> Plan:
+def plan_with(plan: Plan, states: frozenset[int], icvs: Sequence[Icv]) -> Plan:
     """Return a plan with the states and variables that the library has."""
-    by_name = {icv.name: icv for icv in found}
+    by_name = {icv.name: icv for icv in icvs}
     number = next((by_name[name] for name in ("levels-var", "dyn-var", "team-size-var") if name in by_name), None)
     text = by_name.get("run-sched-var")
     as_plan = [
@@ -163,20 +175,20 @@ def plan_with(plan: Plan, states: frozenset[int], found: Sequence[Icv]) -> Plan:
         else plan.number
         for icv in (number, text)
     ]
-    numbers = frozenset(icv.number for icv in found)
+    numbers = frozenset(icv.number for icv in icvs)
     return replace(plan, number=as_plan[0], text=as_plan[1], states=states, icvs=numbers)
 
 
-def values(plan: Plan, found: Sequence[Icv]) -> Iterator[Case]:
-    """Yield cases that read each variable, both ways, and by scopes that are not its own."""
+def values(plan: Plan, icvs: Sequence[Icv]) -> Iterator[Case]:
+    """Yield cases that read each variable, as number and as text, and through wrong scopes."""
     number, text = "ompd_get_icv_from_scope", "ompd_get_icv_string_from_scope"
     may = frozenset((Rc.OK, Rc.UNAVAILABLE, Rc.INCOMPLETE))
     refused = frozenset(Rc) - {Rc.OK, Rc.INCOMPLETE}
-    for icv in found:
+    for icv in icvs:
         cell = HANDLE_OF_SCOPE.get(icv.scope)
         if cell is None:
             continue
-        # A key is one word of the list of what is known, whatever the library calls its variables.
+        # Lists of expected findings have one key a line: it must not contain blanks.
         key = "-".join(icv.name.split()) or str(icv.number)
         arguments = (("in", cell), ("n", icv.scope), ("n", icv.number), ("at", OUT))
         law = _value(_TRUTHS.get(icv.name))
@@ -225,7 +237,7 @@ def _value(truth: str | None) -> Law:
 
 
 def display(runs: Runs) -> None:
-    """Try the variables that the runtime displays."""
+    """Try the routines for the variables that the runtime displays."""
     function, release = "ompd_get_display_control_vars", "ompd_rel_display_control_vars"
     get = (fill(OUT, 0), call(function, ("in", SPACE), ("at", OUT)))
 
@@ -259,22 +271,22 @@ def display(runs: Runs) -> None:
 
 
 def faults(runs: Runs, functions: frozenset[str]) -> None:
-    """Have every call of every callback fail once, in every routine."""
+    """Try every routine with each call of each callback failing once."""
     for function, routine in ROUTINES.items():
         own = routine.section.startswith("20.5.1.") or function.startswith("ompd_rel_") or "vector" in routine.takes
         if function not in functions or own or "compare" in function or function == "ompd_device_initialize":
             continue
         _faults_of(runs, function, good(function, runs.plan), "")
         if "string" in function and "any" in routine.takes:
-            # The text of a number is read in another way than that of a text.
-            icv, scope, handle = runs.plan.number[0], *runs.plan.number[1:]
+            # Libraries read a number in another way than a text.
+            icv, scope, handle = runs.plan.number
             _faults_of(runs, function, [("in", handle), ("n", scope), ("n", icv), ("at", OUT + 3)], "-of-number")
 
 
-def _faults_of(runs: Runs, function: str, arguments: Sequence[tuple[str, Any]], of: str) -> None:
+def _faults_of(runs: Runs, function: str, arguments: Sequence[tuple[str, Any]], key_suffix: str) -> None:
     plain = (*outs(arguments), call(function, *arguments))
-    trial, held = runs.begun("full")
-    if not set(needs(arguments)) <= held:
+    trial, handle_cells = runs.begun("full")
+    if not set(needs(arguments)) <= handle_cells:
         return
     replies = trial.play((*plain, *plain))
     if replies[-1].ended or replies[-1].code not in (Rc.OK, Rc.INCOMPLETE):
@@ -287,67 +299,74 @@ def _faults_of(runs: Runs, function: str, arguments: Sequence[tuple[str, Any]], 
         if which in (_FREE, _PRINT, _WRITE) or not isinstance(count, int):
             continue
         for nth in range(1, min(count, _MOST_FAULTS) + 1):
-            runs.try_case(_faulty(runs.plan, function, arguments, which, nth, of))
+            runs.try_case(_faulty(runs.plan, function, arguments, which, nth, key_suffix))
 
 
-def _faulty(plan: Plan, function: str, arguments: Sequence[tuple[str, Any]], which: int, nth: int, of: str) -> Case:
-    takes, plain = ROUTINES[function].takes, (*outs(arguments), call(function, *arguments))
+def _faulty(
+    plan: Plan, function: str, arguments: Sequence[tuple[str, Any]], which: int, nth: int, key_suffix: str
+) -> Case:
+    takes = ROUTINES[function].takes
+    plain = (*outs(arguments), call(function, *arguments))
     code = _FAULTS.get(which, Rc.STALE_HANDLE)
     fault: Step = {"do": "fault", "which": which, "nth": nth, "code": int(code), "gives": True}
     over: Step = {"do": "fault", "which": which, "nth": 0, "code": 0}
-    given = [(word, cell) for word, (how, cell) in zip(takes, arguments, strict=True) if how == "at"]
+    results = [(word, cell) for word, (how, cell) in zip(takes, arguments, strict=True) if how == "at"]
     compare: tuple[Step, ...] = ()
-    letter = given[0][0][1:]
+    letter = results[0][0][1:]
     if letter in ("T", "P", "K"):
         name = {"T": "thread", "P": "parallel", "K": "task"}[letter]
-        cell = given[0][1]
-        # What the good call gave is moved away by making it again: the handles are compared.
-        first = call(function, *[(how, OUT + 11 if at == cell and how == "at" else at) for how, at in arguments])
-        asked = call(f"ompd_{name}_handle_compare", ("in", cell), ("in", OUT + 11), ("at", OUT + 10))
+        cell = results[0][1]
+        # A good call puts a handle into another cell, to be compared with the one of the faulty call.
+        first = call(
+            function, *[(how, OUT + 11 if value == cell and how == "at" else value) for how, value in arguments]
+        )
+        comparison = call(f"ompd_{name}_handle_compare", ("in", cell), ("in", OUT + 11), ("at", OUT + 10))
         # Without a handle there is nothing to compare.
-        compare = (fill(OUT + 10), {**asked, "if_ok": True})
+        compare = (fill(OUT + 10), {**comparison, "if_ok": True})
         steps = (fill(OUT + 11), first, *plain[:-1], fault, plain[-1], over, *compare)
     elif letter == "S":
-        # One that was given in spite of the fault has to lead to a thread, as any other.
-        raw, into = plan.subject.thread.identifiers[plan.kind], OUT + 12
-        thread = (("in", given[0][1]), ("n", plan.kind), ("n", len(raw)), ("raw", raw.hex()), ("at", into))
+        # An address space that was given in spite of the fault must find its threads.
+        raw = plan.subject.thread.identifiers[plan.kind]
+        into = OUT + 12
+        thread = (("in", results[0][1]), ("n", plan.kind), ("n", len(raw)), ("raw", raw.hex()), ("at", into))
         used = {**call("ompd_get_thread_handle", *thread), "if_ok": True}
         steps = (*plain, *plain[:-1], fault, plain[-1], over, used)
-    elif any(word == ">s" for word, _ in given):
-        cell = next(cell for word, cell in given if word == ">s")
+    elif any(word == ">s" for word, _ in results):
+        cell = next(cell for word, cell in results if word == ">s")
         read: Step = {"do": "text", "cell": cell}
         steps = (*plain, read, *plain[:-1], fault, plain[-1], over, read)
     else:
         steps = (*plain, *plain[:-1], fault, plain[-1], over)
     title = f"call {nth} of {CALLBACKS[which]} fails"
     return Case(
-        f"{function}/fault-{CALLBACKS[which]}{of}/{nth}",
+        f"{function}/fault-{CALLBACKS[which]}{key_suffix}/{nth}",
         function,
         title,
         steps,
         frozenset(Rc),
         "callback-error",
-        law=_after_fault(function, given),
+        law=_after_fault(results),
         needs=needs(arguments),
     )
 
 
-def _after_fault(function: str, given: Sequence[tuple[str, object]]) -> Law:
+def _after_fault(results: Sequence[tuple[str, object]]) -> Law:
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
-        own = [reply for reply in replies if reply.code is not None]
+        calls = [reply for reply in replies if reply.code is not None]
         texts = [reply.found.get("text") for reply in replies if "text" in reply.found]
-        is_compared = given[0][0][1:] in ("T", "P", "K")
-        good_, bad = (own[0], own[1]) if len(own) > 1 else (own[0], own[0])
-        if not bad.found.get("fired") or bad.code not in (Rc.OK, Rc.INCOMPLETE):
+        is_compared = results[0][0][1:] in ("T", "P", "K")
+        sound = calls[0]
+        faulty = calls[1] if len(calls) > 1 else calls[0]
+        if not faulty.found.get("fired") or faulty.code not in (Rc.OK, Rc.INCOMPLETE):
             return ""
         if is_compared:
-            # A handle that does not compare is no right one either.
-            differs = own[-1].code != Rc.OK or own[-1].raw(OUT + 10)[:4] != bytes(4)
+            # A failed comparison counts as a difference, too.
+            differs = calls[-1].code != Rc.OK or calls[-1].raw(OUT + 10)[:4] != bytes(4)
             return "success, with a handle that is not the one without the fault" if differs else ""
-        for word, cell in given:
-            if word not in (">s", ">S", ">v", ">k") and isinstance(cell, int) and good_.raw(cell) != bad.raw(cell):
+        for word, cell in results:
+            if word not in (">s", ">S", ">v", ">k") and isinstance(cell, int) and sound.raw(cell) != faulty.raw(cell):
                 return "success, with another result than without the fault"
-            if word == ">S" and own[-1].code != Rc.OK:
+            if word == ">S" and calls[-1].code != Rc.OK:
                 return "success, with a handle that leads to no thread"
         return "success, with another text than without the fault" if texts and texts[0] != texts[-1] else ""
 
@@ -355,26 +374,26 @@ def _after_fault(function: str, given: Sequence[tuple[str, object]]) -> Law:
 
 
 def balances(runs: Runs, functions: frozenset[str]) -> None:
-    """Look whether memory grows where all that is given is given back."""
+    """Try whether the library's memory grows although each result is released."""
     for function, routine in ROUTINES.items():
-        given = [word[1:] for word in routine.takes if word.startswith(">")]
+        results = [word[1:] for word in routine.takes if word.startswith(">")]
         if function not in functions or function == "ompd_device_initialize" or "enumerate" in function:
             continue
-        if len(given) != 1 or given[0] not in (*RELEASES, "s", "v"):
+        if len(results) != 1 or results[0] not in (*RELEASES, "s", "v"):
             continue
         arguments = good(function, runs.plan)
-        cell = next(at for how, at in arguments if how == "at")
-        back: Step = {"do": "free", "cell": cell}
-        if given[0] in RELEASES:
-            back = call(RELEASES[given[0]], ("in", cell))
-        elif given[0] == "v":
-            back = call("ompd_rel_display_control_vars", ("at", cell))
-        one: tuple[Step, ...] = (fill(cell, 0), call(function, *arguments), back, {"do": "blocks"})
+        cell = next(value for how, value in arguments if how == "at")
+        release: Step = {"do": "free", "cell": cell}
+        if results[0] in RELEASES:
+            release = call(RELEASES[results[0]], ("in", cell))
+        elif results[0] == "v":
+            release = call("ompd_rel_display_control_vars", ("at", cell))
+        a_round: tuple[Step, ...] = (fill(cell, 0), call(function, *arguments), release, {"do": "blocks"})
         case = Case(
             f"{function}/memory",
             function,
             "given and given back, five times",
-            one * _ROUNDS,
+            a_round * _ROUNDS,
             frozenset(Rc),
             "balance",
             _growth,

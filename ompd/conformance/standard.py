@@ -1,11 +1,20 @@
-"""The routines of OMPD in OpenMP 5.2: where the standard has them, and what they take.
+"""The routines of OMPD in OpenMP 5.2: their sections and arguments.
 
-``takes`` has a word for each argument, in C's order. Those that go in: ``S`` ``T`` ``P`` ``K``, a handle of an address
-space, a thread, a region, a task; ``context``; ``num``, a thread's number; ``kind``, ``size`` and ``id``, those of a
-native thread; ``scope``; ``icv``; ``state``; ``any``, a handle that goes with the scope; ``vector``, what
-ompd_get_display_control_vars gave. Those that come out begin with ``>``: ``>S`` and so on, a handle; ``>w``, a word;
-``>i``, an int; ``>s``, a text that the tool frees; ``>t``, one that is the library's; ``>a``, an address; ``>f``, a
-frame; ``>b``, an identifier; ``>v``, a vector; ``>?``, a word that is not wanted if the pointer is null.
+``takes`` has a word for each argument, in C's order. Inputs:
+
+- ``S`` ``T`` ``P`` ``K``: a handle of an address space, a thread, a region, a task
+- ``any``: a handle that goes with the scope
+- ``context``, ``scope``, ``icv``, ``state``
+- ``num``: a thread number
+- ``kind``, ``size``, ``id``: the kind, size and value of a native thread's identifier
+- ``vector``: the result of ompd_get_display_control_vars
+
+Results begin with ``>``:
+
+- ``>S`` ``>T`` ``>P`` ``>K``: a handle
+- ``>w``: a word; ``>i``: an int; ``>?``: a word that the routine omits if the pointer is null
+- ``>s``: a text that the tool frees; ``>t``: a text that the library owns
+- ``>a``: an address; ``>f``: a frame; ``>b``: an identifier; ``>v``: a vector
 """
 
 from __future__ import annotations
@@ -18,12 +27,12 @@ from ompd.records import record
 VERSION = "OpenMP 5.2"
 
 FIRST_WITH_KINDS = 202111
-"""From which version of the interface on the routines that OpenMP 5.2 added are asked for."""
+"""The first version of the interface whose libraries must have the routines that OpenMP 5.2 added."""
 
 
 @record
 class Routine:
-    """A routine: its section, and what it takes."""
+    """A routine: its section and its arguments."""
 
     section: str
     takes: tuple[str, ...]
@@ -83,11 +92,11 @@ RELEASES = {
 }
 
 FLAGS = frozenset(first | second for first in (0, 1) for second in (0, 0x10, 0x20, 0x30))
-"""Of frames: ``ompt_frame_flag_t``, 19.4.4.29."""
+"""The flags of frames: ``ompt_frame_flag_t``, 19.4.4.29."""
 
 
 def code_name(code: int) -> str:
-    """Return a return code as the standard has it."""
+    """Return the standard's name of a return code."""
     try:
         return f"ompd_rc_{Rc(code).name.lower()}"
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a library is tried on: a stopped program of which our own plugin says who its threads are."""
+"""The program that a library is tried on: a stopped one, whose threads our own plugin identifies."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST_ADDRESSES = 200
 
 
 @record
-class Known:
-    """What is known of a thread in a region: its identifiers by kind, and its place in the team."""
+class TeamThread:
+    """A thread in a region: its identifiers by kind, and its place in the team."""
 
     identifiers: dict[int, bytes]
     thread_num: int
@@ -28,12 +28,12 @@ class Known:
 
 @record
 class Subject:
-    """A program: what callbacks answer about it, and two threads of one team, the second for comparing."""
+    """A program: the answers of its callbacks, and two threads of one team, the second for comparing."""
 
     name: str
     answers: Answers
-    thread: Known
-    other: Known
+    thread: TeamThread
+    other: TeamThread
     keeps_states: bool
 
 
@@ -48,7 +48,7 @@ class DmplSubject:
 
 
 def dmpl_subjects(session: Session) -> Iterator[DmplSubject]:
-    """Yield the runtimes of a program that a DMPL library can be tried on.
+    """Yield a subject for each runtime of a program, to try a DMPL library on.
 
     :raises NoAnswer: if there is none
     """
@@ -61,12 +61,12 @@ def dmpl_subjects(session: Session) -> Iterator[DmplSubject]:
 
 
 def subjects(session: Session) -> Iterator[Subject]:
-    """Yield the runtimes of a program that a library can be tried on.
+    """Yield a subject for each readable runtime of a program, to try an OMPD library on.
 
     :raises NoAnswer: if there is none
     """
     reasons: list[str] = []
-    found = False
+    has_subject = False
     for runtime in session.runtimes:
         if runtime.space is None:
             reasons.append(str(runtime.fault or f"{runtime.id} cannot be read"))
@@ -76,35 +76,35 @@ def subjects(session: Session) -> Iterator[Subject]:
             reasons.append(f"{runtime.id} has no two threads in a region")
             continue
         answers = Answers(session.process.callbacks(runtime.found.module))
-        found = True
+        has_subject = True
         yield Subject(session.target.name, answers, *pair, runtime.space.keeps_states())
-    if not found:
+    if not has_subject:
         raise NoAnswer(f"{session.target.name}: {'; '.join(reasons) or 'no OpenMP runtime in it'}")
 
 
-def _pair(space: AddressSpace, session: Session) -> tuple[Known, Known] | None:
-    teams: dict[str, list[Known]] = {}
+def _pair(space: AddressSpace, session: Session) -> tuple[TeamThread, TeamThread] | None:
+    teams: dict[str, list[TeamThread]] = {}
     for thread in space.threads():
         try:
             region = thread.current_parallel()
             number = thread.thread_num()
             if region is None or number is None or region.level() < 1:
                 continue
-            known = Known(_identifiers(thread, session), number, region.size(), region.level())
+            member = TeamThread(_identifiers(thread, session), number, region.size(), region.level())
         except OmpdError:
             continue
-        team = teams.setdefault(region.id, [])
-        team.append(known)
+        teams.setdefault(region.id, []).append(member)
     for team in teams.values():
-        # The one that is not the primary thread comes first: a number of 0 could be anything.
         if len(team) > 1:
-            ordered = sorted(team, key=lambda known: -known.thread_num)
+            # The highest thread number comes first: the primary thread's 0 could be any unset memory.
+            ordered = sorted(team, key=lambda member: -member.thread_num)
             return ordered[0], ordered[1]
     return None
 
 
 def _identifiers(thread: ThreadHandle, session: Session) -> dict[int, bytes]:
-    native, process = thread.native_thread_id(), session.process
+    native = thread.native_thread_id()
+    process = session.process
     return {
         ThreadIdKind.PTHREAD: process.pthread_self(native).to_bytes(process.pointer_size, "little"),
         ThreadIdKind.LWP: native.to_bytes(4, "little"),

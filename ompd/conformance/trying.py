@@ -1,4 +1,4 @@
-"""Plays cases: as many in one process as it survives, and one that finds something again in a process of its own."""
+"""Plays cases, many in one process. A case with a finding is repeated in a process of its own."""
 
 from __future__ import annotations
 
@@ -21,36 +21,39 @@ _MOST_SLOW = 3
 
 @record
 class Script:
-    """What shows a finding: all steps from the start, how many of them the set-up has, what callbacks were answered by
-    context, and what each step answered.
-    """
+    """The steps that show a finding, with the questions of the library's callbacks and the reply to each step."""
 
     steps: tuple[Step, ...]
     prepared: int
+    """How many steps belong to the set-up."""
     asked: tuple[tuple[int, Question], ...]
+    """The context and the question of each callback."""
     replies: tuple[Reply, ...]
 
 
-class Enough(Exception):
-    """A finding was made, and no others are wanted."""
+class FirstFindingMade(Exception):
+    """A finding was made, and the caller wants no others."""
 
 
 class Runs:
-    """The processes of one library, and what was found in them.
+    """The processes of one library, and their findings.
 
-    :param first: raise :class:`Enough` at the first finding
+    :param first: raise :class:`FirstFindingMade` at the first finding
     """
 
     def __init__(self, library: Loads, answers: Mapping[int, Answers], plan: Plan, *, first: bool = False) -> None:
-        self._library, self.answers, self.plan, self._first = library, answers, plan, first
+        self._library = library
+        self.answers = answers
+        self.plan = plan
+        self._first = first
         self._trials: dict[str, tuple[Trial, frozenset[int]]] = {}
-        self.found: dict[str, ConformanceFinding] = {}
+        self.findings: dict[str, ConformanceFinding] = {}
         self.scripts: dict[str, Script] = {}
         self._groups: dict[tuple[str, str, str], str] = {}
         self.tried = 0
         self.untried: dict[str, None] = {}
         self.unsteady: list[str] = []
-        # How often a routine did not return: each time costs as long as one is waited for.
+        # Counts the time-outs of each routine, because every one costs seconds.
         self._slow: Counter[str] = Counter()
         self.broken: set[str] = set()
         """Set-ups that the library does not survive."""
@@ -74,30 +77,30 @@ class Runs:
         trial = Trial(self._library, self.answers)
         steps = self.setup(setup)
         replies = trial.play(steps)
-        held = handles_in(steps, replies)
+        handle_cells = handles_in(steps, replies)
         if replies[-1].ended:
             trial.close()
-            held = frozenset()
+            handle_cells = frozenset()
             self.broken.add(setup)
             self._find_in_setup(setup, steps[: len(replies)], replies[-1].ended)
         if not alone:
-            self._trials[setup] = trial, held
-        return trial, held
+            self._trials[setup] = trial, handle_cells
+        return trial, handle_cells
 
     def _find_in_setup(self, setup: str, steps: Sequence[Step], ended: str) -> None:
-        # A library that does not survive right arguments before all else.
+        # The library did not survive right arguments in the set-up.
         function = steps[-1].get("function")
-        own = tuple(steps[len(self.before) :])
-        if function is not None and f"{function}/set-up{self.suffix}" not in self.found:
+        setup_steps = tuple(steps[len(self.before) :])
+        if function is not None and f"{function}/set-up{self.suffix}" not in self.findings:
             title = "right arguments, before all else"
-            case = Case(f"{function}/set-up", function, title, own, frozenset((Rc.OK,)), setup="nothing")
+            case = Case(f"{function}/set-up", function, title, setup_steps, frozenset((Rc.OK,)), setup="nothing")
             self._confirm(case, f"{ended} in {function}")
 
     def drop(self, setup: str) -> None:
-        """End the process of a set-up: its state is not known any more."""
-        known = self._trials.pop(setup, None)
-        if known is not None:
-            known[0].close()
+        """End the process of a set-up, because its state is unknown."""
+        if setup in self._trials:
+            trial, _ = self._trials.pop(setup)
+            trial.close()
 
     def close(self) -> None:
         """End all processes."""
@@ -106,51 +109,50 @@ class Runs:
             self.drop(name)
 
     def try_case(self, case: Case) -> Sequence[Reply]:
-        """Play a case, keep what it finds, and return its replies."""
+        """Play a case, keep its finding if there is one, and return the replies."""
         if case.setup in self.broken or self._slow[case.function] >= _MOST_SLOW:
             self.untried[case.function] = None
             return ()
-        trial, held = self.begun(case.setup, alone=case.alone)
-        if case.setup in self.broken or not set(case.needs) <= held:
+        trial, handle_cells = self.begun(case.setup, alone=case.alone)
+        if case.setup in self.broken or not set(case.needs) <= handle_cells:
             if case.alone:
                 trial.close()
             self.untried[case.function] = None
             return ()
         self.tried += 1
-        begun = time.monotonic()
+        started = time.monotonic()
         replies = trial.play(case.steps)
-        if replies[-1].ended and time.monotonic() - begun > SECONDS / 2:
+        if replies[-1].ended and time.monotonic() - started > SECONDS / 2:
             self._slow[case.function] += 1
         if case.alone:
             trial.close()
         elif replies[-1].ended:
             self.drop(case.setup)
-        seen = verdict(case, self.plan, replies)
-        if seen:
-            self._confirm(case, seen)
+        fault = verdict(case, self.plan, replies)
+        if fault:
+            self._confirm(case, fault)
         return replies
 
-    def _confirm(self, case: Case, seen: str) -> None:
-        group = (case.function, case.key.split("/")[1], seen)
+    def _confirm(self, case: Case, fault: str) -> None:
+        group = (case.function, case.key.split("/")[1], fault)
         if group in self._groups:
             key = self._groups[group]
-            known = self.found[key]
-            self.found[key] = another(known, case.title)
+            self.findings[key] = another(self.findings[key], case.title)
             return
         setup = self.setup(case.setup)
         with Trial(self._library, self.answers) as trial:
             replies = trial.play([*setup, *case.steps])
             asked = tuple(trial.asked)
-        own = replies[len(setup) :]
-        again = verdict(case, self.plan, own) if own else ""
-        if not again:
-            self.unsteady.append(f"{case.function}: {case.title}: {seen}, but not in a process of its own")
+        case_replies = replies[len(setup) :]
+        fault_again = verdict(case, self.plan, case_replies) if case_replies else ""
+        if not fault_again:
+            self.unsteady.append(f"{case.function}: {case.title}: {fault}, but not in a process of its own")
             self.drop(case.setup)
             return
         key = case.key + self.suffix
         self._groups[group] = key
         steps = (*setup, *case.steps)
-        self.found[key] = ConformanceFinding(
+        self.findings[key] = ConformanceFinding(
             key,
             case.function,
             case.title,
@@ -159,18 +161,18 @@ class Runs:
             case.follows.section,
             case.follows.words,
             case.expected,
-            again,
+            fault_again,
             0,
             (),
             lines(case.steps),
         )
         self.scripts[key] = Script(steps, len(setup), asked, tuple(replies))
         if self._first:
-            raise Enough
+            raise FirstFindingMade
 
 
 def verdict(case: Case, plan: Plan, replies: Sequence[Reply]) -> str:
-    """Return what is wrong with what a case's steps answered, ``""`` if nothing is."""
+    """Return the fault in the replies to a case's steps, ``""`` if there is none."""
     for step, reply in zip(case.steps, replies, strict=False):
         if reply.ended:
             return f"{reply.ended} in {step.get('function', step['do'])}"
@@ -187,7 +189,7 @@ def verdict(case: Case, plan: Plan, replies: Sequence[Reply]) -> str:
 
 
 def handles_in(steps: Sequence[Step], replies: Sequence[Reply]) -> frozenset[int]:
-    """Return which cells hold a handle after steps."""
+    """Return the cells that hold a handle after these steps."""
     return frozenset(
         int(cell)
         for step, reply in zip(steps, replies, strict=False)
@@ -198,13 +200,13 @@ def handles_in(steps: Sequence[Step], replies: Sequence[Reply]) -> frozenset[int
 
 
 def lines(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return the calls of steps as C has them."""
-    found = [line for step in steps if (line := line_of(step))]
-    return (*found[:_MAX_SHOWN], "…") if len(found) > _MAX_SHOWN else tuple(found)
+    """Return the calls of steps in C's syntax, at most twelve."""
+    calls = [line for step in steps if (line := line_of(step))]
+    return (*calls[:_MAX_SHOWN], "…") if len(calls) > _MAX_SHOWN else tuple(calls)
 
 
 def line_of(step: Step) -> str:
-    """Return a step's call as C has it, or what else it does that matters."""
+    """Return a step's call in C's syntax, or a remark on its effect, ``""`` if it has none."""
     if step["do"] == "fault":
         return f"(call {step['nth']} of {CALLBACKS[step['which']]} fails with {code_name(step['code'])})"
     if step["do"] == "poison":
@@ -216,8 +218,17 @@ def line_of(step: Step) -> str:
 
 
 CALLBACKS = (
-    *("alloc_memory", "free_memory", "print_string", "sizeof_type", "symbol_addr_lookup", "read_memory"),
-    *("write_memory", "read_string", "device_to_host", "host_to_device", "get_thread_context_for_thread_id"),
+    "alloc_memory",
+    "free_memory",
+    "print_string",
+    "sizeof_type",
+    "symbol_addr_lookup",
+    "read_memory",
+    "write_memory",
+    "read_string",
+    "device_to_host",
+    "host_to_device",
+    "get_thread_context_for_thread_id",
 )
 """In the order of ``ompd_callbacks_t``."""
 
