@@ -1,7 +1,7 @@
 """Every failure of this package, and OMPD's return codes.
 
-Each class is one way to fail. It carries the facts (addresses, names, files) as attributes, the OMPD return code that a
-C caller would get, and, if the user can act, a ``hint`` that says how.
+Each class is one way to fail. Its attributes hold the facts (addresses, names, files), the OMPD return code for a C
+caller, and, if the user can act, a ``hint``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class Rc(IntEnum):
 class OmpdError(Exception):
     """Base of every error that this package raises on purpose.
 
-    ``hint`` says what the user can do about it, in one or more sentences, or is ``""``. From Python 3.11 on a traceback
-    ends with it.
+    ``hint`` is one or more sentences of advice for the user, or ``""``. From Python 3.11 on it ends a traceback.
     """
 
     rc: Rc = Rc.ERROR
@@ -45,7 +44,7 @@ class OmpdError(Exception):
             self.add_note(f"hint: {hint}")
 
 
-# What the user handed in
+# Arguments and plugins
 
 
 class BadInput(OmpdError):
@@ -61,9 +60,9 @@ class Unsupported(OmpdError):
 
 
 class PluginFault(OmpdError):
-    """A plugin that ompd does not bring cannot be used, or has failed.
+    """A third-party plugin cannot be used, or has failed.
 
-    ``plugin`` names it and the distribution that it came with, ``fault`` says what is wrong.
+    ``plugin`` is its name and distribution, ``fault`` the problem.
     """
 
     def __init__(self, plugin: str, fault: str, *, hint: str = "") -> None:
@@ -75,10 +74,9 @@ class PluginFault(OmpdError):
 class LibraryError(OmpdError):
     """A library for debuggers that the user named (``--ompd-library``) refused a call, or has failed.
 
-    ``name`` is its file's name, ``call`` the function of its interface that was called, None if none was. ``fault``
-    says what happened, ``reason`` why the debugger refused what the library needed for it. ``rc`` is the library's
-    return code if it returned one of the standard's. ``has_ended`` says whether its process has ended, so that every
-    other call fails alike.
+    ``name`` is its file's name, ``call`` the called function of its interface, or None. ``fault`` is the failure,
+    ``reason`` the debugger's refusal of a request that the library made. ``rc`` is the library's return code if that is
+    one of the standard's. ``has_ended`` is True if the library's process has ended, so that every later call fails.
     """
 
     def __init__(
@@ -110,9 +108,9 @@ class TargetError(OmpdError):
 
 
 class MemoryFault(TargetError):
-    """Memory that the target does not hold was to be read.
+    """Memory could not be read because the target does not hold it.
 
-    ``address`` and ``size`` are those of the whole request, in bytes.
+    The whole request had ``size`` bytes at ``address``.
     """
 
     rc = Rc.DEVICE_READ_ERROR
@@ -128,7 +126,7 @@ class TargetGone(TargetError):
 
 
 class TimeLimit(TargetError):
-    """The program did not come in time to where, or to what, it was run for. It can be queried."""
+    """The program did not reach the requested place or event in time. It can be queried."""
 
 
 class BadFile(TargetError):
@@ -146,7 +144,7 @@ class BadFile(TargetError):
 class BadProcess(TargetError):
     """A process cannot be inspected: it does not exist, may not be read, or is of an unsupported kind.
 
-    ``process_id`` is the number as the user gave it.
+    ``process_id`` is the user's number.
     """
 
     def __init__(self, process_id: int, fault: str, *, hint: str = "") -> None:
@@ -158,7 +156,7 @@ class BadProcess(TargetError):
 class MalformedFile(OmpdError):
     """Bytes do not follow the format they claim (ELF, notes, unwind tables).
 
-    ``offset`` is where in the file, section or note, in bytes, or None.
+    ``offset`` is the position in the file, section or note, in bytes, or None.
     """
 
     def __init__(self, what: str, *, offset: int | None = None) -> None:
@@ -182,7 +180,7 @@ class Unavailable(OmpdError):
 
 
 class NoCall(Unavailable):
-    """An interface of others, by which a runtime is read, has no call for the fact."""
+    """The runtime is read through a foreign interface that has no call for the fact."""
 
 
 class NotInitialised(Unavailable):
@@ -190,17 +188,17 @@ class NotInitialised(Unavailable):
 
 
 class NotBegun(Unavailable):
-    """A thread has its place in a team and is about to begin there."""
+    """A thread is a member of a team, but has not started its work there."""
 
 
 class NoStorage(Unavailable):
-    """A thread has no copy of a variable yet: it gets one when it uses it for the first time."""
+    """A thread has no copy of a variable yet: the first use creates it."""
 
 
 class CorruptState(OmpdError):
     """The runtime's structures contradict themselves.
 
-    ``address`` is that of the structure at fault.
+    ``address`` is the address of the structure at fault.
     """
 
     def __init__(self, address: int, reason: str) -> None:
@@ -209,10 +207,9 @@ class CorruptState(OmpdError):
 
 
 class TooMuch(OmpdError):
-    """One query has read more than any real program needs: structures that point to each other without end, or more of
-    them than there can be.
+    """One query read more than any real program needs, because structures are linked in a cycle or absurdly many.
 
-    ``reads`` and ``size`` are how often the target was read, and how many bytes.
+    ``reads`` is the number of reads, ``size`` their total in bytes.
     """
 
     def __init__(self, reads: int, size: int) -> None:

@@ -1,9 +1,9 @@
-"""Records: classes of named members without methods of their own, which nobody changes.
+"""Records: immutable classes of named members.
 
-They are dataclasses, for which :func:`dataclasses.fields` and :func:`dataclasses.replace` work as for any. The standard
-decorator writes and compiles six functions for each frozen class; with some eighty classes that takes a fifth of the
-time of a command that reads a small core. Here a class has its own ``__init__`` and shares the others. That nobody
-assigns to a member is for the type checker to see: at run time it is not refused.
+They are dataclasses: :func:`dataclasses.fields` and :func:`dataclasses.replace` work. The standard decorator compiles
+six functions for each frozen class; with some eighty classes that takes a fifth of the time of a command on a small core.
+Here a class has its own ``__init__`` and shares the other functions. Only the type checker refuses assignments to
+members.
 """
 
 from __future__ import annotations
@@ -36,30 +36,31 @@ def record(*, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Cal
 def record(cls: Any = None, /, *, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Any:
     """Make a record of a class with annotations.
 
-    :param eq: whether records are equal, and hash alike, if their members do; else each is equal to itself alone
-    :param kw_only: whether members are given by their names alone
-    :param slots: whether it has nothing but its members; a class with a ``cached_property`` keeps more
+    :param eq: whether equality and hash use the members; else identity
+    :param kw_only: whether the constructor takes keywords only
+    :param slots: whether the class has ``__slots__``; with a ``cached_property`` it cannot
     """
     if cls is None:
-        return lambda given: _made(given, eq, kw_only, slots)
-    return _made(cls, eq, kw_only, slots)
+        return lambda decorated: _make_record(decorated, eq, kw_only, slots)
+    return _make_record(cls, eq, kw_only, slots)
 
 
-def _made(cls: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
+def _make_record(cls: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
     own = cls.__dict__
-    made: Any = dataclass(slots=slots, repr=False, eq=False, kw_only=kw_only)(cls)
-    if "__repr__" not in own and made.__repr__ is object.__repr__:
-        made.__repr__ = _repr
+    record_class: Any = dataclass(slots=slots, repr=False, eq=False, kw_only=kw_only)(cls)
+    if "__repr__" not in own and record_class.__repr__ is object.__repr__:
+        record_class.__repr__ = _repr
     if eq and "__eq__" not in own:
-        made.__record_key__ = attrgetter(*(known.name for known in made.__dataclass_fields__.values() if known.compare))
-        made.__eq__ = _eq
-        made.__hash__ = _hash
-    return made
+        compared = (member.name for member in record_class.__dataclass_fields__.values() if member.compare)
+        record_class.__record_key__ = attrgetter(*compared)
+        record_class.__eq__ = _eq
+        record_class.__hash__ = _hash
+    return record_class
 
 
 def _repr(self: Any) -> str:
-    members = (known for known in self.__dataclass_fields__.values() if known.repr)
-    return f"{type(self).__qualname__}({', '.join(f'{known.name}={getattr(self, known.name)!r}' for known in members)})"
+    names = (member.name for member in self.__dataclass_fields__.values() if member.repr)
+    return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
 def _eq(self: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The formats of today's files: bytes in, facts out.
+"""Readers of file formats: ELF, DWARF, unwind tables, core notes and ``/proc`` texts. Bytes in, facts out.
 
-Nothing here knows a target or OpenMP; it imports failures and limits alone.
+Nothing here knows a target or OpenMP.
 """

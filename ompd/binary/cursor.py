@@ -1,6 +1,4 @@
-"""Bytes, their order, and a place in them that moves forward: integers, strings and LEB128 numbers of DWARF, bounds
-checked.
-"""
+"""A cursor over bytes: reads integers, strings and LEB128 numbers with every bound checked."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ ByteOrder = Literal["little", "big"]
 
 
 class Bytes(Protocol):
-    """Bytes, or a file that is read as they are."""
+    """Bytes, or a file that can be sliced and searched like bytes."""
 
     def __len__(self) -> int: ...
     @overload
@@ -20,27 +18,27 @@ class Bytes(Protocol):
     @overload
     def __getitem__(self, key: slice[Any, Any, Any], /) -> bytes: ...
     def find(self, wanted: bytes, start: int, end: int, /) -> int:
-        """Return where *wanted* begins between *start* and *end*, -1 if it is not there."""
+        """Return the first offset of *wanted* between *start* and *end*, -1 if there is none."""
 
 
 Buffer = Bytes | memoryview
 
-# A number of 64 bits takes 10 bytes; some assemblers pad numbers that they fill in later.
+# A 64-bit number takes 10 bytes; some assemblers pad numbers that they fill in later.
 _MAX_LEB128_BYTES = 16
 
 
 def order_mark(byte_order: ByteOrder) -> str:
-    """Return the prefix by which :mod:`struct` reads *byte_order* without padding."""
+    """Return the :mod:`struct` prefix for *byte_order* without padding."""
     return "<" if byte_order == "little" else ">"
 
 
 class Cursor:
-    """Reads *data* from *position* up to *end*; every method advances past what it returns.
+    """Reads *data* from *position* up to *end*. Every method advances past what it returns.
 
-    Every method raises MalformedFile where *data* ends too early. Nothing is copied but what is returned.
+    Every method raises MalformedFile if *data* ends too early. Only returned bytes are copied.
 
-    :param what: what to call *data* in errors
-    :param base: what to add to a position to get the one that errors tell
+    :param what: name of *data* in errors
+    :param base: added to positions in errors
     """
 
     __slots__ = ("base", "byte_order", "data", "end", "position", "what")
@@ -63,7 +61,7 @@ class Cursor:
         self.base = base
 
     def fail(self, fault: str) -> NoReturn:
-        """Raise MalformedFile for what was just read."""
+        """Raise MalformedFile with *fault* and the current position."""
         raise MalformedFile(f"{self.what}: {fault}", offset=self.base + self.position)
 
     @property
@@ -114,7 +112,7 @@ class Cursor:
         return value
 
     def string(self) -> bytes:
-        """Return the bytes up to a NUL, which is passed over."""
+        """Return the bytes up to a NUL, and skip the NUL."""
         end = self.data.find(b"\0", self.position, self.end)
         if end < 0:
             self.fail("a string does not end")

@@ -15,7 +15,7 @@ from ompd.conformance.subject import dmpl_subjects, subjects
 from ompd.errors import BadFile, BadInput
 from ompd.runtimes.hosted.dmpl.protocol import FUNCTIONS, INITIALISE
 from ompd.runtimes.hosted.loading.libraries import OMPD_ENTRIES, Opened, open_library
-from ompd.safety.writing import Place, make_folder
+from ompd.safety.writing import Destination, make_folder
 from ompd.session import Session
 
 _T = TypeVar("_T")
@@ -102,5 +102,5 @@ def write_file(path: str, text: str) -> None:
 
     :raises BadFile: if it cannot be written, or would replace a file of another user
     """
-    with Place(path) as place, place.written() as file:
+    with Destination(path) as place, place.written() as file:
         file.write(text.encode("utf-8", "backslashreplace"))

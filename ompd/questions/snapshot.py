@@ -14,7 +14,7 @@ from ompd.model import Answer, SnapshotRecord
 from ompd.naming import JOB, RANK, RUN, SIZE, is_runtime_file
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, why
 from ompd.questions.facts.damage import changes
-from ompd.safety.writing import Place
+from ompd.safety.writing import Destination
 from ompd.session import Session, face
 
 DATA_LIMIT = 1 << 20
@@ -44,7 +44,7 @@ def take_snapshot(
 
     :raises BadFile: if the file cannot be written
     """
-    with Place(path) as place:
+    with Destination(path) as place:
         _check_is_other(session, place)
         taken = session.ask(partial(_take, data_limit=data_limit, keep_environment=keep_environment))
         with place.written() as file:
@@ -62,7 +62,7 @@ def take_snapshot(
     )
 
 
-def _check_is_other(session: Session, place: Place) -> None:
+def _check_is_other(session: Session, place: Destination) -> None:
     # A snapshot does not replace what it is taken of.
     try:
         status = os.stat(session.target.name)  # noqa: PTH116  a target that is no file has a name, too

@@ -1,3 +1,3 @@
-"""Input is hostile: limits of work and memory, whose a file is, opening, reading and writing it, and imports inside a
-debugger.
+"""Protection from hostile input: limits of work and memory, safe opening, reading and writing of files, file owners,
+and isolated imports inside a debugger.
 """

@@ -1,4 +1,4 @@
-"""Work on files of strangers by code of others, which knows no limits: in a child process that has some."""
+"""Runs work in a child process with limits: third-party code that parses untrusted files has none of its own."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class GivenUp(Exception):
 
 
 class Killed(GivenUp):
-    """Somebody else has killed the child, as the kernel does where memory is short: it may succeed another time."""
+    """The child was killed, usually by the kernel for lack of memory. Another attempt may succeed."""
 
 
 def run(work: Callable[[], object], *, seconds: int, memory: int, within: float | None = None) -> object:
     """Return what *work* returns, run in a child process and passed on as JSON.
 
-    :param seconds: processor time that it may take
-    :param memory: bytes that it may take besides those that this process has
-    :param within: seconds that it may take in all, waiting included; None for any. With them, whatever the child has
-        started ends with it, and it ends with this process
-    :raises GivenUp: if it raised anything, or took more
+    :param seconds: limit of processor time
+    :param memory: bytes that the child may allocate beyond this process's own
+    :param within: limit of elapsed seconds, None for none. If it is given, the processes that the child started end
+        with the child, and the child ends with this process
+    :raises GivenUp: if *work* raised an exception or exceeded a limit
     """
     reading, writing = os.pipe()
     alive, living = os.pipe()
@@ -47,13 +47,13 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
             os.close(living)
             _limit(seconds, memory)
             if within is not None:
-                os.setpgid(0, 0)  # with what it starts itself, which ends with it
+                os.setpgid(0, 0)  # one group with its own children, so that they can be ended together
                 end_with(alive, -os.getpid())
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.setitimer(signal.ITIMER_REAL, within)
             _reply(writing, work)
         finally:
-            os._exit(0)  # whatever happened: what the parent would do is not the child's
+            os._exit(0)  # never run the parent's handlers and finalizers
     os.close(writing)
     os.close(alive)
     try:
@@ -65,7 +65,7 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
     finally:
         if within is not None:
             with suppress(OSError):
-                # Until its status is collected, its number is not another's.
+                # The child's number cannot be reused until its status is collected.
                 os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
                 os.killpg(child, signal.SIGKILL)
         os.close(living)
@@ -89,17 +89,16 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
 
 
 def end_with(pipe: int, process: int) -> None:
-    """Have the kernel end a process once the other end of a pipe is closed, as it is when whoever has it ends, also if
-    that was before.
+    """Have the kernel end a process when the other end of *pipe* is closed, which happens when its holder exits.
 
-    :param process: the process, or a group of them as a negative number
+    :param process: a process id, or a process group as a negative number
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, process)
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
     looking = select.poll()
     looking.register(pipe, 0)
-    if looking.poll(0):  # it ended before that, and nothing will be sent
+    if looking.poll(0):  # it is closed already, so no signal will be sent
         os.kill(process, signal.SIGIO)
 
 
@@ -123,7 +122,7 @@ def _reply(writing: int, work: Callable[[], object]) -> None:
         reply = [False, "it takes too much memory"]
     except GivenUp as error:
         reply = [False, str(error)]
-    except BaseException as error:  # noqa: BLE001  of code of others anything can come
+    except BaseException as error:  # noqa: BLE001  third-party code may raise anything
         reply = [False, f"{type(error).__name__}: {error}"[:_MAX_WORDS]]
     with os.fdopen(writing, "wb") as stream:
         stream.write(json.dumps(reply).encode("ascii"))

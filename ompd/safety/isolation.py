@@ -1,11 +1,11 @@
-"""Imports of a front end inside a debugger: from where ompd was installed, and never from a stranger's folder.
+"""Safe imports inside a debugger: only from folders that no other user can write to.
 
-A debugger has a Python of its own, and its ``sys.path`` may name the current folder (LLDB appends ``.``), which may be
-anybody's: the first optional package that is not there would be taken from it, and run as whoever debugs. So while our
-code runs, ``sys.path`` is another one: Python's own library, the folder that this package was installed in, and of
-what there was before only folders that nobody else can write to. ``importlib.metadata`` searches the same list.
+A debugger's ``sys.path`` may include the current folder (LLDB appends ``.``). A missing optional package would then be
+imported from that folder and run with the user's rights. While our code runs, ``sys.path`` is therefore replaced by
+Python's library, the folder of this package, and those previous folders that no other user can write to.
+``importlib.metadata`` searches the same list.
 
-What the debugger and its user import themselves is not changed.
+Imports by the debugger and its user are not changed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,27 @@ from ompd.safety.trust import others_fault
 _NAME = "ompd"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# What we import, directly or through these, and what could be loaded already from elsewhere.
+# Our direct and indirect imports, which may be loaded already from elsewhere.
 PACKAGES = (
-    *("click", "rich", "markdown_it", "mdurl", "pygments", "backports", "backports.zstd", "lz4", "itanium_demangler"),
+    "click",
+    "rich",
+    "markdown_it",
+    "mdurl",
+    "pygments",
+    "backports",
+    "backports.zstd",
+    "lz4",
+    "itanium_demangler",
     "unicorn",
 )
 
 
 class Isolation:
-    """What replaces ``sys.path`` in a ``with`` statement, or while a function runs that it decorates."""
+    """Replaces ``sys.path`` inside a ``with`` statement or a decorated function."""
 
     def __init__(self) -> None:
         root = Path(os.path.realpath(__file__)).parents[2]
-        # A checkout keeps what it needs in a virtual environment of its own.
+        # A checkout has its dependencies in its own virtual environment.
         environments = sorted(root.glob(".venv/lib/python3.*/site-packages"))
         self.own = tuple(str(folder.resolve()) for folder in (root, *environments))
         self.path = self._made_of(sys.path)
@@ -48,7 +56,7 @@ class Isolation:
         return list(dict.fromkeys((*library, *self.own, *others)))
 
     def __enter__(self) -> Isolation:
-        # Debuggers call from several threads, and commands call one another: the last one to leave restores.
+        # Debuggers call from several threads, and commands nest: the last exit restores the path.
         if self._depth == 0:
             self._usual, sys.path = sys.path, list(self.path)
         self._depth += 1
@@ -70,9 +78,9 @@ class Isolation:
         return isolated  # type: ignore[return-value]
 
     def check_loaded(self, names: Sequence[str] = PACKAGES) -> None:
-        """Raise if one of the packages is loaded already, and from a folder that is not searched here.
+        """Check that each loaded package came from a folder of the isolated path.
 
-        :raises ImportError: which says what and from where
+        :raises ImportError: if one came from elsewhere; the message names it and its folder
         """
         for name in names:
             module = sys.modules.get(name)
@@ -94,8 +102,9 @@ class Isolation:
 
 
 class AwayFromHere(Isolation):
-    """The same for scripts that use the library in a debugger's Python: they may import from wherever they say, but for
-    the current folder. What ompd was installed with comes last.
+    """Isolation for scripts that use the library in a debugger: they may import from any absolute folder.
+
+    Only the current folder is excluded. The folders of ompd come last.
     """
 
     def _made_of(self, path: Sequence[str]) -> list[str]:
@@ -108,10 +117,12 @@ class AwayFromHere(Isolation):
 
 
 class Apart(Isolation):
-    """The same where another package may be called ``ompd``, too, as LLVM's plugin for gdb is: the modules of either
-    are in ``sys.modules`` only while its own code runs. Ours are those that are loaded when this is made.
+    """Isolation from another package called ``ompd``, such as LLVM's plugin for gdb.
 
-    :param theirs: the modules of the other one, which were taken away before ours were imported
+    The modules of each package are in ``sys.modules`` only while its code runs. Ours are those loaded when this object
+    is created.
+
+    :param theirs: the modules of the other package, removed before ours were imported
     """
 
     def __init__(self, theirs: Mapping[str, ModuleType]) -> None:
@@ -135,13 +146,13 @@ class Apart(Isolation):
 
 
 def _taken() -> dict[str, ModuleType]:
-    # Takes the modules of that name away.
+    # Remove the modules of both packages' name from sys.modules, and return them.
     names = [name for name in list(sys.modules) if name == _NAME or name.startswith(f"{_NAME}.")]
     return {name: sys.modules.pop(name) for name in names}
 
 
 def _library_folders() -> set[str]:
-    # Where Python has its own modules; these run before anything of ours does.
+    # The folders of Python's standard library.
     version = "python{}.{}".format(*sys.version_info)
     here = os.path.dirname(os.__file__)  # noqa: PTH120
     return {here, f"{here}/lib-dynload"} | {
@@ -155,5 +166,5 @@ def _library_folders() -> set[str]:
 def _is_safe(folder: str) -> bool:
     try:
         return folder.startswith("/") and others_fault(folder) is None
-    except (OSError, ValueError, AttributeError):  # nothing there, or no text at all
+    except (OSError, ValueError, AttributeError):  # missing, or not a string
         return False

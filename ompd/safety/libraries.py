@@ -1,9 +1,9 @@
-"""Opening a file whose code is about to run: one that nobody but root and this user could have put there or changed.
+"""Safe opening of libraries that will be executed: only root and this user may be able to change them.
 
-The path is followed part by part from the root folder, each part opened as it is found, so that what was checked is
-what is used. Every folder and link on the way counts: who can write to one of them decides which file is found. The
-caller copies the file (:func:`sealed_copy`) and runs the copy, which nobody can write to, not even who has had the file
-open since before it was checked.
+The path is followed part by part from the root folder. Each part is opened once and checked through its descriptor, so
+no other user can swap it after the check. Folders and links count too, because their owners decide which file a path
+names. The caller executes a sealed copy (:func:`sealed_copy`), which is immutable even for processes that had the file
+open before.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ompd.safety import limits
 from ompd.safety.trust import others_may_write, user_name
 
 MAX_LIBRARY = 64 << 20
-"""Bytes of a library for debuggers, or one that it needs. Intel's has 0.8 MB, LLVM's 0.1 MB; libstdc++ has 2 MB."""
+"""The largest size in bytes of a debugger library and its dependencies. Intel's has 0.8 MB, LLVM's 0.1, libstdc++ 2."""
 
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 _PIECE = 1 << 20
-# Linux's numbers, the same on every processor. Python's os and fcntl lack some that its C library was older than.
+# Linux's numbers, equal on every processor. Python's os and fcntl lack some if built with an older C library.
 _MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
 F_ADD_SEALS = 1033
 F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE = 1, 2, 4, 8
@@ -33,24 +33,23 @@ F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE = 1, 2, 4, 8
 def open_trusted(path: str, *, most: int, runs: bool = True) -> tuple[int, os.stat_result]:
     """Open the regular file at *path* for reading, and return its descriptor and status.
 
-    Refused are: a path that is not absolute; folders and links on the way, and a file, that belong to other users than
-    root and this one; folders and files that others may write to, but a sticky folder, as ``/tmp`` is one, where nobody
-    but an entry's owner can replace it; files that run as their owner (setuid); what a stranger's program (FUSE) shows
-    as a file system; files of the kernel's (``/proc``), and with them those of containers.
+    These are refused: relative paths; files, folders and links that belong to users other than root and this one;
+    files and folders that others may write to, except sticky folders such as ``/tmp``; setuid files; other users' FUSE
+    file systems; ``/proc``, and the files of containers reached through it.
 
-    :param most: how many bytes it may have
-    :param runs: whether its code is to run, so that a file system that is mounted ``noexec`` is refused
-    :raises BadFile: if there is none, it is refused, or may not be read; ``__cause__`` is a FileNotFoundError where
-        there is none
+    :param most: the largest size allowed, in bytes
+    :param runs: whether the file will be executed, so that a ``noexec`` file system is refused
+    :raises BadFile: if the file is missing, refused or unreadable; ``__cause__`` is a FileNotFoundError if it is
+        missing
     """
     if not path.startswith("/"):
         raise BadFile(path, "is not an absolute path", hint="name the file by a path that begins with /")
     try:
-        with _Walk(path, runs=runs) as walk:
-            found, status = walk.to_the_end()
+        with _CheckedPath(path, runs=runs) as checked_path:
+            descriptor, status = checked_path.open_all()
             _check_file(path, status, most)
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-            return os.open(f"/proc/self/fd/{found}", flags), status
+            return os.open(f"/proc/self/fd/{descriptor}", flags), status
     except FileNotFoundError as error:
         if str(error.filename).startswith("/proc/self/"):
             raise BadFile(path, "cannot be opened safely: /proc is not mounted") from error
@@ -63,10 +62,10 @@ def open_trusted(path: str, *, most: int, runs: bool = True) -> tuple[int, os.st
 
 
 def sealed_copy(descriptor: int, status: os.stat_result, path: str) -> int:
-    """Return the descriptor of a copy in memory that can be neither written to nor cut any more, by anybody.
+    """Return the descriptor of an immutable copy in memory: a memfd sealed against writes and truncation.
 
     :param descriptor: the open file
-    :param status: what it was when it was opened; it must be so after it was copied
+    :param status: its status when it was opened, which must not have changed after the copy
     :param path: what to call it in errors
     :raises BadFile: if it changes meanwhile, or cannot be copied
     """
@@ -83,7 +82,7 @@ def sealed_copy(descriptor: int, status: os.stat_result, path: str) -> int:
         if at != status.st_size or _state(now) != _state(status):
             raise BadFile(path, "changed while it was read", hint="try again when nobody writes to it")
         fcntl.fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
-        # A new descriptor that can only read: the first one could be made to write by whoever it is passed to.
+        # A descriptor for reading only, because the first one permits writing.
         reading = os.open(f"/proc/self/fd/{copy}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise BadFile(path, f"cannot be copied into memory: {error.strerror or error}") from error
@@ -98,9 +97,9 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
 
 
 def memory_file(name: str) -> int:
-    """Return the descriptor of a new file in memory, empty, that can be sealed (fcntl(2), "File Sealing").
+    """Return the descriptor of a new, empty file in memory that can be sealed (fcntl(2), "File Sealing").
 
-    :param name: what the kernel calls it
+    :param name: its name in ``/proc``
     :raises OSError: if it cannot be made
     """
     create: Callable[[bytes, int], int] | None = getattr(os, "memfd_create", None)
@@ -108,7 +107,7 @@ def memory_file(name: str) -> int:
         create = _memfd_create
     shown = os.fsencode(name)[:200]
     try:
-        # It is mapped and never executed as a program. Kernels may be told to allow nothing else (vm.memfd_noexec).
+        # It is mapped and never executed as a program, so the kernel may insist on noexec (vm.memfd_noexec).
         return create(shown, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
     except OSError as error:
         if error.errno != errno.EINVAL:
@@ -117,17 +116,17 @@ def memory_file(name: str) -> int:
 
 
 def _memfd_create(name: bytes, flags: int) -> int:
-    # Of a Python that was built with an older C library than it runs with.
+    # For a Python that was built with a C library without memfd_create.
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
     try:
-        made = int(library.memfd_create(name, flags))
+        descriptor = int(library.memfd_create(name, flags))
     except AttributeError as error:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
-    if made < 0:
+    if descriptor < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return made
+    return descriptor
 
 
 def _check_file(path: str, status: os.stat_result, most: int) -> None:
@@ -143,8 +142,8 @@ def _check_file(path: str, status: os.stat_result, most: int) -> None:
         raise BadFile(path, "is refused: it is almost nothing but holes")
 
 
-class _Walk:
-    # Follows one path by descriptors. Each part is checked before anything is looked for in it.
+class _CheckedPath:
+    # Follows one path by descriptors. Each part is checked before it is searched for the next.
 
     def __init__(self, path: str, *, runs: bool) -> None:
         self._path = path
@@ -155,15 +154,18 @@ class _Walk:
         self._links = 0
         self._mounts = _Mounts()
 
-    def __enter__(self) -> _Walk:
+    def __enter__(self) -> _CheckedPath:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         for descriptor in self._held:
             os.close(descriptor)
 
-    def to_the_end(self) -> tuple[int, os.stat_result]:
-        """Return a descriptor (``O_PATH``) and status of what the path names. It is closed with the walk."""
+    def open_all(self) -> tuple[int, os.stat_result]:
+        """Open and check every part of the path.
+
+        :returns: ``O_PATH`` descriptor of the last part, closed with this object, and its status
+        """
         status = self._enter("/", None)
         while self._waiting:
             part = self._waiting.pop()
@@ -183,30 +185,30 @@ class _Walk:
         return self._held[-1], status
 
     def _enter(self, part: str, folder: int | None) -> os.stat_result:
-        found = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        self._held.append(found)
+        descriptor = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        self._held.append(descriptor)
         self._names.append(part)
-        # Before anything else is asked of it: a stranger's file system may never answer.
-        fault = self._mounts.fault(found)
+        # Check the file system first: another user's FUSE program may never answer.
+        fault = self._mounts.fault(descriptor)
         if fault is not None:
             self._refuse(f"{self._here()} {fault}")
-        status = os.fstat(found)
+        status = os.fstat(descriptor)
         if status.st_uid not in (0, os.geteuid()):
             self._refuse(f"{self._here()} belongs to {user_name(status.st_uid)}")
-        if not stat.S_ISLNK(status.st_mode) and self._is_open(found, status):
+        if not stat.S_ISLNK(status.st_mode) and self._is_writable_by_others(descriptor, status):
             self._refuse(f"others may write to {self._here()}")
         return status
 
-    def _is_open(self, descriptor: int, status: os.stat_result) -> bool:
+    def _is_writable_by_others(self, descriptor: int, status: os.stat_result) -> bool:
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
-            return False  # there nobody but its owner replaces an entry, and each entry is checked
+            return False  # sticky: only an entry's owner can replace it, and each entry is checked
         if others_may_write(status, private_groups=True):
             return True
-        # With an access control list the group's bits are the most that anybody named in it may do.
+        # With an access control list the group bits are the mask of all its entries.
         return bool(status.st_mode & stat.S_IWGRP) and _has_access_list(descriptor)
 
     def _follow(self) -> os.stat_result:
-        # Where the link leads that was entered last. It is root's or the user's own.
+        # Replace the link entered last by its target. It belongs to root or this user.
         self._links += 1
         if self._links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._path)
@@ -230,14 +232,14 @@ class _Walk:
 
 
 class _Mounts:
-    # What is mounted where: by the numbers that the kernel gives mounts.
+    # The mounted file systems, by mount id.
 
     def __init__(self) -> None:
         self._table: dict[str, tuple[str, frozenset[str]]] | None = None
         self._sound: set[str] = set()
 
     def fault(self, descriptor: int) -> str | None:
-        """Return why nothing is run from the file system that an open file is on, None if it may be."""
+        """Return why the file system of an open file is not trusted, None if it is."""
         number = self._number(descriptor)
         if number in self._sound:
             return None
@@ -252,7 +254,7 @@ class _Mounts:
         return None
 
     def option(self, descriptor: int, name: str) -> bool:
-        """Return whether the file system that an open file is on is mounted with the option *name*."""
+        """Return whether the file system of an open file is mounted with the option *name*."""
         return name in self._mounts().get(self._number(descriptor), ("", frozenset()))[1]
 
     def _number(self, descriptor: int) -> str:
@@ -274,7 +276,7 @@ class _Mounts:
 
 
 def _lines(path: str) -> list[str]:
-    # The kernel escapes newlines in names, but no other line separator.
+    # The kernel escapes newlines in names, but no other line separators.
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read().decode("utf-8", "surrogateescape").split("\n")
 

@@ -1,66 +1,65 @@
-"""How much work and memory a file may cause: as much as its bytes justify, those that are on a disk and were read.
+"""Limits of work and memory for one file, in proportion to its bytes on disk.
 
-A file's own numbers are claims. Whoever makes a buffer, a list or a walk by one asks here first; a test reads the code
-for those who do not. What a format itself bounds (the members of a structure, the depth of a tree) stays beside the
-code that reads it.
+A file's own numbers are claims. Code that allocates a buffer, builds a list or runs a loop by such a number checks it
+against a limit here. Bounds of one format (members of a structure, depth of a tree) are beside the code that reads it.
 """
 
 from __future__ import annotations
 
 from ompd.errors import MalformedFile
 
-# What is small is never asked about: a process has hundreds of modules, and each some dozen tables.
+# Small sizes are never checked: a process has hundreds of modules with some dozen tables each.
 FREE_BYTES = 1 << 20
-# A copy has at most so many bytes for each that is on the disk: the rest of it is holes, which cost whoever made the
-# file nothing. File systems that compress come to less.
+# The largest ratio of copied bytes to bytes on disk. A larger copy would consist of holes, which cost an attacker
+# nothing. Compressing file systems stay below it.
 COPY_RATIO = 4
 ALWAYS_COPIED = 4 << 20
-# To be read from end to end, piece by piece, without being kept.
+# The same for reading a file in pieces that are not kept.
 READ_RATIO, ALWAYS_READ = 32, 16 << 20
 
-# Debug information becomes a third to a twentieth. What becomes much less is made to fill memory.
+# Debug information is compressed to between a third and a twentieth. A much higher ratio is an attack on memory.
 INFLATED_RATIO, ALWAYS_INFLATED = 64, 4 << 20
 MAX_INFLATED = 1 << 30
 
-# A core, unpacked into a file: what is not zeros takes room on a disk. Programs fill large arrays with one number, so
-# more is likely here than elsewhere.
+# A core that is decompressed into a file takes disk space, except zeros. Programs fill large arrays with one number, so
+# its ratio can be higher.
 UNPACKED_RATIO, ALWAYS_UNPACKED = 256, 1 << 30
-# Compressed files are made of pieces. A real piece holds something; empty ones are there to cost time.
+# Members of a compressed file. Real ones are not empty; many empty ones would only cost time.
 FREE_MEMBERS, MEMBER_BYTES = 4096, 256
-# What other programs of the machine find left on the disk.
+# Bytes to leave free on the disk.
 KEPT_FREE = 64 << 20
 
-# Names are as long as whoever wrote the file likes. The kernel opens none of a file that is longer than PATH_MAX.
+# The kernel opens no file name longer than PATH_MAX.
 MAX_PATH = 4096
-# Linux allows some 65,000 mappings unless configured otherwise (vm.max_map_count), and people do configure that.
+# Linux allows some 65,000 mappings by default, and users raise that limit (vm.max_map_count).
 MAX_MAPPINGS = 1 << 20
-# Sections that are looked for have names of some dozen bytes.
+# The sections that we look for have names of some dozen bytes.
 MAX_SECTION_NAME = 256
 MAX_NOTE_OWNER = 64
-# Of a note of one thread: the largest, XSAVE's, has some ten thousand bytes, and is not read.
+# The largest note of a thread, XSAVE's, has some ten thousand bytes, and is not read.
 MAX_NOTE = 1 << 16
-# Modules have one table of their symbols, and one of those that others may use.
+# Modules have .symtab and .dynsym.
 MAX_SYMBOL_TABLES = 8
-# Names may share their ends: a table of n bytes can hold names of n * n. Those of real tables share some.
+# Names may share their ends, so a table of n bytes can hold n * n bytes of names. Real tables share few.
 NAME_RATIO, FREE_NAME_BYTES = 2, 16 << 20
 LONG_NAME = 1 << 10
 
-# Bytes of line tables that are run: of a process's stacks those of some dozen source files are wanted.
+# Bytes of line number programs to run: stacks of a process need those of some dozen source files.
 LINE_BYTES, LINE_RATIO = 4 << 20, 2
-# Runs of code (sequences) in the line tables of a file, and names of files in one table. A unit of C++ has thousands.
+# Sequences in the line tables of a file, and file names in one table. A unit of C++ has thousands.
 MAX_SEQUENCES, MAX_LINE_FILES = 1 << 19, 1 << 18
 
-# The header of a unit of DWARF has so many bytes at least. Linkers fill gaps between units with zeros.
+# The least size of a DWARF unit header. Linkers fill gaps between units with zeros.
 UNIT_HEADER, FREE_UNITS = 11, 1 << 12
-# Entries of lists of ranges and locations; of the latter those of long lists alone are counted.
+# Entries of range and location lists. Only those beyond LONG_LIST in a location list are counted.
 LIST_STEPS, LONG_LIST = 1 << 16, 1 << 8
 
 
 class Budget:
-    """What may be spent on one thing, in any unit, over all who want some of it.
+    """An allowance shared by all users of one resource, in any unit.
 
-    :param most: how much there is
-    :param what: what it is too much of, for the error
+    :param most: the allowance
+    :param what: the message of the error if it is exceeded
     """
 
     __slots__ = ("left", "what")
@@ -70,9 +69,9 @@ class Budget:
         self.what = what
 
     def spend(self, amount: int) -> None:
-        """Take some of it.
+        """Take *amount* from the allowance.
 
-        :raises MalformedFile: if there is not so much left
+        :raises MalformedFile: if less is left
         """
         self.left -= amount
         if self.left < 0:
@@ -80,52 +79,53 @@ class Budget:
 
 
 def may_copy(size: int, held: int) -> bool:
-    """Return whether *size* bytes may be copied of which *held* are on a disk."""
+    """Return whether *size* bytes may be copied if *held* of them are on disk."""
     return size <= max(ALWAYS_COPIED, COPY_RATIO * held)
 
 
 def may_read(size: int, held: int) -> bool:
-    """Return whether *size* bytes may be read from end to end of which *held* are on a disk."""
+    """Return whether *size* bytes may be read in pieces if *held* of them are on disk."""
     return size <= max(ALWAYS_READ, READ_RATIO * held)
 
 
 def pages(held: int) -> int:
-    """Return how many bytes of a file's segments are compared with memory, of a file with *held* bytes on a disk."""
+    """Return how many bytes of segments may be compared with memory if *held* bytes of the file are on disk."""
     return max(ALWAYS_READ, READ_RATIO * held)
 
 
 def inflated(packed: int) -> int:
-    """Return how many bytes of memory *packed* compressed ones may become."""
+    """Return the largest size in memory of *packed* compressed bytes."""
     return min(MAX_INFLATED, max(ALWAYS_INFLATED, INFLATED_RATIO * packed))
 
 
 def unpacked(packed: int) -> int:
-    """Return how many bytes on a disk *packed* compressed ones may become, zeros aside."""
+    """Return the largest size on disk of *packed* compressed bytes, zeros excluded."""
     return max(ALWAYS_UNPACKED, UNPACKED_RATIO * packed)
 
 
 def members(unpacked_bytes: int) -> int:
-    """Return of how many pieces a compressed file may be that holds so many bytes."""
+    """Return the largest number of members in a compressed file with that many bytes."""
     return FREE_MEMBERS + unpacked_bytes // MEMBER_BYTES
 
 
 def names(table: int) -> int:
-    """Return how many bytes all names have together, at most, that a table of *table* bytes holds."""
+    """Return the largest total size of all names in a string table of *table* bytes."""
     return FREE_NAME_BYTES + NAME_RATIO * table
 
 
 def line_bytes(size: int) -> int:
-    """Return how many bytes of line tables are run of a file of *size* bytes, those that are run again too."""
+    """Return how many bytes of line number programs may be run in a file of *size* bytes, repeated runs included."""
     return LINE_BYTES + size // LINE_RATIO
 
 
 def list_steps(size: int) -> int:
-    """Return how many entries of lists are walked where there is room for *size*: lists may share their bytes."""
+    """Return how many list entries may be read if *size* of them fit: lists may share their bytes."""
     return LIST_STEPS + size
 
 
 def note_bytes(size: int) -> int:
-    """Return how many bytes of notes are read of a file of *size* bytes: twice its size, since a note may be found both
-    by a segment and by a section.
+    """Return how many bytes of notes may be read in a file of *size* bytes.
+
+    It is twice the size, because a note may be found by a segment and by a section.
     """
     return FREE_BYTES + 2 * size

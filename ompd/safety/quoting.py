@@ -1,4 +1,4 @@
-"""Names of files as words of a command that a user may copy."""
+"""Quoting of file names in commands for users to copy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shlex import quote
 
 
 def quote_file(name: str) -> str:
-    """Return the name of a file as one word for a shell, which no command takes for an option.
+    """Return a file name as one word for a shell, never mistaken for an option.
 
     >>> quote_file("-v")
     './-v'

@@ -1,8 +1,8 @@
-"""Opening files whose names a stranger may have chosen, and reading files that a stranger may change meanwhile.
+"""Safe opening of files whose names come from untrusted input, and safe reading of files that may change meanwhile.
 
-A name in a core may be that of a device, whose opening alone does something, or of a pipe, at which it waits. So what
-has a name is looked at first, by a descriptor with which nothing can be read or done (``O_PATH``), and only a regular
-file is opened, by that same descriptor, so that nothing else can have taken its place.
+A path in a core may name a device that acts when opened, or a pipe that blocks. So the path is first opened with
+``O_PATH``, which only locates the file. If it is a regular file, it is reopened through that descriptor, so no other
+file can take its place.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from zlib import crc32
 from ompd.errors import BadFile, MalformedFile
 from ompd.safety import limits
 
-# So much is kept of each file: some processes have hundreds.
+# The block cache of each file: some processes have hundreds of files.
 _BLOCK, _MAX_BLOCKS = 1 << 12, 1 << 8
 _PIECE, _LONGEST_READ = 1 << 20, 1 << 24
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
-# Extents of one range that are looked at, of a file in which data and holes take turns.
+# Extents counted in one range of a file with many holes.
 _MAX_EXTENTS = 1 << 16
 
 
 def open_regular(path: str) -> tuple[int, os.stat_result]:
-    """Open the regular file at *path* for reading, and return its descriptor and status. It has some bytes.
+    """Open the regular file at *path* for reading, and return its descriptor and status.
 
-    :raises BadFile: if there is none, it is empty, is something else, or may not be read
+    :raises BadFile: if the file is missing, empty, not regular or unreadable
     """
     try:
-        found = _find(path)
+        located = _locate(path)
         try:
-            status = os.fstat(found)
+            status = os.fstat(located)
             _check(path, status)
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-            return os.open(f"/proc/self/fd/{found}", flags), status
+            return os.open(f"/proc/self/fd/{located}", flags), status
         finally:
-            os.close(found)
+            os.close(located)
     except FileNotFoundError as error:
         if str(error.filename).startswith("/proc/self/"):
             raise BadFile(path, "cannot be opened safely: /proc is not mounted") from error
@@ -53,7 +53,7 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
 
 
 def read_head(path: str, size: int) -> bytes:
-    """Return the first *size* bytes of the file *path*, fewer of a smaller one.
+    """Return the first *size* bytes of the file *path*, fewer if it is smaller.
 
     :raises BadFile: as :func:`open_regular`, or if it cannot be read
     """
@@ -66,18 +66,18 @@ def read_head(path: str, size: int) -> bytes:
         os.close(descriptor)
 
 
-def _find(path: str) -> int:
-    # A descriptor that says what is at a path, and no more.
+def _locate(path: str) -> int:
+    # An O_PATH descriptor of the file at a path.
     if path.startswith("/proc/"):
         folder, mark, name = path.partition("/root/")
         if mark and folder.removeprefix("/proc/").isdigit():
-            return _find_inside(f"{folder}/root", name)
+            return _locate_inside(f"{folder}/root", name)
     return os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
-def _find_inside(root: str, name: str) -> int:
-    # The same, where another process would find *name*: its links and `..` lead nowhere but in its root folder, and
-    # each part is what was looked at, whatever takes its place meanwhile.
+def _locate_inside(root: str, name: str) -> int:
+    # The same inside another process's root folder: links and `..` cannot leave it. Each part is opened once, so it
+    # cannot be swapped after the check.
     held = [os.open(root, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)]
     waiting, links = name.split("/")[::-1], 0
     try:
@@ -111,7 +111,7 @@ def _check(path: str, status: os.stat_result) -> None:
         raise BadFile(path, "is a directory, not a file")
     if not stat.S_ISREG(status.st_mode):
         raise BadFile(path, "is not a regular file")
-    # Most of the kernel's files have no size, and opening some does something.
+    # Most files of /proc and /sys have no size, and opening some has effects.
     if status.st_size == 0:
         raise BadFile(path, "is empty")
     if status.st_blocks == 0 and _is_of_the_kernel(status):
@@ -126,18 +126,17 @@ def _is_of_the_kernel(status: os.stat_result) -> bool:
 
 
 class PagedFile:
-    """An open file that is read as it is wanted. It has slices, items, ``find`` and ``len``, as ``bytes`` has.
+    """An open file, read on demand, with the slices, items, ``find`` and ``len`` of ``bytes``.
 
-    Files are never mapped. If a mapped file loses pages, the kernel ends the process that looks there (SIGBUS), and
-    with it a debugger or notebook around ``ompd``. Reading such a file here raises MalformedFile instead.
+    Files are never mapped. If a mapped file is truncated, the kernel kills its reader (SIGBUS), and with it a debugger
+    or notebook around ``ompd``. Reading such a file here raises MalformedFile instead.
 
-    ``identity`` distinguishes it from every other file, and from itself before it was last written to: device, number
-    and size, then the times of the last change of its contents and of its inode in nanoseconds. ``blocks`` is how many
-    blocks of 512 bytes it has on its disk, where holes have none.
+    ``identity`` identifies the file and its version: device, inode, size, and the times in nanoseconds of the last
+    change of contents and inode. ``blocks`` is its number of 512-byte blocks on disk; holes have none.
 
-    :param descriptor: the file; a copy of the descriptor is kept
-    :param name: the name of the file for errors
-    :raises BadFile: if it cannot be opened
+    :param descriptor: the open file; this object duplicates it
+    :param name: the file's name in errors
+    :raises BadFile: if the descriptor cannot be used
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
@@ -145,7 +144,7 @@ class PagedFile:
         try:
             status = os.fstat(descriptor)
             self._descriptor = os.dup(descriptor)
-            # Read-ahead on a sparse core of some gigabytes costs seconds when nothing of it is in memory yet.
+            # Read-ahead on an uncached sparse core of some gigabytes costs seconds.
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         except OSError as error:
             raise BadFile(name, f"cannot be opened: {error.strerror}") from error
@@ -165,7 +164,7 @@ class PagedFile:
         return self._descriptor < 0
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             self._blocks.clear()
@@ -181,7 +180,7 @@ class PagedFile:
         self.close()
 
     def has_changed(self) -> bool:
-        """Return whether the file has another size or another time of its last change than when it was opened."""
+        """Return whether the file's size or modification time changed since it was opened."""
         try:
             status = os.fstat(self._descriptor)
         except OSError:
@@ -189,7 +188,7 @@ class PagedFile:
         return (status.st_size, status.st_mtime_ns) != self.identity[2:4]
 
     def will_need(self, start: int, size: int) -> None:
-        """Have the kernel read part of the file ahead: all of that part will be read."""
+        """Have the kernel read ahead a part of the file."""
         with suppress(OSError):
             os.posix_fadvise(self._descriptor, start, size, os.POSIX_FADV_WILLNEED)
 
@@ -221,24 +220,24 @@ class PagedFile:
         return self._read(0, self._size)
 
     def find(self, wanted: bytes, start: int | None = None, end: int | None = None) -> int:
-        """Return where *wanted* is first found in part of the file, -1 if it is not there."""
-        at, stop, _ = slice(start, end).indices(self._size)
+        """Return the first offset of *wanted* between *start* and *end*, -1 if there is none."""
+        position, stop, _ = slice(start, end).indices(self._size)
         piece = 0
-        while at + len(wanted) <= stop:
-            # In pieces, small ones first: mostly it is near, and a signal ends the search between any two.
-            number, within = divmod(at, _BLOCK)
+        while position + len(wanted) <= stop:
+            # Read growing pieces: most matches are near, and a signal can end the search between two pieces.
+            number, within = divmod(position, _BLOCK)
             if len(wanted) == 1 and not piece:
                 block = self._blocks.get(number) or self._block(number)
-                found, size = block.find(wanted, within, within + stop - at), len(block) - within
-                found -= within if found >= 0 else 0
+                index, size = block.find(wanted, within, within + stop - position), len(block) - within
+                index -= within if index >= 0 else 0
             else:
-                # The rest of the block, which is kept, before anything else.
-                size = min(stop - at, max(piece or _BLOCK - within, len(wanted)))
-                found = self[at : at + size].find(wanted)
-            if found >= 0:
-                return at + found
+                # First the rest of the cached block.
+                size = min(stop - position, max(piece or _BLOCK - within, len(wanted)))
+                index = self[position : position + size].find(wanted)
+            if index >= 0:
+                return position + index
             piece = min(4 * piece or _BLOCK, _PIECE)
-            at += size - len(wanted) + 1
+            position += size - len(wanted) + 1
         return -1
 
     def _block(self, number: int) -> bytes:
@@ -270,8 +269,9 @@ class PagedFile:
         return data
 
     def held(self, start: int, end: int) -> int:
-        """Return how many bytes from *start* to *end* are on a disk: the others are holes. Of a file of very many
-        holes it may be more.
+        """Return how many bytes from *start* to *end* are on disk; the others are holes.
+
+        In a file with very many holes, bytes beyond the counted extents are missing.
         """
         total = 0
         for _ in range(_MAX_EXTENTS if start < end else 0):
@@ -285,7 +285,7 @@ class PagedFile:
         return total
 
     def data_from(self, start: int) -> int | None:
-        """Return the first place from *start* on that is no hole, None if there is none."""
+        """Return the offset of the first data at or after *start*, None if there is none."""
         if not self._has_holes:
             return start
         try:
@@ -294,7 +294,7 @@ class PagedFile:
             return None if error.errno == errno.ENXIO else start
 
     def hole_from(self, start: int) -> int:
-        """Return the first place from *start* on that is a hole, or the end of the file."""
+        """Return the offset of the first hole at or after *start*, or the end of the file."""
         if not self._has_holes:
             return len(self)
         try:
@@ -304,21 +304,22 @@ class PagedFile:
 
 
 def is_on_disk(size: int, blocks: int) -> bool:
-    """Return whether a file of *size* bytes in *blocks* blocks (``st_blocks``) may be read from end to end: not if it
-    is almost nothing but holes, which take no room on a disk and as much time as data.
+    """Return whether a file of *size* bytes in *blocks* blocks (``st_blocks``) may be read from end to end.
+
+    A file of almost only holes may not: they take no disk space and as much time as data.
     """
     return limits.may_read(size, 512 * blocks)
 
 
 def may_read_whole(data: PagedFile) -> bool:
-    """Tell the same of a file that was opened."""
+    """Return :func:`is_on_disk` of an open file."""
     return is_on_disk(len(data), data.blocks)
 
 
 def open_paged(path: str) -> PagedFile:
     """Open the regular file at *path* for reading.
 
-    :raises BadFile: if there is none, it is empty, or may not be read
+    :raises BadFile: if the file is missing, empty or unreadable
     """
     descriptor, _ = open_regular(path)
     try:
@@ -328,13 +329,13 @@ def open_paged(path: str) -> PagedFile:
 
 
 def checksum(data: PagedFile) -> int | None:
-    """Return the CRC-32 of a file, None of one that is almost nothing but holes. Ctrl-C ends it between any two pieces.
+    """Return the CRC-32 of a file, None if it is almost only holes. Ctrl-C can interrupt it.
 
     :raises MalformedFile: if the file shrinks meanwhile
     """
     if not may_read_whole(data):
         return None
-    found = 0
+    crc = 0
     for start in range(0, len(data), _PIECE):
-        found = crc32(data[start : start + _PIECE], found)
-    return found
+        crc = crc32(data[start : start + _PIECE], crc)
+    return crc

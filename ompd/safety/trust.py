@@ -1,6 +1,6 @@
-"""Who else could change a file or folder: the part of security that is about owners and permissions.
+"""Owners and permissions of files: who else could change a file or folder.
 
-Root and the user that this process runs as are trusted, nobody else is (docs/security.md).
+Only root and the user of this process are trusted (docs/security.md).
 """
 
 from __future__ import annotations
@@ -12,35 +12,37 @@ from collections.abc import Collection
 
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 _GROUP_0 = 0
-# Debian hands the numbers below 100 out itself: `staff`, which /usr/local belongs to, is root's unless it has members.
+# Debian assigns group ids below 100: `staff`, the group of /usr/local, is root's unless it has members.
 _FIRST_FREE_GROUP = 100
 
 
 def is_ours(status: os.stat_result) -> bool:
-    """Return whether only root and this user may write to the file or folder with that status. A group that is named
-    after the user, and has no other members, is the user.
+    """Return whether only root and this user may write to the file or folder with that status.
+
+    The user's private group (same name, no other members) counts as the user.
     """
     return status.st_uid in (0, os.geteuid()) and not others_may_write(status, private_groups=True)
 
 
 def others_fault(path: str, *, private_groups: bool = False, trusted: Collection[int] = ()) -> str | None:
-    """Return who else could change what is at *path*, in words; None if only root and this user could.
+    """Return a sentence on who else could change the file at *path*, None if only root and this user could.
 
-    Every folder and link on the way counts, since who can write there can put something else in place. In a sticky
-    folder, as ``/tmp``, only the owner of an entry can.
+    Every folder and link on the way counts, because a user who can write there can replace the file. In a sticky
+    folder such as ``/tmp`` only the owner of an entry can.
 
     :param private_groups: whether a group that has no member but this user may write
-    :param trusted: numbers of other users to whom files may belong
+    :param trusted: ids of other users who may own files
     :raises OSError: if there is nothing at *path*
     """
     waiting = os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109, PTH118
-    at, links = "", 0
+    folder = ""
+    links = 0
     while waiting:
         part = waiting.pop()
-        if part in (".", "..") or (not part and at):
-            at = os.path.dirname(at).rstrip("/") if part == ".." else at  # noqa: PTH120
+        if part in (".", "..") or (not part and folder):
+            folder = os.path.dirname(folder).rstrip("/") if part == ".." else folder  # noqa: PTH120
             continue
-        here = f"{at}/{part}" if part else "/"
+        here = f"{folder}/{part}" if part else "/"
         status = os.lstat(here)
         if status.st_uid not in (0, os.geteuid(), *trusted):
             return f"{here} belongs to {user_name(status.st_uid)}"
@@ -49,18 +51,18 @@ def others_fault(path: str, *, private_groups: bool = False, trusted: Collection
             if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             target = os.readlink(here)  # noqa: PTH115
-            at = "" if target.startswith("/") else at
+            folder = "" if target.startswith("/") else folder
             waiting += target.split("/")[::-1]
             continue
         is_sticky = waiting and status.st_mode & stat.S_ISVTX
         if not is_sticky and others_may_write(status, private_groups=private_groups):
             return f"others may write to {here}"
-        at = here.rstrip("/")
+        folder = here.rstrip("/")
     return None
 
 
 def others_may_write(status: os.stat_result, *, private_groups: bool = False) -> bool:
-    """Return whether anybody but root and the owner may write to what has that status, by its mode alone.
+    """Return whether users other than root and the owner may write, by the mode in *status* only.
 
     :param private_groups: whether a group that has no member but this user may write
     """
@@ -72,7 +74,7 @@ def others_may_write(status: os.stat_result, *, private_groups: bool = False) ->
 
 
 def user_name(number: int) -> str:
-    """Return what a user is called, with the number."""
+    """Return a user's name and number, as in ``alice (user 1000)``."""
     import pwd
 
     try:
@@ -82,7 +84,7 @@ def user_name(number: int) -> str:
 
 
 def _is_private(number: int) -> bool:
-    # Whether the group is this user's alone, as many distributions have it, or one of the system's without members.
+    # Whether the group is this user's private group, or a system group without members.
     import grp
     import pwd
 

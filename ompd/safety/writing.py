@@ -1,8 +1,8 @@
-"""Writing a file where others may write, too: never through their links, and never into their files.
+"""Safe writing in shared folders: never through other users' links, and never into their files.
 
-A path is followed part by part, each opened as it is found, so that what was looked at is what is used. Links of root's
-and the user's own are followed, as ever. The file is written beside its name, readable by its owner alone, and renamed
-in the folder that was opened: who looks finds all of it or what was there before.
+The path is followed part by part, and each part is opened once, so it cannot be swapped after the check. Links of root
+and of the user are followed. The file is written under a temporary name, readable only by its owner, and then renamed
+in the open folder: readers see the whole new file or the old one.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from ompd.safety.trust import is_ours, others_fault, user_name
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 
 
-class Place:
-    """A name in a folder that is held open: where a file is to be written. Use it in a ``with`` statement.
+class Destination:
+    """A file to be written: its name, and its folder, which stays open. Use it in a ``with`` statement.
 
-    :param path: what the user called it
-    :raises BadFile: if there is no such folder, or what stands there must not be replaced; it says whose it is
+    :param path: the path as the user gave it
+    :raises BadFile: if the folder is missing or the existing file must not be replaced
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self._folder, self._name = self._found()
+        self._folder, self._name = self._open_folder()
         self.replaced: os.stat_result | None = None
-        """The status of the file that is replaced, None if there is none."""
+        """The status of the existing file, None if there is none."""
         try:
             self.replaced = self._check()
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> Destination:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
 
     @contextmanager
     def written(self) -> Iterator[BinaryIO]:
-        """Yield a new file that takes the name once the ``with`` statement ends without an error.
+        """Yield a new file that takes the name if the ``with`` statement ends without an error.
 
         :raises BadFile: if it cannot be written
         """
@@ -74,9 +74,9 @@ class Place:
             raise self._refusal(error) from error
 
     def read(self) -> bytes:
-        """Return what the file that is to be replaced holds.
+        """Return the contents of the existing file.
 
-        :raises BadFile: if it is no regular file, or cannot be read
+        :raises BadFile: if it is not regular or cannot be read
         """
         try:
             descriptor = os.open(
@@ -89,7 +89,7 @@ class Place:
             raise self._refusal(error) from error
 
     def opened(self) -> int:
-        """Open the file to read it and to write to its end, and return the descriptor. It is made if there is none.
+        """Open the file for reading and appending, create it if missing, and return the descriptor.
 
         :raises BadFile: if another user owns it or may write to it, or it cannot be opened
         """
@@ -111,7 +111,7 @@ class Place:
         return descriptor
 
     def new_folder(self) -> str:
-        """Make a private folder in place of the file, and return its path without links.
+        """Create a private folder of that name, and return its path without links.
 
         :raises BadFile: if it cannot be made
         """
@@ -122,7 +122,7 @@ class Place:
             raise self._refusal(error) from error
 
     def remove(self) -> None:
-        """Remove the file that has the name.
+        """Remove the existing file.
 
         :raises BadFile: if it cannot be removed
         """
@@ -132,14 +132,14 @@ class Place:
         except OSError as error:
             raise self._refusal(error) from error
 
-    # Finding it
+    # Finding the folder
 
-    def _found(self) -> tuple[int, str]:
-        # The folder, opened, and the last part of the path behind all links, which need not be there.
+    def _open_folder(self) -> tuple[int, str]:
+        # The open folder, and the last part of the path after all links, which need not exist.
         if not self.path or "\0" in self.path:
             raise BadFile(self.path, "is not a regular file", hint="name another file")
         try:
-            folder = _opened("/" if self.path.startswith("/") else ".")
+            folder = _open_part("/" if self.path.startswith("/") else ".")
             waiting, links = self.path.split("/")[::-1], 0
             while True:
                 part = waiting.pop()
@@ -155,26 +155,26 @@ class Place:
                         os.close(folder)
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                     if link.startswith("/"):
-                        folder = _moved(folder, "/")
+                        folder = _enter(folder, "/")
                     waiting += link.split("/")[::-1]
                 elif waiting:
-                    folder = _moved(folder, part)
+                    folder = _enter(folder, part)
                 else:
                     return folder, part
         except OSError as error:
             raise self._refusal(error) from error
 
     def _link(self, folder: int, part: str) -> str | None:
-        # Where the link *part* leads, None if it is none.
+        # The target of the link *part*, None if it is not a link.
         try:
-            found = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            descriptor = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         except FileNotFoundError:
             return None
         except OSError:
             os.close(folder)
             raise
         try:
-            status = os.fstat(found)
+            status = os.fstat(descriptor)
             if not stat.S_ISLNK(status.st_mode):
                 return None
             if status.st_uid not in (0, os.geteuid()):
@@ -184,12 +184,12 @@ class Place:
                     f"is not written: {part} on the way to it is a link of {user_name(status.st_uid)}",
                     hint="name the file by a path without that link, if this is where it belongs",
                 )
-            return os.readlink("", dir_fd=found)
+            return os.readlink("", dir_fd=descriptor)
         finally:
-            os.close(found)
+            os.close(descriptor)
 
     def _check(self) -> os.stat_result | None:
-        # The status of what has the name now, None if there is nothing.
+        # The status of the existing file, None if there is none.
         try:
             status = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -215,22 +215,22 @@ class Place:
         return BadFile(self.path, f"cannot be written: {error.strerror or error}")
 
 
-def _opened(path: str, folder: int | None = None) -> int:
+def _open_part(path: str, folder: int | None = None) -> int:
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
 
 
-def _moved(folder: int, part: str) -> int:
+def _enter(folder: int, part: str) -> int:
     try:
-        return _opened(part, folder)
+        return _open_part(part, folder)
     finally:
         os.close(folder)
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that only this user may use, and those above it that are missing.
+    """Create a folder that only this user may use, and its missing parents.
 
-    :raises BadFile: if it would come to be in a folder where others decide what is there
-    :raises OSError: if it cannot be made
+    :raises BadFile: if other users may write to the existing parent
+    :raises OSError: if it cannot be created
     """
     above = path
     while not os.path.lexists(above) and above not in ("", "/"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from ompd.errors import BadFile
-from ompd.safety.writing import Place
+from ompd.safety.writing import Destination
 from ompd.triage.normal import Frame
 from ompd.triage.targets import Wanted
 
@@ -29,7 +29,7 @@ class ResultFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with Place(path) as place:
+        with Destination(path) as place:
             self._file: BinaryIO = open(place.opened(), "r+b", buffering=0)  # noqa: PTH123, SIM115
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,8 +9,8 @@ import pytest
 
 from ompd.binary.dwarf.source.lines import Function, LineInfo
 from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.static import find_variables
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.variables import find_variables
 from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.errors import FieldNotFound
 from tests.support import require

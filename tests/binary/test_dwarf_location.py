@@ -10,7 +10,7 @@ import pytest
 from ompd.binary.cursor import Cursor
 from ompd.binary.dwarf.files import DebugFiles
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
@@ -246,9 +246,9 @@ def read_everything(data: bytes) -> int:
             entry = lines.function_entry(address)
             if entry is None:
                 continue
-            find_around(files, Place(*entry))
-            declared_in(info, Place(*entry))
-            scopes = find_scopes(info, Place(*entry), address)
+            find_around(files, EntryRef(*entry))
+            declared_in(info, EntryRef(*entry))
+            scopes = find_scopes(info, EntryRef(*entry), address)
         except OmpdError:
             continue
         for variable in (variable for scope in scopes for variable in scope.variables):

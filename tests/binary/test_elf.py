@@ -19,9 +19,10 @@ from ompd.binary.elf.elf import (
     SHT_PROGBITS,
     ElfFile,
     check_elf_magic,
+    find_build_id,
+    iter_notes,
     parse_header,
 )
-from ompd.binary.elf.notes import find_build_id, iter_notes
 from ompd.errors import MalformedFile
 from tests.support import intel_runtime, require
 from tests.support.compression import zstd_frame

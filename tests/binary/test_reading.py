@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 import ompd.safety.reading
-from ompd.binary.dwarf import search as dwarf_search
+from ompd.binary.dwarf import index as dwarf_index
 from ompd.binary.dwarf import sections as dwarf_sections
 from ompd.binary.elf.elf import ElfFile
 from ompd.commands.main import cli
@@ -238,15 +238,15 @@ def test_answers_do_not_depend_on_how_sections_are_read(program: str, monkeypatc
 
 
 def test_many_numbers_are_searched_for_across_pieces(changing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dwarf_search, "_PIECE", 4096)
+    monkeypatch.setattr(dwarf_index, "_PIECE", 4096)
     data = changing.read_bytes()
     places = [0, 3, 4090, 4093, 4094, 4095, 4096, 65533, 299_996]
     wanted = {int.from_bytes(data[at : at + 4], "little") for at in places}
     with open_paged(str(changing)) as file:
         sections: Any = SimpleNamespace(span=lambda _: (file, 0, len(file)), byte_order="little")
-        assert dwarf_search._numbers_in(sections, ".debug_info", 4, wanted | {0x1234_5678}) == wanted
+        assert dwarf_index._numbers_in(sections, ".debug_info", 4, wanted | {0x1234_5678}) == wanted
         sections.span = lambda _: (file, 1, 4095)
-        found = dwarf_search._numbers_in(sections, ".debug_info", 4, wanted)
+        found = dwarf_index._numbers_in(sections, ".debug_info", 4, wanted)
         assert found == {int.from_bytes(data[at : at + 4], "little") for at in (3, 4090)}
 
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from ompd.binary.elf.elf import PT_DYNAMIC, SHT_STRTAB, SHT_SYMTAB, ElfFile
-from ompd.binary.elf.symbol_table import SymbolTable
-from ompd.binary.elf.symbols import STT_FUNC, STT_TLS, Symbol
+from ompd.binary.elf.symbols import STT_FUNC, STT_TLS, Symbol, SymbolTable
 from ompd.errors import MalformedFile
 from tests.support import intel_runtime, require
 from tests.support.made_elf import build_elf, without_sections

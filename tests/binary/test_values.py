@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.layouts import TypeReader
-from ompd.binary.types.named import NamedVariable, find_named
 from ompd.binary.types.parts import Dereference, Field, Index, PartFinder, parse_steps
+from ompd.binary.types.static import NamedVariable, find_named
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values.formatter import ValueFormatter

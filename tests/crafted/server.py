@@ -29,7 +29,7 @@ _MODULES = (
     "ompd.commands.setup.start_files",
     "ompd.debugger.files.compressed",
     "ompd.binary.dwarf.files",
-    "ompd.binary.elf.minidebuginfo",
+    "ompd.binary.elf.symbols",
     "ompd.binary.elf.compressed",
     "ompd.binary.elf.zstd",
     "ompd.debugger.variables.locals",

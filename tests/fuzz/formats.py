@@ -19,7 +19,7 @@ from ompd.binary.cursor import Cursor
 from ompd.binary.demangle import demangle
 from ompd.binary.dwarf.expression import evaluate
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
@@ -30,18 +30,16 @@ from ompd.binary.dwarf.location import (
 from ompd.binary.dwarf.sections import Sections
 from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.binary.dwarf.units import Unit
-from ompd.binary.elf.elf import ElfFile
-from ompd.binary.elf.notes import iter_notes
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.elf import ElfFile, iter_notes
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.locals import declared_in, find_around, find_scopes
-from ompd.binary.types.named import find_common, find_named
 from ompd.binary.types.parts import PartFinder, parse_steps
+from ompd.binary.types.static import find_common, find_named, find_variables
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values.formatter import ValueFormatter
 from ompd.binary.types.values.shown import Options
-from ompd.binary.types.variables import find_variables
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
@@ -685,16 +683,16 @@ def _read_debug_information(elf: ElfFile, others: Itself | None) -> None:
         _try(lambda name=name: _layout(info, name))
     _try(lambda: find_variables(info, ("omp_lock_t", "S", "f")))
     for place in _PLACES:
-        _try(lambda place=place: _locals(info, Place(*(found.function_entry(place) or _at(info, 11))), place))
+        _try(lambda place=place: _locals(info, EntryRef(*(found.function_entry(place) or _at(info, 11))), place))
     for offset in range(11, 160, 7):
         _try(lambda offset=offset: _locals(info, _at(info, offset), _ADDRESS + 8))
 
 
-def _at(info: TypeInfo, offset: int) -> Place:
-    return Place(*info.index.files.entry_at(info.index.files.main, offset))
+def _at(info: TypeInfo, offset: int) -> EntryRef:
+    return EntryRef(*info.index.files.entry_at(info.index.files.main, offset))
 
 
-def _locals(info: TypeInfo, function: Place, address: int) -> None:
+def _locals(info: TypeInfo, function: EntryRef, address: int) -> None:
     _try(lambda: declared_in(info, function))
     _try(lambda: find_around(info.index.files, function))
     for scope in find_scopes(info, function, address):

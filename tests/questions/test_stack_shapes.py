@@ -9,7 +9,7 @@ import pytest
 
 from ompd.binary.elf import symbols
 from ompd.binary.elf.elf import ElfFile
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.process import Frame, Stack, shape_of
 from ompd.errors import CorruptState
 from ompd.inspection import Inspection

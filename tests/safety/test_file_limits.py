@@ -36,8 +36,7 @@ from ompd.binary.elf.elf import (
     SHT_STRTAB,
     ElfFile,
 )
-from ompd.binary.elf.symbol_table import SymbolTable
-from ompd.binary.elf.symbols import SymbolSection
+from ompd.binary.elf.symbols import SymbolSection, SymbolTable
 from ompd.debugger.files import compressed
 from ompd.debugger.files.compressed import SparseFile, unpack
 from ompd.debugger.files.finder import FileFinder
@@ -596,12 +595,12 @@ def test_links_of_another_root_stay_in_it(tmp_path: Path) -> None:
     (root / "ring").symlink_to("/ring")
     (root / "secret").write_bytes(b"inside")
     for name in ("absolute/real", "lib/deep/link", "lib/up", "../../secret", "absolute/./../secret"):
-        found = reading._find_inside(str(root), name)
+        found = reading._locate_inside(str(root), name)
         assert Path(f"/proc/self/fd/{found}").read_bytes() == b"inside", name
         os.close(found)
     for name in ("ring", f"{tmp_path}/secret", "lib/none", "lib/real/x"):
         with pytest.raises(OSError):
-            reading._find_inside(str(root), name)
+            reading._locate_inside(str(root), name)
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(BadFile):
         open_paged(f"/proc/{os.getpid()}/root{tmp_path}/none")

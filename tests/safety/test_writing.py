@@ -17,7 +17,7 @@ from ompd.commands.setup.start_files import DEBUGGERS, install_line
 from ompd.errors import BadFile
 from ompd.questions.snapshot import take_snapshot
 from ompd.safety.trust import others_fault
-from ompd.safety.writing import Place, make_folder
+from ompd.safety.writing import Destination, make_folder
 from ompd.session import Session
 from tests.support import clean_environment, stopped
 from tests.support.cache import CHECKOUT
@@ -27,7 +27,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 
 def write(path: Path | str, data: bytes = b"new") -> None:
-    with Place(path) as place, place.written() as file:
+    with Destination(path) as place, place.written() as file:
         file.write(data)
 
 
@@ -55,14 +55,14 @@ def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:
 def test_a_file_that_is_opened_keeps_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     for name in ("file", "link", "file"):
-        with Place(tmp_path / name) as place, os.fdopen(place.opened(), "r+b", buffering=0) as file:
+        with Destination(tmp_path / name) as place, os.fdopen(place.opened(), "r+b", buffering=0) as file:
             file.write(b"x")
     assert (tmp_path / "file").read_bytes() == b"xxx" and stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
 
 
 def test_a_new_folder_is_its_users_alone(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
-    with Place(tmp_path / "link" / "new") as place:
+    with Destination(tmp_path / "link" / "new") as place:
         assert place.new_folder() == str(tmp_path / "new")
         with pytest.raises(BadFile, match="File exists"):
             place.new_folder()
@@ -77,9 +77,9 @@ def test_links_of_others_lead_to_no_file_and_no_folder(sticky: Path, tmp_path: P
         (sticky / name).symlink_to(leads_to)
         os.chown(sticky / name, STRANGER, STRANGER, follow_symlinks=False)
     for path in (sticky / "way" / "file", sticky / "last"):
-        with pytest.raises(BadFile, match="is a link of user"), Place(path) as place:
+        with pytest.raises(BadFile, match="is a link of user"), Destination(path) as place:
             os.close(place.opened())
-        with pytest.raises(BadFile, match="is a link of user"), Place(path) as place:
+        with pytest.raises(BadFile, match="is a link of user"), Destination(path) as place:
             place.new_folder()
     assert not list(victim.iterdir())
 
@@ -124,7 +124,7 @@ def test_what_is_no_file_is_not_written(tmp_path: Path) -> None:
 
 def test_an_error_leaves_what_was_there(sticky: Path) -> None:
     (sticky / "file").write_bytes(b"old")
-    with pytest.raises(ValueError), Place(sticky / "file") as place, place.written() as file:
+    with pytest.raises(ValueError), Destination(sticky / "file") as place, place.written() as file:
         file.write(b"new")
         raise ValueError
     assert [p.name for p in sticky.iterdir()] == ["file"] and (sticky / "file").read_bytes() == b"old"
@@ -169,12 +169,12 @@ def test_what_is_put_in_place_meanwhile_is_not_followed(sticky: Path, tmp_path: 
     moved = tmp_path / "moved"
     folder = tmp_path / "folder"
     folder.mkdir()
-    with Place(folder / "file") as place, place.written() as file:
+    with Destination(folder / "file") as place, place.written() as file:
         file.write(b"new")
         folder.rename(moved)  # the folder that was opened counts, whatever its name becomes
         folder.symlink_to(sticky)
     assert (moved / "file").read_bytes() == b"new" and not list(sticky.iterdir())
-    late = Place(sticky / "late")
+    late = Destination(sticky / "late")
     with pytest.raises(BadFile, match="is not a regular file"), late, late.written():
         (sticky / "late").symlink_to(aim)
     assert not aim.exists() and (sticky / "late").is_symlink()

@@ -1,7 +1,7 @@
-"""Where exceptions lead that are thrown in the calls of a function: the table of call sites in ``.gcc_except_table``.
+"""Exception landing pads of a function's calls: the call-site table in ``.gcc_except_table``.
 
-As gcc's ``unwind-dw2-fde`` and the Itanium C++ ABI's exception handling describe it (level II, "Language-Specific Data
-Area"). All addresses are link-time addresses.
+Its format is that of gcc's ``unwind-dw2-fde`` and the Itanium C++ ABI (Exception Handling, level II, "Language-Specific
+Data Area"). All addresses are link-time addresses.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ompd.binary.cfi.tables import Fde
 from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.errors import MalformedFile, OmpdError
 
-_HEADER = 40  # more than three encodings, a pointer and two numbers take
+_HEADER = 40  # enough for three encodings, a pointer and two numbers
 _MAX_TABLE = 1 << 20
 
 
 class CallSite(NamedTuple):
-    """Code from ``start`` up to, not including, ``end``: exceptions of its calls lead to ``pad``, None if nowhere."""
+    """The code from ``start`` up to ``end``, exclusive, and the landing pad of its calls, None without one."""
 
     start: int
     end: int
@@ -29,16 +29,17 @@ class CallSite(NamedTuple):
 def read_call_sites(
     read: Callable[[int, int], bytes], fde: Fde, pointer_size: int, byte_order: ByteOrder
 ) -> tuple[CallSite, ...]:
-    """Return the call sites of the function, or part of one, that an entry of the unwind table describes.
+    """Return the call sites of the function, or part of one, that *fde* covers.
 
-    :param read: returns bytes of the module
-    :raises MalformedFile: if the table is malformed, or *read* fails
+    :param read: returns the module's bytes at an address and of a size
+    :raises MalformedFile: if the table is malformed or cannot be read
     """
-    address, function = _table_of(fde, pointer_size, byte_order), fde.start
+    address = _table_address(fde, pointer_size, byte_order)
+    function = fde.start
     if address is None:
         return ()
     mask = (1 << 8 * pointer_size) - 1
-    cursor = Cursor(_read_some(read, address), byte_order, what="a table of exception handlers", base=address)
+    cursor = Cursor(_read_header(read, address), byte_order, what="a table of exception handlers", base=address)
     encoding = cursor.byte()
     base = read_pointer(cursor, encoding, pointer_size) if encoding != PE_OMIT else function
     if cursor.byte() != PE_OMIT:
@@ -52,16 +53,16 @@ def read_call_sites(
     except OmpdError as error:
         raise MalformedFile(f"a table of exception handlers: {error}") from error
     cursor = Cursor(raw, byte_order, what="a table of exception handlers", base=begin)
-    found: list[CallSite] = []
+    call_sites: list[CallSite] = []
     while cursor.position < cursor.end:
         start, length, pad = (read_pointer(cursor, encoding & PE_FORMAT, pointer_size) for _ in range(3))
         cursor.uleb()
-        begins = function + start & mask
-        found.append(CallSite(begins, begins + length, base + pad & mask if pad else None))
-    return tuple(found)
+        first = function + start & mask
+        call_sites.append(CallSite(first, first + length, base + pad & mask if pad else None))
+    return tuple(call_sites)
 
 
-def _table_of(fde: Fde, pointer_size: int, byte_order: ByteOrder) -> int | None:
+def _table_address(fde: Fde, pointer_size: int, byte_order: ByteOrder) -> int | None:
     encoding = fde.cie.handlers_encoding
     if encoding == PE_OMIT or not fde.augmentation:
         return None
@@ -72,8 +73,8 @@ def _table_of(fde: Fde, pointer_size: int, byte_order: ByteOrder) -> int | None:
     return read_pointer(cursor, encoding, pointer_size)
 
 
-def _read_some(read: Callable[[int, int], bytes], address: int) -> bytes:
-    # What follows a table's header may be the end of the module.
+def _read_header(read: Callable[[int, int], bytes], address: int) -> bytes:
+    # The module may end right after a short table, so fewer bytes are tried too.
     fault: OmpdError | None = None
     for size in (_HEADER, 16, 8, 4):
         try:

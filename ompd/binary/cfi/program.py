@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from ompd.binary.cursor import Cursor
 from ompd.binary.dwarf import constants as dw
 
-# DW_EH_PE: low half the format, then what it counts from, then whether it is the address of the pointer
+# DW_EH_PE encodings: format (low four bits), base (three bits), indirection (one bit)
 PE_OMIT = 0xFF
 PE_FORMAT, PE_APPLICATION, PE_INDIRECT = 0x0F, 0x70, 0x80
 PE_ABSOLUTE, PE_PCREL, PE_DATAREL = 0x00, 0x10, 0x30
@@ -17,18 +17,18 @@ PE_ABSPTR, PE_ULEB128, PE_SLEB128 = 0x00, 0x01, 0x09
 PE_FIXED = {0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x0C: "q"}
 PE_POINTER = {4: "I", 8: "Q"}
 
-# What real programs stay far below. Beyond them an entry is taken to be false: reading on would only cost time.
+# Far above real programs. An entry that exceeds a bound is rejected, because running it would only cost time.
 _MAX_INSTRUCTIONS = 1 << 16
 _MAX_REGISTERS = 512
 _MAX_SAVED_STATES = 256
 
 
 class Rule(NamedTuple):
-    """How to find a register of the caller (DWARF 5, 6.4.1), less "architectural".
+    """A register rule (DWARF 5, 6.4.1): how to find a register of the caller.
 
-    ``offset``: saved at CFA + value. ``val_offset``: is CFA + value. ``register``: is in register number value.
-    ``expression``: saved where the DWARF expression says. ``val_expression``: is what it says. ``undefined``: was not
-    kept. ``same_value``: was not touched.
+    ``offset``: saved at CFA + value. ``val_offset``: the value is CFA + value. ``register``: saved in register number
+    value. ``expression``: saved at the address that the expression yields. ``val_expression``: the expression yields
+    the value. ``undefined``: not saved. ``same_value``: unchanged.
     """
 
     kind: Literal["offset", "val_offset", "register", "expression", "val_expression", "undefined", "same_value"]
@@ -37,7 +37,7 @@ class Rule(NamedTuple):
 
 
 class CfaRule(NamedTuple):
-    """How to find the canonical frame address: a register and what to add, or an expression where that is not empty."""
+    """The rule of the canonical frame address: the expression if it is not empty, else register plus offset."""
 
     register: int
     offset: int
@@ -54,14 +54,14 @@ class Cie(NamedTuple):
     has_augmentation_data: bool
     is_signal_frame: bool
     instructions: bytes
-    handlers_encoding: int = PE_OMIT  # DW_EH_PE_* of its FDEs' addresses of tables of exception handlers
+    handlers_encoding: int = PE_OMIT  # DW_EH_PE_* of its FDEs' pointers to exception tables
 
 
 class Program:
-    """The state of one run over call frame instructions (DWARF 5, 6.4.2).
+    """An interpreter of call frame instructions (DWARF 5, 6.4.2).
 
-    :param location: the address at which the first row holds
-    :param registers: the rules to begin with, which ``DW_CFA_restore`` returns to
+    :param location: the address of the first row
+    :param registers: the initial rules, which ``DW_CFA_restore`` restores
     """
 
     def __init__(self, cie: Cie, location: int, cfa: CfaRule, registers: Mapping[int, Rule], pointer_size: int) -> None:
@@ -74,9 +74,9 @@ class Program:
         self.registers = dict(registers)
 
     def run(self, cursor: Cursor, pc: int) -> int | None:
-        """Run up to the row that holds at *pc*; return where the next row begins, None if there is none.
+        """Run to the row that covers *pc*, and return the start of the next row, None if there is none.
 
-        :raises MalformedFile: if an instruction is unknown, does not fit or makes no sense
+        :raises MalformedFile: if an instruction is unknown or invalid
         """
         for _ in range(_MAX_INSTRUCTIONS):
             if cursor.at_end:
@@ -99,7 +99,7 @@ class Program:
             elif opcode in (dw.DW_CFA_RESTORE, dw.DW_CFA_RESTORE_EXTENDED):
                 self._restore(cursor, operand if opcode == dw.DW_CFA_RESTORE else cursor.uleb())
             elif opcode == dw.DW_CFA_GNU_ARGS_SIZE:
-                cursor.uleb()  # what the callee pops, for throwing only
+                cursor.uleb()  # the size of pushed arguments; only throwing needs it
             elif opcode != dw.DW_CFA_NOP:
                 cursor.fail(f"unknown call frame instruction {byte:#x}")
         cursor.fail("too many call frame instructions")
@@ -133,11 +133,13 @@ class Program:
 
 # Instructions that begin a new row, and the size of their operand in bytes
 _ADVANCES = {
-    **{dw.DW_CFA_ADVANCE_LOC: 0, dw.DW_CFA_SET_LOC: 0},
-    **{dw.DW_CFA_ADVANCE_LOC1: 1, dw.DW_CFA_ADVANCE_LOC2: 2, dw.DW_CFA_ADVANCE_LOC4: 4},
+    dw.DW_CFA_ADVANCE_LOC: 0,
+    dw.DW_CFA_SET_LOC: 0,
+    dw.DW_CFA_ADVANCE_LOC1: 1,
+    dw.DW_CFA_ADVANCE_LOC2: 2,
+    dw.DW_CFA_ADVANCE_LOC4: 4,
 }
-# The upper two bits alone mark those whose first operand is in the lower six
-# By the instruction that gives it, what the rule of a register is; the register's number was read.
+# The register rule that each instruction sets. The register's number is read before.
 _RULES: Mapping[int, Callable[[Cursor, int], Rule]] = {
     dw.DW_CFA_OFFSET: lambda cursor, factor: Rule("offset", cursor.uleb() * factor),
     dw.DW_CFA_OFFSET_EXTENDED: lambda cursor, factor: Rule("offset", cursor.uleb() * factor),
@@ -177,8 +179,8 @@ def fixed_format(encoding: int, pointer_size: int) -> str | None:
 def read_pointer(cursor: Cursor, encoding: int, pointer_size: int, data_base: int | None = None) -> int:
     """Return the encoded pointer at *cursor*, whose base is an address (LSB Core, 10.5).
 
-    :param data_base: what ``DW_EH_PE_datarel`` counts from, None where that has no meaning
-    :raises MalformedFile: if it does not fit, or the encoding is unknown, or indirect: no address of code is
+    :param data_base: the base of ``DW_EH_PE_datarel``, None if that encoding is not allowed
+    :raises MalformedFile: if it does not fit, or the encoding is unknown or indirect (code addresses never are)
     """
     address = cursor.base + cursor.position
     letter = fixed_format(encoding, pointer_size)

@@ -1,10 +1,9 @@
-"""Call frame information: how to undo a function's prologue at any of its instructions.
+"""Unwind tables: the rules that restore a caller's registers at any instruction of a function.
 
 ``.eh_frame`` and ``.eh_frame_hdr`` as the Linux Standard Base describes them (Core, 10.6 "Exception Frames"; pointer
 encodings in 10.5), ``.debug_frame`` as DWARF does (DWARF 5, 6.4.1; 3 and 4 alike), with the instructions of DWARF 5,
-6.4.2, and those that GNU added. All addresses are link-time addresses. Only the entry that covers an address is
-decoded, found through the header's table, or, where there is none that can be used, through the entries' headers, which
-are then read once.
+6.4.2, and GNU's. All addresses are link-time addresses. Only the entry that covers an address is decoded. It is found
+by the search table of ``.eh_frame_hdr``, or, without a usable one, by an index of all entries that is built once.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ from ompd.binary.cfi.program import (
     fixed_format,
     read_pointer,
 )
-from ompd.binary.cursor import Buffer, ByteOrder, Cursor
-from ompd.binary.elf.elf import PT_GNU_EH_FRAME, PT_LOAD, SHT_NOBITS, ElfFile, order_mark
+from ompd.binary.cursor import Buffer, ByteOrder, Cursor, order_mark
+from ompd.binary.elf.elf import PT_GNU_EH_FRAME, PT_LOAD, SHT_NOBITS, ElfFile
 from ompd.errors import MalformedFile
 
-# More than the largest programs have. .debug_frame has a CIE for each file that was compiled.
+# Above the largest programs. .debug_frame has a CIE for each compiled file.
 _MAX_ENTRIES, _MAX_CIES = 1 << 22, 1 << 18
-_MAX_FAULTS = 1000  # entries of an index that make no sense, after which no more are looked at
+_MAX_FAULTS = 1000  # malformed entries, after which the index is given up
 
 
 class Row(NamedTuple):
-    """One row of the unwind table: what holds from ``start`` up to, not including, ``end``."""
+    """One row of the unwind table: the rules from ``start`` up to ``end``, exclusive."""
 
     start: int
     end: int
     cfa: CfaRule
-    registers: Mapping[int, Rule]  # by DWARF number; one that is absent has no rule of its own
+    registers: Mapping[int, Rule]  # by DWARF number; absent ones have no rule
     function_start: int
     function_end: int
     is_signal_frame: bool
@@ -58,7 +57,7 @@ class Row(NamedTuple):
 
 
 class Fde(NamedTuple):
-    """A frame description entry: the function, or part of one, from ``start`` up to, not including, ``end``."""
+    """A frame description entry of the function, or part of one, from ``start`` up to ``end``, exclusive."""
 
     start: int
     end: int
@@ -72,12 +71,13 @@ class Fde(NamedTuple):
 class UnwindTable:
     """The unwind table of one module: its ``.eh_frame``, or its ``.debug_frame``.
 
-    :param eh_frame_hdr: the section, ``b""`` if there is none. Its table may be missing too, or be of no use: entries
-        are then found by their own headers, which are read once from first to last
+    :param eh_frame_hdr: the section, ``b""`` if there is none. Without a usable search table in it, an index of all
+        entries is built at first need
     :param hdr_address: its link-time address
-    :param eh_frame: bytes that hold ``.eh_frame``, or ``.debug_frame``
+    :param eh_frame: a buffer that holds ``.eh_frame`` or ``.debug_frame``
     :param eh_frame_address: the section's link-time address; 0 for ``.debug_frame``, which has none
-    :param eh_frame_offset: where in *eh_frame* the section begins, and its size (None: all the rest), in bytes
+    :param eh_frame_offset: the section's offset in *eh_frame*, in bytes
+    :param eh_frame_size: its size in bytes, None for the rest of the buffer
     :param is_debug_frame: whether the section is ``.debug_frame``
     :raises MalformedFile: if the section is not in *eh_frame*
     """
@@ -113,16 +113,16 @@ class UnwindTable:
         self._rows: dict[int, Row | None] = {}
         self._table: _SearchTable | None = None
         if eh_frame_hdr:
-            with suppress(MalformedFile):  # the entries tell themselves what they cover
+            with suppress(MalformedFile):  # the index of entries will do
                 self._table = self._parse_header(eh_frame_hdr, hdr_address)
 
     @classmethod
     def from_elf(cls, elf: ElfFile) -> UnwindTable | None:
-        """Return the unwind table that *elf* loads, None if it has none.
+        """Return the ``.eh_frame`` table of *elf*, None if it has none.
 
-        Found by PT_GNU_EH_FRAME, so that an image without section headers will do, else by the section ``.eh_frame``.
+        It is found by the section, or by PT_GNU_EH_FRAME in an image without section headers.
 
-        :raises MalformedFile: if what these point at is malformed or not in the file
+        :raises MalformedFile: if the table is malformed or not in the file
         """
         section = elf.section(".eh_frame")
         if section is not None and section.sh_type == SHT_NOBITS:
@@ -156,7 +156,7 @@ class UnwindTable:
 
     @classmethod
     def from_debug_frame(cls, elf: ElfFile) -> UnwindTable | None:
-        """Return the unwind table of the debug information in *elf*, a module or its debug file; None if it has none.
+        """Return the ``.debug_frame`` table of *elf*, a module or its debug file; None if it has none.
 
         :raises MalformedFile: if it is malformed or not in the file
         """
@@ -191,7 +191,7 @@ class UnwindTable:
         letter = fixed_format(table_encoding, self._pointer_size)
         application = table_encoding & PE_APPLICATION
         if letter is None or application not in (PE_ABSOLUTE, PE_DATAREL):
-            return None  # not one to search in; reading all entries serves as well
+            return None  # not a table for binary search
         row = struct.Struct(order_mark(self._byte_order) + 2 * letter)
         if not 0 < count <= _MAX_ENTRIES or count * row.size > cursor.end - cursor.position:
             return None
@@ -201,7 +201,7 @@ class UnwindTable:
     def find_fde(self, pc: int) -> Fde | None:
         """Return the entry that covers the link-time address *pc*, or None.
 
-        :raises MalformedFile: if the entry is malformed; or if none covers it among those that are not
+        :raises MalformedFile: if the entry is malformed, or none covers *pc* and others are malformed
         """
         if self._table is not None:
             try:
@@ -221,11 +221,11 @@ class UnwindTable:
         return None
 
     def _find_by_table(self, table: _SearchTable, pc: int) -> tuple[Fde | None, bool]:
-        # The entry that covers pc, else whether the table can be believed that none does.
-        found = table.find(pc)
-        if found is None:
+        # The entry that covers pc, and whether the table is reliable if none does.
+        row = table.find(pc)
+        if row is None:
             return None, table.is_sorted
-        start, address = found
+        start, address = row
         fde = self._fde_at((address - self._address) & self._mask)
         if fde.start <= pc < fde.end:
             return fde, True
@@ -233,7 +233,7 @@ class UnwindTable:
 
     @cached_property
     def _index(self) -> _Index:
-        # Where all entries begin, by their headers.
+        # The starts of all entries, from their headers.
         starts, offsets = array("Q"), array("Q")
         fault: MalformedFile | None = None
         faults = 0
@@ -255,7 +255,7 @@ class UnwindTable:
                     if faults > _MAX_FAULTS:
                         break
                     continue
-                # Of code that the linker dropped the debug information may stay, at 0.
+                # .debug_frame may keep entries of dropped code, at address 0.
                 if size and (start or not self._is_debug_frame):
                     starts.append(start)
                     offsets.append(offset)
@@ -267,7 +267,7 @@ class UnwindTable:
         return _Index(starts, offsets, fault)
 
     def _reader(self, cie_offset: int) -> _Reader:
-        # How the entries of a CIE say where they begin, and their size.
+        # The layout of start and size in the FDEs of a CIE.
         encoding = self._cie_at(cie_offset).pointer_encoding
         letter = fixed_format(encoding, self._pointer_size)
         application = encoding & PE_APPLICATION
@@ -289,7 +289,7 @@ class UnwindTable:
         return start & self._mask, size & self._mask
 
     def _heads(self) -> Iterator[tuple[int, _Head]]:
-        # All entries with their offsets, up to one that does not fit.
+        # All entries with their offsets, up to a malformed one.
         offset = 0
         for _ in range(_MAX_ENTRIES):
             if offset >= self._size:
@@ -305,7 +305,7 @@ class UnwindTable:
         raise MalformedFile(f"{self._name}: more than {_MAX_ENTRIES} entries", offset=offset)
 
     def _head(self, offset: int) -> _Head | None:
-        # None is a terminator.
+        # None for a terminator.
         data, order = self._data, self._byte_order
         if not 0 <= offset <= self._size - 4:
             raise MalformedFile(f"{self._name}: no entry there", offset=offset)
@@ -321,12 +321,12 @@ class UnwindTable:
             raise MalformedFile(f"{self._name}: an entry of {length} bytes does not fit", offset=offset)
         number = int.from_bytes(data[at + header : at + header + id_size], order)
         if self._is_debug_frame:
-            # The CIE's offset in the section. No offset is all ones: that is a CIE.
+            # The CIE's offset in the section; all ones mark a CIE.
             return _Head(begin, end, number if number != (1 << 8 * id_size) - 1 else None)
         return _Head(begin, end, offset + header - number if number else None)  # counts backwards from itself
 
     def _cursor(self, data: bytes, address: int, what: str) -> Cursor:
-        # Positions are told, and pcrel pointers counted, by link-time address.
+        # Positions in errors and pcrel pointers use link-time addresses.
         return Cursor(data, self._byte_order, what=what, base=address)
 
     def _cursor_over(self, head: _Head) -> Cursor:
@@ -382,8 +382,7 @@ class UnwindTable:
                 elif letter == "L":
                     handlers_encoding = cursor.byte()
                 elif letter == "P":
-                    # The personality routine plays no part here. Its pointer may be indirect; skipping it needs no more
-                    # than its format.
+                    # Skip the pointer to the personality routine, which may be indirect.
                     read_pointer(cursor, cursor.byte() & PE_FORMAT, self._pointer_size)
                 elif letter == "S":
                     is_signal_frame = True
@@ -395,22 +394,30 @@ class UnwindTable:
         elif augmentation:
             cursor.fail(f"unknown augmentation {augmentation!r}")
         instructions = cursor.take(cursor.end - cursor.position)
-        made = Cie(code_alignment, data_alignment, return_register, encoding, has_data, is_signal_frame, instructions)
-        return made._replace(handlers_encoding=handlers_encoding)
+        return Cie(
+            code_alignment,
+            data_alignment,
+            return_register,
+            encoding,
+            has_data,
+            is_signal_frame,
+            instructions,
+            handlers_encoding,
+        )
 
     # Rows
 
     def row(self, pc: int) -> Row | None:
-        """Return the row that holds at the link-time address *pc*, None if no entry covers it. Kept per address.
+        """Return the row at the link-time address *pc*, None if no entry covers it. Rows are cached.
 
         :raises MalformedFile: if the entry is malformed
         """
         if pc not in self._rows:
             fde = self.find_fde(pc)
-            self._rows[pc] = None if fde is None else self._row_of(fde, pc)
+            self._rows[pc] = None if fde is None else self._run_to(fde, pc)
         return self._rows[pc]
 
-    def _row_of(self, fde: Fde, pc: int) -> Row:
+    def _run_to(self, fde: Fde, pc: int) -> Row:
         cie = fde.cie
         if cie not in self._initial:
             program = Program(cie, fde.start, CfaRule(0, 0), {}, self._pointer_size)
@@ -434,27 +441,27 @@ class UnwindTable:
 
 
 class _Head(NamedTuple):
-    # Of an entry: where it goes on behind its length and CIE pointer, where it ends, and its CIE; None if it is one.
+    # An entry's header: begin and end of the rest of the entry, and the offset of its CIE, None if it is a CIE.
     begin: int
     end: int
     cie: int | None
 
 
 class _Reader(NamedTuple):
-    # How to read where an entry begins, and its size; None if they have no fixed size.
+    # The layout of start and size of an FDE, None if they have no fixed size.
     layout: struct.Struct | None
     is_relative: bool
 
 
 class _Index(NamedTuple):
-    # Where entries begin, by address, and their offsets in the section; and what was wrong with others.
+    # Sorted start addresses of entries, their offsets in the section, and the first error.
     starts: Sequence[int]
     offsets: Sequence[int]
     fault: MalformedFile | None
 
 
 class _SearchTable:
-    # The header's binary search table: pairs of a function's start and its FDE's address, sorted by the first.
+    # The search table of .eh_frame_hdr: sorted pairs of a function's start and its FDE's address.
 
     def __init__(self, rows: bytes, row: struct.Struct, base: int, mask: int) -> None:
         self._rows = rows
@@ -468,12 +475,12 @@ class _SearchTable:
 
     @cached_property
     def is_sorted(self) -> bool:
-        # Or it finds nothing where there is something.
+        # An unsorted table misses entries.
         starts = [(start + self._base) & self._mask for start, _ in self._row.iter_unpack(self._rows)]
         return all(map(lt, starts, islice(starts, 1, None)))
 
     def find(self, pc: int) -> tuple[int, int] | None:
-        # The last function that begins at or before pc: where, and the address of its FDE.
+        # Start and FDE address of the last function at or before pc.
         index = bisect_right(range(len(self._rows) // self._row.size), pc, key=self._start) - 1
         if index < 0:
             return None
@@ -482,9 +489,9 @@ class _SearchTable:
 
 
 def eh_frame_address(hdr: bytes, hdr_address: int, pointer_size: int, byte_order: ByteOrder) -> int:
-    """Return the link-time address of ``.eh_frame`` that ``.eh_frame_hdr`` says.
+    """Return the link-time address of ``.eh_frame`` from ``.eh_frame_hdr``.
 
-    :raises MalformedFile: if the header is malformed or does not say
+    :raises MalformedFile: if the header is malformed or omits it
     """
     cursor = Cursor(hdr, byte_order, what=".eh_frame_hdr", base=hdr_address)
     _version, encoding, _, _ = cursor.take(4)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import struct
 import zlib
 
+from ompd.binary.cursor import order_mark
 from ompd.binary.elf import elf as gabi
 from ompd.binary.elf.compressed import ELFCOMPRESS_ZLIB
-from ompd.binary.elf.elf import ElfFile, Section, order_mark
+from ompd.binary.elf.elf import ElfFile, Section
 from ompd.errors import MalformedFile, OmpdError
 from ompd.safety import limits
 

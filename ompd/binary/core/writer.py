@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from ompd.binary.core.notes import FileMapping
-from ompd.binary.cursor import ByteOrder
+from ompd.binary.cursor import ByteOrder, order_mark
 from ompd.binary.elf import elf as gabi
-from ompd.binary.elf.elf import order_mark
 from ompd.records import record
 
 PAGE = 4096

@@ -16,10 +16,10 @@ from typing import Protocol
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import STRING_INDEXES, SUPPLEMENTARY_REFERENCES, UNIT_REFERENCES, Value
-from ompd.binary.dwarf.nesting import Nesting
 from ompd.binary.dwarf.sections import WHOLE, Contribution, Sections, read_supplementary
 from ompd.binary.dwarf.sections import supplementary_checksum as checksum_of
 from ompd.binary.dwarf.units import Unit, read_length
+from ompd.binary.dwarf.walk import Nesting
 from ompd.binary.elf.elf import ElfFile
 from ompd.errors import MalformedFile, Unsupported
 from ompd.safety import limits

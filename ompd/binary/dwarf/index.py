@@ -8,18 +8,246 @@ types on the way; others are then mostly found in the same unit. Section numbers
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import sys
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence, Set
 from typing import NamedTuple
 
+from ompd.binary.cursor import Bytes
 from ompd.binary.dwarf import constants as dw
-from ompd.binary.dwarf.abbreviations import Abbreviation
-from ompd.binary.dwarf.files import DebugFiles, OtherFiles
-from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.search import Hit, Key, NameSearch, find_all, key_of, string_section, uleb_bytes
+from ompd.binary.dwarf.files import INFO, TYPES, DebugFiles, OtherFiles
+from ompd.binary.dwarf.forms import STRING_INDEXES, SUPPLEMENTARY_REFERENCES, SUPPLEMENTARY_STRINGS, Abbreviation, Value
+from ompd.binary.dwarf.sections import Sections
 from ompd.binary.dwarf.units import Unit
-from ompd.binary.dwarf.walk import Walk
+from ompd.binary.dwarf.walk import EntryWalk
 from ompd.binary.elf.elf import ElfFile
 from ompd.errors import MalformedFile
+
+_MAX_STRINGS = 1 << 10
+_MAX_PLACES = 1 << 20
+_MAX_HITS = 64
+_PIECE = 1 << 20
+_FEW = 64  # strings for each of which a section is searched: more are looked for together
+_REFERRING = (dw.DW_AT_ABSTRACT_ORIGIN, dw.DW_AT_SPECIFICATION, dw.DW_AT_TYPE)
+_FAR_REFERENCES = frozenset((dw.DW_FORM_REF_ADDR, *SUPPLEMENTARY_REFERENCES))
+_OTHER_STRINGS = ".debug_str of the supplementary file"
+
+Key = tuple[str, int | bytes]
+"""A section of strings, and an offset or index in it; ``""`` and the name itself."""
+Hit = tuple[str, int | bytes, list[int] | None]
+"""A key, and where its bytes were found, from the unit's start; None for not looked for, or too often."""
+Hits = dict[tuple[str, int], tuple[Unit, list[Hit]]]
+
+
+class NameSearch:
+    """The search for names in the debug information of one module."""
+
+    def __init__(self, files: DebugFiles) -> None:
+        self.files = files
+        self._all_open = False
+        self._bases: dict[str, list[tuple[int, Unit]]] = {}
+
+    def _each_section(self) -> Iterator[tuple[Sections, str]]:
+        # All that types may be in, of all files: any may define the one that is looked for.
+        if not self._all_open:
+            self.files.open_all()
+            self._all_open = True
+        for sections in self.files.files:
+            yield from ((sections, INFO), (sections, TYPES))
+
+    def is_ours(self, unit: Unit) -> bool:
+        """Return whether *unit* is of this program: a package may have the units of others, too."""
+        return not unit.sections.split or not unit.has_code or unit.skeleton is not None
+
+    def units_with(self, names: Collection[str]) -> list[Unit]:
+        """Return the units of ``.debug_info`` that may hold one of *names*, or use what another unit has of them.
+
+        :raises MalformedFile: if the file is malformed
+        """
+        places: Hits = {}
+        for name in names:
+            raw = name.encode("utf-8", "replace")
+            places |= self.hits_of_string(raw) | self.hits_of_entry(raw)
+        units = (places[key][0] for key in sorted(places))
+        found = [unit for unit in units if unit.has_code and self.is_ours(unit)]
+        others = self._referring() if places else ()
+        return found + [unit for unit in others if key_of(unit) not in places]
+
+    def _referring(self) -> Iterator[Unit]:
+        # Units with references into others, as link-time optimisers and dwz make them.
+        pairs = {(attribute, form) for attribute in _REFERRING for form in _FAR_REFERENCES}
+        for sections in self.files.files:
+            if not any(_find(sections, ".debug_abbrev", bytes((a,)) + uleb_bytes(form)) for a, form in pairs):
+                continue
+            for unit in self.files.units(sections, INFO):
+                given = {pair[:2] for row in unit.abbreviations.all().values() for pair in row.attributes}
+                if unit.has_code and self.is_ours(unit) and given & pairs:
+                    yield unit
+
+    def hits_of_entry(self, raw: bytes) -> Hits:
+        """Return the units that may have the name *raw* in an entry itself.
+
+        :raises MalformedFile: if the file is malformed
+        """
+        hits: Hits = {}
+        for sections, section in self._each_section():
+            self._add_hits(hits, sections, section, raw + b"\0", ("", raw))
+        return hits
+
+    def hits_of_string(self, raw: bytes) -> Hits:
+        """Return the units that may refer to the name *raw* in a section of strings, and those of which an index may.
+
+        :raises MalformedFile: if the file is malformed, or has the name too many times
+        """
+        hits: Hits = {}
+        elsewhere = self._string_offsets(self.files.supplementary, ".debug_str", raw)
+        offsets: dict[str, list[Key]] = {}
+        for sections, section in self._each_section():
+            if sections.tag not in offsets:
+                kinds = (".debug_str", ".debug_line_str")
+                keys: list[Key] = [(kind, at) for kind in kinds for at in self._string_offsets(sections, kind, raw)]
+                if sections is self.files.main:
+                    keys += [(_OTHER_STRINGS, at) for at in elsewhere]
+                offsets[sections.tag] = keys
+            for size in self.files.offset_sizes(sections, section):
+                every = {offset for _, offset in offsets[sections.tag] if isinstance(offset, int)}
+                present = _numbers_in(sections, section, size, every) if len(every) > _FEW else every
+                for kind, offset in offsets[sections.tag]:
+                    if isinstance(offset, int) and offset in present and offset < 1 << 8 * size:
+                        pattern = offset.to_bytes(size, sections.byte_order)
+                        self._add_hits(hits, sections, section, pattern, (kind, offset))
+        for sections in self.files.files:
+            strings = [at for kind, at in offsets.get(sections.tag, ()) if kind == ".debug_str"]
+            for unit, index in self._indexed(sections, strings):
+                hits.setdefault(key_of(unit), (unit, []))[1].append((".debug_str_offsets", index, None))
+        return hits
+
+    def _add_hits(self, hits: Hits, sections: Sections, section: str, pattern: bytes, key: Key) -> None:
+        span = sections.span(section)
+        starts = self.files.starts(sections, section)
+        if span is None or not starts:
+            return
+        data, base, end = span
+        position = data.find(pattern, base, end)
+        while position >= 0:
+            following = bisect_right(starts, position - base)
+            start = base + starts[following - 1]
+            limit = base + starts[following] if following < len(starts) else end
+            found: list[int] | None = []
+            while 0 <= position < limit and found is not None:
+                found.append(position - start)
+                position = data.find(pattern, position + 1, end)
+                if len(found) > _MAX_HITS:
+                    found = None  # bytes as those of small numbers, which are everywhere: the unit is walked instead
+            unit = self.files.unit(sections, starts[following - 1], section)
+            hits.setdefault(key_of(unit), (unit, []))[1].append((*key, found))
+            if 0 <= position < limit:
+                position = data.find(pattern, limit, end)
+
+    def _string_offsets(self, sections: Sections | None, section: str, raw: bytes) -> list[int]:
+        # Linkers let a name share the tail of a longer one, so each place where it ends a string counts.
+        offsets = _find(sections, section, raw + b"\0") if sections is not None else []
+        if len(offsets) > _MAX_STRINGS:
+            raise MalformedFile(f"{section}: the same name too many times")
+        return offsets
+
+    def _indexed(self, sections: Sections, offsets: list[int | bytes]) -> Iterator[tuple[Unit, int]]:
+        # 7.26: units that have one of these strings in their array of strings, and its index there.
+        name = ".debug_str_offsets"
+        if not offsets or not sections.size(name):
+            return
+        bases = self._string_bases(sections)
+        starts = [base for base, _ in bases]
+        for offset in offsets:
+            if not isinstance(offset, int) or offset >= 1 << 32:
+                continue
+            for size in (4, 8):
+                for position in _find(sections, name, offset.to_bytes(size, sections.byte_order)):
+                    last = bisect_right(starts, position) - 1
+                    base = starts[last] if last >= 0 else 0
+                    while last >= 0 and starts[last] == base:
+                        unit = bases[last][1]
+                        if unit.offset_size == size and (position - base) % size == 0:
+                            yield unit, (position - base) // size
+                        last -= 1
+
+    def _string_bases(self, sections: Sections) -> list[tuple[int, Unit]]:
+        if sections.tag not in self._bases:
+            every = (unit for section in (INFO, TYPES) for unit in self.files.units(sections, section))
+            bases = [(unit.string_offsets_base, unit) for unit in every if unit.has_string_offsets]
+            self._bases[sections.tag] = sorted(bases, key=lambda row: (row[0], row[1].section, row[1].offset))
+        return self._bases[sections.tag]
+
+
+def key_of(unit: Unit) -> tuple[str, int]:
+    """Return what distinguishes a unit from all others of its module."""
+    return unit.section, unit.offset
+
+
+def _find(sections: Sections, section: str, pattern: bytes) -> list[int]:
+    span = sections.span(section)
+    return [] if span is None else [at - span[1] for at in find_all(*span, pattern)]
+
+
+def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -> set[int]:
+    """Return which of *wanted* are anywhere in *section*, aligned or not, as numbers of *size* bytes.
+
+    A short name ends hundreds of strings, and nobody refers to most of them there: to pass through the section for
+    each would take seconds.
+    """
+    span = sections.span(section)
+    if span is None:
+        return set()
+    data, start, end = span
+    raw = {number.to_bytes(size, sections.byte_order): number for number in wanted if number < 1 << 8 * size}
+    ours = {int.from_bytes(pattern, sys.byteorder): number for pattern, number in raw.items()}
+    keys = set(ours)
+    found: set[int] = set()
+    for at in range(start, end, _PIECE):
+        view = memoryview(data[at : min(at + _PIECE + size - 1, end)])
+        for first in range(min(size, len(view))):
+            last = len(view) - (len(view) - first) % size
+            found |= keys.intersection(view[first:last].cast("I" if size == 4 else "Q"))
+    return {ours[number] for number in found}
+
+
+def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
+    """Return where *pattern* is from *start* to *end* of *data*.
+
+    :raises MalformedFile: if it is there too many times
+    """
+    found: list[int] = []
+    position = data.find(pattern, start, end)
+    while position >= 0:
+        found.append(position)
+        if len(found) > _MAX_PLACES:
+            raise MalformedFile("the same bytes too many times")
+        position = data.find(pattern, position + 1, end)
+    return found
+
+
+def string_section(form: int) -> str | None:
+    """Return the section that strings of a form are in, ``""`` for the entry itself, None for what is no string."""
+    if form == dw.DW_FORM_STRP:
+        return ".debug_str"
+    if form == dw.DW_FORM_LINE_STRP:
+        return ".debug_line_str"
+    if form in STRING_INDEXES:
+        return ".debug_str_offsets"
+    if form in SUPPLEMENTARY_STRINGS:
+        return _OTHER_STRINGS
+    return "" if form == dw.DW_FORM_STRING else None
+
+
+def uleb_bytes(value: int) -> bytes:
+    """Return *value* as an unsigned LEB128 number in as few bytes as it takes."""
+    raw = bytearray()
+    while value >= 0x80:
+        raw.append(value & 0x7F | 0x80)
+        value >>= 7
+    raw.append(value)
+    return bytes(raw)
+
 
 _UNITS = frozenset((dw.DW_TAG_COMPILE_UNIT, dw.DW_TAG_PARTIAL_UNIT, dw.DW_TAG_TYPE_UNIT))
 _SCOPES = dw.NAMED_TYPES | _UNITS | {dw.DW_TAG_MODULE, dw.DW_TAG_NAMESPACE}
@@ -29,7 +257,7 @@ _MAX_PASSED = 1 << 27
 _MAX_SCOPES = 32
 
 
-class Place(NamedTuple):
+class EntryRef(NamedTuple):
     """Where an entry is: its unit, and how many bytes from the unit's start."""
 
     unit: Unit
@@ -67,13 +295,13 @@ class TypeIndex:
         self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
         self._left = _MAX_PASSED  # bytes: entries that are in each other can make many long walks
 
-    def target(self, unit: Unit, value: Value) -> Place:
+    def target(self, unit: Unit, value: Value) -> EntryRef:
         """Return the entry that a value of one in *unit* refers to.
 
         :raises MalformedFile: if it refers to none
         :raises Unsupported: if that is in a file that is not available
         """
-        return Place(*self.files.target(unit, value))
+        return EntryRef(*self.files.target(unit, value))
 
     # Search
 
@@ -131,7 +359,7 @@ class TypeIndex:
                     if at >= first and data[at : at + len(code_bytes)] == code_bytes:
                         yield at - start
 
-    def scope_of(self, place: Place) -> tuple[str, ...] | None:
+    def scope_of(self, place: EntryRef) -> tuple[str, ...] | None:
         """Return the names of what is around the type at *place*, from outside in; None if no type is there.
 
         Empty for a type of the unit itself. What has no name is called ``""``, a function ``"()"``.
@@ -145,7 +373,7 @@ class TypeIndex:
         scope: list[str] = []
         while len(scope) < _MAX_DEPTH:
             # The definition of what is declared in a scope may be outside of it.
-            declared = self.entry(Place(unit, offset))[1].get(dw.DW_AT_SPECIFICATION)
+            declared = self.entry(EntryRef(unit, offset))[1].get(dw.DW_AT_SPECIFICATION)
             if declared is not None and isinstance(declared.raw, int) and declared.raw < offset:
                 offset = declared.raw
             parent = scopes.get(offset, -1)
@@ -154,11 +382,11 @@ class TypeIndex:
                 break
             if scopes[parent] == 0:
                 break
-            scope.append(self._name_of(Place(unit, parent)))
+            scope.append(self._name_of(EntryRef(unit, parent)))
             offset = parent
         return tuple(reversed(scope))
 
-    def scopes_around(self, place: Place) -> tuple[str, ...]:
+    def scopes_around(self, place: EntryRef) -> tuple[str, ...]:
         """Return the names of the namespaces and types around the entry at *place*, from outside in.
 
         Empty for what is in a function. A scope without a name is left out.
@@ -173,35 +401,35 @@ class TypeIndex:
                 break
             if unit.entry_at(around)[0] not in _SCOPES:
                 return ()
-            names.append(self._name_of(Place(unit, around)))
+            names.append(self._name_of(EntryRef(unit, around)))
             offset = around
         return tuple(name for name in reversed(names) if name)
 
-    def _name_of(self, place: Place) -> str:
+    def _name_of(self, place: EntryRef) -> str:
         # A declaration of a type that is in a type unit need not repeat its name.
         _, attributes = self.entry(place)
         signature = attributes.get(dw.DW_AT_SIGNATURE)
         if dw.DW_AT_NAME not in attributes and signature is not None and isinstance(signature.raw, int):
             found = self.files.unit_of_signature(place.unit.sections, signature.raw)
-            place = Place(found, found.type_offset or 0) if found is not None else place
+            place = EntryRef(found, found.type_offset or 0) if found is not None else place
             _, attributes = self.entry(place)
         return place.unit.string(attributes.get(dw.DW_AT_NAME)) or ""
 
     # Entries
 
-    def entry(self, place: Place) -> tuple[int, dict[int, Value]]:
+    def entry(self, place: EntryRef) -> tuple[int, dict[int, Value]]:
         """Return tag and attributes of the entry at *place*; the tag is 0 where a list of children ends.
 
         :raises MalformedFile: if there is none
         """
         return place.unit.entry_at(place.offset)
 
-    def children(self, place: Place, tags: Collection[int]) -> Iterator[tuple[int, dict[int, Value]]]:
+    def children(self, place: EntryRef, tags: Collection[int]) -> Iterator[tuple[int, dict[int, Value]]]:
         """Yield tag and attributes of those entries right below the one at *place* that have one of *tags*.
 
         :raises MalformedFile: when it reaches an entry that is malformed
         """
-        walk = Walk(
+        walk = EntryWalk(
             place.unit,
             lambda abbreviation: abbreviation if abbreviation.tag in tags else None,
             begin=place.offset,
@@ -257,7 +485,7 @@ def _walk(unit: Unit) -> _Names:
     names = _Names()
     places, scopes = names.places, names.scopes
     data, byte_order = unit.data, unit.sections.byte_order
-    walk = Walk(unit, lambda abbreviation: _noted(unit, abbreviation))
+    walk = EntryWalk(unit, lambda abbreviation: _noted(unit, abbreviation))
     for name, slow in walk:
         at = walk.offset
         scopes[at] = walk.around[-1] if walk.around else 0

@@ -12,8 +12,8 @@ from functools import cached_property
 from sys import intern
 from typing import NamedTuple, TypeVar, cast
 
-from ompd.binary.cursor import Buffer, ByteOrder, Bytes, Cursor
-from ompd.binary.elf.elf import SHT_NOBITS, ElfFile, order_mark
+from ompd.binary.cursor import Buffer, ByteOrder, Bytes, Cursor, order_mark
+from ompd.binary.elf.elf import SHT_NOBITS, ElfFile
 from ompd.errors import MalformedFile
 from ompd.safety import limits
 

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from ompd.binary.cursor import Bytes, Cursor
 from ompd.binary.dwarf import constants as dw
-from ompd.binary.dwarf.abbreviations import Abbreviation, Abbreviations
 from ompd.binary.dwarf.forms import (
     ADDRESS_INDEXES,
     STRING_INDEXES,
     SUPPLEMENTARY_STRINGS,
     UNIT_REFERENCES,
+    Abbreviation,
+    Abbreviations,
     Forms,
     Steps,
     Value,

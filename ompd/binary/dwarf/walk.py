@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from ompd.binary.dwarf import constants as dw
-from ompd.binary.dwarf.abbreviations import Abbreviation
-from ompd.binary.dwarf.forms import Steps, Value
+from ompd.binary.dwarf.forms import Abbreviation, Steps, Value
 from ompd.binary.dwarf.units import Unit
+from ompd.errors import MalformedFile
 
 T = TypeVar("T")
 
 _MAX_DEPTH = 1 << 12
 
 
-class Walk(Generic[T]):
+class EntryWalk(Generic[T]):
     """One walk over the entries of a unit, in their order, which stops at those that are chosen.
 
     :param choose: called with each abbreviation once; what it returns is yielded at each of its entries, which are
@@ -113,7 +114,7 @@ class Walk(Generic[T]):
         if sibling is not None:
             self.following = self.unit.sibling(cursor.position, *sibling)
         else:
-            walk: Walk[None] = Walk(self.unit, lambda _: None, begin=self.offset, leaps=lambda _: True)
+            walk: EntryWalk[None] = EntryWalk(self.unit, lambda _: None, begin=self.offset, leaps=lambda _: True)
             for _ in walk:
                 pass
             self.following = walk.position
@@ -142,7 +143,7 @@ class Entry(NamedTuple):
     attributes: Mapping[int, Value]
 
 
-class Inside(NamedTuple):
+class NestedEntry(NamedTuple):
     """An entry that :func:`iter_inside` found: how many it is in, where from the unit's start, tag, attributes.
 
     ``enters`` says whether those in it follow.
@@ -189,7 +190,7 @@ def iter_entries(
                 before.append(row)
         return wanted, forms.steps(cursor, before)
 
-    walk = Walk(unit, choose, begin=below, leaps=(lambda tag: tag not in _SCOPES) if outer else None)
+    walk = EntryWalk(unit, choose, begin=below, leaps=(lambda tag: tag not in _SCOPES) if outer else None)
     for wanted, rest in walk:
         found, position = {}, walk.position
         for steps, attribute, form, implicit in wanted:
@@ -200,16 +201,83 @@ def iter_entries(
         yield Entry(walk.offset, found)
 
 
-def iter_inside(unit: Unit, offset: int, enters: Callable[[int, Mapping[int, Value]], bool]) -> Iterator[Inside]:
+def iter_inside(unit: Unit, offset: int, enters: Callable[[int, Mapping[int, Value]], bool]) -> Iterator[NestedEntry]:
     """Yield the entry at *offset* and those in it, in order, but what is in entries for which *enters*, which is given
     tag and attributes, is False. The one at *offset* is entered in any case.
 
     :raises MalformedFile: when it reaches an entry that is malformed, or they are too deep in each other
     """
-    walk = Walk(unit, lambda abbreviation: abbreviation, begin=offset)
+    walk = EntryWalk(unit, lambda abbreviation: abbreviation, begin=offset)
     for abbreviation in walk:
         depth, attributes = len(walk.around), walk.attributes(abbreviation)
         entered = abbreviation.has_children and (depth == 0 or enters(abbreviation.tag, attributes))
         if abbreviation.has_children and not entered:
             walk.skip()
-        yield Inside(depth, walk.offset, abbreviation.tag, attributes, entered)
+        yield NestedEntry(depth, walk.offset, abbreviation.tag, attributes, entered)
+
+
+_MAX_PASSES = 64
+
+
+class Nesting:
+    """Which entry of one unit is in which, as far as that was requested.
+
+    Where the file gives an entry's end (gcc does), nothing in it is looked at before something there is needed.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        # Of an entry where those begin and end, in order, that are right in it and have others in them
+        self._inside: dict[int, list[tuple[int, int]]] = {}
+        start, first, end = unit.bounds
+        self._top = first - start
+        # Entries whose ends are about each other may be walked through again and again.
+        self._left = _MAX_PASSES * (end - start)
+
+    def around(self, offset: int) -> int | None:
+        """Return the entry in which the one at *offset* is, None for the unit's own. Offsets are from the unit's start.
+
+        :raises MalformedFile: if the entries that lead there are malformed, or too deep in each other
+        """
+        parent, found = None, self._top
+        while found != offset:
+            parent = found
+            rows = self._rows(parent)
+            index = bisect_right(rows, (offset, 1 << 63)) - 1
+            if index < 0 or offset >= rows[index][1]:
+                break
+            found = rows[index][0]
+        return parent
+
+    def _rows(self, offset: int) -> list[tuple[int, int]]:
+        if offset not in self._inside:
+            end = self._read(offset)
+            self._left -= end - offset
+            if self._left < 0:
+                raise MalformedFile(".debug_info: ends of entries that contradict each other", offset=offset)
+        return self._inside[offset]
+
+    def _read(self, offset: int) -> int:
+        # Of those in the entry that do not say their ends, what is in them is known then, too.
+        unit = self._unit
+        start, _, end = unit.bounds
+        found: dict[int, list[tuple[int, int]]] = {offset: []}
+
+        def left(inner: int) -> None:
+            if walk.around:
+                found[walk.around[-1]].append((inner, walk.position - start))
+
+        walk = EntryWalk(
+            unit, lambda abbreviation: abbreviation.has_children or None, begin=offset, leaps=lambda _: True, left=left
+        )
+        for _ in walk:
+            if walk.following is not None:
+                found[walk.around[-1]].append((walk.offset, walk.following - start))
+            else:
+                found[walk.offset] = []
+        while walk.around:  # the lists of children that the unit's end cuts off
+            inner = walk.around.pop()
+            if walk.around:
+                found[walk.around[-1]].append((inner, end - start))
+        self._inside.update(found)
+        return walk.position - start

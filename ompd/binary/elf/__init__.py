@@ -1,1 +1,1 @@
-"""ELF files: headers, symbol tables, what a loader reads, and what is packed into them."""
+"""ELF files: headers, symbol tables, dynamic linking and compressed sections."""

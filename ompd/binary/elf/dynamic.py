@@ -1,7 +1,7 @@
-"""What a loader reads of an ELF file: its dynamic symbols by name and version, and what its linkage table asks for.
+"""Dynamic linking: symbols by name and version, and the symbols that linkage table entries are bound to.
 
 gABI, "Dynamic Linking" and "Hash Table"; versions as in Drepper's "ELF Symbol Versioning" and the LSB, "Symbol
-Versioning"; ``DT_GNU_HASH`` as binutils and glibc have it. Section headers are not needed. 64-bit files only, but for
+Versioning"; ``DT_GNU_HASH`` as binutils and glibc have it. Section headers are not needed. 64-bit files only, except in
 :func:`dynamic_symbols`.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from ompd.binary.cursor import order_mark
 from ompd.binary.elf import elf as gabi
-from ompd.binary.elf.elf import ElfFile, Section, order_mark
-from ompd.binary.elf.symbols import STB_LOCAL
+from ompd.binary.elf.elf import ElfFile, Section
 from ompd.errors import MalformedFile
 
 DT_PLTRELSZ, DT_HASH, DT_SYMBOLIC, DT_PLTREL, DT_JMPREL, DT_FLAGS = 2, 4, 16, 20, 23, 30
@@ -24,7 +24,7 @@ DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6
 DF_SYMBOLIC = 2
 VER_FLG_BASE = 1
 VERSYM_HIDDEN, VERSYM_VERSION = 0x8000, 0x7FFF
-_FIRST_GIVEN = 2  # VER_NDX_LOCAL and VER_NDX_GLOBAL are no versions; the first one that a file defines is
+_FIRST_VERSION = 2  # the file's first version; VER_NDX_LOCAL and VER_NDX_GLOBAL come before
 
 # glibc defines some 40 versions, and one bucket holds a handful of symbols.
 _MAX_VERSIONS = 1 << 12
@@ -34,16 +34,16 @@ _MAX_NAME = 1 << 12
 
 
 class Version(NamedTuple):
-    """A version of a symbol. ``hidden`` is that of a reference: nothing else may stand for it."""
+    """A symbol version. A ``hidden`` one, of a reference, binds to no other version."""
 
     name: str
     hidden: bool
 
 
 class Wanted(NamedTuple):
-    """What an entry of the linkage table is bound to: a symbol by name and version, None without one.
+    """The symbol that a linkage table entry refers to. ``version`` is None for an unversioned one.
 
-    ``own`` is the symbol's link-time address in this very file where nobody else's may take its place, else None.
+    ``own`` is its link-time address in this file if no other module can preempt it, else None.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Definition(NamedTuple):
 
 
 class DynamicLinking:
-    """The dynamic section of one file, and the tables it leads to.
+    """The dynamic section of one file, and the tables it points to.
 
-    :raises MalformedFile: as every method does where these are not in the file
+    :raises MalformedFile: as in every method, if these are not in the file
     """
 
     def __init__(self, elf: ElfFile) -> None:
@@ -75,28 +75,28 @@ class DynamicLinking:
 
     @property
     def linkage_table(self) -> int | None:
-        """The link-time address of the table that is shared with the loader (DT_PLTGOT), None without one."""
+        """The link-time address of the global offset table for calls (DT_PLTGOT), None without one."""
         return self._tags.get(gabi.DT_PLTGOT)
 
     @cached_property
     def soname(self) -> str | None:
-        """What the file calls itself (DT_SONAME)."""
+        """The file's own name as a library (DT_SONAME)."""
         return self._elf.soname()
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The libraries that it was linked with (DT_NEEDED), in their order."""
+        """The needed libraries (DT_NEEDED), in file order."""
         return self._elf.needed()
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether it looks for symbols in itself first."""
+        """Whether its references bind to its own symbols first (DT_SYMBOLIC)."""
         return DT_SYMBOLIC in self._tags or bool(self._tags.get(DT_FLAGS, 0) & DF_SYMBOLIC)
 
     def wanted(self, index: int, jump_slot: int) -> Wanted:
-        """Return what entry *index* of the linkage table is bound to.
+        """Return the symbol that entry *index* of the linkage table refers to.
 
-        :param jump_slot: the number of the relocation that such entries have
+        :param jump_slot: the relocation type of such entries
         """
         size = self._tags.get(DT_PLTRELSZ, 0)
         layout = struct.Struct(self._order + "QQq")
@@ -108,15 +108,15 @@ class DynamicLinking:
         number = info >> 32
         name, st_info, other, section, value, _ = self._symbol_at(number)
         own = None
-        if (other & 3 or st_info >> 4 == STB_LOCAL) and section != gabi.SHN_UNDEF:  # STV_DEFAULT is 0
+        if (other & 3 or st_info >> 4 == gabi.STB_LOCAL) and section != gabi.SHN_UNDEF:  # STV_DEFAULT is 0
             own = value
         version = self._versions.get(self._versym(number) & VERSYM_VERSION) if self._has_versions else None
         return Wanted(self._string(name), version, own, st_info & 15)
 
     def noted(self, kind: int, names: Collection[str]) -> set[str]:
-        """Return those of *names* whose symbols' values are in the file's data, where a loader writes them.
+        """Return those of *names* whose addresses a loader writes into the file's data.
 
-        :param kind: the number of the relocation that such words have
+        :param kind: the relocation type of such words
         """
         address, size = self._tags.get(DT_RELA, 0), self._tags.get(DT_RELASZ, 0)
         layout = struct.Struct(self._order + "8xQ8x")
@@ -125,25 +125,25 @@ class DynamicLinking:
         return {name for name in (self._string(self._symbol_at(number)[0]) for number in numbers) if name in names}
 
     def find(self, wanted: Wanted) -> Definition | None:
-        """Return the symbol that a loader takes for *wanted*, None if this file defines none that fits."""
+        """Return this file's definition that a loader binds *wanted* to, None if none matches."""
         unversioned: list[Definition] = []
         for number in self._named(wanted.name):
             _, info, _, section, value, _ = self._symbol_at(number)
-            if section == gabi.SHN_UNDEF or info >> 4 == STB_LOCAL or not value:
+            if section == gabi.SHN_UNDEF or info >> 4 == gabi.STB_LOCAL or not value:
                 continue
-            found = Definition(value, info & 15)
+            definition = Definition(value, info & 15)
             if not self._has_versions:
-                return found
+                return definition
             mark = self._versym(number)
             own = self._versions.get(mark & VERSYM_VERSION)
             if wanted.version is None:
-                # A program that was linked when there were no versions gets the first one.
-                if mark & VERSYM_VERSION <= _FIRST_GIVEN:
-                    return found
+                # An unversioned reference binds to the first version.
+                if mark & VERSYM_VERSION <= _FIRST_VERSION:
+                    return definition
                 if not mark & VERSYM_HIDDEN:
-                    unversioned.append(found)
+                    unversioned.append(definition)
             elif _is_version(own, wanted.version, is_hidden=bool(mark & VERSYM_HIDDEN)):
-                return found
+                return definition
         return unversioned[0] if len(unversioned) == 1 else None
 
     # Tables
@@ -188,7 +188,7 @@ class DynamicLinking:
             yield from self._sysv_hashed(self._tags[DT_HASH], name)
 
     def _gnu_hashed(self, table: int, name: bytes) -> Iterator[int]:
-        # nbuckets, number of the first symbol that is hashed, words of the filter, its shift; filter, buckets, chains
+        # nbuckets, first hashed symbol, words of the filter, its shift; then filter, buckets, chains
         buckets, first, filter_words, _ = struct.unpack(self._order + "IIII", self._bytes(table, 16))
         wanted = 5381
         for byte in name:
@@ -234,15 +234,15 @@ class DynamicLinking:
 
     @cached_property
     def _versions(self) -> dict[int, Version]:
-        # By number, of those that the file defines and those that it needs.
-        found: dict[int, Version] = {}
+        # By number: versions that the file defines, and those that it needs.
+        versions: dict[int, Version] = {}
         left = _MAX_VERSIONS
         at = self._tags.get(DT_VERDEF, 0)
         for _ in range(min(self._tags.get(DT_VERDEFNUM, 0), _MAX_VERSIONS)):
             # Elf64_Verdef: vd_version, vd_flags, vd_ndx, vd_cnt, vd_hash, vd_aux, vd_next; vda_name
             _, flags, index, count, _, aux, following = struct.unpack(self._order + "HHHHIII", self._bytes(at, 20))
             if not flags & VER_FLG_BASE and count:
-                found[index & VERSYM_VERSION] = Version(self._string(self._word(at + aux)), False)
+                versions[index & VERSYM_VERSION] = Version(self._string(self._word(at + aux)), False)
             if not following:
                 break
             at += following
@@ -254,7 +254,7 @@ class DynamicLinking:
             for _ in range(min(count, left)):
                 # Elf64_Vernaux: vna_hash, vna_flags, vna_other, vna_name, vna_next
                 _, _, index, name, step = struct.unpack(self._order + "IHHII", self._bytes(each, 16))
-                found[index & VERSYM_VERSION] = Version(self._string(name), bool(index & VERSYM_HIDDEN))
+                versions[index & VERSYM_VERSION] = Version(self._string(name), bool(index & VERSYM_HIDDEN))
                 left -= 1
                 if not step:
                     break
@@ -262,21 +262,20 @@ class DynamicLinking:
             if not following:
                 break
             at += following
-        return found
+        return versions
 
 
 def _is_version(own: Version | None, wanted: Version, *, is_hidden: bool) -> bool:
-    # Whether a symbol of the version *own* may be taken for one of the version *wanted*.
+    # Whether a definition of version *own* matches a reference to version *wanted*.
     if own is None:
         return not wanted.hidden and not is_hidden
     return own.name == wanted.name
 
 
 def dynamic_symbols(elf: ElfFile) -> tuple[Section, Section] | None:
-    """Return the table of dynamic symbols and its strings as sections, found by the dynamic section: for a file without
-    section headers. None if it has no dynamic section, or that leads to none.
+    """Return the dynamic symbol table and its strings as sections, for a file without section headers.
 
-    How many symbols there are, a hash table tells.
+    Both are found by the dynamic section, the number of symbols by a hash table. None if one of these is missing.
 
     :raises MalformedFile: if the dynamic section or a table is not in the file
     """
@@ -297,7 +296,7 @@ def _as_section(elf: ElfFile, name: str, kind: int, address: int, size: int, ent
 
 
 def _words(elf: ElfFile, address: int, count: int) -> tuple[int, ...]:
-    # So many numbers of 4 bytes.
+    # *count* unsigned 32-bit words.
     offset = elf.file_offset(address, 4 * count)
     if offset is None:
         raise MalformedFile(f"{elf.name}: its dynamic section leads out of it, to {address:#x}")
@@ -307,14 +306,14 @@ def _words(elf: ElfFile, address: int, count: int) -> tuple[int, ...]:
 
 
 def _count_by_gnu_hash(elf: ElfFile, table: int) -> int:
-    # The last symbol is the last one of the chain that begins last: hashed symbols are in the order of their buckets.
+    # Hashed symbols are sorted by bucket, so the last symbol ends the last chain.
     buckets, first, filter_words, _ = _words(elf, table, 4)
     if buckets > _MAX_BUCKETS:
         raise MalformedFile(f"{elf.name}: a hash table with {buckets} buckets", offset=table)
     heads = table + 16 + elf.pointer_size * filter_words
     last = max(_words(elf, heads, buckets), default=0)
     if last < first:
-        return first  # none is hashed
+        return first  # no symbol is hashed
     chain = heads + 4 * (buckets + last - first)
     offset = elf.file_offset(chain, 4)
     if offset is None:

@@ -1,22 +1,89 @@
 """ELF files and images: headers, segments, sections, notes and what hangs on them. Bytes only, no target.
 
 Names and values are those of the System V gABI (chapters 4 and 5). Both classes and both byte orders are read. Every
-count, offset and size is checked against the bytes at hand before it is used, since core files, and the modules they
-name, come from anywhere; what does not fit raises :class:`~ompd.errors.MalformedFile`. Nothing but the headers is
-touched until it is requested: a core may be a sparse file of many gigabytes.
+count, offset and size is checked before use, because core files come from anywhere; a bad one raises
+:class:`~ompd.errors.MalformedFile`. Only the headers are read at first: a core may be a sparse file of many gigabytes.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from ompd.binary.cursor import Buffer, ByteOrder
-from ompd.binary.cursor import order_mark as order_mark
-from ompd.binary.elf.notes import NT_GNU_BUILD_ID, iter_note_places
+from ompd.binary.cursor import Buffer, ByteOrder, order_mark
 from ompd.errors import MalformedFile
 from ompd.safety import limits
+
+NT_GNU_BUILD_ID = 3  # owner "GNU"
+_NOTE = "III"
+
+
+class NotePlace(NamedTuple):
+    """The position of a note in a buffer: its descriptor has ``size`` bytes from ``start``, the next note begins at
+    ``following``. A very long ``owner`` is cut.
+    """
+
+    owner: str
+    n_type: int
+    start: int
+    size: int
+    following: int
+
+
+def iter_note_places(data: Buffer, byte_order: ByteOrder, start: int, end: int, align: int = 4) -> Iterator[NotePlace]:
+    """Yield the notes of a PT_NOTE segment or SHT_NOTE section, from *start* to *end* of *data*.
+
+    Only their headers and owners' names are read.
+
+    *align* is the segment's ``p_align``. Any value but 8 means 4: the gABI ("Note Section") asks for 8 in 64-bit files,
+    but Linux and GNU pad to 4, also in cores.
+
+    :raises MalformedFile: when the walk reaches a note that does not end before *end*
+    """
+    layout = struct.Struct(order_mark(byte_order) + _NOTE)
+    header_size, unpack = layout.size, layout.unpack
+    padding = align - 1 if align in (4, 8) else 3
+    offset, room = start, end - header_size
+    while offset <= room:
+        n_namesz, n_descsz, n_type = unpack(data[offset : offset + header_size])
+        name_start = offset + header_size
+        desc_start = name_start + n_namesz + (-(header_size + n_namesz) & padding)
+        if n_descsz == 0:  # an empty descriptor: the name's padding may be cut off
+            desc_start = min(desc_start, max(end, name_start + n_namesz))
+        desc_end = desc_start + n_descsz
+        if desc_end > end:
+            raise MalformedFile(f"a note of {n_namesz} + {n_descsz} bytes does not fit", offset=offset - start)
+        owner = bytes(data[name_start : name_start + min(n_namesz, limits.MAX_NOTE_OWNER)]).split(b"\0", 1)[0]
+        offset = desc_end + (-(desc_end - desc_start) & padding)
+        yield NotePlace(owner.decode("utf-8", "replace"), n_type, desc_start, n_descsz, offset)
+    if any(data[offset:end]):
+        raise MalformedFile("a note's header is cut off", offset=offset - start)
+
+
+def iter_notes(data: bytes, byte_order: ByteOrder, align: int = 4) -> Iterator[tuple[str, int, memoryview]]:
+    """Yield owner, type and descriptor of each note in *data*; *align* as in :func:`iter_note_places`.
+
+    Descriptors are views into *data*, not copies.
+
+    :raises MalformedFile: when the walk reaches a note that does not end inside *data*
+    """
+    view = memoryview(data)
+    for note in iter_note_places(view, byte_order, 0, len(view), align):
+        yield note.owner, note.n_type, view[note.start : note.start + note.size]
+
+
+def find_build_id(notes: bytes, byte_order: ByteOrder, align: int = 4) -> bytes | None:
+    """Return the build-id (``NT_GNU_BUILD_ID`` of owner GNU) among *notes*, or None if there is none.
+
+    :raises MalformedFile: if the notes before it are malformed
+    """
+    for owner, n_type, descriptor in iter_notes(notes, byte_order, align):
+        if n_type == NT_GNU_BUILD_ID and owner == "GNU":
+            return bytes(descriptor)
+    return None
+
 
 ELF_MAGIC = b"\x7fELF"
 ELFCLASS32, ELFCLASS64 = 1, 2
@@ -39,10 +106,13 @@ SHN_UNDEF, SHN_ABS, SHN_COMMON, SHN_XINDEX = 0, 0xFFF1, 0xFFF2, 0xFFFF
 DT_NULL, DT_NEEDED, DT_PLTGOT, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME = 0, 1, 3, 5, 6, 10, 14
 DT_RPATH, DT_DEBUG, DT_RUNPATH = 15, 21, 29
 
+STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
+STB_GNU_UNIQUE = 10
+
 _OLD_COMPRESSED = ".zdebug_"
 
-# Linux allows some 65,000 mappings unless configured otherwise (vm.max_map_count), and people do configure that. Beyond
-# these bounds a file is taken to be false, because believing it would fill memory with empty rows.
+# Linux allows some 65,000 mappings by default (vm.max_map_count). A file beyond these bounds is rejected, because its
+# empty rows would fill memory.
 MAX_SEGMENTS = 1 << 20
 MAX_SECTIONS = 1 << 17
 
@@ -102,17 +172,17 @@ _CHDR = {32: "III", 64: "I4xQQ"}
 
 
 def check_elf_magic(data: Buffer) -> bool:
-    """Return whether *data* begins as an ELF file does (``EI_MAG0`` … ``EI_MAG3``)."""
+    """Return whether *data* begins with the ELF magic number (``EI_MAG0`` … ``EI_MAG3``)."""
     return bytes(data[:4]) == ELF_MAGIC
 
 
 def sizeof_header(data: Buffer) -> int:
-    """Return how many bytes the ELF header at the start of *data* has, by its class: ``EI_CLASS``."""
+    """Return the size in bytes of the ELF header at the start of *data*, by its ``EI_CLASS``."""
     return struct.calcsize("<" + _EHDR[32 if bytes(data[4:5]) == bytes([ELFCLASS32]) else 64])
 
 
 def sizeof_segment(ident_class: int) -> int:
-    """Return the size of a program header in a file of 32 or 64 bits."""
+    """Return the size in bytes of a program header of class 32 or 64."""
     return struct.calcsize("<" + _PHDR[ident_class])
 
 
@@ -161,7 +231,7 @@ def parse_segments(header: Header, table: Buffer, count: int, name: str = "ELF i
 
 
 def _text(raw: bytes) -> str:
-    # Names are bytes by the gABI and UTF-8 in practice. What is not must neither fail nor break a later print.
+    # Names are UTF-8 in practice. Other bytes must neither fail here nor break a later print.
     return raw.decode("utf-8", "replace")
 
 
@@ -169,8 +239,8 @@ class ElfFile:
     """One ELF file: executable, shared object, separate debug file or core.
 
     :param data: the whole file; it has to stay open (a closed one raises ValueError)
-    :param name: what to call it in errors
-    :param segment_count: the number of program headers where the file has lost the place that says it (PN_XNUM)
+    :param name: name of the file in errors
+    :param segment_count: the number of program headers, if section 0, which holds it (PN_XNUM), was lost
     :raises MalformedFile: if the ELF header or the table of program headers is malformed
     """
 
@@ -185,7 +255,7 @@ class ElfFile:
         self.e_machine = header.e_machine
         self.e_entry = header.e_entry
         self.e_phoff = header.e_phoff
-        # By where the compressed bytes are: many sections may claim the same few.
+        # By position: many sections may claim the same compressed bytes.
         self._inflated: dict[tuple[int, int, int], bytes] = {}
         self.segments: tuple[Segment, ...] = self._read_segments()
 
@@ -207,19 +277,17 @@ class ElfFile:
             raise MalformedFile(f"{self.name}: program headers are beyond its end", offset=header.e_phoff)
         size = min(count, MAX_SEGMENTS) * header.e_phentsize
         size = min(size, len(self.data) - header.e_phoff)
-        return parse_segments(
-            header, self._copy(header.e_phoff, size, "the table of program headers"), count, self.name
-        )
+        return parse_segments(header, self.copy(header.e_phoff, size, "the table of program headers"), count, self.name)
 
     def segment_data(self, segment: Segment) -> bytes:
-        """Return the bytes that the file holds for *segment* (``p_filesz`` of them, copied).
+        """Return a copy of the ``p_filesz`` bytes of *segment*.
 
-        :raises MalformedFile: if they are not in the file, as in a core that was cut off
+        :raises MalformedFile: if they are not in the file, as in a truncated core
         """
-        return self._copy(segment.p_offset, segment.p_filesz, "a segment")
+        return self.copy(segment.p_offset, segment.p_filesz, "a segment")
 
     def file_offset(self, address: int, size: int) -> int | None:
-        """Return where the file holds the *size* bytes that load at link-time *address*, or None if no PT_LOAD does."""
+        """Return the file offset of the *size* bytes at link-time *address*, None if no PT_LOAD holds them."""
         for segment in self.segments:
             if segment.p_type != PT_LOAD:
                 continue
@@ -251,14 +319,14 @@ class ElfFile:
         layout = struct.Struct(order_mark(self.byte_order) + _SHDR[self.ident_class])
         if count > MAX_SECTIONS:
             raise MalformedFile(f"{self.name}: {count} section headers", offset=header.e_shoff)
-        rows = list(layout.iter_unpack(self._copy(header.e_shoff, count * layout.size, "the section header table")))
+        rows = list(layout.iter_unpack(self.copy(header.e_shoff, count * layout.size, "the section header table")))
         if not rows:
             return ()
         names = b""
         if names_index != SHN_UNDEF:
             if names_index >= len(rows):
                 raise MalformedFile(f"{self.name}: no section {names_index} for section names")
-            names = self._copy(rows[names_index][4], rows[names_index][5], "the table of section names")
+            names = self.copy(rows[names_index][4], rows[names_index][5], "the table of section names")
         last = names.rfind(b"\0")
         return tuple(Section(_section_name(names, row[0], last, self.name), *row[1:]) for row in rows)
 
@@ -267,19 +335,21 @@ class ElfFile:
         return {section.name: section for section in reversed(self.sections)}
 
     def section(self, name: str) -> Section | None:
-        """Return the first section called *name*, or None. As ``.debug_info`` one called ``.zdebug_info`` is found,
-        too: so it was named when it was compressed, before there was SHF_COMPRESSED.
+        """Return the first section called *name*, or None.
+
+        ``.debug_info`` also finds ``.zdebug_info``, the name of a compressed section before SHF_COMPRESSED.
 
         :raises MalformedFile: if the section headers are malformed
         """
-        found = self._sections_by_name.get(name)
-        if found is None and name.startswith(".debug_"):
-            found = self._sections_by_name.get(f".z{name[1:]}")
-        return found
+        section = self._sections_by_name.get(name)
+        if section is None and name.startswith(".debug_"):
+            section = self._sections_by_name.get(f".z{name[1:]}")
+        return section
 
     def section_span(self, section: Section) -> tuple[Buffer, int, int]:
-        """Return a buffer, and start and end in it, that hold *section*'s bytes. Only a compressed section is copied,
-        and what it holds is kept.
+        """Return a buffer that holds *section*'s bytes, and their start and end in it.
+
+        Only compressed sections are copied; their inflated bytes are cached.
 
         SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, gives an empty span.
 
@@ -288,12 +358,12 @@ class ElfFile:
         if section.sh_type == SHT_NOBITS:
             return b"", 0, 0
         if _is_compressed(section):
-            where = section.sh_offset, section.sh_size, section.sh_flags & SHF_COMPRESSED
-            inflated = self._inflated.get(where)
+            key = section.sh_offset, section.sh_size, section.sh_flags & SHF_COMPRESSED
+            inflated = self._inflated.get(key)
             if inflated is None:
                 held = sum(map(len, self._inflated.values()))
                 inflated = self._inflate(section, limits.inflated(self.disk_size) - held)
-                self._inflated[where] = inflated
+                self._inflated[key] = inflated
             return inflated, 0, len(inflated)
         self._check(section.sh_offset, section.sh_size, f"section {section.name}")
         return self.data, section.sh_offset, section.sh_offset + section.sh_size
@@ -306,12 +376,12 @@ class ElfFile:
         buffer, start, end = self.section_span(section)
         if isinstance(buffer, bytes) and start == 0 and end == len(buffer):
             return buffer
-        return self._copy(start, end - start, f"section {section.name}")
+        return self.copy(start, end - start, f"section {section.name}")
 
     def _inflate(self, section: Section, most: int) -> bytes:
         from ompd.binary.elf.compressed import inflate_section
 
-        raw = self._copy(section.sh_offset, section.sh_size, f"section {section.name}")
+        raw = self.copy(section.sh_offset, section.sh_size, f"section {section.name}")
         has_header = bool(section.sh_flags & SHF_COMPRESSED)
         layout = struct.Struct(order_mark(self.byte_order) + _CHDR[self.ident_class]) if has_header else None
         try:
@@ -345,10 +415,10 @@ class ElfFile:
     def build_id(self) -> bytes | None:
         """Return the build-id (``NT_GNU_BUILD_ID``), or None if the file has none.
 
-        Segments are asked first, because they remain when section headers are stripped; then sections, because the
-        program headers of a separate debug file point at bytes that it does not hold.
+        Segments come first, because they remain if section headers are stripped. Sections come next, because a
+        separate debug file does not hold the bytes of its segments.
 
-        :raises MalformedFile: if there is none, and notes that may hold it are malformed
+        :raises MalformedFile: if none was found and notes are malformed
         """
         fault: MalformedFile | None = None
         places = [(s.p_offset, s.p_filesz, s.p_align) for s in self.segments if s.p_type == PT_NOTE]
@@ -363,7 +433,7 @@ class ElfFile:
                 self._check(offset, size, "a table of notes")
                 for note in iter_note_places(self.data, self.byte_order, offset, offset + size, align):
                     if note.n_type == NT_GNU_BUILD_ID and note.owner == "GNU":
-                        return self._copy(note.start, min(note.size, limits.MAX_NOTE), "a build-id")
+                        return self.copy(note.start, min(note.size, limits.MAX_NOTE), "a build-id")
                     if not note.owner and not self.is_held(offset, size):
                         break  # a hole
             except MalformedFile as error:
@@ -373,7 +443,7 @@ class ElfFile:
         return None
 
     def dynamic(self) -> list[tuple[int, int]]:
-        """Return ``d_tag`` and ``d_val`` of the dynamic section up to DT_NULL; empty without a PT_DYNAMIC.
+        """Return ``d_tag`` and ``d_val`` of the dynamic section up to DT_NULL, an empty list without PT_DYNAMIC.
 
         :raises MalformedFile: if the segment is not in the file
         """
@@ -390,34 +460,34 @@ class ElfFile:
         return entries
 
     def soname(self) -> str | None:
-        """Return the name that the shared object gives itself (DT_SONAME), or None.
+        """Return the shared object's DT_SONAME, or None.
 
         :raises MalformedFile: if the dynamic section or its strings are not in the file
         """
         return next(iter(self.dynamic_strings(DT_SONAME)), None)
 
     def needed(self) -> tuple[str, ...]:
-        """Return the names of the libraries that the file was linked with (DT_NEEDED), in their order.
+        """Return the names of needed libraries (DT_NEEDED), in file order.
 
         :raises MalformedFile: if the dynamic section or its strings are not in the file
         """
         return self.dynamic_strings(DT_NEEDED)
 
     def dynamic_strings(self, tag: int) -> tuple[str, ...]:
-        """Return the strings of all entries *tag* of the dynamic section, each offset once.
+        """Return the strings of all dynamic entries *tag*, each offset once.
 
         :raises MalformedFile: if the dynamic section or its strings are not in the file
         """
-        found = self.dynamic()
-        offsets = list(dict.fromkeys(value for kind, value in found if kind == tag))[:_MAX_LINKED]
+        entries = self.dynamic()
+        offsets = list(dict.fromkeys(d_val for d_tag, d_val in entries if d_tag == tag))[:_MAX_LINKED]
         if not offsets:
             return ()
-        entries = dict(reversed(found))
-        size = entries.get(DT_STRSZ, 0)
-        where = self.file_offset(entries.get(DT_STRTAB, 0), size)
-        if where is None:
+        first_values = dict(reversed(entries))
+        size = first_values.get(DT_STRSZ, 0)
+        offset = self.file_offset(first_values.get(DT_STRTAB, 0), size)
+        if offset is None:
             raise MalformedFile(f"{self.name}: the dynamic section's strings are not in the file")
-        table = self._copy(where, size, "the dynamic section's strings")
+        table = self.copy(offset, size, "the dynamic section's strings")
         return tuple(_linked_name(table, offset, self.name) for offset in offsets)
 
     # Bounds
@@ -426,30 +496,27 @@ class ElfFile:
         if offset + size > len(self.data):
             raise MalformedFile(f"{self.name}: {what} of {size} bytes is not in the file", offset=offset)
 
-    def _copy(self, offset: int, size: int, what: str) -> bytes:
+    def copy(self, offset: int, size: int, what: str) -> bytes:
+        """Return *size* bytes from *offset* on.
+
+        :param what: name of the bytes in errors
+        :raises MalformedFile: if they are not in the file, or are almost only a hole
+        """
         self._check(offset, size, what)
         if size > limits.FREE_BYTES and not self.is_held(offset, size):
             raise MalformedFile(f"{self.name}: {what} of {size} bytes is almost nothing but a hole", offset=offset)
         return bytes(self.data[offset : offset + size])
 
     def is_held(self, offset: int, size: int) -> bool:
-        """Return whether so many of *size* bytes from *offset* on are on a disk as justify a copy of them."""
+        """Return whether enough of the *size* bytes at *offset* are on disk to justify a copy."""
         held = getattr(self.data, "held", None)
         return held is None or limits.may_copy(size, held(offset, offset + size))
 
     @cached_property
     def disk_size(self) -> int:
-        """How many of the file's bytes are on a disk: the others are holes."""
+        """How many bytes of the file are on disk; the others are holes."""
         held = getattr(self.data, "held", None)
         return len(self.data) if held is None else int(held(0, len(self.data)))
-
-    def copy(self, offset: int, size: int, what: str) -> bytes:
-        """Return *size* bytes from *offset* on.
-
-        :param what: what to call them in errors
-        :raises MalformedFile: if they are not in the file, or are almost nothing but a hole
-        """
-        return self._copy(offset, size, what)
 
 
 def _is_compressed(section: Section) -> bool:
@@ -457,8 +524,7 @@ def _is_compressed(section: Section) -> bool:
 
 
 def _section_name(table: bytes, offset: int, last: int, name: str) -> str:
-    # Sections may share a name of any length, and none that is requested is long: of such a name its beginning stands
-    # for it, with a mark that no other has.
+    # Sections may share a name of any length. No requested name is long, so a long one is cut and marked.
     end = table.find(b"\0", offset, offset + limits.MAX_SECTION_NAME)
     if end < 0 and offset < last:
         return _text(table[offset : offset + limits.MAX_SECTION_NAME]) + "…"

@@ -1,8 +1,7 @@
-"""One symbol table in an ELF file (gABI, "Symbol Table"): by name, by prefix and by address.
+"""Symbol tables of ELF files (gABI, "Symbol Table"): symbols by name, by prefix and by address.
 
-Of some thousand symbols a handful is looked up by name, at the start of a command that has to be quick. So nothing else
-is decoded: a name is searched as bytes in the string table, and its offset there among all ``st_name``, which are taken
-out of the table in bulk.
+A command looks up a handful of some thousand symbols and has to be quick. Only these are decoded: the name is searched
+as bytes in the string table, and its offset there among all ``st_name``, which are read in bulk.
 """
 
 from __future__ import annotations
@@ -11,28 +10,34 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, Protocol, cast
 
+from ompd.binary.cursor import order_mark
+from ompd.binary.elf.dynamic import dynamic_symbols
 from ompd.binary.elf.elf import (
     SHN_UNDEF,
+    SHT_DYNSYM,
+    SHT_NOBITS,
+    SHT_SYMTAB,
+    STB_GLOBAL,
+    STB_GNU_UNIQUE,
+    STB_LOCAL,
+    STB_WEAK,
     ElfFile,
     Section,
-    order_mark,
 )
-from ompd.errors import MalformedFile
+from ompd.errors import MalformedFile, OmpdError
 from ompd.safety import limits
 
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_COMMON, STT_TLS = range(7)
 STT_GNU_IFUNC = 10
-STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
-STB_GNU_UNIQUE = 10
 
-# Of several symbols by one name, the one that other modules would be bound to comes first.
+# Among symbols of one name, the one that other modules would bind to comes first.
 _BIND_RANK = {STB_GLOBAL: 0, STB_GNU_UNIQUE: 0, STB_WEAK: 1, STB_LOCAL: 2}
-# Of several symbols that cover an address, code comes first.
+# Among symbols that cover an address, code comes first.
 _TYPE_RANK = {STT_FUNC: 0, STT_GNU_IFUNC: 0, STT_OBJECT: 1, STT_COMMON: 1}
 _VARIABLES = frozenset((STT_OBJECT, STT_COMMON, STT_TLS))
 _ADDRESSED = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_GNU_IFUNC))
@@ -42,19 +47,19 @@ _SYM = {32: "IIIBBH", 64: "IBBHQQ"}
 
 _SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not an address, SHN_COMMON has none yet
 
-# Compilers do not nest functions, few labels of assembly are inside of one, and glibc has some dozen names for one
-# function. The bounds keep a table made of overlapping symbols from costing time.
+# Functions hold few labels, and glibc has some dozen names for one function. These bounds keep a table of overlapping
+# symbols from costing time.
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
-# Of strings that are more bytes it is kept which names are no symbols.
+# Absent names are cached for string tables of at least this size.
 _MIN_STRINGS, _MAX_ABSENCES = 1 << 18, 128
-_MIN_KEPT, _PROBES = 1 << 12, 64  # below that, sorting takes no longer than reading what was kept
+_MIN_KEPT, _PROBES = 1 << 12, 64  # sorting a smaller table is as fast as reading it from the cache
 _MAX_VARIABLES = 1 << 18
-# Strings of sections and files are in these tables, too, and what a linker left of names that it dropped.
+# A string table also holds names of sections and files, and leftovers of dropped symbols.
 _STRINGS_PER_SYMBOL, _FREE_STRINGS = 4, 1 << 12
-_MAX_SYMBOLS = 1 << 23  # several times what the largest programs have
-# Templates of C++ have names of some thousand bytes. Names may share their ends, so that a table of n bytes may hold
-# names of n * n.
+_MAX_SYMBOLS = 1 << 23  # several times the largest programs
+# C++ templates have names of some thousand bytes. Names may share their ends, so a table of n bytes can hold names of
+# n * n bytes.
 _MAX_NAME = 1 << 17
 
 
@@ -70,19 +75,19 @@ class Symbol(NamedTuple):
 
 
 class Kept(Protocol):
-    """What was derived of one file before, see :class:`ompd.debugger.files.cache.FileCache`."""
+    """A cache of results derived from one file (:class:`ompd.debugger.files.cache.FileCache`)."""
 
     def get(self, what: str) -> bytes | None:
-        """Return what was kept as *what*, None if nothing was."""
+        """Return the entry *what*, None if there is none."""
 
     def put(self, what: str, payload: bytes) -> None:
-        """Keep something as *what*."""
+        """Store *payload* as the entry *what*."""
 
 
 class SymbolSection:
-    """One SHT_SYMTAB or SHT_DYNSYM with its strings.
+    """One SHT_SYMTAB or SHT_DYNSYM section with its strings.
 
-    :param strings: these, for a table that no section header leads to
+    :param strings: the string table, if no section header names it
     """
 
     def __init__(
@@ -106,7 +111,7 @@ class SymbolSection:
         return self._elf.section_data(self._string_table)
 
     def mentions(self, name: str) -> bool:
-        """Return whether the table's strings have *name*, as a part of a longer one perhaps."""
+        """Return whether *name* occurs in the string table, possibly inside a longer name."""
         return name.encode() in self._strings
 
     @cached_property
@@ -118,7 +123,7 @@ class SymbolSection:
 
     @cached_property
     def _name_offsets(self) -> list[int]:
-        # st_name of every symbol. The strided view does in C what iter_unpack does entry by entry.
+        # st_name of every symbol. The strided view is iter_unpack in C.
         entries, size = self._entries, self._struct.size
         if self._elf.byte_order == sys.byteorder:
             return memoryview(entries).cast("I")[:: size // 4].tolist()
@@ -127,7 +132,7 @@ class SymbolSection:
 
     @cached_property
     def _first_and_last(self) -> tuple[dict[int, int], dict[int, int]]:
-        # First and last symbol by st_name. They differ where symbols share a string, as static functions do.
+        # First and last symbol by st_name. They differ if symbols share a string, as static functions do.
         offsets = self._name_offsets
         count = len(offsets)
         backwards = zip(reversed(offsets), range(count - 1, -1, -1), strict=True)
@@ -154,7 +159,7 @@ class SymbolSection:
 
     @cached_property
     def _sharing(self) -> dict[int, list[int]]:
-        # Every symbol by st_name, of those that share one.
+        # Indexes of symbols by st_name, if several share it.
         firsts, lasts = self._first_and_last
         sharing: dict[int, list[int]] = {}
         for index, offset in enumerate(self._name_offsets):
@@ -163,7 +168,7 @@ class SymbolSection:
         return sharing
 
     def _indexes(self, offset: int) -> list[int]:
-        # Every symbol with this st_name.
+        # Indexes of the symbols with this st_name.
         firsts, lasts = self._first_and_last
         index = firsts.get(offset, -1)
         if index < 0:
@@ -171,7 +176,7 @@ class SymbolSection:
         return [index] if index == lasts[offset] else self._sharing[offset]
 
     def find(self, name: str) -> list[Symbol]:
-        # Linkers let a name share the tail of a longer one, so it may begin in the middle of a string.
+        # Linkers let a name share the tail of a longer one, so a match may begin inside a string.
         strings, key = self._strings, _key(name)
         found = []
         position = strings.find(key)
@@ -181,17 +186,18 @@ class SymbolSection:
         return found
 
     def preferred(self, name: str) -> Symbol | None:
-        # The one that is meant by a name. Each question looks in all modules for what runtimes have, and few have it.
+        # The best symbol called *name*. Absences are cached: few modules have the runtime symbols that all are searched
+        # for.
         if not self._keeps_absences:
             return preferred_of(self.find(name))
         if name in self._absences:
             return None
-        found = preferred_of(self.find(name))
+        best = preferred_of(self.find(name))
         is_plain = name.isascii() and name.isprintable()
-        if found is None and is_plain and len(self._absences) < _MAX_ABSENCES and self._kept is not None:
+        if best is None and is_plain and len(self._absences) < _MAX_ABSENCES and self._kept is not None:
             self._absences.add(name)
             self._kept.put(self._what_is_absent, "\n".join(sorted(self._absences)).encode())
-        return found
+        return best
 
     @property
     def _what_is_absent(self) -> str:
@@ -199,7 +205,7 @@ class SymbolSection:
 
     @cached_property
     def _absences(self) -> set[str]:
-        # Names that no symbol of this table has, as was found out before.
+        # Cached names without a symbol in this table.
         raw = self._kept.get(self._what_is_absent) if self._kept is not None else None
         return set(raw.decode("ascii", "replace").split("\n")) if raw else set()
 
@@ -210,7 +216,7 @@ class SymbolSection:
         found = []
         for index, offset in enumerate(self._name_offsets):
             raw = starts.get(offset)
-            if raw is None:  # the tail of a longer string; one that is longer than all that are wanted is none of them
+            if raw is None:  # the tail of a longer string
                 end = strings.find(b"\0", offset, offset + longest)
                 raw = strings[offset:end] if end >= 0 else None
             if raw is not None and raw in wanted:
@@ -221,7 +227,7 @@ class SymbolSection:
     def _string_starts(self) -> dict[int, bytes]:
         strings = self._strings
         if strings.count(b"\0") > _STRINGS_PER_SYMBOL * len(self._name_offsets) + _FREE_STRINGS:
-            return {}  # no linker writes strings that nothing names
+            return {}  # linkers write no unused strings
         pieces = strings.split(b"\0")
         offsets = accumulate((len(piece) + 1 for piece in pieces), initial=0)
         return dict(zip(offsets, pieces, strict=False))  # the last offset is the table's end
@@ -243,7 +249,7 @@ class SymbolSection:
         return found
 
     def variables(self) -> Iterator[Symbol]:
-        # Those that other modules may refer to; thread-local ones aside.
+        # Global variables, except thread-local ones.
         infos, sections, _ = self._columns()
         what = f"{self._elf.name}: names of variables in {self._section.name} overlap"
         left = limits.Budget(limits.names(len(self._strings)), what)
@@ -269,7 +275,7 @@ class SymbolSection:
 
     @cached_property
     def _by_address(self) -> tuple[Sequence[int], Sequence[int]]:
-        # Start addresses, sorted, and the indexes of the symbols that begin there.
+        # Sorted start addresses, and the indexes of the symbols there.
         count = len(self._entries) // self._struct.size
         if self._kept is None or count < _MIN_KEPT or self._elf.ident_class != 64:
             return self._sorted()
@@ -290,7 +296,7 @@ class SymbolSection:
         half = len(mark) + (len(raw) - len(mark)) // size * starts.itemsize
         starts.frombytes(raw[len(mark) : half])
         indexes.frombytes(raw[half:])
-        # Kept rows are of this table only if it has such symbols at such addresses.
+        # Check samples: cached rows must match this table's symbols.
         if not 0 < len(starts) <= count or max(indexes) >= count:
             return None
         for row in range(0, len(starts), max(len(starts) // _PROBES, 1)):
@@ -302,7 +308,7 @@ class SymbolSection:
     def _sorted(self) -> tuple[list[int], list[int]]:
         infos, sections, values = self._columns()
         every = zip(range(len(values)), infos, sections, strict=True)
-        # As _has_address has it, without a call for each.
+        # _has_address, inlined for speed.
         indexes = [i for i, info, section in every if info & 15 in _ADDRESSED and 0 < section < _SHN_LORESERVE]
         indexes.sort(key=values.__getitem__)
         return [values[index] for index in indexes], indexes
@@ -328,8 +334,8 @@ class SymbolSection:
         return [row[at] for row in self._struct.iter_unpack(self._entries)]
 
     def covering(self, address: int) -> Symbol | None:
-        # The symbol whose st_size covers the address: of those the one that begins nearest. One that ended before the
-        # address may be inside of one that covers it.
+        # The nearest symbol before the address whose st_size covers it. A smaller symbol that ends before the address
+        # may be nested in it, so several candidates are tried.
         starts, indexes = self._by_address
         sizes = self._sizes
         position = bisect_right(starts, address)
@@ -342,7 +348,7 @@ class SymbolSection:
         return None
 
     def preceding(self, address: int) -> Symbol | None:
-        # The symbol without a size that begins nearest before the address, no other between, in the same section.
+        # The nearest symbol before the address, if it has no size and is in the same section.
         starts, indexes = self._by_address
         last = bisect_right(starts, address)
         if last == 0:
@@ -355,8 +361,8 @@ class SymbolSection:
         return symbol if address < section.sh_addr + section.sh_size else None
 
     def _named(self, indexes: Sequence[int]) -> list[Symbol]:
-        # A NOTYPE symbol "$x", "$d.3" … marks where code and data change (psABI of AArch64, Arm and RISC-V, "mapping
-        # symbols") and names nothing.
+        # NOTYPE symbols "$x", "$d.3" … are mapping symbols (psABI of AArch64, Arm and RISC-V): they mark code and data
+        # and name nothing.
         symbols = [self._symbol(index, self._name_at(self._name_offsets[index])) for index in indexes[:_MAX_ALIASES]]
         return [s for s in symbols if s.name and not (s.type == STT_NOTYPE and s.name.startswith("$"))]
 
@@ -370,15 +376,235 @@ def _key(name: str) -> bytes:
 
 
 def is_symbol(symbol: Symbol) -> bool:
-    """Return whether *symbol* is defined, and of code or data."""
+    """Return whether *symbol* is defined and names code or data."""
     return symbol.section != SHN_UNDEF and symbol.type not in (STT_SECTION, STT_FILE)
 
 
 def _preference(symbol: Symbol) -> tuple[int, int, bool, str]:
-    # Underscores last: glibc's clone3 is also __clone3, with all else equal.
+    # Underscores last: glibc's clone3 is also __clone3.
     return _TYPE_RANK.get(symbol.type, 2), _BIND_RANK.get(symbol.bind, 2), symbol.name.startswith("_"), symbol.name
 
 
 def preferred_of(symbols: list[Symbol]) -> Symbol | None:
-    """Return which of several symbols by one name is meant by it, None if there is none."""
+    """Return the preferred one of several symbols of one name, None if none is defined."""
     return min(filter(is_symbol, symbols), key=lambda symbol: _BIND_RANK.get(symbol.bind, 2), default=None)
+
+
+_MOST_FOUND = 64  # cached lists of names; our code has few
+_MOST_NAMES = 1 << 12  # cached single names: a hosted library may look up any number
+
+
+class SymbolTable:
+    """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
+
+    Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
+    Tables are read at first need and in that order; the first match ends a search. In a file without section headers
+    ``.dynsym`` is found by the dynamic section.
+
+    :param debug_elf: the debug file, or a function that returns it or None. The function is called once, after the
+        module's own tables had no match
+    :param kept: returns the cache of a file
+    """
+
+    def __init__(
+        self,
+        elf: ElfFile,
+        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
+        kept: Callable[[ElfFile], Kept | None] | None = None,
+    ) -> None:
+        self._elf = elf
+        self._kept = kept
+        self._debug_elf = debug_elf
+        self._at: dict[int, Symbol | None] = {}
+        self._found: dict[str, Symbol | None] = {}
+        self._found_many: dict[frozenset[str], dict[str, Symbol]] = {}
+        self._named: dict[str, bool] = {}
+
+    @cached_property
+    def _own_tables(self) -> list[SymbolSection]:
+        return self._read_tables(self._elf, SHT_DYNSYM, SHT_SYMTAB)
+
+    @cached_property
+    def _debug_tables(self) -> list[SymbolSection]:
+        elf = self._debug_elf() if callable(self._debug_elf) else self._debug_elf
+        return self._read_tables(elf, SHT_SYMTAB) if elf is not None else []
+
+    def _read_tables(self, elf: ElfFile, *kinds: int) -> list[SymbolSection]:
+        found = [s for kind in kinds for s in elf.sections if s.sh_type == kind and s.sh_size]
+        if len(found) > limits.MAX_SYMBOL_TABLES:
+            raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
+        if not elf.sections and SHT_DYNSYM in kinds:
+            # Loaders need no section headers, and some tools strip them.
+            table = dynamic_symbols(elf)
+            return [self._table(elf, *table)] if table is not None else []
+        return [self._table(elf, section) for section in found]
+
+    def _table(self, elf: ElfFile, section: Section, strings: Section | None = None) -> SymbolSection:
+        return SymbolSection(elf, section, self._kept(elf) if self._kept is not None else None, strings=strings)
+
+    def _tables(self) -> Iterator[SymbolSection]:
+        yield from self._own_tables
+        yield from self._debug_tables
+
+    def find(self, name: str) -> Symbol | None:
+        """Return the symbol called exactly *name*, or None. Global symbols come before weak, weak before local.
+
+        Undefined symbols, sections and file names do not count.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if name in self._found:
+            return self._found[name]
+        symbol = next(filter(None, (t.preferred(name) for t in self._tables())), None)
+        if len(self._found) < _MOST_NAMES:
+            self._found[name] = symbol
+        return symbol
+
+    def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:
+        """Return the symbols called *names* by name, each as from :meth:`find`, in one pass over a table.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        wanted = frozenset(names)
+        if wanted in self._found_many:
+            return dict(self._found_many[wanted])
+        missing = set(wanted)
+        answer: dict[str, Symbol] = {}
+        for table in self._tables():
+            if not missing:
+                break
+            candidates: dict[str, list[Symbol]] = {}
+            for symbol in table.find_many(missing):
+                candidates.setdefault(symbol.name, []).append(symbol)
+            for name, symbols in candidates.items():
+                best = preferred_of(symbols)
+                if best is not None:
+                    answer[name] = best
+                    missing.discard(name)
+        if len(self._found_many) < _MOST_FOUND:
+            self._found_many[wanted] = answer
+        return dict(answer)
+
+    def mentions(self, names: Iterable[str]) -> set[str]:
+        """Return a superset of those *names* that the module's own tables hold, undefined symbols included.
+
+        A name may be wrongly included if it is part of a longer one.
+
+        :raises MalformedFile: if a table is malformed
+        """
+        return {name for name in names if any(table.mentions(name) for table in self._own_tables)}
+
+    def names(self, wanted: Iterable[str]) -> set[str]:
+        """Return those *wanted* names that are symbols of the module, defined or undefined.
+
+        The dynamic symbols are searched, or ``.symtab`` if there are none. A module without both returns all names.
+
+        :raises MalformedFile: if a table is malformed
+        """
+        for name in wanted:
+            if name not in self._named and len(self._named) < _MOST_NAMES:
+                self._named[name] = not self._own_tables or bool(self._own_tables[0].find(name))
+        return {name for name in wanted if self._named.get(name, True)}
+
+    def passed_on(self, wanted: Iterable[str]) -> set[str]:
+        """Return those *wanted* functions of other modules whose address the program uses as a value.
+
+        Their undefined symbols have an address: the linkage table entry (psABI, "Function Addresses").
+
+        :raises MalformedFile: if a table is malformed
+        """
+        tables = self._own_tables[:1]
+        return {
+            name
+            for name in wanted
+            for table in tables
+            for symbol in table.find(name)
+            if symbol.section == SHN_UNDEF and symbol.address
+        }
+
+    def data_names(self) -> list[str]:
+        """Return the names of variables, at most some hundred thousand, of the last table that has any.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        for table in reversed(list(self._tables())):
+            names = table.data_names()
+            if names:
+                return names
+        return []
+
+    def variables(self) -> Iterator[Symbol]:
+        """Yield the global variables, except thread-local ones.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        for table in self._tables():
+            yield from table.variables()
+
+    @cached_property
+    def exported_variables(self) -> Mapping[str, Symbol]:
+        """The variables in ``.dynsym`` by name. The loader binds references of other modules to these.
+
+        :raises MalformedFile: if the table or its strings are malformed
+        """
+        tables = self._read_tables(self._elf, SHT_DYNSYM)
+        return {symbol.name: symbol for table in tables for symbol in table.variables()}
+
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return next(filter(None, (table.thread_local_at(offset) for table in self._tables())), None)
+
+    def find_prefix(self, prefix: str) -> list[Symbol]:
+        """Return every symbol whose name begins with *prefix*, by name, then address, without duplicates.
+
+        All tables are read.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        symbols: dict[tuple[str, int], Symbol] = {}
+        for table in self._tables():
+            for symbol in filter(is_symbol, table.find_prefix(prefix)):
+                symbols.setdefault((symbol.name, symbol.address), symbol)
+        return [symbols[key] for key in sorted(symbols)]
+
+    def at(self, address: int) -> Symbol | None:
+        """Return the function or object that covers the link-time *address*, or None.
+
+        A symbol covers ``st_size`` bytes; one of size 0 reaches to the next symbol or the end of its section. At one
+        address functions come before objects, global before weak and local. A version in the name
+        (``name@@VERSION``) is cut off. TLS symbols have no address.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if address not in self._at:
+            symbol = next(filter(None, (table.covering(address) for table in self._tables())), None)
+            if symbol is None:
+                symbol = next(filter(None, (table.preceding(address) for table in self._tables())), None)
+            self._at[address] = symbol and symbol._replace(name=symbol.name.partition("@")[0] or symbol.name)
+        return self._at[address]
+
+
+_MAX_MEMORY = 128 << 20
+
+
+def open_minidebuginfo(elf: ElfFile) -> ElfFile | None:
+    """Return the MiniDebugInfo of *elf*, None if it has none or that is damaged.
+
+    It is an ELF file in the section ``.gnu_debugdata``, compressed by xz, with function symbols that ``.dynsym`` lacks
+    (GDB's manual, "Debugging information in a special section").
+    """
+    import lzma  # few modules have the section
+
+    try:
+        section = elf.section(".gnu_debugdata")
+        if section is None or section.sh_type == SHT_NOBITS:
+            return None
+        decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_MEMORY)
+        packed = elf.section_data(section)
+        raw = decoder.decompress(packed, limits.inflated(len(packed)))
+        return ElfFile(raw, f"{elf.name}: .gnu_debugdata") if decoder.eof else None
+    except (OmpdError, lzma.LZMAError):
+        return None

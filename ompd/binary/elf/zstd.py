@@ -1,4 +1,4 @@
-"""zstd: of the standard library from Python 3.14 on, of the package that has the same for older ones before."""
+"""zstd from the standard library (Python 3.14 and later) or its backport."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ _MAX_WINDOW_LOG = 27
 
 
 def decompressor() -> ZstdDecompressor:
-    """Return a decompressor for one frame, like those of :mod:`lzma`; a frame that needs more memory is an error."""
-    made: ZstdDecompressor = ZstdDecompressor(options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
-    return made
+    """Return a decompressor for one frame, with the interface of :mod:`lzma`'s. Its window is bounded."""
+    frame_decompressor: ZstdDecompressor = ZstdDecompressor(
+        options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
+    )
+    return frame_decompressor
 
 
 def inflate(data: bytes, limit: int) -> bytes:
-    """Return what one frame of zstd data holds, at most *limit* bytes of it.
+    """Return the decompressed bytes of one zstd frame, at most *limit*.
 
-    :raises MalformedFile: if it is damaged
+    :raises MalformedFile: if the frame is damaged
     """
     try:
         return decompressor().decompress(data, limit)

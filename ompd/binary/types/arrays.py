@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import CONSTANTS, Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.types.types import TypeInfo
 from ompd.errors import MalformedFile, Unsupported
@@ -42,7 +42,7 @@ def is_fortran(unit: Unit) -> bool:
     return language_of(unit) in dw.FORTRAN_LANGUAGES
 
 
-def constant_bounds(info: TypeInfo, place: Place) -> list[tuple[int | None, int | None]]:
+def constant_bounds(info: TypeInfo, place: EntryRef) -> list[tuple[int | None, int | None]]:
     """Return first index and count of each dimension of the array at *place*, in the file's order; None for one that is
     computed in the target, or given nowhere.
     """
@@ -57,7 +57,7 @@ def constant_bounds(info: TypeInfo, place: Place) -> list[tuple[int | None, int 
 
 
 def dimensions(
-    info: TypeInfo, place: Place, attributes: dict[int, Value], element_size: int, evaluate: Evaluate | None
+    info: TypeInfo, place: EntryRef, attributes: dict[int, Value], element_size: int, evaluate: Evaluate | None
 ) -> list[Dimension]:
     """Return the dimensions of the array at *place*, outermost first: in Fortran, that is the last one.
 
@@ -92,7 +92,7 @@ def dimensions(
     return found
 
 
-def _rows(info: TypeInfo, place: Place) -> list[dict[int, Value]]:
+def _rows(info: TypeInfo, place: EntryRef) -> list[dict[int, Value]]:
     rows = []
     for tag, attributes in info.index.children(place, _DIMENSIONS):
         if tag == dw.DW_TAG_GENERIC_SUBRANGE:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.expression import StackMachine
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.types.arrays import Dimension, dimensions, is_fortran
 from ompd.binary.types.type_names import scoped_name
 from ompd.binary.types.types import TypeInfo
@@ -35,7 +35,7 @@ Read = Callable[[int, int], bytes]
 class Resolved(NamedTuple):
     """What is behind typedefs and qualifiers: where it is defined, tag and attributes; the names on the way there."""
 
-    place: Place
+    place: EntryRef
     tag: int
     attributes: dict[int, Value]
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ class MemberRow(NamedTuple):
 
     name: str | None
     is_base: bool
-    type: Place
+    type: EntryRef
     offset: int
     first_bit: int | None
     bits: int | None
@@ -113,7 +113,7 @@ class TypeReader:
 
     # Types
 
-    def resolve(self, place: Place) -> Resolved:
+    def resolve(self, place: EntryRef) -> Resolved:
         """Return what is behind typedefs, qualifiers and declarations of the type at *place*.
 
         :raises TypeNotFound: if it is only declared
@@ -136,14 +136,14 @@ class TypeReader:
             self._types[key] = Resolved(here, tag, attributes, tuple(names))
         return self._types[key]
 
-    def scalar(self, place: Place, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
+    def scalar(self, place: EntryRef, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
         """Return the base type that :meth:`resolve` found."""
         key = key_of(place), tuple(names)
         if key not in self._scalars:
             self._scalars[key] = self._scalar(place, attributes, names)
         return self._scalars[key]
 
-    def _scalar(self, place: Place, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
+    def _scalar(self, place: EntryRef, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
         unit = place.unit
         encoding = unit.number(attributes.get(dw.DW_AT_ENCODING)) or 0
         size = self.info.size_at(place)
@@ -155,7 +155,7 @@ class TypeReader:
         order = marks.get(unit.number(attributes.get(dw.DW_AT_ENDIANITY)) or 0)
         return Scalar(encoding, size, name, prefix, order)
 
-    def character(self, place: Place | None) -> tuple[int, str, bool] | None:
+    def character(self, place: EntryRef | None) -> tuple[int, str, bool] | None:
         """Return width in bytes and prefix of the characters that a type is one of, and whether it is ``char`` itself.
 
         None for what is no character. Numbers of one byte are characters in C.
@@ -179,7 +179,7 @@ class TypeReader:
             return 1, "", scalar.name == "char"
         return None
 
-    def members(self, place: Place) -> tuple[MemberRow, ...]:
+    def members(self, place: EntryRef) -> tuple[MemberRow, ...]:
         """Return base classes and data members of the structure at *place*, in the file's order."""
         key = key_of(place)
         if key not in self._members:
@@ -201,7 +201,7 @@ class TypeReader:
             self._members[key] = tuple(found)
         return self._members[key]
 
-    def enumeration(self, place: Place) -> Enumeration:
+    def enumeration(self, place: EntryRef) -> Enumeration:
         """Return the enumeration at *place*."""
         key = key_of(place)
         if key not in self._enumerations:
@@ -230,7 +230,7 @@ class TypeReader:
             self._enumerations[key] = Enumeration(size, names, flags)
         return self._enumerations[key]
 
-    def evaluate(self, place: Place, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
+    def evaluate(self, place: EntryRef, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
         """Return what an expression of the type at *place* says of the object at *address*."""
         machine = _ObjectMachine(
             expression,
@@ -244,14 +244,14 @@ class TypeReader:
         machine.run()
         return machine.pop()
 
-    def bound_in(self, place: Place) -> int:
+    def bound_in(self, place: EntryRef) -> int:
         """Return the bound of an array that the variable whose entry is at *place* holds.
 
         :raises Unsupported: here, since it takes a frame to tell
         """
         raise Unsupported("an array whose bounds are in another variable")
 
-    def missing(self, place: Place, attributes: dict[int, Value], address: int | None) -> str | None:
+    def missing(self, place: EntryRef, attributes: dict[int, Value], address: int | None) -> str | None:
         """Return why there is no array behind the descriptor at *address*, in gdb's words; None if there is one."""
         for attribute, text in ((dw.DW_AT_ALLOCATED, "<not allocated>"), (dw.DW_AT_ASSOCIATED, "<not associated>")):
             value = attributes.get(attribute)
@@ -266,7 +266,7 @@ class TypeReader:
                 return text
         return None
 
-    def data_start(self, place: Place, attributes: dict[int, Value], address: int | None) -> int | None:
+    def data_start(self, place: EntryRef, attributes: dict[int, Value], address: int | None) -> int | None:
         """Return where the data of the descriptor at *address* is, None if the type at *place* has no descriptor."""
         moved = attributes.get(dw.DW_AT_DATA_LOCATION)
         if moved is None or not isinstance(moved.raw, bytes):
@@ -276,7 +276,7 @@ class TypeReader:
         return self.evaluate(place, moved.raw, address)
 
     def dimensions(
-        self, place: Place, attributes: dict[int, Value], element: Place, address: int | None
+        self, place: EntryRef, attributes: dict[int, Value], element: EntryRef, address: int | None
     ) -> list[Dimension]:
         """Return the dimensions of the array at *place*, outermost first; see :func:`dimensions`."""
         evaluator = None
@@ -290,7 +290,7 @@ class TypeReader:
 
         return dimensions(self.info, place, attributes, self.info.size_at(element), evaluator)
 
-    def follow(self, place: Place, source: int | bytes) -> tuple[Place, int | bytes]:
+    def follow(self, place: EntryRef, source: int | bytes) -> tuple[EntryRef, int | bytes]:
         """Return type and place of what a reference refers to, through as many as there are; of what is none itself.
 
         Compilers pass the variables that a region shares as references, and a pointer's as one to a pointer.
@@ -305,7 +305,7 @@ class TypeReader:
             place = self.info.target(found.unit, attributes[dw.DW_AT_TYPE])
         raise MalformedFile("references to references without end")
 
-    def size_of(self, place: Place) -> int | None:
+    def size_of(self, place: EntryRef) -> int | None:
         """Return the size in bytes of the type at *place*, None if that is unknown."""
         try:
             return self.info.size_at(place)
@@ -313,6 +313,6 @@ class TypeReader:
             return None
 
 
-def key_of(place: Place) -> tuple[str, int, int]:
+def key_of(place: EntryRef) -> tuple[str, int, int]:
     """Return what distinguishes *place* from all others of its file."""
     return place.unit.section, place.unit.offset, place.offset

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.dwarf.lists import ranges_of
 from ompd.binary.dwarf.units import Unit
-from ompd.binary.dwarf.walk import Inside, iter_inside
+from ompd.binary.dwarf.walk import NestedEntry, iter_inside
 from ompd.binary.types.layouts import key_of
 from ompd.binary.types.types import TypeInfo
 from ompd.errors import MalformedFile
@@ -42,7 +42,7 @@ class LocalVariable(NamedTuple):
 
     name: str
     entries: tuple[Key, ...]
-    type: Place | None
+    type: EntryRef | None
     unit: Unit
     location: Value | None
     constant: Value | None
@@ -58,13 +58,13 @@ class Scope:
     first. ``frame_base`` is that of the function whose frame it uses, None where that has none.
     """
 
-    place: Place
+    place: EntryRef
     is_inlined: bool
     frame_base: Value | None
     variables: list[LocalVariable] = field(default_factory=list)
 
 
-def find_scopes(info: TypeInfo, function: Place, link_address: int) -> list[Scope]:
+def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[Scope]:
     """Return the function whose entry is at *function*, and those inlined into it at *link_address*, innermost first.
 
     :raises MalformedFile: if the entries are malformed, or are too many
@@ -86,7 +86,7 @@ def find_scopes(info: TypeInfo, function: Place, link_address: int) -> list[Scop
         del inside[entry.depth :]
         if entry.depth == 0 or (entry.tag == dw.DW_TAG_INLINED_SUBROUTINE and entry.enters):
             base = entry.attributes.get(dw.DW_AT_FRAME_BASE) if entry.depth == 0 else scopes[0].frame_base
-            scopes.append(Scope(Place(unit, entry.offset), entry.depth > 0, base))
+            scopes.append(Scope(EntryRef(unit, entry.offset), entry.depth > 0, base))
             origins.append(set())
             inside.append((scopes[-1], 0))
         elif entry.enters:
@@ -104,9 +104,9 @@ def find_scopes(info: TypeInfo, function: Place, link_address: int) -> list[Scop
     return scopes
 
 
-def _add(info: TypeInfo, scope: Scope, depth: int, unit: Unit, entry: Inside, origins: set[Key]) -> None:
+def _add(info: TypeInfo, scope: Scope, depth: int, unit: Unit, entry: NestedEntry, origins: set[Key]) -> None:
     known: dict[int, tuple[Unit, Value]] = {}
-    here, found = Place(unit, entry.offset), entry.attributes
+    here, found = EntryRef(unit, entry.offset), entry.attributes
     entries = [key_of(here)]
     for _ in range(_MAX_ORIGINS):
         for attribute, value in found.items():
@@ -147,26 +147,26 @@ def _add_dropped(info: TypeInfo, scope: Scope, known: set[Key]) -> None:
     for number, entry in enumerate(iter_inside(place.unit, place.offset, lambda tag, attributes: False)):
         if number > _MAX_ENTRIES or len(scope.variables) > _MAX_VARIABLES:
             raise MalformedFile(f"{place.unit.section}: a function has too many entries", offset=place.offset)
-        if entry.depth == 1 and entry.tag in _VARIABLES and key_of(Place(place.unit, entry.offset)) not in known:
+        if entry.depth == 1 and entry.tag in _VARIABLES and key_of(EntryRef(place.unit, entry.offset)) not in known:
             _add(info, scope, 0, place.unit, entry, set())
 
 
-def find_around(files: DebugFiles, function: Place) -> list[Place]:
+def find_around(files: DebugFiles, function: EntryRef) -> list[EntryRef]:
     """Return the functions that the one at *function* is in, innermost first: gcc's code of constructs is in the
     function that has the construct.
 
     :raises MalformedFile: if the unit is malformed
     """
-    found: list[Place] = []
+    found: list[EntryRef] = []
     offset = files.around(function.unit, function.offset)
     while offset is not None and len(found) < _MAX_SCOPES:
         if function.unit.entry_at(offset)[0] == dw.DW_TAG_SUBPROGRAM:
-            found.append(Place(function.unit, offset))
+            found.append(EntryRef(function.unit, offset))
         offset = files.around(function.unit, offset)
     return found
 
 
-def declared_in(info: TypeInfo, function: Place) -> set[tuple[str, int | None]]:
+def declared_in(info: TypeInfo, function: EntryRef) -> set[tuple[str, int | None]]:
     """Return name and line of all that a function declares, in whatever block, but not of what functions in it do.
 
     :raises MalformedFile: if the entries are malformed, or are too many

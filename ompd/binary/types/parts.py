@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ompd.binary.dwarf import constants as dw
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.types.arrays import is_fortran
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.type_names import type_name
@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
     Of a bit field ``address`` is that of the structure."""
 
-    type: Place
+    type: EntryRef
     address: int
     first_bit: int | None = None
     bits: int | None = None
@@ -89,7 +89,7 @@ class PartFinder:
     def __init__(self, types: TypeReader) -> None:
         self._types = types
 
-    def select(self, place: Place, address: int, steps: Sequence[Step]) -> Part:
+    def select(self, place: EntryRef, address: int, steps: Sequence[Step]) -> Part:
         """Return the part of the variable at *address* that *steps* lead to.
 
         :raises BadInput: if the type has no such part
@@ -135,7 +135,7 @@ class PartFinder:
         level = [(found, part.address)]
         # By levels: what is nearer hides what is in a base class.
         for _ in range(_MAX_DEPTH):
-            deeper: list[tuple[Place, int]] = []
+            deeper: list[tuple[EntryRef, int]] = []
             for place, address in level:
                 for member in self._types.members(place):
                     at = address + member.offset

@@ -9,7 +9,7 @@ import re
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.types.arrays import constant_bounds, language_of
 from ompd.binary.types.types import TypeInfo
@@ -58,13 +58,13 @@ def shortened(name: str) -> str:
     return name
 
 
-def type_name(info: TypeInfo, place: Place | None) -> str:
+def type_name(info: TypeInfo, place: EntryRef | None) -> str:
     """Return the name of the type at *place* (None: void); of what cannot be read as much as can be, and ``...``."""
     name = _Namer(info).name(place)
     return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 3] + "..."
 
 
-def scoped_name(info: TypeInfo, place: Place, name: str) -> str:
+def scoped_name(info: TypeInfo, place: EntryRef, name: str) -> str:
     """Return *name* of what is defined at *place* with the namespaces and types around it (``ns::Class::name``)."""
     if language_of(place.unit) in dw.C_LANGUAGES | dw.FORTRAN_LANGUAGES:
         return name
@@ -79,14 +79,14 @@ class _Namer:
     def __init__(self, info: TypeInfo) -> None:
         self._info = info
 
-    def name(self, place: Place | None, inner: str = "", depth: int = 0) -> str:
+    def name(self, place: EntryRef | None, inner: str = "", depth: int = 0) -> str:
         """Return the declaration of *inner* with the type at *place*."""
         try:
             return self._name(place, inner, depth)
         except OmpdError:
             return _joined("...", inner)
 
-    def _name(self, place: Place | None, inner: str, depth: int) -> str:
+    def _name(self, place: EntryRef | None, inner: str, depth: int) -> str:
         if place is None:
             return _joined("void", inner)
         if depth > _MAX_DEPTH:
@@ -108,10 +108,10 @@ class _Namer:
             return _joined(f"character*{size if size is not None else '(*)'}", inner)
         return _joined(self._own_name(place, tag, attributes), inner)
 
-    def _target(self, unit: Unit, attributes: dict[int, Value]) -> Place | None:
+    def _target(self, unit: Unit, attributes: dict[int, Value]) -> EntryRef | None:
         return self._info.target(unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
 
-    def _own_name(self, place: Place, tag: int, attributes: dict[int, Value]) -> str:
+    def _own_name(self, place: EntryRef, tag: int, attributes: dict[int, Value]) -> str:
         name = place.unit.string(attributes.get(dw.DW_AT_NAME))
         keyword = _KEYWORDS.get(tag)
         language = language_of(place.unit)
@@ -125,10 +125,10 @@ class _Namer:
             return f"{keyword} {name}" if keyword is not None else name
         return shortened(scoped_name(self._info, place, name) if tag in dw.NAMED_TYPES else name)
 
-    def _qualified(self, place: Place, inner: str, depth: int) -> str:
+    def _qualified(self, place: EntryRef, inner: str, depth: int) -> str:
         # All qualifiers in a row; of a pointer they stand behind its star, of others in front.
         words: list[str] = []
-        here: Place | None = place
+        here: EntryRef | None = place
         while here is not None and len(words) <= _MAX_DEPTH:
             tag, attributes = self._info.index.entry(here)
             if tag not in _QUALIFIERS:
@@ -158,7 +158,7 @@ class _Namer:
             inner = f"({inner})"
         return self.name(target, inner, depth + 1)
 
-    def _binds_closer(self, place: Place) -> bool:
+    def _binds_closer(self, place: EntryRef) -> bool:
         for _ in range(_MAX_DEPTH):
             tag, attributes = self._info.index.entry(place)
             if tag not in _QUALIFIERS or dw.DW_AT_TYPE not in attributes:
@@ -166,7 +166,7 @@ class _Namer:
             place = self._info.target(place.unit, attributes[dw.DW_AT_TYPE])
         return tag in (dw.DW_TAG_ARRAY_TYPE, dw.DW_TAG_SUBROUTINE_TYPE)
 
-    def _array(self, place: Place, attributes: dict[int, Value], inner: str, depth: int) -> str:
+    def _array(self, place: EntryRef, attributes: dict[int, Value], inner: str, depth: int) -> str:
         element = self._target(place.unit, attributes)
         try:
             bounds = constant_bounds(self._info, place)
@@ -180,7 +180,7 @@ class _Namer:
         texts = [f"[{count}]" if count else "[]" if count is None else "[0]" for _, count in bounds]
         return self.name(element, f"{inner}{''.join(texts) or '[]'}", depth + 1)
 
-    def _function(self, place: Place, attributes: dict[int, Value], inner: str, depth: int) -> str:
+    def _function(self, place: EntryRef, attributes: dict[int, Value], inner: str, depth: int) -> str:
         texts: list[str] = []
         tags = (dw.DW_TAG_FORMAL_PARAMETER, dw.DW_TAG_UNSPECIFIED_PARAMETERS)
         for tag, parameter in self._info.index.children(place, tags):

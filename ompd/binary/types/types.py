@@ -6,7 +6,7 @@ All that follows references of the file, or lists in it, has a bound: what does 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles, OtherFiles
 from ompd.binary.dwarf.forms import CONSTANTS, Value
-from ompd.binary.dwarf.index import Place, TypeIndex
+from ompd.binary.dwarf.index import EntryRef, TypeIndex
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.elf.elf import ElfFile
 from ompd.errors import FieldNotFound, MalformedFile, TypeNotFound, Unsupported
@@ -65,7 +65,7 @@ class DwarfType:
 
     __slots__ = ("_info", "name", "place")
 
-    def __init__(self, name: str, info: TypeInfo, place: Place) -> None:
+    def __init__(self, name: str, info: TypeInfo, place: EntryRef) -> None:
         self.name = name
         self.place = place
         self._info = info
@@ -135,7 +135,7 @@ class TypeInfo:
         outer, last = _split(qualified)
         for in_strings in (True, False):
             candidates = self.index.candidates(last, in_strings=in_strings)
-            places = [Place(unit, offset) for unit, offsets in candidates for offset in offsets]
+            places = [EntryRef(unit, offset) for unit, offsets in candidates for offset in offsets]
             for tags in choices:
                 likely = [place for place in places if self._is(place, last, tags)]
                 best = self._best(likely, outer)
@@ -144,7 +144,7 @@ class TypeInfo:
                     return DwarfType(name, self, self.inner(best))
         return None
 
-    def _best(self, likely: Sequence[Place], outer: tuple[str, ...]) -> Place | None:
+    def _best(self, likely: Sequence[EntryRef], outer: tuple[str, ...]) -> EntryRef | None:
         # The first that is an entry; one that no other names are around than those of *outer* before others.
         best = None
         for place in likely:
@@ -155,7 +155,7 @@ class TypeInfo:
                 best = place
         return best
 
-    def _check_sizes(self, name: str, best: Place, likely: Sequence[Place], outer: tuple[str, ...]) -> None:
+    def _check_sizes(self, name: str, best: EntryRef, likely: Sequence[EntryRef], outer: tuple[str, ...]) -> None:
         # In C two files may have structures of one name that are not the same.
         size, whole = self._size_or_none(best), self.index.scope_of(best) == outer
         for place in likely:
@@ -166,7 +166,7 @@ class TypeInfo:
             if scope == outer if whole else _is_within(scope, outer):
                 raise TypeNotFound(name, f"{self._name}, which has several of different sizes by that name")
 
-    def _is(self, place: Place, name: str, tags: frozenset[int]) -> bool:
+    def _is(self, place: EntryRef, name: str, tags: frozenset[int]) -> bool:
         try:
             tag, attributes = self.index.entry(place)
             return (
@@ -177,7 +177,7 @@ class TypeInfo:
         except MalformedFile:
             return False  # chance bytes
 
-    def _size_or_none(self, place: Place) -> int | None:
+    def _size_or_none(self, place: EntryRef) -> int | None:
         try:
             return self.size_at(place)
         except (MalformedFile, Unsupported, TypeNotFound):
@@ -185,11 +185,11 @@ class TypeInfo:
 
     # From type to type
 
-    def target(self, unit: Unit, value: Value) -> Place:
+    def target(self, unit: Unit, value: Value) -> EntryRef:
         """Return the entry that an attribute of one in *unit* refers to."""
         return self.index.target(unit, value)
 
-    def inner(self, place: Place) -> Place:
+    def inner(self, place: EntryRef) -> EntryRef:
         """Return the type behind typedefs, qualifiers and declarations."""
         for _ in range(_MAX_CHAIN):
             tag, attributes = self.index.entry(place)
@@ -205,7 +205,7 @@ class TypeInfo:
                 return place
         raise MalformedFile(f"{self._name}: a chain of types does not end", offset=place.unit.offset + place.offset)
 
-    def _defined_elsewhere(self, place: Place, tag: int, attributes: dict[int, Value]) -> Place:
+    def _defined_elsewhere(self, place: EntryRef, tag: int, attributes: dict[int, Value]) -> EntryRef:
         name = place.unit.string(attributes.get(dw.DW_AT_NAME)) or ""
         # A definition that leads to a declaration again, and so on: no compiler writes that.
         if name in self._searched or len(self._searched) > _MAX_SEARCHES:
@@ -221,7 +221,7 @@ class TypeInfo:
 
     # Sizes
 
-    def size_at(self, place: Place) -> int:
+    def size_at(self, place: EntryRef) -> int:
         """Return the size in bytes of the type at *place*; see :attr:`DwarfType.size`."""
         key = place.unit.section, place.unit.offset, place.offset
         size = self._sizes.get(key)
@@ -229,7 +229,7 @@ class TypeInfo:
             size = self._sizes[key] = self._size_at(place)
         return size
 
-    def _size_at(self, place: Place) -> int:
+    def _size_at(self, place: EntryRef) -> int:
         total = 1
         for _ in range(_MAX_CHAIN):
             place = self.inner(place)
@@ -254,7 +254,7 @@ class TypeInfo:
             return size * total
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
-    def counts(self, place: Place) -> list[int]:
+    def counts(self, place: EntryRef) -> list[int]:
         """Return how many elements the array at *place* has in each dimension, the outermost first; 0 where there is no
         bound, as in a flexible array.
         """
@@ -279,7 +279,7 @@ class TypeInfo:
 
     # Members
 
-    def member_at(self, place: Place, path: str, name: str) -> Member:
+    def member_at(self, place: EntryRef, path: str, name: str) -> Member:
         """Return where the member at *path* of the structure at *place* is; see :meth:`DwarfType.member`."""
         offset = 0
         steps = path.split(".")
@@ -307,7 +307,7 @@ class TypeInfo:
                 place = self._element_type(place)
         return Member(offset, self.size_at(place))
 
-    def _element_type(self, place: Place) -> Place:
+    def _element_type(self, place: EntryRef) -> EntryRef:
         for _ in range(_MAX_CHAIN):
             place = self.inner(place)
             tag, attributes = self.index.entry(place)
@@ -316,7 +316,7 @@ class TypeInfo:
             place = self.target(place.unit, attributes[dw.DW_AT_TYPE])
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
-    def _element(self, place: Place, indexes: list[int], name: str, path: str) -> tuple[int, int]:
+    def _element(self, place: EntryRef, indexes: list[int], name: str, path: str) -> tuple[int, int]:
         # Size of the element with these indexes, one for each dimension, and where in the array it is.
         place = self.inner(place)
         counts = self.counts(place) if self.index.entry(place)[0] == dw.DW_TAG_ARRAY_TYPE else []
@@ -331,7 +331,7 @@ class TypeInfo:
         size = self.size_at(self.target(place.unit, self.index.entry(place)[1][dw.DW_AT_TYPE]))
         return size, position * size
 
-    def _members_of(self, place: Place) -> _Members:
+    def _members_of(self, place: EntryRef) -> _Members:
         key = place.unit.section, place.unit.offset, place.offset
         if key not in self._members:
             tag = self.index.entry(place)[0]
@@ -340,7 +340,7 @@ class TypeInfo:
 
     # What _Members, below, asks
 
-    def rows(self, place: Place) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
+    def rows(self, place: EntryRef) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
         """Yield name, tag and attributes of the data members and base classes of the structure at *place*."""
         for count, (tag, attributes) in enumerate(
             self.index.children(place, (dw.DW_TAG_MEMBER, dw.DW_TAG_INHERITANCE))
@@ -351,7 +351,7 @@ class TypeInfo:
             if dw.DW_AT_EXTERNAL not in attributes and dw.DW_AT_TYPE in attributes:
                 yield place.unit.string(attributes.get(dw.DW_AT_NAME)), tag, attributes
 
-    def type_of(self, unit: Unit, attributes: dict[int, Value]) -> Place:
+    def type_of(self, unit: Unit, attributes: dict[int, Value]) -> EntryRef:
         """Return the type of a member."""
         return self.target(unit, attributes[dw.DW_AT_TYPE])
 
@@ -399,13 +399,13 @@ class _Found(NamedTuple):
     offset: int
     first_bit: int
     bits: int | None
-    type: Place
+    type: EntryRef
 
 
 class _Members:
     # The members of one structure by name, those of base classes and of members without a name among them.
 
-    def __init__(self, info: TypeInfo, place: Place | None) -> None:
+    def __init__(self, info: TypeInfo, place: EntryRef | None) -> None:
         self._info = info
         self._place = place
 
@@ -419,7 +419,7 @@ class _Members:
         seen: set[tuple[str, int, int, int]] = set()
         # By levels: what is nearer hides what is in a base class.
         while level:
-            deeper: list[tuple[Place, int]] = []
+            deeper: list[tuple[EntryRef, int]] = []
             for place, base in level:
                 key = place.unit.section, place.unit.offset, place.offset, base
                 if key in seen or len(seen) > _MAX_EMBEDDED:
@@ -461,3 +461,87 @@ def _split(name: str) -> tuple[tuple[str, ...], str]:
             parts.append(name[start:index])
             start = index + 2
     return tuple(part for part in parts if part), name[start:]
+
+
+# The largest structure of a runtime has a hundred, in five levels.
+_MAX_STRUCTURES = 32
+_MAX_FLAT_MEMBERS = 1 << 13
+
+
+class FlatMember(NamedTuple):
+    """A member, of the structure itself or of one that is embedded in it, in bytes from the outermost one's start.
+
+    ``path`` is its name, after those of what it is in and dots. Of a bit field ``offset`` is that of the byte in
+    which it begins, ``size`` that of its declared type, ``first_bit`` where in that byte it begins, and ``bits`` its
+    width; both are None for others.
+    """
+
+    path: str
+    offset: int
+    size: int
+    first_bit: int | None = None
+    bits: int | None = None
+
+
+def flat_members(info: TypeInfo, found: DwarfType, is_wanted: Callable[[str], bool]) -> list[FlatMember]:
+    """Return the members of a structure by their offsets, then names.
+
+    Members of base classes, and of members without a name, count as the structure's own. An array is one member. What
+    has no fixed place or size is left out.
+
+    :param is_wanted: called with the path of each member; of one that is not wanted those inside of it are left out
+    :raises MalformedFile: if the file contradicts itself, or the structure contains itself
+    """
+    walk = _MemberWalk(info, is_wanted)
+    walk.enter(found.place, "", 0, 0)
+    return sorted(walk.found.values(), key=lambda member: (member.offset, member.path))
+
+
+class _MemberWalk:
+    def __init__(self, info: TypeInfo, is_wanted: Callable[[str], bool]) -> None:
+        self.found: dict[str, FlatMember] = {}
+        self._info = info
+        self._is_wanted = is_wanted
+        self._rows = 0
+
+    def enter(self, place: EntryRef, prefix: str, base: int, depth: int) -> None:
+        if depth > _MAX_STRUCTURES:
+            raise MalformedFile("a structure contains itself", offset=place.unit.offset + place.offset)
+        embedded: list[tuple[EntryRef, int]] = []
+        for name, tag, attributes in self._info.rows(place):
+            self._rows += 1
+            if self._rows > _MAX_FLAT_MEMBERS:
+                raise MalformedFile("a structure with too many members", offset=place.unit.offset + place.offset)
+            try:
+                offset, first_bit, bits = self._info.location(place.unit, attributes)
+                target = self._info.type_of(place.unit, attributes)
+                inner = self._info.inner(target)
+                size = self._info.size_at(inner)
+            except (Unsupported, TypeNotFound):
+                continue
+            if tag == dw.DW_TAG_INHERITANCE or name is None:
+                if bits is None:
+                    embedded.append((inner, base + offset))
+            elif bits is not None and first_bit is not None:
+                start = base * 8 + first_bit
+                self._add(FlatMember(prefix + _own_name(name), start // 8, size, start % 8, bits))
+            elif self._add(FlatMember(prefix + _own_name(name), base + offset, size)) and self._has_members(inner):
+                self.enter(inner, f"{prefix}{_own_name(name)}.", base + offset, depth + 1)
+        # What is nearer hides what is in a base class.
+        for inner, offset in embedded:
+            if self._has_members(inner):
+                self.enter(inner, prefix, offset, depth + 1)
+
+    def _add(self, member: FlatMember) -> bool:
+        if member.path in self.found or not self._is_wanted(member.path):
+            return False
+        self.found[member.path] = member
+        return True
+
+    def _has_members(self, place: EntryRef) -> bool:
+        return self._info.index.entry(place)[0] in dw.STRUCTURES
+
+
+def _own_name(name: str) -> str:
+    # Compilers call the pointer to the virtual table _vptr.Class and _vptr$Class.
+    return name.partition(".")[0].partition("$")[0]

@@ -17,7 +17,7 @@ from ompd.commands.setup import completion, manual, start_files
 from ompd.debugger.targets.lldb.install import find_commands
 from ompd.errors import BadFile, OmpdError
 from ompd.records import record
-from ompd.safety.writing import Place, make_folder
+from ompd.safety.writing import Destination, make_folder
 
 _HEAD = 400  # bytes in which the mark is
 
@@ -114,7 +114,7 @@ def _check_inside(path: Path, base: Path) -> None:
         )
 
 
-def _found(place: Place, file: _File) -> str | None:
+def _found(place: Destination, file: _File) -> str | None:
     # What is there, None for nothing; BadFile if it is not ours.
     if place.replaced is None:
         return None
@@ -135,7 +135,7 @@ def _written(file: _File, dry_run: bool) -> str:
             make_folder(str(file.path.parent))
         except OSError as error:
             raise BadFile(str(file.path), f"cannot be written: {error.strerror or error}") from error
-    with Place(file.path) as place:
+    with Destination(file.path) as place:
         before = _found(place, file)
         if before == file.text:
             return f"{file.path}: is so already"
@@ -150,7 +150,7 @@ def _removed(file: _File, dry_run: bool) -> str | None:
     if not os.path.lexists(file.path):
         return None
     _check_inside(file.path, file.base)
-    with Place(file.path) as place:
+    with Destination(file.path) as place:
         if _found(place, file) is None:
             return None
         if not dry_run:

@@ -13,7 +13,7 @@ from ompd.errors import BadFile, BadInput
 from ompd.records import record
 from ompd.safety.isolation import PACKAGES
 from ompd.safety.trust import others_fault
-from ompd.safety.writing import Place
+from ompd.safety.writing import Destination
 
 
 @record
@@ -142,7 +142,7 @@ def home() -> Path:
 
 def _rewrite(debugger: Debugger, file: Path, line: str | None, dry_run: bool) -> bool:
     # Puts the line into the file, None for no line of ours at all; whether that changes it.
-    with Place(file) as place:
+    with Destination(file) as place:
         fault = others_fault(str(file if place.replaced is not None else file.parent), private_groups=True)
         if fault is not None:
             hint = f"{debugger.name} runs what stands there; make it your own"

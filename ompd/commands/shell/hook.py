@@ -9,7 +9,7 @@ import click
 
 from ompd.commands.ending import end_of_output, fail
 from ompd.errors import OmpdError
-from ompd.safety.writing import Place
+from ompd.safety.writing import Destination
 
 # What both scripts do on each host, with `ranks` that prints the processes.
 _COMMON = """\
@@ -115,7 +115,7 @@ _SCRIPTS = {"slurm": _SLURM, "pmi": _PMI}
 def _new_folder(name: str) -> str:
     # The random name keeps other users from putting something in its place before.
     try:
-        with Place(f"{name}.{os.urandom(4).hex()}") as place:
+        with Destination(f"{name}.{os.urandom(4).hex()}") as place:
             return place.new_folder()
     except OmpdError as error:
         fail(error)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ompd.errors import BadFile, Unsupported
-from ompd.safety.writing import Place
+from ompd.safety.writing import Destination
 
 STDOUT = "-"
 
@@ -16,7 +16,7 @@ STDOUT = "-"
 class Page:
     """A file that a page will be written to."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Destination) -> None:
         self._place = place
         self.size = ""
 
@@ -53,7 +53,7 @@ def page_file(output: str | None, inputs: Iterable[str]) -> Iterator[Page | None
     for each in inputs:
         if _is_same(each, output):
             raise BadFile(output, "is what the page would be about", hint="name another file for the page")
-    with Place(output) as place:
+    with Destination(output) as place:
         yield Page(place)
 
 

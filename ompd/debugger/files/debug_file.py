@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ompd.binary.dwarf.constants import DW_AT_COMP_DIR
 from ompd.binary.elf.elf import SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, ElfFile, check_elf_magic
-from ompd.binary.types.members import FlatMember, flat_members
-from ompd.binary.types.types import DwarfType, TypeInfo
+from ompd.binary.types.types import DwarfType, FlatMember, TypeInfo, flat_members
 from ompd.debugger.files.finder import FileFinder
 from ompd.errors import BadFile, LayoutUnavailable, MalformedFile
 from ompd.isa.processors import LAYOUT_MACHINES

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ompd import naming
 from ompd.binary.elf.dynamic import DynamicLinking
 from ompd.binary.elf.elf import ElfFile
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.process import Location
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.functions import Functions

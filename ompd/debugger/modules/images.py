@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ompd.binary.core.notes import AT_EXECFN, AT_PHDR, FileMapping, parse_auxv
+from ompd.binary.cursor import order_mark
 from ompd.binary.elf import elf as gabi
-from ompd.binary.elf.elf import ElfFile, Header, Segment, order_mark, parse_header, parse_segments
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.elf import ElfFile, Header, Segment, parse_header, parse_segments
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.modules.loader import LinkMap, iter_link_maps

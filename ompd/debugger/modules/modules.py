@@ -25,7 +25,7 @@ from ompd.binary.elf.elf import (
     PT_LOAD,
     ElfFile,
 )
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.process import Module
 from ompd.debugger.files.cache import DiskCache, FileCache
 from ompd.debugger.files.finder import Companions, FileFinder
@@ -261,7 +261,7 @@ class LoadedModule:
         # The functions that a stripped module still names, as Fedora builds them.
         if self.elf is None or self.elf.section(".gnu_debugdata") is None:
             return None
-        from ompd.binary.elf.minidebuginfo import open_minidebuginfo
+        from ompd.binary.elf.symbols import open_minidebuginfo
 
         return open_minidebuginfo(self.elf)
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from ompd.binary.core.notes import FileMapping
 from ompd.binary.elf import elf as gabi
-from ompd.binary.elf.elf import ElfFile, Header, Segment, parse_header, parse_segments
-from ompd.binary.elf.notes import find_build_id
+from ompd.binary.elf.elf import ElfFile, Header, Segment, find_build_id, parse_header, parse_segments
 from ompd.debugger.targets.base import Loss, Target, page_size
 from ompd.errors import MalformedFile, MemoryFault
 from ompd.safety import limits

@@ -7,8 +7,7 @@ from functools import cached_property
 from ompd.binary.cfi.program import CfaRule, Rule
 from ompd.binary.cfi.tables import Row, UnwindTable
 from ompd.binary.elf.elf import PT_LOAD, ElfFile, parse_header, parse_segments
-from ompd.binary.elf.symbol_table import SymbolTable
-from ompd.binary.elf.symbols import Symbol
+from ompd.binary.elf.symbols import Symbol, SymbolTable
 from ompd.contract.process import Module
 from ompd.debugger.targets.base import Target
 from ompd.errors import MalformedFile, MemoryFault

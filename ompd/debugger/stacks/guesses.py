@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from ompd.binary.elf.elf import order_mark
+from ompd.binary.cursor import order_mark
 from ompd.debugger.stacks.frames import Step
 from ompd.errors import MemoryFault
 from ompd.isa.architecture import Architecture

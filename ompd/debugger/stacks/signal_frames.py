@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from ompd.binary.elf.elf import order_mark
+from ompd.binary.cursor import order_mark
 from ompd.errors import MemoryFault
 from ompd.isa.architecture import Architecture
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ompd.binary.cfi.tables import Row
-from ompd.binary.elf.elf import order_mark
+from ompd.binary.cursor import order_mark
 from ompd.debugger.stacks.frames import NOTHING, Step
 from ompd.errors import MalformedFile, MemoryFault
 from ompd.isa.architecture import Architecture

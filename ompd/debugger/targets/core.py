@@ -13,8 +13,16 @@ from itertools import accumulate
 from ompd.binary.core import notes
 from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote
 from ompd.binary.elf import elf as gabi
-from ompd.binary.elf.elf import ElfFile, Segment, check_elf_magic, parse_header, sizeof_header, sizeof_segment
-from ompd.binary.elf.notes import NotePlace, iter_note_places
+from ompd.binary.elf.elf import (
+    ElfFile,
+    NotePlace,
+    Segment,
+    check_elf_magic,
+    iter_note_places,
+    parse_header,
+    sizeof_header,
+    sizeof_segment,
+)
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone, Unavailable

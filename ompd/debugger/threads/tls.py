@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from ompd.binary.cursor import order_mark
 from ompd.binary.elf import elf as gabi
-from ompd.binary.elf.elf import ElfFile, Section, Segment, order_mark
+from ompd.binary.elf.elf import ElfFile, Section, Segment
 from ompd.binary.elf.symbols import Symbol
 from ompd.contract.memory import Memory, read_signed
 from ompd.debugger.modules.loader import LinkMap, Loader

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from ompd.binary.dwarf.index import Place
-from ompd.binary.types.named import NamedVariable, Scope
+from ompd.binary.dwarf.index import EntryRef
+from ompd.binary.types.static import NamedVariable, Scope
 from ompd.binary.types.type_names import shortened
 from ompd.binary.types.types import TypeInfo
 from ompd.contract.process import Module
@@ -37,12 +37,12 @@ class StaticVariable:
     offset: int
     size: int | None
     info: TypeInfo | None
-    type: Place | None
+    type: EntryRef | None
     file: str | None = None
     line: int | None = None
     linkage: str | None = None
     is_fortran: bool = False
-    members: tuple[tuple[str, int, Place], ...] = ()
+    members: tuple[tuple[str, int, EntryRef], ...] = ()
     constant: bytes | None = None
     fault: str | None = None
     short_name: str = ""

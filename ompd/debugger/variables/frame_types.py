@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.dwarf.location import FrameContext, evaluate_type
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.types import TypeInfo
@@ -21,7 +21,7 @@ class FrameTypes(TypeReader):
     """
 
     frame: FrameContext | None = None
-    bound: Callable[[Place], int] | None = None
+    bound: Callable[[EntryRef], int] | None = None
 
     def __init__(self, info: TypeInfo, read: Callable[[int, int], bytes], bias: int) -> None:
         super().__init__(info, self._read_of, bias)
@@ -36,10 +36,10 @@ class FrameTypes(TypeReader):
             raise Unavailable("a part that is not in the registers that hold the variable")
         return self.laid[start : start + size]
 
-    def evaluate(self, place: Place, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
+    def evaluate(self, place: EntryRef, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
         if self.frame is None or initial:
             return super().evaluate(place, expression, address, initial)
         return evaluate_type(place.unit, expression, self.frame, address)
 
-    def bound_in(self, place: Place) -> int:
+    def bound_in(self, place: EntryRef) -> int:
         return self.bound(place) if self.bound is not None else super().bound_in(place)

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
@@ -196,7 +196,7 @@ class _ModuleLocals:
         entry = self._module.lines.function_entry(address) if self._module.lines is not None else None
         if entry is None:
             raise Unavailable("no debug information describes the variables of its function")
-        function = Place(*entry)
+        function = EntryRef(*entry)
         scopes = find_scopes(self._info, function, address)
         base = scopes[-1].frame_base
         frame_base = location_at(function.unit, base, address) if base is not None else None
@@ -245,7 +245,7 @@ class _ModuleLocals:
         # Before it is that large the frame is not there yet, or not any more.
         return size if size is not None and row.cfa.offset >= size else None
 
-    def _declared_around(self, function: Place) -> set[tuple[str, int | None]]:
+    def _declared_around(self, function: EntryRef) -> set[tuple[str, int | None]]:
         # Names and lines of what the functions around declare, where a compiler may have described them once more.
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
@@ -298,9 +298,9 @@ class _ModuleLocals:
             register=_register(expression),
         )
 
-    def _referred(self, place: Place) -> Place | None:
+    def _referred(self, place: EntryRef) -> EntryRef | None:
         # What a reference refers to in the end, None for what is none.
-        target: Place | None = None
+        target: EntryRef | None = None
         try:
             for _ in range(_MAX_REFERENCES):
                 found, tag, attributes, _ = self._types.resolve(target or place)
@@ -335,7 +335,7 @@ class _ModuleLocals:
         except OmpdError as error:
             return row.told._replace(fault=str(error), address=address)
 
-    def _part(self, told: LocalValue, place: Place, source: int | bytes, steps: Sequence[Step]) -> LocalValue:
+    def _part(self, told: LocalValue, place: EntryRef, source: int | bytes, steps: Sequence[Step]) -> LocalValue:
         if isinstance(source, bytes):
             self._types.laid, source = source, LAID
         part = PartFinder(self._types).select(place, source, steps)
@@ -347,7 +347,7 @@ class _ModuleLocals:
             referred=name if told.referred is not None else None,
         )
 
-    def _source(self, row: _Prepared, context: FrameContext) -> tuple[Place, int | bytes]:
+    def _source(self, row: _Prepared, context: FrameContext) -> tuple[EntryRef, int | bytes]:
         # Type and address, or bytes, of what the variable is or refers to.
         variable = row.variable
         if row.fault is not None:
@@ -356,7 +356,7 @@ class _ModuleLocals:
             raise Unavailable("no debug information describes its type")
         return self._types.follow(variable.type, self._raw(row, variable.type, context))
 
-    def _pointed_to(self, place: Place, source: int | bytes) -> tuple[Place, int]:
+    def _pointed_to(self, place: EntryRef, source: int | bytes) -> tuple[EntryRef, int]:
         found, tag, attributes, _ = self._types.resolve(place)
         if tag != dw.DW_TAG_POINTER_TYPE or dw.DW_AT_TYPE not in attributes:
             raise Unsupported("its name says that it holds an address, and its type that it does not")
@@ -365,7 +365,7 @@ class _ModuleLocals:
         target = self._info.target(found.unit, attributes[dw.DW_AT_TYPE])
         return target, int.from_bytes(raw, self._memory.byte_order)
 
-    def _raw(self, row: _Prepared, type_: Place, context: FrameContext) -> int | bytes:
+    def _raw(self, row: _Prepared, type_: EntryRef, context: FrameContext) -> int | bytes:
         variable = row.variable
         if not row.expression:
             if variable.constant is None or variable.location is not None:
@@ -383,7 +383,7 @@ class _ModuleLocals:
             raise Unsupported(f"a constant of {size} bytes as a number")
         return (value.raw & (1 << 8 * size) - 1).to_bytes(size, self._memory.byte_order)
 
-    def _bound(self, context: FrameContext, known: dict[Key, _Prepared], place: Place) -> int:
+    def _bound(self, context: FrameContext, known: dict[Key, _Prepared], place: EntryRef) -> int:
         row = known.get((place.unit.section, place.unit.offset, place.offset))
         if row is None or row.variable.type is None:
             raise Unsupported("an array whose bounds are in a variable of another function")

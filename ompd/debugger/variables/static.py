@@ -11,12 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.elf.elf import PT_TLS
-from ompd.binary.elf.symbol_table import SymbolTable
-from ompd.binary.elf.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol
-from ompd.binary.types.named import CommonBlock, NamedVariable, Scope, find_common, find_named
-from ompd.binary.types.storage import Location
+from ompd.binary.elf.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol, SymbolTable
+from ompd.binary.types.static import CommonBlock, Location, NamedVariable, Scope, find_common, find_named
 from ompd.binary.types.types import TypeInfo
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.threads.emutls import PREFIX
@@ -427,7 +425,7 @@ def _storage_of(module: LoadedModule, name: str) -> str | None:
     return next((symbol.name for symbol in symbols if symbol.name[len(name) + 1 :].isdecimal()), None)
 
 
-def _size(info: TypeInfo, type_: Place | None) -> int | None:
+def _size(info: TypeInfo, type_: EntryRef | None) -> int | None:
     try:
         return info.size_at(type_) if type_ is not None else None
     except OmpdError:

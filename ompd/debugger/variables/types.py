@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ompd.binary.types.static import find_variables
 from ompd.binary.types.types import DwarfType, TypeInfo
-from ompd.binary.types.variables import find_variables
 from ompd.contract.callbacks import TypeRef
 from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import Module, Variable

@@ -15,7 +15,7 @@ from typing import Any
 from ompd.errors import BadFile
 from ompd.records import record
 from ompd.runtimes.layout import table
-from ompd.safety.writing import Place, make_folder
+from ompd.safety.writing import Destination, make_folder
 
 Shape = tuple[int, Mapping[str, Sequence[int]]]
 """Size of a structure in bytes and its members, each as a table has it: offset, size, and of a bit field its first bit
@@ -183,7 +183,7 @@ def store(name: str, told: Mapping[str, Any]) -> tuple[table.Table, bool]:
         raise BadFile(str(path), f"is not written: it has {len(raw)} bytes, which no table of layouts has")
     try:
         make_folder(str(folder))
-        with Place(path) as place:
+        with Destination(path) as place:
             is_there = place.replaced is not None
             with place.written() as stream:
                 stream.write(raw)

@@ -15,7 +15,7 @@ import pytest
 
 from ompd.binary.dwarf.source.lines import Function, LineInfo
 from ompd.binary.elf.elf import ElfFile
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.memory import Field, StructLayout
 from ompd.debugger.files import cache as disk_cache
 from ompd.debugger.files.cache import DiskCache

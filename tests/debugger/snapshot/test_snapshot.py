@@ -15,9 +15,8 @@ import ompd
 import ompd.questions.snapshot
 from ompd.binary.core import notes
 from ompd.binary.core.extract import extract
-from ompd.binary.elf.elf import PT_NOTE, ElfFile
-from ompd.binary.elf.notes import iter_notes
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.elf import PT_NOTE, ElfFile, iter_notes
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.debugger.snapshot.snapshot import _shortened
 from ompd.errors import BadFile, TargetGone, Unavailable
 from ompd.session import Session

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from ompd.binary.cfi.tables import UnwindTable
-from ompd.binary.elf.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile
-from ompd.binary.elf.notes import iter_notes
+from ompd.binary.elf.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile, iter_notes
 from ompd.debugger.stacks.frames import Frame
 from ompd.debugger.stacks.steps import Steps
 from ompd.debugger.stacks.unwind import MAX_FRAMES, Unwinder

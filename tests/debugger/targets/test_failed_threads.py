@@ -21,8 +21,7 @@ import pytest
 import ompd
 from ompd.binary.core import notes
 from ompd.binary.core.notes import SignalInfo
-from ompd.binary.elf.elf import ElfFile
-from ompd.binary.elf.notes import iter_notes
+from ompd.binary.elf.elf import ElfFile, iter_notes
 from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import MalformedFile, Unavailable
 from ompd.model import StackRecord, ThreadRecord

@@ -10,8 +10,8 @@ from itertools import product
 import pytest
 
 from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.static import find_variables
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.variables import find_variables
 from ompd.contract.waits import LOCK_TYPES
 from ompd.questions import threads
 from ompd.session import Session

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from ompd.binary.types.members import FlatMember
+from ompd.binary.types.types import FlatMember
 from ompd.debugger.files.debug_file import DebugFile
 from ompd.errors import LayoutUnavailable
 from ompd.questions import layouts

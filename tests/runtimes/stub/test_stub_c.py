@@ -91,8 +91,7 @@ def test_with_thread_sanitizer() -> None:
 def test_the_label_is_one() -> None:
     # In the second library the place is neither a function nor has it a size.
     from ompd.binary.elf.elf import ElfFile
-    from ompd.binary.elf.symbol_table import SymbolTable
-    from ompd.binary.elf.symbols import STT_FUNC
+    from ompd.binary.elf.symbols import STT_FUNC, SymbolTable
     from ompd.safety.reading import open_paged
 
     for name, kind in (("libomp_stub.so", STT_FUNC), ("libomp_stub_label.so", 0)):

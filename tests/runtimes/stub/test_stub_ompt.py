@@ -13,7 +13,7 @@ import pytest
 from ompd_stub.runtime import Runtime
 
 from ompd.binary.elf.elf import ElfFile
-from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.ompt import openmp_5, report_2015
 from ompd.questions import runtimes, stacks, threads
 from ompd.render.answers.stacks import stack_lines

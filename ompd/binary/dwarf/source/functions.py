@@ -15,14 +15,14 @@ from ompd.binary.dwarf.files import INFO, DebugFiles
 from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.lists import OF_RANGES, ranges_of, read_aranges
 from ompd.binary.dwarf.units import Unit
-from ompd.binary.dwarf.walk import Entry, Walk, iter_entries, with_tag
+from ompd.binary.dwarf.walk import Entry, EntryWalk, iter_entries, with_tag
 from ompd.errors import MalformedFile
 
 _MAX_RANGES = 1 << 21
 _MAX_INLINED = 1 << 16
 
 
-class _Known(NamedTuple):
+class _UnitFunctions(NamedTuple):
     # The functions of a unit, as far as they were requested, and the walk that finds the others.
 
     known: list[tuple[int, int, int]]  # start, end, offset of the entry
@@ -43,7 +43,7 @@ class FunctionFinder:
 
     def __init__(self, files: DebugFiles) -> None:
         self._files = files
-        self._functions: dict[tuple[str, int, bool], _Known] = {}
+        self._functions: dict[tuple[str, int, bool], _UnitFunctions] = {}
         self._inlined: dict[tuple[str, int, int], list[tuple[int, int, _Inlined]]] = {}
 
     def entry_at(self, link_address: int) -> tuple[Unit, int] | None:
@@ -110,7 +110,9 @@ class FunctionFinder:
         for outer in (True, False):
             key = unit.section, unit.offset, outer
             if key not in self._functions:
-                self._functions[key] = _Known([], iter_entries(unit, dw.DW_TAG_SUBPROGRAM, outer=outer, only=OF_RANGES))
+                self._functions[key] = _UnitFunctions(
+                    [], iter_entries(unit, dw.DW_TAG_SUBPROGRAM, outer=outer, only=OF_RANGES)
+                )
             known, others = self._functions[key]
             for start, end, offset in known:
                 if start <= address < end:
@@ -128,7 +130,7 @@ class FunctionFinder:
         if key not in self._inlined:
             rows: list[tuple[int, int, _Inlined]] = []
             around: list[tuple[int, _Inlined]] = []
-            walk = Walk(unit, with_tag(dw.DW_TAG_INLINED_SUBROUTINE), begin=offset)
+            walk = EntryWalk(unit, with_tag(dw.DW_TAG_INLINED_SUBROUTINE), begin=offset)
             for count, abbreviation in enumerate(walk):
                 if count >= _MAX_INLINED:
                     raise MalformedFile(".debug_info: too many functions are inlined into one", offset=offset)

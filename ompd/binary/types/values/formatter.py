@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.types.arrays import Dimension, is_fortran
 from ompd.binary.types.layouts import (
     REFERENCES,
@@ -55,7 +55,7 @@ class ValueFormatter:
 
     # What callers ask
 
-    def show(self, place: Place, source: int | bytes) -> Shown:
+    def show(self, place: EntryRef, source: int | bytes) -> Shown:
         """Return the value of the type at *place* that is at an address, or whose bytes are *source*.
 
         :raises OmpdError: as *read* does; Unsupported for a type that is not supported, MalformedFile
@@ -74,14 +74,16 @@ class ValueFormatter:
         text, value = self._numbers.bit_field(part.type, data, part.first_bit, part.bits)
         return Shown(text, value, False)
 
-    def _source(self, place: Place, source: int | bytes) -> ValueBytes:
+    def _source(self, place: EntryRef, source: int | bytes) -> ValueBytes:
         if isinstance(source, bytes):
             return ValueBytes(self._read, None, source)
         return ValueBytes(self._read, source, size=self._types.size_of(place) or 0)
 
     # Values
 
-    def _value(self, place: Place, data: ValueBytes, offset: int, depth: int, *, top: bool = False) -> tuple[str, Json]:
+    def _value(
+        self, place: EntryRef, data: ValueBytes, offset: int, depth: int, *, top: bool = False
+    ) -> tuple[str, Json]:
         self._parts += 1
         if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
             self._truncated = True
@@ -113,7 +115,7 @@ class ValueFormatter:
     # Pointers
 
     def _pointer(
-        self, place: Place, found: Place, attributes: dict[int, Value], data: ValueBytes, offset: int, top: bool
+        self, place: EntryRef, found: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int, top: bool
     ) -> tuple[str, Json]:
         size = found.unit.number(attributes.get(dw.DW_AT_BYTE_SIZE)) or found.unit.address_size
         if not 0 < size <= 16:
@@ -134,7 +136,7 @@ class ValueFormatter:
         return f"{prefix}{text} {string[0]}", {"address": plain, "string": string[1]}
 
     def _member_pointer(
-        self, found: Place, attributes: dict[int, Value], data: ValueBytes, offset: int
+        self, found: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
         # The Itanium ABI: an offset, -1 for none; of a member function its address and an adjustment of this.
         size = found.unit.address_size
@@ -152,8 +154,8 @@ class ValueFormatter:
 
     def _reference(
         self,
-        place: Place,
-        found: Place,
+        place: EntryRef,
+        found: EntryRef,
         attributes: dict[int, Value],
         data: ValueBytes,
         offset: int,
@@ -174,7 +176,7 @@ class ValueFormatter:
     # Structures
 
     def _structure(
-        self, place: Place, data: ValueBytes, offset: int, depth: int, seen: set[tuple[str, int, int]] | None = None
+        self, place: EntryRef, data: ValueBytes, offset: int, depth: int, seen: set[tuple[str, int, int]] | None = None
     ) -> tuple[str, Json]:
         fortran = is_fortran(place.unit)
         texts: list[str] = []
@@ -226,7 +228,7 @@ class ValueFormatter:
     # Arrays and Fortran's strings
 
     def _array(
-        self, place: Place, attributes: dict[int, Value], data: ValueBytes, offset: int, depth: int
+        self, place: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int, depth: int
     ) -> tuple[str, Json]:
         if dw.DW_AT_TYPE not in attributes:
             raise MalformedFile("an array without a type of its elements")
@@ -243,7 +245,7 @@ class ValueFormatter:
         return self._nested(place, element, shape, data, offset, depth)
 
     def _nested(
-        self, place: Place, element: Place, shape: Sequence[Dimension], data: ValueBytes, offset: int, depth: int
+        self, place: EntryRef, element: EntryRef, shape: Sequence[Dimension], data: ValueBytes, offset: int, depth: int
     ) -> tuple[str, Json]:
         self._parts += 1
         if not shape or depth > _MAX_DEPTH or self._parts > _MAX_PARTS:

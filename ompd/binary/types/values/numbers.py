@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ompd.binary.cursor import ByteOrder
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.types.arrays import is_fortran
 from ompd.binary.types.layouts import CHARACTERS, SIGNED, WHOLE, Enumeration, Scalar, TypeReader
 from ompd.binary.types.type_names import type_name
@@ -41,12 +41,12 @@ class NumberFormatter:
         name = self._symbolize(address) if always or address else None
         return f"{address:#x} <{name}>" if name is not None else f"{address:#x}"
 
-    def number(self, place: Place, data: ValueBytes, offset: int, size: int) -> int:
+    def number(self, place: EntryRef, data: ValueBytes, offset: int, size: int) -> int:
         """Return the unsigned integer of *size* bytes at *offset*."""
         return int.from_bytes(data.take(offset, size), place.unit.sections.byte_order)
 
     def base(
-        self, place: Place, attributes: dict[int, Value], names: Sequence[str], data: ValueBytes, offset: int
+        self, place: EntryRef, attributes: dict[int, Value], names: Sequence[str], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
         """Return the value of the base type at *place*."""
         scalar = self._types.scalar(place, attributes, names)
@@ -128,7 +128,7 @@ class NumberFormatter:
         text = f"({texts[0]},{texts[1]})" if fortran else f"{texts[0]} + {texts[1]}i"
         return text, {"real": plains[0], "imag": plains[1]}
 
-    def bit_field(self, place: Place, data: ValueBytes, first_bit: int, bits: int) -> tuple[str, Json]:
+    def bit_field(self, place: EntryRef, data: ValueBytes, first_bit: int, bits: int) -> tuple[str, Json]:
         """Return the value of the bit field of type *place* that has *bits* bits from *first_bit* on."""
         found, tag, attributes, names = self._types.resolve(place)
         start, end = first_bit // 8, -(-(first_bit + bits) // 8)

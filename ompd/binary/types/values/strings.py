@@ -5,7 +5,7 @@ from __future__ import annotations
 from ompd.binary.cursor import ByteOrder
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.types.arrays import Dimension, is_fortran
 from ompd.binary.types.layouts import SIGNED, WIDE, TypeReader
 from ompd.binary.types.values.scalars import format_string, plain_integer, split_units
@@ -24,7 +24,7 @@ class StringFormatter:
         self._options = options
         self.truncated = False
 
-    def is_plain_string(self, target: Place | None) -> bool:
+    def is_plain_string(self, target: EntryRef | None) -> bool:
         """Return whether the quotes tell the type: of a pointer to what is called char itself."""
         if target is None:
             return False
@@ -36,7 +36,7 @@ class StringFormatter:
             return False
         return names[0] in WIDE if names else found.unit.string(attributes.get(dw.DW_AT_NAME)) in ("char", *WIDE)
 
-    def pointed_string(self, target: Place | None, address: int) -> tuple[str, Json] | None:
+    def pointed_string(self, target: EntryRef | None, address: int) -> tuple[str, Json] | None:
         """Return the string at *address*, where *target* is a type of characters; None for another type."""
         kind = self._types.character(target)
         if kind is None:
@@ -85,7 +85,7 @@ class StringFormatter:
             ended = False
         return found, ended, None
 
-    def _pointed_fortran_string(self, target: Place, address: int) -> tuple[str, Json] | None:
+    def _pointed_fortran_string(self, target: EntryRef, address: int) -> tuple[str, Json] | None:
         try:
             found, tag, attributes, _ = self._types.resolve(target)
             if tag != dw.DW_TAG_STRING_TYPE or dw.DW_AT_STRING_LENGTH not in attributes:
@@ -95,7 +95,7 @@ class StringFormatter:
             return None
 
     def string(
-        self, kind: tuple[int, str, bool], place: Place, dimension: Dimension, data: ValueBytes, offset: int
+        self, kind: tuple[int, str, bool], place: EntryRef, dimension: Dimension, data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
         """Return the array of characters of *kind* (width, prefix, whether it is char itself) at *offset* of *data*."""
         width, prefix, is_char = kind
@@ -129,13 +129,13 @@ class StringFormatter:
         self.truncated = self.truncated or shown < end
         return text, _decoded(raw[: shown * width], width, order)
 
-    def _is_signed(self, place: Place) -> bool:
+    def _is_signed(self, place: EntryRef) -> bool:
         element = self._types.info.target(place.unit, self._types.info.index.entry(place)[1][dw.DW_AT_TYPE])
         found, _, attributes, names = self._types.resolve(element)
         return self._types.scalar(found, attributes, names).encoding in SIGNED
 
     def fortran_string(
-        self, place: Place, attributes: dict[int, Value], data: ValueBytes, offset: int
+        self, place: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
         """Return the value of a string type of Fortran."""
         unit = place.unit
