@@ -1,8 +1,8 @@
 """Records: immutable classes of named members.
 
 They are dataclasses: :func:`dataclasses.fields` and :func:`dataclasses.replace` work. The standard decorator compiles
-six functions for each frozen class; with some eighty classes that takes a fifth of the time of a command on a small core.
-Here a class has its own ``__init__`` and shares the other functions. Only the type checker refuses assignments to
+six functions for each frozen class; with some eighty classes that takes a fifth of the time of a command on a small
+core. Here a class has its own ``__init__`` and shares the other functions. Only the type checker refuses assignments to
 members.
 """
 

@@ -1,8 +1,7 @@
-"""A module's file without what it loads: symbols, unwind tables and debug information only.
+"""Extracts of a module's file: symbols, unwind tables and debug information, without the loaded contents.
 
-What is written is an ELF file again, with the module's program headers (so that its addresses mean the same) and those
-of its sections that are read besides the process's memory. The others stay as SHT_NOBITS, as in the files that
-``objcopy --only-keep-debug`` writes.
+An extract is an ELF file with the module's program headers, so that addresses keep their meaning. Sections that are
+only read from process memory become SHT_NOBITS, as ``objcopy --only-keep-debug`` does.
 """
 
 from __future__ import annotations
@@ -20,16 +19,28 @@ from ompd.safety import limits
 _KEPT_TYPES = frozenset((gabi.SHT_SYMTAB, gabi.SHT_DYNSYM, gabi.SHT_STRTAB, gabi.SHT_NOTE))
 _KEPT_NAMES = frozenset((".eh_frame", ".eh_frame_hdr", ".gnu_debugdata", ".gnu_debuglink", ".rela.dyn"))
 _KEPT_NAMES |= {".gnu_debugaltlink", ".debug_sup"}
-# Of debug information, what gives lines, functions, variables and types. Macros and indexes are large.
+# The debug sections of lines, functions, variables and types. Macros and indexes are large and not used.
 _KEPT_DEBUG = frozenset(
     f".debug_{name}"
     for name in (
-        *("abbrev", "addr", "aranges", "frame", "info", "line", "line_str", "loc", "loclists", "ranges", "rnglists"),
-        *("str", "str_offsets", "types"),
+        "abbrev",
+        "addr",
+        "aranges",
+        "frame",
+        "info",
+        "line",
+        "line_str",
+        "loc",
+        "loclists",
+        "ranges",
+        "rnglists",
+        "str",
+        "str_offsets",
+        "types",
     )
 )
 _COMPRESSED_FROM = 1 << 12
-_LEVEL = 1  # the next ones take three times as long for a tenth of the size
+_LEVEL = 1  # higher levels take three times as long to save a tenth
 _EHDR = {32: "HHIIIIIHHHHHH", 64: "HHIQQQIHHHHHH"}
 _PHDR = {32: "IIIIIIII", 64: "IIQQQQQQ"}
 _SHDR = {32: "IIIIIIIIII", 64: "IIQQQQIIQQ"}
@@ -37,7 +48,7 @@ _CHDR = {32: "III", 64: "IIQQ"}
 
 
 def _name(section: Section) -> str:
-    # What was compressed before there was SHF_COMPRESSED is written with it.
+    # The older .zdebug_* sections are written with SHF_COMPRESSED.
     name = section.name
     return f".{name[2:]}" if name.startswith(".zdebug_") else name
 
@@ -51,11 +62,11 @@ def _is_kept(section: Section, debug: bool) -> bool:
 
 
 def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
-    """Return the extract of *elf* as the bytes of an ELF file.
+    """Return the extract of *elf*, an ELF file itself.
 
-    A section whose contents are not in the file, or cannot be inflated, is left out.
+    Sections that are damaged or not in the file are left out.
 
-    :param debug: with debug information
+    :param debug: whether to include debug information
     :raises MalformedFile: if its section headers are malformed
     """
     bits, mark = elf.ident_class, order_mark(elf.byte_order)
@@ -101,7 +112,7 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     for index, segment in enumerate(elf.segments):
         offset, size = segment.p_offset, segment.p_filesz
         if segment.p_type != gabi.PT_LOAD:
-            # What is in no section that is kept is not there.
+            # The contents of other segments are kept only if a kept section holds them.
             offset, size = (moved[offset, size], size) if (offset, size) in moved else (0, 0)
         if bits == 64:
             row: tuple[int, ...] = (segment.p_type, segment.p_flags, offset, segment.p_vaddr, segment.p_vaddr, size)

@@ -19,12 +19,12 @@ NT_386_TLS = 0x200
 NT_SIGINFO = 0x53494749
 NT_FILE = 0x46494C45
 
-# Notes of our own: a module's file, and its debug file, as an extract of them. GDB goes by the type alone, whosever it
-# is, so these are far from the kernel's.
+# Our own notes: extracts of a module's file and of its debug file. GDB ignores the owner, so the types are far from the
+# kernel's.
 OMPD_OWNER = "OMPD"
 NT_OMPD_FILE = 0x4F4D5001
 NT_OMPD_DEBUG_FILE = 0x4F4D5002
-EXTRACT_HEADER = 8  # where the module begins in the process's memory, 8 bytes little-endian
+EXTRACT_HEADER = 8  # the module's start address, 8 bytes little-endian
 
 AT_NULL = 0
 AT_PHDR = 3
@@ -45,7 +45,7 @@ PR_IDS = 16  # pr_pid, pr_ppid, pr_pgrp and pr_sid
 # siginfo_t: si_signo, si_errno, si_code of 4 bytes each, then a union at the next multiple of a pointer's size, which
 # begins with si_pid (4 bytes) or si_addr (a pointer).
 _SI_CODE = 8
-# What a snapshot has in place of a si_code that its target does not say: no kernel and no program uses it.
+# Stands for an unknown si_code in a snapshot; no kernel and no program uses it.
 _UNKNOWN_CODE = -(1 << 31)
 
 # struct user_desc (asm/ldt.h) as NT_386_TLS has it: entry_number, base_addr, limit, flags
@@ -55,7 +55,7 @@ _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # of 4 GB: 32 bits, its li
 
 @record
 class FileMapping:
-    """One mapping of ``NT_FILE``: *offset* is where in the file *start* is, in bytes."""
+    """One mapping of ``NT_FILE``: *start* is at *offset* in the file, in bytes."""
 
     start: int
     end: int
@@ -64,9 +64,10 @@ class FileMapping:
 
 
 class StatusNote(NamedTuple):
-    """Of an ``NT_PRSTATUS`` note: the signals that are pending for the thread, ``pr_sigpend``, and those that it
-    blocks, ``pr_sighold``, as masks in which bit 0 is signal 1; the processor time that it has used, ``pr_utime`` and
-    ``pr_stime``, in nanoseconds, None if that is unknown.
+    """Signals and times of a thread, from an ``NT_PRSTATUS`` note.
+
+    ``pending`` (``pr_sigpend``) and ``blocked`` (``pr_sighold``) are masks in which bit 0 is signal 1. ``time_ns`` is
+    the used processor time (``pr_utime`` + ``pr_stime``), None if unknown.
     """
 
     pending: int
@@ -75,8 +76,8 @@ class StatusNote(NamedTuple):
 
 
 class ProcessNote(NamedTuple):
-    """Of an ``NT_PRPSINFO`` note: the flags of the process's first thread, ``pr_flag``, as ``stat`` of ``/proc`` has
-    them, and its parent's number, ``pr_ppid``.
+    """Flags of the main thread (``pr_flag``, as in ``/proc/PID/stat``) and parent process id (``pr_ppid``), from an
+    ``NT_PRPSINFO`` note.
     """
 
     flags: int
@@ -85,8 +86,9 @@ class ProcessNote(NamedTuple):
 
 @record
 class SignalInfo:
-    """What ``siginfo_t`` says of a signal: ``si_signo``, ``si_code``, and two readings of what follows, ``si_pid`` and
-    ``si_addr``, of which ``si_code`` decides. None is unknown.
+    """A signal from a ``siginfo_t``: ``si_signo``, ``si_code``, and ``si_pid`` and ``si_addr``, which share one place.
+
+    ``si_code`` decides which of the two is valid. None is unknown.
     """
 
     number: int
@@ -102,12 +104,12 @@ def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
 def parse_files(
     data: Bytes, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
 ) -> list[FileMapping]:
-    """Return the mappings of an ``NT_FILE`` note, in its order. It is from *start* to *end* of *data*.
+    """Return the mappings of the ``NT_FILE`` note from *start* to *end* of *data*, in its order.
 
-    A count, the size of a page, then start, end and offset in pages of each, then their names, NUL-terminated. A name
-    that is longer than any that can be opened is cut.
+    The note holds a count, the page size, then start, end and offset in pages of each mapping, then NUL-terminated
+    names. A name longer than PATH_MAX is cut.
 
-    :raises MalformedFile: if the note is shorter than its count says, or names more than any process maps
+    :raises MalformedFile: if the note is too short for its count, or the count is absurd
     """
     end = len(data) if end is None else end
     if end - start < 2 * pointer_size:
@@ -131,7 +133,7 @@ def parse_files(
 
 
 class _Names:
-    # Strings one behind the other; those that are the same are one.
+    # Consecutive NUL-terminated strings. Equal ones share one str.
 
     def __init__(self, data: Bytes, at: int, end: int) -> None:
         self._data = data
@@ -154,7 +156,7 @@ class _Names:
         if name is None:
             name = raw.decode("utf-8", "surrogateescape")
             self._known[raw] = name
-        # One that is longer is that of no file, as what stands for it is not.
+        # The mark makes a cut name match no file.
         return f"{name}…" if is_cut else name
 
 
@@ -182,19 +184,19 @@ def parse_command(data: bytes) -> str:
 
 
 def parse_process_note(data: bytes, pid_at: int, pointer_size: int, byte_order: ByteOrder) -> ProcessNote:
-    """Return what an ``NT_PRPSINFO`` note says besides the command line, for which it is long enough.
+    """Return flags and parent of an ``NT_PRPSINFO`` note that is long enough for them.
 
-    :param pid_at: where ``pr_pid`` is in it; ``pr_flag`` is a word behind four letters, ``pr_ppid`` follows ``pr_pid``
+    :param pid_at: the offset of ``pr_pid``; ``pr_ppid`` follows it, ``pr_flag`` is the second word of the note
     """
     flags, parent = data[pointer_size : 2 * pointer_size], data[pid_at + 4 : pid_at + 8]
     return ProcessNote(int.from_bytes(flags, byte_order), int.from_bytes(parent, byte_order))
 
 
 def parse_status_note(data: bytes, pid_at: int, pointer_size: int, byte_order: ByteOrder) -> StatusNote:
-    """Return what an ``NT_PRSTATUS`` note says besides the registers, which it is long enough to have.
+    """Return signals and times of an ``NT_PRSTATUS`` note that is long enough for the registers.
 
-    :param pid_at: where ``pr_pid`` is in it; in front of it are two masks, behind it three more numbers of 4 bytes and
-        the times as seconds and microseconds
+    :param pid_at: the offset of ``pr_pid``. Two masks are before it; three more numbers of 4 bytes and the times as
+        seconds and microseconds follow it
     """
     words = _words(data[pid_at - 2 * pointer_size : pid_at], pointer_size, byte_order)
     user, user_us, system, system_us = _words(
@@ -204,7 +206,7 @@ def parse_status_note(data: bytes, pid_at: int, pointer_size: int, byte_order: B
 
 
 def format_status_note(status: StatusNote, pointer_size: int, byte_order: ByteOrder) -> tuple[bytes, bytes]:
-    """Return what is in front of ``pr_pid`` in an ``NT_PRSTATUS`` note, and what is behind the numbers there."""
+    """Return the masks before ``pr_pid`` in an ``NT_PRSTATUS`` note, and the times after its numbers."""
     word = 8 * pointer_size
     masks = b"".join((mask % (1 << word)).to_bytes(pointer_size, byte_order) for mask in status[:2])
     seconds, rest = divmod(status.time_ns or 0, 1_000_000_000)
@@ -213,7 +215,7 @@ def format_status_note(status: StatusNote, pointer_size: int, byte_order: ByteOr
 
 
 def parse_siginfo(data: bytes, pointer_size: int, byte_order: ByteOrder) -> SignalInfo:
-    """Return what an ``NT_SIGINFO`` note says. Of one that is cut short the number alone may be known.
+    """Return the signal of an ``NT_SIGINFO`` note. If the note is cut short, only the number is known.
 
     :raises MalformedFile: if the note is too short for a number
     """
@@ -233,7 +235,7 @@ def parse_siginfo(data: bytes, pointer_size: int, byte_order: ByteOrder) -> Sign
 def format_siginfo(info: SignalInfo, pointer_size: int, byte_order: ByteOrder, *, by_address: bool) -> bytes:
     """Return the ``NT_SIGINFO`` note, 128 bytes as the kernel's.
 
-    :param by_address: the union holds ``si_addr``, else ``si_pid``
+    :param by_address: whether the union holds ``si_addr``, else ``si_pid``
     """
     code = _UNKNOWN_CODE if info.code is None else info.code
     head = b"".join(number.to_bytes(4, byte_order, signed=True) for number in (info.number, 0, code))
@@ -246,7 +248,7 @@ def format_siginfo(info: SignalInfo, pointer_size: int, byte_order: ByteOrder, *
 
 
 def parse_descriptors(data: bytes, byte_order: ByteOrder) -> dict[int, int]:
-    """Return where the segments of an ``NT_386_TLS`` note begin, by their numbers in the table of descriptors.
+    """Return the base addresses of the segments in an ``NT_386_TLS`` note, by descriptor number.
 
     :raises MalformedFile: if the note does not hold whole descriptors
     """
@@ -257,18 +259,18 @@ def parse_descriptors(data: bytes, byte_order: ByteOrder) -> dict[int, int]:
 
 
 def format_descriptor(number: int, base: int, byte_order: ByteOrder) -> bytes:
-    """Return the ``NT_386_TLS`` note of one segment, which holds all memory from *base* on."""
+    """Return the ``NT_386_TLS`` note of one segment of 4 GB at *base*."""
     layout = struct.Struct(("<" if byte_order == "little" else ">") + _DESCRIPTOR)
     return layout.pack(number, base, _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS)
 
 
 def format_extract(start: int, extract: bytes) -> bytes:
-    """Return the note of the *extract* of the file of the module that begins at *start*."""
+    """Return the note of the *extract* of the module at *start*."""
     return start.to_bytes(EXTRACT_HEADER, "little") + extract
 
 
 def parse_extract(data: bytes) -> int:
-    """Return where the module begins whose file's extract follows the first :data:`EXTRACT_HEADER` bytes of the note.
+    """Return the module's start address in an extract note; the extract follows :data:`EXTRACT_HEADER` bytes.
 
     :raises MalformedFile: if the note is too short to hold one
     """

@@ -1,10 +1,9 @@
-"""The files that one module's debug information is spread over, and the way from an entry to another: in the module's
-file itself or its debug file, in the split files that its skeleton units name (``.dwo``, or a package ``.dwp`` of
-them), and in the supplementary file of which several modules share entries and strings (dwz's).
+"""The files of one module's debug information, and references between their entries.
 
-None of the others is looked for before something refers to it, and each is believed only if it has what proves that it
-is the one: the ``dwo_id`` of a split unit, the build-id or checksum of a supplementary file. Section numbers in
-comments are those of DWARF 5.
+These are the module's file or its debug file, the split files that its skeleton units name (``.dwo``, or a package
+``.dwp`` of them), and the supplementary file that several modules share (dwz's). Other files are opened at the first
+reference, and accepted only with proof: the ``dwo_id`` of a split unit, the build-id or checksum of a supplementary
+file. Section numbers in comments are those of DWARF 5.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ompd.safety import limits
 
 INFO, TYPES = ".debug_info", ".debug_types"
 _MAX_UNITS = 1 << 20
-# A large program is made of some thousand files. All of them are opened only where a type is looked for in all.
+# A large program has some thousand split files. All are opened only for a search of types.
 _MAX_SPLIT_FILES = 1 << 12
 # DW_AT_dwo_name with each form of a string, DW_AT_GNU_dwo_name with any form, as an abbreviation has them
 _STRING_FORMS = (dw.DW_FORM_STRING, dw.DW_FORM_STRP, dw.DW_FORM_LINE_STRP, *(STRING_INDEXES & set(range(0x80))))
@@ -34,29 +33,29 @@ _NAMES_SPLIT_FILE = (*(bytes((dw.DW_AT_DWO_NAME, form)) for form in _STRING_FORM
 
 
 class OtherFiles(Protocol):
-    """Where the files are that a module's debug information refers to."""
+    """Finds the files that a module's debug information refers to."""
 
     def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
-        """Return the first file that may be called *name* and is proven, None if there is none."""
+        """Return the first file that *name* may mean and that is proven, None if there is none."""
 
     def split(self, folder: str, name: str) -> Iterator[ElfFile]:
-        """Yield files that may be the split one that was written as *name* by a compiler that ran in *folder*."""
+        """Yield candidates for the split file *name*, written by a compiler in *folder*."""
 
     def packages(self) -> Iterator[ElfFile]:
-        """Yield files that may be the package of the module's split files."""
+        """Yield candidates for the package of the module's split files."""
 
 
 class DebugFiles:
-    """The debug information of one module, whichever files it is in.
+    """The debug information of one module, in all its files.
 
-    :param elf: the file that the module's own sections are in: itself, or its separate debug file
-    :param others: finds the other files, None: there are none
+    :param elf: the module's file or its separate debug file
+    :param others: finds the other files, None without any
     """
 
     def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
         self.name = elf.name
         self.is_whole = True
-        """Whether every file that was needed so far was there."""
+        """Whether every file needed so far was found."""
         self._elf = elf
         self._others = others
         self.main = Sections(elf)
@@ -68,7 +67,7 @@ class DebugFiles:
         self._wide: set[str] = set()  # sections with units of the 64-bit format
         self._too_many: set[str] = set()  # sections with more units than they can have
         self._units: dict[tuple[str, int], Unit] = {}
-        self._whole: dict[int, Unit] = {}  # the split units of skeletons, by where these are
+        self._whole: dict[int, Unit] = {}  # split units by the offsets of their skeletons
         self._signatures: dict[str, dict[int, Unit]] = {}
         self._contributions: dict[str, dict[int, Contribution]] = {}
         self._nesting: dict[tuple[str, int], Nesting] = {}
@@ -77,7 +76,7 @@ class DebugFiles:
 
     @cached_property
     def supplementary(self) -> Sections | None:
-        """The supplementary file's sections, None if there is none, or none that is proven to be the one."""
+        """The supplementary file's sections, None if there is none or it is not proven."""
         found = read_supplementary(self._elf)
         if found is None:
             return None
@@ -118,9 +117,7 @@ class DebugFiles:
         return found
 
     def whole(self, unit: Unit) -> Unit:
-        """Return the unit that has the entries of which *unit* is a skeleton; *unit* itself if it is none, or if its
-        split file is not available.
-        """
+        """Return the split unit of the skeleton *unit*; *unit* itself if it is no skeleton or the file is missing."""
         if unit.sections is not self.main or not unit.has_code:
             return unit
         if unit.offset not in self._whole:
@@ -139,11 +136,11 @@ class DebugFiles:
                 index = sections.package("cu")
                 contribution = index.find(dwo_id) if index is not None else None
                 if contribution is not None and INFO in contribution:
-                    unit = self._made(sections, contribution[INFO], skeleton, contribution)
+                    unit = self._split_unit_at(sections, contribution[INFO], skeleton, contribution)
                     if unit is not None:
                         return unit
             except MalformedFile:
-                continue  # a damaged package is none; the split file may be there
+                continue  # the package is damaged; try the split file
         folder = skeleton.string(skeleton.top.get(dw.DW_AT_COMP_DIR)) or ""
         for elf in self._others.split(folder, name):
             if not self._is_of_this_machine(elf):
@@ -151,7 +148,7 @@ class DebugFiles:
             try:
                 sections = self._added(elf, split=True)
                 for offset in self.starts(sections, INFO):
-                    unit = self._made(sections, offset, skeleton, WHOLE)
+                    unit = self._split_unit_at(sections, offset, skeleton, WHOLE)
                     if unit is not None:
                         return unit
             except MalformedFile:
@@ -159,8 +156,10 @@ class DebugFiles:
             self._sections.pop(sections.tag)
         return None
 
-    def _made(self, sections: Sections, offset: int, skeleton: Unit, contribution: Contribution) -> Unit | None:
-        # The split unit there, if it is the skeleton's.
+    def _split_unit_at(
+        self, sections: Sections, offset: int, skeleton: Unit, contribution: Contribution
+    ) -> Unit | None:
+        # The split unit at *offset*, None if it is not the skeleton's.
         unit = Unit(sections, offset, skeleton=skeleton, contribution=contribution)
         if not unit.has_code or unit.dwo_id != skeleton.dwo_id or unit.address_size != skeleton.address_size:
             return None
@@ -181,7 +180,7 @@ class DebugFiles:
 
     @property
     def _may_be_split(self) -> bool:
-        # Whether some abbreviation may have the attribute that names a split file. Else no unit has to be looked at.
+        # Whether any abbreviation may have the attribute that names a split file.
         span = self.main.span(".debug_abbrev")
         if span is None:
             return False
@@ -190,15 +189,15 @@ class DebugFiles:
 
     @property
     def files(self) -> list[Sections]:
-        """All files that were opened so far, the module's own first."""
+        """All files opened so far, the module's own first."""
         return list(self._sections.values())
 
     # Units
 
     def starts(self, sections: Sections, section: str) -> list[int]:
-        """Return where the units of a section begin. Only their lengths are read.
+        """Return the offsets of a section's units. Only their lengths are read.
 
-        :raises MalformedFile: if one has none
+        :raises MalformedFile: if a length is malformed
         """
         key = section + sections.tag
         if key in self._too_many:
@@ -222,7 +221,7 @@ class DebugFiles:
         return self._starts[key]
 
     def offset_sizes(self, sections: Sections, section: str) -> tuple[int, ...]:
-        """Return how many bytes offsets of other sections may have in one.
+        """Return the sizes in bytes of offsets in a section's units.
 
         :raises MalformedFile: if a unit of it is malformed
         """
@@ -230,7 +229,7 @@ class DebugFiles:
         return (4, 8) if section + sections.tag in self._wide else (4,)
 
     def unit(self, sections: Sections, offset: int, section: str = INFO) -> Unit:
-        """Return the unit that begins at *offset*.
+        """Return the unit at *offset*.
 
         :raises MalformedFile: if there is none
         """
@@ -250,15 +249,15 @@ class DebugFiles:
     def units(self, sections: Sections, section: str) -> Iterator[Unit]:
         """Yield the units of a section, in its order.
 
-        :raises MalformedFile: when it reaches one that is malformed
+        :raises MalformedFile: at a malformed unit
         """
         for offset in self.starts(sections, section):
             yield self.unit(sections, offset, section)
 
     def around(self, unit: Unit, offset: int) -> int | None:
-        """Return the entry of *unit* in which the one at *offset* is, None for the unit's own.
+        """Return the parent of the entry at *offset* of *unit*, None for the unit's own.
 
-        :raises MalformedFile: if the entries that lead there are malformed, or too deep in each other
+        :raises MalformedFile: if entries on the way are malformed, or nested too deep
         """
         key = unit.section, unit.offset
         if key not in self._nesting:
@@ -268,10 +267,10 @@ class DebugFiles:
     # References
 
     def target(self, unit: Unit, value: Value) -> tuple[Unit, int]:
-        """Return unit, and offset in it, of the entry that a value of an entry in *unit* refers to.
+        """Return unit and offset of the entry that *value*, a reference in *unit*, refers to.
 
-        :raises MalformedFile: if it refers to none
-        :raises Unsupported: if that is in a file that is not available
+        :raises MalformedFile: if it refers to no entry
+        :raises Unsupported: if the entry is in a file that is not available
         """
         form, raw = value
         if not isinstance(raw, int):
@@ -293,7 +292,7 @@ class DebugFiles:
         raise MalformedFile(f"{self.name}: a reference of form {form:#x}")
 
     def entry_at(self, sections: Sections, offset: int) -> tuple[Unit, int]:
-        """Return the unit that is at *offset* of ``.debug_info``, and how far in it that is.
+        """Return the unit that contains *offset* of ``.debug_info``, and the offset in that unit.
 
         :raises MalformedFile: if there is none
         """
@@ -312,8 +311,8 @@ class DebugFiles:
         """
         if sections.tag not in self._signatures:
             every = (unit for section in (INFO, TYPES) for unit in self.units(sections, section))
-            known = self._signatures[sections.tag] = {}
+            by_signature = self._signatures[sections.tag] = {}
             for unit in every:
                 if unit.signature is not None:
-                    known.setdefault(unit.signature, unit)
+                    by_signature.setdefault(unit.signature, unit)
         return self._signatures[sections.tag].get(signature)

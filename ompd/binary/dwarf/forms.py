@@ -1,4 +1,4 @@
-"""Values of attributes, and how they are read: DWARF 5, 7.5.6."""
+"""Abbreviations and attribute values (DWARF 5, 7.5.3 and 7.5.6)."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _READERS: dict[int, Callable[[Cursor], int | bytes]] = {
 }
 
 SUPPLEMENTARY_STRINGS = frozenset((dw.DW_FORM_STRP_SUP, dw.DW_FORM_GNU_STRP_ALT))
-"""Strings in another file (dwz's)."""
+"""Forms of strings in the supplementary file (dwz's)."""
 SUPPLEMENTARY_REFERENCES = frozenset((dw.DW_FORM_REF_SUP4, dw.DW_FORM_REF_SUP8, dw.DW_FORM_GNU_REF_ALT))
 UNIT_REFERENCES = frozenset((dw.DW_FORM_REF1, dw.DW_FORM_REF2, dw.DW_FORM_REF4, dw.DW_FORM_REF8, dw.DW_FORM_REF_UDATA))
-"""References that count from the unit's start."""
+"""Forms of references relative to the unit's start."""
 STRING_INDEXES = frozenset(
     (
         *(dw.DW_FORM_STRX, dw.DW_FORM_STRX1, dw.DW_FORM_STRX2, dw.DW_FORM_STRX3, dw.DW_FORM_STRX4),
@@ -58,35 +58,35 @@ CONSTANTS = frozenset(
         *(dw.DW_FORM_SDATA, dw.DW_FORM_UDATA, dw.DW_FORM_IMPLICIT_CONST),
     )
 )
-"""Numbers that the attribute itself holds."""
+"""Forms of constants."""
 _OFFSETS = frozenset((dw.DW_FORM_STRP, dw.DW_FORM_LINE_STRP, dw.DW_FORM_SEC_OFFSET, dw.DW_FORM_GNU_REF_ALT))
 
 Steps = int | tuple[int, ...]
-"""How values are passed over: so many bytes, or several steps, of which those below 0 stand for a form."""
+"""How to skip values: a number of bytes, or several steps; a negative step is a form of variable size."""
 
 
 class Value(NamedTuple):
-    """An attribute's value as it is in the file: a number, or the bytes of a string or block."""
+    """A raw attribute value: a number, or the bytes of a string or block."""
 
     form: int
     raw: int | bytes
 
 
 class Forms:
-    """The forms in units of one version, format and size of addresses; see :func:`forms_of`."""
+    """Reads and skips values in units of one version, offset size and address size."""
 
     __slots__ = ("sizes",)
 
     def __init__(self, version: int, offset_size: int, address_size: int) -> None:
         self.sizes = dict.fromkeys(_OFFSETS | SUPPLEMENTARY_STRINGS, offset_size) | _SIZES
-        """How many bytes a value of a form takes, of those forms of which that is always the same."""
+        """The size in bytes of each form of fixed size."""
         self.sizes[dw.DW_FORM_ADDR] = address_size
         self.sizes[dw.DW_FORM_REF_ADDR] = address_size if version == 2 else offset_size
 
     def read(self, cursor: Cursor, form: int, implicit: int = 0) -> Value:
         """Return the value of *form* at *cursor*.
 
-        :param implicit: the value that the abbreviation has, of ``DW_FORM_implicit_const``
+        :param implicit: the abbreviation's value for ``DW_FORM_implicit_const``
         :raises MalformedFile: if the form is unknown or does not fit
         """
         if form == dw.DW_FORM_INDIRECT:
@@ -100,7 +100,7 @@ class Forms:
         return Value(form, read(cursor))
 
     def steps(self, cursor: Cursor, attributes: Sequence[tuple[int, int, int]]) -> Steps:
-        """Return how to pass over the values of *attributes*.
+        """Return the steps that skip the values of *attributes*.
 
         :raises MalformedFile: if a form is unknown
         """
@@ -118,7 +118,7 @@ class Forms:
         return steps[0] if len(steps) == 1 else tuple(steps)
 
     def passed(self, cursor: Cursor, position: int, steps: Steps) -> int:
-        """Return the position in the cursor's data behind values that :meth:`steps` describe, from *position* on.
+        """Return the position after the values at *position* that *steps* skip.
 
         :raises MalformedFile: if they do not fit
         """
@@ -140,13 +140,13 @@ class Forms:
         return position
 
 
-# Steps of which a first byte below 0x80 says how long they are: LEB128 (-1), blocks with such a length before them
+# Steps whose length follows from a first byte below 0x80: LEB128 (-1), and blocks with a LEB128 length
 _SHORT = (-1, -dw.DW_FORM_BLOCK, -dw.DW_FORM_EXPRLOC)
 
 
 @cache
 def forms_of(version: int, offset_size: int, address_size: int) -> Forms:
-    """Return how values are read in units of that version, format (4: 32 bits, 8) and size of addresses."""
+    """Return the reader of values in units of that version, offset size (4 or 8) and address size."""
     return Forms(version, offset_size, address_size)
 
 
@@ -155,7 +155,7 @@ _MAX_ATTRIBUTES = 128
 
 
 class Abbreviation(NamedTuple):
-    """What entries of one abbreviation code hold: ``(attribute, form, implicit constant)`` in order."""
+    """The tag and attributes of one abbreviation code; attributes are ``(attribute, form, implicit constant)``."""
 
     tag: int
     has_children: bool
@@ -163,7 +163,7 @@ class Abbreviation(NamedTuple):
 
 
 class Abbreviations:
-    """The table of abbreviations at one offset of ``.debug_abbrev``, read as far as its codes are requested."""
+    """The table of abbreviations at one offset of ``.debug_abbrev``. It is read only up to the requested code."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -191,7 +191,7 @@ class Abbreviations:
         return self._known
 
     def _read_one(self) -> None:
-        # Quick, since a large program has many: nearly all numbers are of one byte.
+        # Inlined for speed: a large program has many, and nearly all numbers have one byte.
         cursor = self._cursor
         code = cursor.uleb()
         if code == 0:

@@ -1,9 +1,9 @@
-"""Where DWARF defines the types of a name, without reading all of it.
+"""The index of named types in DWARF, without reading all of it.
 
-A runtime's debug information has some hundred thousand entries, of which a handful is needed. So the name is
-searched as bytes: in the strings, then its offset there in the units. That says which units may define it, and where.
-Whether an entry really begins there is known by walking over one unit, entry by entry, which notes all of its named
-types on the way; others are then mostly found in the same unit. Section numbers in comments are those of DWARF 5.
+Debug information has up to millions of entries, of which a handful is needed. So a name is searched as bytes: in the
+string sections, then its offset there in the units. The matches are candidate entries. Iterating over one unit confirms
+where entries really begin, and records all named types of the unit; other types are usually in the same unit. Section
+numbers in comments are those of DWARF 5.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_STRINGS = 1 << 10
 _MAX_PLACES = 1 << 20
 _MAX_HITS = 64
 _PIECE = 1 << 20
-_FEW = 64  # strings for each of which a section is searched: more are looked for together
+_FEW = 64  # up to so many strings are searched one by one, more in one pass
 _REFERRING = (dw.DW_AT_ABSTRACT_ORIGIN, dw.DW_AT_SPECIFICATION, dw.DW_AT_TYPE)
 _FAR_REFERENCES = frozenset((dw.DW_FORM_REF_ADDR, *SUPPLEMENTARY_REFERENCES))
 _OTHER_STRINGS = ".debug_str of the supplementary file"
@@ -35,7 +35,7 @@ _OTHER_STRINGS = ".debug_str of the supplementary file"
 Key = tuple[str, int | bytes]
 """A section of strings, and an offset or index in it; ``""`` and the name itself."""
 Hit = tuple[str, int | bytes, list[int] | None]
-"""A key, and where its bytes were found, from the unit's start; None for not looked for, or too often."""
+"""A key, and the offsets of its bytes from the unit's start; None if they were not searched or are too many."""
 Hits = dict[tuple[str, int], tuple[Unit, list[Hit]]]
 
 
@@ -48,7 +48,7 @@ class NameSearch:
         self._bases: dict[str, list[tuple[int, Unit]]] = {}
 
     def _each_section(self) -> Iterator[tuple[Sections, str]]:
-        # All that types may be in, of all files: any may define the one that is looked for.
+        # The sections that may define types, of all files.
         if not self._all_open:
             self.files.open_all()
             self._all_open = True
@@ -56,11 +56,11 @@ class NameSearch:
             yield from ((sections, INFO), (sections, TYPES))
 
     def is_ours(self, unit: Unit) -> bool:
-        """Return whether *unit* is of this program: a package may have the units of others, too."""
+        """Return whether *unit* belongs to this program: a package may have units of others."""
         return not unit.sections.split or not unit.has_code or unit.skeleton is not None
 
     def units_with(self, names: Collection[str]) -> list[Unit]:
-        """Return the units of ``.debug_info`` that may hold one of *names*, or use what another unit has of them.
+        """Return the units of ``.debug_info`` that may contain one of *names*, or refer to units that do.
 
         :raises MalformedFile: if the file is malformed
         """
@@ -85,7 +85,7 @@ class NameSearch:
                     yield unit
 
     def hits_of_entry(self, raw: bytes) -> Hits:
-        """Return the units that may have the name *raw* in an entry itself.
+        """Return the units that may contain the name *raw* inside an entry.
 
         :raises MalformedFile: if the file is malformed
         """
@@ -95,7 +95,7 @@ class NameSearch:
         return hits
 
     def hits_of_string(self, raw: bytes) -> Hits:
-        """Return the units that may refer to the name *raw* in a section of strings, and those of which an index may.
+        """Return the units that may refer to the name *raw* in a string section, directly or by an index.
 
         :raises MalformedFile: if the file is malformed, or has the name too many times
         """
@@ -138,21 +138,21 @@ class NameSearch:
                 found.append(position - start)
                 position = data.find(pattern, position + 1, end)
                 if len(found) > _MAX_HITS:
-                    found = None  # bytes as those of small numbers, which are everywhere: the unit is walked instead
+                    found = None  # as common as small numbers: iterate over the unit instead
             unit = self.files.unit(sections, starts[following - 1], section)
             hits.setdefault(key_of(unit), (unit, []))[1].append((*key, found))
             if 0 <= position < limit:
                 position = data.find(pattern, limit, end)
 
     def _string_offsets(self, sections: Sections | None, section: str, raw: bytes) -> list[int]:
-        # Linkers let a name share the tail of a longer one, so each place where it ends a string counts.
+        # Linkers let a name share the tail of a longer one, so every string that ends with it counts.
         offsets = _find(sections, section, raw + b"\0") if sections is not None else []
         if len(offsets) > _MAX_STRINGS:
             raise MalformedFile(f"{section}: the same name too many times")
         return offsets
 
     def _indexed(self, sections: Sections, offsets: list[int | bytes]) -> Iterator[tuple[Unit, int]]:
-        # 7.26: units that have one of these strings in their array of strings, and its index there.
+        # 7.26: units with one of these strings in their table of string offsets, and its index there.
         name = ".debug_str_offsets"
         if not offsets or not sections.size(name):
             return
@@ -180,7 +180,7 @@ class NameSearch:
 
 
 def key_of(unit: Unit) -> tuple[str, int]:
-    """Return what distinguishes a unit from all others of its module."""
+    """Return the key of a unit in its module: section and offset."""
     return unit.section, unit.offset
 
 
@@ -192,8 +192,7 @@ def _find(sections: Sections, section: str, pattern: bytes) -> list[int]:
 def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -> set[int]:
     """Return which of *wanted* are anywhere in *section*, aligned or not, as numbers of *size* bytes.
 
-    A short name ends hundreds of strings, and nobody refers to most of them there: to pass through the section for
-    each would take seconds.
+    A short name ends hundreds of strings, most of them unused. One pass per string would take seconds.
     """
     span = sections.span(section)
     if span is None:
@@ -212,7 +211,7 @@ def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -
 
 
 def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
-    """Return where *pattern* is from *start* to *end* of *data*.
+    """Return all positions of *pattern* from *start* to *end* of *data*.
 
     :raises MalformedFile: if it is there too many times
     """
@@ -227,7 +226,7 @@ def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
 
 
 def string_section(form: int) -> str | None:
-    """Return the section that strings of a form are in, ``""`` for the entry itself, None for what is no string."""
+    """Return the section of strings of a form, ``""`` for the entry itself, None if the form is not a string."""
     if form == dw.DW_FORM_STRP:
         return ".debug_str"
     if form == dw.DW_FORM_LINE_STRP:
@@ -240,7 +239,7 @@ def string_section(form: int) -> str | None:
 
 
 def uleb_bytes(value: int) -> bytes:
-    """Return *value* as an unsigned LEB128 number in as few bytes as it takes."""
+    """Return *value* as an unsigned LEB128 number of minimal length."""
     raw = bytearray()
     while value >= 0x80:
         raw.append(value & 0x7F | 0x80)
@@ -258,20 +257,20 @@ _MAX_SCOPES = 32
 
 
 class EntryRef(NamedTuple):
-    """Where an entry is: its unit, and how many bytes from the unit's start."""
+    """A reference to an entry: its unit, and its offset in bytes from the unit's start."""
 
     unit: Unit
     offset: int
 
 
 class _Noted(NamedTuple):
-    # What is noted of the entries of an abbreviation: of types and scopes what is around them, of definitions the name.
-    name: tuple[int, int, str] | None  # of a type's definition: distance and size of DW_AT_name, and its section
-    slow_name: bool  # it is a type's definition, and where its name is differs from entry to entry
+    # How to index the entries of an abbreviation that is a type or a scope.
+    name: tuple[int, int, str] | None  # of a type definition: offset and size of DW_AT_name, and its string section
+    slow_name: bool  # a type definition whose name has no fixed offset
 
 
 class _Names:
-    # Definitions of types in one unit by name, and the entry around each type and scope, 0 around the unit's own.
+    # Type definitions of one unit by name, and the parent of each type and scope, 0 for the unit's own entry.
 
     __slots__ = ("places", "scopes")
 
@@ -281,10 +280,10 @@ class _Names:
 
 
 class TypeIndex:
-    """The named types that one module's DWARF defines. What a search needs is read at its time and kept.
+    """The named types in one module's DWARF, read and cached on demand.
 
-    :param others: finds split and supplementary files, None: there are none
-    :param files: the file's debug information, if others read it too
+    :param others: finds split and supplementary files, None without any
+    :param files: the file's debug information, if it is shared with other readers
     """
 
     def __init__(self, elf: ElfFile, others: OtherFiles | None = None, files: DebugFiles | None = None) -> None:
@@ -293,10 +292,10 @@ class TypeIndex:
         self._names: dict[tuple[str, int], _Names] = {}
         self._definitions: dict[tuple[str, int], list[tuple[int, _Noted]]] = {}
         self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
-        self._left = _MAX_PASSED  # bytes: entries that are in each other can make many long walks
+        self._left = _MAX_PASSED  # bytes: overlapping entries could be read many times
 
     def target(self, unit: Unit, value: Value) -> EntryRef:
-        """Return the entry that a value of one in *unit* refers to.
+        """Return the entry that *value*, a reference in *unit*, refers to.
 
         :raises MalformedFile: if it refers to none
         :raises Unsupported: if that is in a file that is not available
@@ -306,11 +305,11 @@ class TypeIndex:
     # Search
 
     def candidates(self, name: str, *, in_strings: bool = True) -> Sequence[tuple[Unit, list[int]]]:
-        """Return units that may define a type called *name*, those first that were walked, and where in each.
+        """Return the units that may define a type called *name*, indexed ones first, and the candidate offsets in each.
 
-        A place is one for sure only if :meth:`scope_of` says so.
+        A candidate is confirmed by :meth:`scope_of`.
 
-        :param in_strings: the name is in a section of strings, as nearly all do, or else in the entry itself
+        :param in_strings: search string sections, which hold nearly all names; else search names inside entries
         """
         key = name, in_strings
         if key not in self._candidates:
@@ -325,11 +324,11 @@ class TypeIndex:
         return self._candidates[key]
 
     def units_with(self, names: Collection[str]) -> list[Unit]:
-        """See :meth:`NameSearch.units_with`."""
+        """Return the units that may contain or use one of *names* (:meth:`NameSearch.units_with`)."""
         return self._search.units_with(names)
 
     def _likely(self, unit: Unit, hit: Hit) -> Iterator[int]:
-        # Where in the unit bytes are that read as an abbreviation of a type's definition with that name.
+        # Offsets in the unit whose bytes match a type definition with that name.
         kind, value, positions = hit
         walked = key_of(unit) in self._names
         start, first, end = unit.bounds
@@ -346,7 +345,7 @@ class TypeIndex:
             return
         for size, codes in ways.items():
             if positions is None and isinstance(value, int):
-                # An index of a string is a small number too, but preceded by few of the codes.
+                # A string index is a small number, but few abbreviation codes precede it.
                 if size and value >= 1 << 8 * size:
                     continue
                 pattern = value.to_bytes(size, unit.sections.byte_order) if size else uleb_bytes(value)
@@ -360,9 +359,9 @@ class TypeIndex:
                         yield at - start
 
     def scope_of(self, place: EntryRef) -> tuple[str, ...] | None:
-        """Return the names of what is around the type at *place*, from outside in; None if no type is there.
+        """Return the names of the scopes around the type at *place*, outermost first; None if no type is there.
 
-        Empty for a type of the unit itself. What has no name is called ``""``, a function ``"()"``.
+        Empty for a type at the unit's top level. An unnamed scope is ``""``, a function ``"()"``.
 
         :raises MalformedFile: if the unit is malformed
         """
@@ -372,7 +371,7 @@ class TypeIndex:
             return None
         scope: list[str] = []
         while len(scope) < _MAX_DEPTH:
-            # The definition of what is declared in a scope may be outside of it.
+            # A definition may be outside of the scope of its declaration.
             declared = self.entry(EntryRef(unit, offset))[1].get(dw.DW_AT_SPECIFICATION)
             if declared is not None and isinstance(declared.raw, int) and declared.raw < offset:
                 offset = declared.raw
@@ -387,9 +386,9 @@ class TypeIndex:
         return tuple(reversed(scope))
 
     def scopes_around(self, place: EntryRef) -> tuple[str, ...]:
-        """Return the names of the namespaces and types around the entry at *place*, from outside in.
+        """Return the names of the namespaces and types around the entry at *place*, outermost first.
 
-        Empty for what is in a function. A scope without a name is left out.
+        Empty inside a function. Unnamed scopes are left out.
 
         :raises MalformedFile: if the unit is malformed
         """
@@ -406,7 +405,7 @@ class TypeIndex:
         return tuple(name for name in reversed(names) if name)
 
     def _name_of(self, place: EntryRef) -> str:
-        # A declaration of a type that is in a type unit need not repeat its name.
+        # The declaration of a type that a type unit defines may lack the name.
         _, attributes = self.entry(place)
         signature = attributes.get(dw.DW_AT_SIGNATURE)
         if dw.DW_AT_NAME not in attributes and signature is not None and isinstance(signature.raw, int):
@@ -418,14 +417,14 @@ class TypeIndex:
     # Entries
 
     def entry(self, place: EntryRef) -> tuple[int, dict[int, Value]]:
-        """Return tag and attributes of the entry at *place*; the tag is 0 where a list of children ends.
+        """Return tag and attributes of the entry at *place*; the tag is 0 at the end of a list of children.
 
         :raises MalformedFile: if there is none
         """
         return place.unit.entry_at(place.offset)
 
     def children(self, place: EntryRef, tags: Collection[int]) -> Iterator[tuple[int, dict[int, Value]]]:
-        """Yield tag and attributes of those entries right below the one at *place* that have one of *tags*.
+        """Yield tag and attributes of the children of the entry at *place* that have one of *tags*.
 
         :raises MalformedFile: when it reaches an entry that is malformed
         """
@@ -451,7 +450,7 @@ class TypeIndex:
     # The walk over a unit
 
     def _definitions_of(self, unit: Unit) -> list[tuple[int, _Noted]]:
-        # Codes of all definitions of types in the unit's table, and what is noted of them.
+        # Abbreviation codes of type definitions in the unit, and how to index their entries.
         key = key_of(unit)
         if key not in self._definitions:
             every = unit.abbreviations.all().items()

@@ -1,6 +1,4 @@
-"""Lists of DWARF: the ranges of an entry's code (2.17.3, 7.25), and a variable's locations, each with the range in
-which it holds (2.6.2, 7.29), as DWARF 5 has them and as those before did; and which unit has which code (6.1.2).
-"""
+"""Range lists (2.17.3, 7.25), location lists (2.6.2, 7.29) and address ranges of units (6.1.2), in DWARF 2 to 5."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from ompd.errors import MalformedFile
 from ompd.safety import limits
 
 OF_RANGES = frozenset((dw.DW_AT_RANGES, dw.DW_AT_LOW_PC, dw.DW_AT_HIGH_PC))
-"""The attributes that :func:`ranges_of` looks at."""
+"""The attributes that :func:`ranges_of` reads."""
 _MAX_RANGES, _MAX_LOCATIONS = 1 << 18, 1 << 16
 _EVERYWHERE = (-1, -1)
 
@@ -23,7 +21,7 @@ _EVERYWHERE = (-1, -1)
 def ranges_of(unit: Unit, attributes: Mapping[int, Value]) -> list[tuple[int, int]]:
     """Return ``(start, end)`` of the code that an entry's *attributes* describe (2.17); empty if it has none.
 
-    What begins at 0 is left out: linkers leave that behind where they dropped the code.
+    Ranges at 0 are left out: they belong to code that the linker dropped.
 
     :raises MalformedFile: if they are malformed, or the lists of the unit are too long
     """
@@ -41,7 +39,7 @@ def ranges_of(unit: Unit, attributes: Mapping[int, Value]) -> list[tuple[int, in
 
 
 def _old_ranges(unit: Unit, value: Value) -> Iterator[tuple[int, int]]:
-    # A split file's offsets count from a base that its skeleton says.
+    # Offsets in a split unit are relative to a base in its skeleton.
     offset, sections = unit.number(value) or 0, unit.sections
     if unit.skeleton is not None:
         offset += unit.number(unit.skeleton.top.get(dw.DW_AT_GNU_RANGES_BASE)) or 0
@@ -69,8 +67,7 @@ def _range_steps(unit: Unit, cursor: Cursor) -> Iterator[None]:
 
 
 def location_at(unit: Unit, value: Value, link_address: int) -> bytes | None:
-    """Return the expression that holds at *link_address*: the attribute's own, or that of its list. None if there is
-    none there.
+    """Return the location expression at *link_address*, from the attribute itself or its list; None without one.
 
     :raises MalformedFile: if the list is malformed
     """
@@ -108,7 +105,7 @@ def _location_steps(unit: Unit) -> Iterator[None]:
 
 
 def _list_cursor(unit: Unit, section: str, value: Value, index_form: int, base_attribute: int) -> Cursor:
-    # The forms of indexes count entries of an array of offsets, which is at the base and is what they count from.
+    # An index form selects an entry of the offset table at the base; offsets there are relative to the base.
     offset, start = unit.number(value) or 0, unit.contribution.get(section, 0)
     if value.form == index_form:
         base = unit.number(unit.top.get(base_attribute))
@@ -119,7 +116,7 @@ def _list_cursor(unit: Unit, section: str, value: Value, index_form: int, base_a
     return unit.sections.cursor(section, start + offset)
 
 
-# What follows yields the bounds of each entry, and goes on where the cursor is then: a location follows its bounds.
+# These yield the bounds of each entry. The caller reads the location that follows before the next entry.
 
 
 def _old_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[tuple[int, int]]:
@@ -159,7 +156,7 @@ def _split_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[t
 def _new_list(
     unit: Unit, cursor: Cursor, steps: Iterable[None], *, locations: bool = False
 ) -> Iterator[tuple[int, int]]:
-    # 7.25, and 7.29: the kinds of locations have a further one, for all other addresses, before the last three.
+    # 7.25 and 7.29: location lists have one more kind, DW_LLE_default_location, before the last three.
     base, size = unit.base_address, unit.address_size
     for _ in steps:
         kind = cursor.byte()

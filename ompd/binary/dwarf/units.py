@@ -1,4 +1,4 @@
-"""Units of DWARF 2 to 5: their headers and single entries, and what the values there stand for.
+"""Units of DWARF 2 to 5: headers, single entries, and the meaning of attribute values.
 
 All addresses are link-time addresses. Offsets are checked before use; what does not fit raises MalformedFile. Section
 numbers in comments are those of DWARF 5.
@@ -32,9 +32,7 @@ _UNIT_TYPES_OF_TYPES = (dw.DW_UT_TYPE, dw.DW_UT_SPLIT_TYPE)
 
 
 class Shape(NamedTuple):
-    """What a walk has to know of an abbreviation: its steps over all attributes, and where ``DW_AT_sibling`` says what
-    is behind the entry's children: the steps to it and its form, None where it does not.
-    """
+    """An abbreviation, the steps that skip its attributes, and steps to and form of ``DW_AT_sibling``, or None."""
 
     abbreviation: Abbreviation
     steps: Steps
@@ -42,31 +40,41 @@ class Shape(NamedTuple):
 
 
 class Unit:
-    """One unit of ``.debug_info``, or of DWARF 4's ``.debug_types``: header and top entry (7.5.1).
+    """One unit of ``.debug_info``, or of DWARF 4's ``.debug_types`` (7.5.1).
 
-    ``signature`` is that of a type unit, and ``type_offset`` where in it the type's entry is; None for others.
-    ``section`` distinguishes units of one offset in different files, too.
+    ``signature`` and ``type_offset`` (of the type's entry) are those of a type unit, None for others. ``section`` is
+    unique among the module's files.
 
-    :param skeleton: of a unit of a split file, the one that stands for it in the module itself
-    :param contribution: of a unit of a package, where its parts of other sections begin
+    :param skeleton: the skeleton unit of a split unit
+    :param contribution: for a unit in a package, the offsets of its parts of other sections
     """
 
-    # A file may have a unit for each twenty of its bytes.
+    # Slots, because a file may have a unit per twenty bytes.
     __slots__ = (
-        *("_abbreviations", "_abbreviations_offset", "_cursor", "_dwo_id", "_end", "_first", "_is_loaded"),
-        *(
-            "_section",
-            "_shapes",
-            "_start",
-            "_top",
-            "address_size",
-            "contribution",
-            "forms",
-            "has_code",
-            "offset",
-            "offset_size",
-        ),
-        *("ranges_left", "section", "sections", "signature", "skeleton", "type_offset", "version"),
+        "_abbreviations",
+        "_abbreviations_offset",
+        "_cursor",
+        "_dwo_id",
+        "_end",
+        "_first",
+        "_is_loaded",
+        "_section",
+        "_shapes",
+        "_start",
+        "_top",
+        "address_size",
+        "contribution",
+        "forms",
+        "has_code",
+        "offset",
+        "offset_size",
+        "ranges_left",
+        "section",
+        "sections",
+        "signature",
+        "skeleton",
+        "type_offset",
+        "version",
     )
 
     def __init__(
@@ -112,47 +120,47 @@ class Unit:
         self._shapes: dict[int, Shape] = {}
         self.forms: Forms = forms_of(self.version, self.offset_size, self.address_size)
         self.ranges_left: limits.Budget | None = None
-        """What may still be read of lists of ranges, from the first of them on."""
+        """The budget for entries of range lists, created at the first list."""
         self._top: Mapping[int, Value] | None = None
 
     @property
     def dwo_id(self) -> int | None:
-        """By what a skeleton and its unit in a split file know each other; None for a unit that is neither."""
+        """The id that a skeleton shares with its split unit, None for other units."""
         return self._dwo_id if self.version >= 5 else self.number(self.top.get(dw.DW_AT_GNU_DWO_ID))
 
     @property
     def split_name(self) -> str | None:
-        """The name of the split file that has this unit's entries, None if it is no skeleton."""
+        """The name of the split file with this skeleton's entries, None for other units."""
         if self.sections.split:
             return None
         return self.string(self.top.get(dw.DW_AT_DWO_NAME if self.version >= 5 else dw.DW_AT_GNU_DWO_NAME))
 
     @property
     def section_base(self) -> int:
-        """What offsets of whole sections count from: 0, but in a package, which has many units' sections in one."""
+        """The base of section offsets: 0, except in a package, which merges the sections of many units."""
         return self.contribution.get(self._section, 0)
 
     @property
     def next_offset(self) -> int:
-        """Offset of the unit behind this one."""
+        """Offset of the next unit."""
         return self.offset + self._end - self._start
 
     # Entries
 
     @property
     def data(self) -> Bytes:
-        """The buffer that the unit is in."""
+        """The buffer that holds the unit."""
         self._load()
         return self._cursor.data
 
     @property
     def bounds(self) -> tuple[int, int, int]:
-        """Where in the buffer the unit, its first entry and its end are."""
+        """Positions of the unit, its first entry and its end in the buffer."""
         self._load()
         return self._start, self._first, self._end
 
     def _load(self) -> None:
-        # Before the first walk, which looks at nearly every byte, copy the unit.
+        # Copy the unit before the first iteration, which reads nearly every byte.
         if self._is_loaded:
             return
         self._is_loaded = True
@@ -175,7 +183,7 @@ class Unit:
         return Cursor(whole.data, whole.byte_order, position=start + offset, end=end, what=whole.what, base=whole.base)
 
     def cursor_at(self, position: int) -> Cursor:
-        """Return the unit's own cursor, at *position* of the buffer until somebody else asks for it."""
+        """Return the unit's shared cursor, moved to *position* of the buffer."""
         self._cursor.position = position
         return self._cursor
 
@@ -193,8 +201,9 @@ class Unit:
         return self._top
 
     def entry_at(self, offset: int) -> tuple[int, dict[int, Value]]:
-        """Return tag and attributes of the entry *offset* bytes from the unit's start; the tag is 0 where a list of
-        children ends.
+        """Return tag and attributes of the entry *offset* bytes from the unit's start.
+
+        The tag is 0 at the end of a list of children.
 
         :raises MalformedFile: if there is none
         """
@@ -232,10 +241,11 @@ class Unit:
         return self._shapes[code]
 
     def sibling(self, position: int, steps: Steps, form: int) -> int:
-        """Return where, in the buffer, the entry is that follows one and all that is in that.
+        """Return the buffer position of the next sibling of an entry, by its ``DW_AT_sibling``.
 
-        :param position: where the first one's attributes begin, and *steps* from there to ``DW_AT_sibling``
-        :raises MalformedFile: if it is before the first
+        :param position: the start of the entry's attributes
+        :param steps: the steps from there to ``DW_AT_sibling``, which has the form *form*
+        :raises MalformedFile: if the sibling is before the entry
         """
         cursor = self._cursor
         cursor.position = self.forms.passed(cursor, position, steps)
@@ -248,11 +258,11 @@ class Unit:
     # Values
 
     def number(self, value: Value | None) -> int | None:
-        """Return a constant or offset, None if there is none."""
+        """Return the number that a value holds, None if it holds none."""
         return value.raw if value is not None and isinstance(value.raw, int) else None
 
     def string(self, value: Value | None) -> str | None:
-        """Return a string, None if there is none, or it is kept in another file (dwz's) that is not available."""
+        """Return the string of a value, None without one or if it is in a supplementary file that is not available."""
         if value is None:
             return None
         form, raw = value
@@ -276,21 +286,21 @@ class Unit:
 
     @property
     def has_string_offsets(self) -> bool:
-        """Whether strings of the unit are given by indexes."""
+        """Whether the unit refers to strings by index."""
         return dw.DW_AT_STR_OFFSETS_BASE in self.top or (
             self.sections.split and self.sections.size(".debug_str_offsets") > 0
         )
 
     @property
     def string_offsets_base(self) -> int:
-        """Where in ``.debug_str_offsets`` the unit's strings begin."""
+        """The offset of the unit's table in ``.debug_str_offsets``."""
         base = self.number(self.top.get(dw.DW_AT_STR_OFFSETS_BASE))
         if base is None and self.sections.split and self.version >= 5:
             base = 16 if self.offset_size == 8 else 8  # 7.3.2.2: a split file has one table, behind its header
         return (base or 0) + self.contribution.get(".debug_str_offsets", 0)
 
     def address(self, value: Value | None) -> int | None:
-        """Return an address, None if there is none."""
+        """Return the address of a value, None if it holds none."""
         if value is None or not isinstance(value.raw, int):
             return None
         return self.indexed_address(value.raw) if value.form in ADDRESS_INDEXES else value.raw
@@ -300,7 +310,7 @@ class Unit:
 
         :raises MalformedFile: if there is none
         """
-        # Of a split file the linker fills in nothing: its addresses are in the module.
+        # The addresses of a split unit are in the module, because linkers do not process split files.
         home = self.skeleton or self
         attribute = dw.DW_AT_ADDR_BASE if home.version >= 5 else dw.DW_AT_GNU_ADDR_BASE
         base = self.number(home.top.get(attribute)) or 0
@@ -308,13 +318,13 @@ class Unit:
 
     @property
     def base_address(self) -> int:
-        """What addresses in the unit's lists count from at first."""
+        """The initial base address of the unit's lists."""
         home = self.skeleton or self
         return home.address(home.top.get(dw.DW_AT_LOW_PC)) or 0
 
 
 def read_length(cursor: Cursor) -> tuple[int, int]:
-    """Return the size of offsets, 4 or 8, and the length that follow from an initial length (7.4)."""
+    """Return offset size (4 or 8) and length from an initial length (7.4)."""
     length = cursor.unsigned(4)
     if length < 0xFFFFFFF0:
         return 4, length

@@ -1,4 +1,4 @@
-"""The walk over the entries of a unit. DWARF 5, 2.3 and 7.5.2."""
+"""Iteration over the entries of a unit, and their nesting (DWARF 5, 2.3 and 7.5.2)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MAX_DEPTH = 1 << 12
 
 
 class EntryWalk(Generic[T]):
-    """One walk over the entries of a unit, in their order, which stops at those that are chosen.
+    """Iterates over chosen entries of a unit, in file order.
 
-    :param choose: called with each abbreviation once; what it returns is yielded at each of its entries, which are
-        passed over where that is None
-    :param begin: offset of the entry to begin with, from the unit's start: the walk ends behind what is in that. The
-        unit's own, if None
-    :param leaps: tells by an entry's tag whether what is in it is passed over, where the file says where that ends
-    :param left: called with the offset of each entry that has others in it, behind these
+    :param choose: called once per abbreviation; its result is yielded for each entry of that abbreviation. Entries with
+        None are skipped
+    :param begin: offset of the first entry from the unit's start; iteration ends after its children. None for the
+        unit's own entry
+    :param leaps: returns whether to skip the children of entries with that tag, if the entry has ``DW_AT_sibling``
+    :param left: called with an entry's offset after its children
     """
 
     __slots__ = ("_begin", "_choose", "_leaps", "_left", "around", "following", "offset", "position", "unit")
@@ -40,20 +40,20 @@ class EntryWalk(Generic[T]):
     ) -> None:
         self.unit = unit
         self.offset = 0
-        """Where the entry is at which the walk stands, from the unit's start."""
+        """Offset of the current entry from the unit's start."""
         self.position = 0
-        """Where its attributes begin in the unit's buffer, or their end once they were read; where the walk is."""
+        """Position of its attributes in the unit's buffer, or of their end once they were read."""
         self.around: list[int] = []
-        """The offsets of the entries that it is in, outermost first."""
+        """Offsets of the enclosing entries, outermost first."""
         self._choose = choose
         self._begin = begin
         self._leaps = leaps
         self._left = left
         self.following: int | None = None
-        """Where the walk goes on behind what is in the entry, in the unit's buffer; None if it enters that."""
+        """Position after the entry's children if these are skipped, else None."""
 
     def __iter__(self) -> Iterator[T]:
-        # One long function, because this is where all the time of a search goes.
+        # One long function: a search spends nearly all its time here.
         unit, around, left, passed = self.unit, self.around, self._left, self.unit.forms.passed
         start, first, end = unit.bounds
         cursor = unit.cursor(first - start if self._begin is None else self._begin)
@@ -156,12 +156,12 @@ class NestedEntry(NamedTuple):
     enters: bool
 
 
-# Units, modules and namespaces: what functions are in, apart from those of languages that have functions in functions
+# Units, modules and namespaces: the entries that hold functions, except nested functions
 _SCOPES = frozenset((dw.DW_TAG_COMPILE_UNIT, dw.DW_TAG_PARTIAL_UNIT, dw.DW_TAG_MODULE, dw.DW_TAG_NAMESPACE))
 
 
 def with_tag(tag: int) -> Callable[[Abbreviation], Abbreviation | None]:
-    """Return what chooses the entries with *tag*."""
+    """Return a ``choose`` function for entries with *tag*."""
     return lambda abbreviation: abbreviation if abbreviation.tag == tag else None
 
 
@@ -170,8 +170,8 @@ def iter_entries(
 ) -> Iterator[Entry]:
     """Yield every entry with *tag*, in the unit's order.
 
-    :param below: only those in the entry that is there, this one among them
-    :param outer: pass over what is in entries that are no scopes, where the file says where these end
+    :param below: offset of an entry; only it and its descendants are searched
+    :param outer: skip children of entries that are not scopes, if these have ``DW_AT_sibling``
     :param only: the attributes to read
     :raises MalformedFile: when it reaches an entry that is malformed
     """
@@ -192,20 +192,20 @@ def iter_entries(
 
     walk = EntryWalk(unit, choose, begin=below, leaps=(lambda tag: tag not in _SCOPES) if outer else None)
     for wanted, rest in walk:
-        found, position = {}, walk.position
+        values, position = {}, walk.position
         for steps, attribute, form, implicit in wanted:
             cursor.position = forms.passed(cursor, position, steps)
-            found[attribute] = forms.read(cursor, form, implicit)
+            values[attribute] = forms.read(cursor, form, implicit)
             position = cursor.position
         walk.position = forms.passed(cursor, position, rest)
-        yield Entry(walk.offset, found)
+        yield Entry(walk.offset, values)
 
 
 def iter_inside(unit: Unit, offset: int, enters: Callable[[int, Mapping[int, Value]], bool]) -> Iterator[NestedEntry]:
-    """Yield the entry at *offset* and those in it, in order, but what is in entries for which *enters*, which is given
-    tag and attributes, is False. The one at *offset* is entered in any case.
+    """Yield the entry at *offset* and its descendants, in order.
 
-    :raises MalformedFile: when it reaches an entry that is malformed, or they are too deep in each other
+    :param enters: called with tag and attributes of a descendant; if it returns False, its children are skipped
+    :raises MalformedFile: at a malformed entry, or if entries are nested too deep
     """
     walk = EntryWalk(unit, lambda abbreviation: abbreviation, begin=offset)
     for abbreviation in walk:
@@ -220,33 +220,33 @@ _MAX_PASSES = 64
 
 
 class Nesting:
-    """Which entry of one unit is in which, as far as that was requested.
+    """The nesting of one unit's entries, read on demand.
 
-    Where the file gives an entry's end (gcc does), nothing in it is looked at before something there is needed.
+    If an entry has ``DW_AT_sibling`` (gcc writes it), its children are only read if one of them is requested.
     """
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        # Of an entry where those begin and end, in order, that are right in it and have others in them
+        # By entry: begin and end of its children that have children, in order
         self._inside: dict[int, list[tuple[int, int]]] = {}
         start, first, end = unit.bounds
         self._top = first - start
-        # Entries whose ends are about each other may be walked through again and again.
+        # Contradictory ends could make the same entries be read again and again.
         self._left = _MAX_PASSES * (end - start)
 
     def around(self, offset: int) -> int | None:
-        """Return the entry in which the one at *offset* is, None for the unit's own. Offsets are from the unit's start.
+        """Return the parent of the entry at *offset*, None for the unit's own. Offsets are from the unit's start.
 
-        :raises MalformedFile: if the entries that lead there are malformed, or too deep in each other
+        :raises MalformedFile: if entries on the way are malformed, or nested too deep
         """
-        parent, found = None, self._top
-        while found != offset:
-            parent = found
+        parent, entry = None, self._top
+        while entry != offset:
+            parent = entry
             rows = self._rows(parent)
             index = bisect_right(rows, (offset, 1 << 63)) - 1
             if index < 0 or offset >= rows[index][1]:
                 break
-            found = rows[index][0]
+            entry = rows[index][0]
         return parent
 
     def _rows(self, offset: int) -> list[tuple[int, int]]:
@@ -258,26 +258,26 @@ class Nesting:
         return self._inside[offset]
 
     def _read(self, offset: int) -> int:
-        # Of those in the entry that do not say their ends, what is in them is known then, too.
+        # Reads the children of an entry, and those of descendants without DW_AT_sibling.
         unit = self._unit
         start, _, end = unit.bounds
-        found: dict[int, list[tuple[int, int]]] = {offset: []}
+        children: dict[int, list[tuple[int, int]]] = {offset: []}
 
         def left(inner: int) -> None:
             if walk.around:
-                found[walk.around[-1]].append((inner, walk.position - start))
+                children[walk.around[-1]].append((inner, walk.position - start))
 
         walk = EntryWalk(
             unit, lambda abbreviation: abbreviation.has_children or None, begin=offset, leaps=lambda _: True, left=left
         )
         for _ in walk:
             if walk.following is not None:
-                found[walk.around[-1]].append((walk.offset, walk.following - start))
+                children[walk.around[-1]].append((walk.offset, walk.following - start))
             else:
-                found[walk.offset] = []
-        while walk.around:  # the lists of children that the unit's end cuts off
+                children[walk.offset] = []
+        while walk.around:  # lists of children that are cut off at the unit's end
             inner = walk.around.pop()
             if walk.around:
-                found[walk.around[-1]].append((inner, end - start))
-        self._inside.update(found)
+                children[walk.around[-1]].append((inner, end - start))
+        self._inside.update(children)
         return walk.position - start

@@ -1,4 +1,7 @@
-"""Where variables of static storage are, and the values of those that are constant. DWARF 5, 2.6."""
+"""Variables of static storage: by name, by type, and their locations (DWARF 5, 2.6).
+
+A name is searched as bytes first, so only units that contain it are read. Bytes only, no target; all work is bounded.
+Section numbers are those of DWARF 5."""
 
 from __future__ import annotations
 
@@ -23,9 +26,11 @@ _MAX_CONSTANT = 1 << 16
 
 
 class Location(NamedTuple):
-    """Where a variable is: ``kind`` is ``address`` (``number`` is a link-time address), ``tls`` (an offset in the
-    module's TLS block), ``constant`` (``raw`` are its bytes, or ``number`` its value), ``none`` where the file has a
-    definition without a place, ``declared`` where it has no definition.
+    """The location of a variable, by ``kind``.
+
+    ``address``: ``number`` is a link-time address. ``tls``: ``number`` is an offset in the module's TLS block.
+    ``constant``: ``raw`` are its bytes, or ``number`` is its value. ``none``: the definition gives no location.
+    ``declared``: there is no definition. ``frame``: it needs a frame or registers.
     """
 
     kind: str
@@ -34,7 +39,7 @@ class Location(NamedTuple):
 
 
 def location_of(unit: Unit, attributes: Mapping[int, Value]) -> Location:
-    """Return where the variable with *attributes* is.
+    """Return the location of the variable with *attributes*.
 
     :raises MalformedFile: if they are malformed
     """
@@ -47,15 +52,12 @@ def location_of(unit: Unit, attributes: Mapping[int, Value]) -> Location:
             return Location("constant", raw=constant.raw[:_MAX_CONSTANT])
         return Location("constant", constant.raw)
     if not isinstance(value.raw, bytes):
-        return Location("frame")  # a list of places, which differ with the program counter
+        return Location("frame")  # a location list: it depends on the program counter
     return parse_location(unit, value.raw)
 
 
 def parse_location(unit: Unit, expression: bytes) -> Location:
-    """Return what a location expression (2.6) of a variable in static storage says.
-
-    The kind is ``frame`` for an expression that needs a frame or registers.
-    """
+    """Return the location that an expression (2.6) of a static variable describes."""
     if not expression:
         return Location("none")
     cursor = Cursor(expression, unit.sections.byte_order, what="DWARF expression")
@@ -86,7 +88,7 @@ def parse_location(unit: Unit, expression: bytes) -> Location:
     if number is None or not cursor.at_end:
         return Location("frame")
     if kind == "address" and not number:
-        return Location("none")  # of a section that the linker dropped
+        return Location("none")  # the linker dropped its section
     return Location(kind, number)
 
 
@@ -102,8 +104,9 @@ _MAX_MEMBERS = 1 << 12
 
 
 class Scope(NamedTuple):
-    """What a variable is in: ``kind`` is ``namespace``, ``type``, ``function`` or ``module``; ``name`` is empty for
-    what has none, and ``optional`` what the source may leave out.
+    """A scope around a variable: ``kind`` is ``namespace``, ``type``, ``function`` or ``module``.
+
+    ``name`` may be empty. The source may leave out an ``optional`` scope.
     """
 
     kind: str
@@ -112,10 +115,10 @@ class Scope(NamedTuple):
 
 
 class NamedVariable(NamedTuple):
-    """A variable: its name, what it is in from outside in, the COMMON block it is a member of (None of others).
+    """A variable with its scopes, outermost first, and its COMMON block, None for other variables.
 
-    ``file`` is the unit's, as the compiler was given it, ``line`` where it is declared. ``linkage`` is what the linker
-    calls it, where that is another name. ``type`` is None where the file has none.
+    ``file`` is the unit's source file as given to the compiler, ``line`` that of the declaration. ``linkage`` is the
+    linkage name if it differs. ``type`` is None if the file gives none.
     """
 
     name: str
@@ -131,7 +134,7 @@ class NamedVariable(NamedTuple):
 
 
 class CommonBlock(NamedTuple):
-    """A COMMON block as one subprogram declares it: its name, where it is, its members by address."""
+    """A COMMON block as one subprogram declares it, with its members by address."""
 
     name: str
     file: str | None
@@ -141,10 +144,10 @@ class CommonBlock(NamedTuple):
 
 
 def find_named(info: TypeInfo, name: str) -> list[NamedVariable]:
-    """Return the variables called *name* that are in static storage or declared, those that are in one place once.
+    """Return the static and the declared variables called *name*, each location once.
 
-    Variables that live in frames and registers are left out, unless their definition gives no place at all. Members of
-    COMMON blocks are among them. What is malformed is left out.
+    Members of COMMON blocks are included. Variables in frames and registers are left out, unless their definition gives
+    no location at all. Malformed ones are left out.
 
     :raises MalformedFile: if the file is malformed as a whole
     """
@@ -158,12 +161,12 @@ def find_named(info: TypeInfo, name: str) -> list[NamedVariable]:
                 if len(found) > _MAX_FOUND:
                     raise MalformedFile(f"too many variables called {name!r}")
         except (MalformedFile, Unsupported):
-            continue  # what was read of it before holds
+            continue  # keep the results from before the error
     return list(found.values())
 
 
 def find_common(info: TypeInfo, name: str) -> list[CommonBlock]:
-    """Return the COMMON blocks called *name*: of those at one place the one that has most members.
+    """Return the COMMON blocks called *name*; of several at one location the one with most members.
 
     :raises MalformedFile: if the file is malformed as a whole
     """
@@ -180,7 +183,7 @@ def find_common(info: TypeInfo, name: str) -> list[CommonBlock]:
 
 
 class _NameSearch:
-    """One walk over a unit for one name."""
+    """Searches one unit for variables and COMMON blocks by name."""
 
     def __init__(self, info: TypeInfo, unit: Unit) -> None:
         self._info = info
@@ -210,9 +213,9 @@ class _NameSearch:
                 continue
             members: list[NamedVariable] = []
             for _, member in self._index.children(EntryRef(self._unit, offset), (dw.DW_TAG_VARIABLE, dw.DW_TAG_MEMBER)):
-                made = self._member(name, member)
-                if made is not None and len(members) < _MAX_MEMBERS:
-                    members.append(made)
+                variable = self._member(name, member)
+                if variable is not None and len(members) < _MAX_MEMBERS:
+                    members.append(variable)
             members.sort(key=lambda m: m.location.number)
             own = location_of(self._unit, attributes)
             if own.kind not in ("address", "tls") and members:
@@ -326,7 +329,7 @@ class _NameSearch:
                 block = name
             elif tag in _FUNCTIONS:
                 in_function = True
-                # Fortran's main program is a function that nobody calls by a name.
+                # Includes Fortran's main program, which is a function.
                 found.append(Scope("function", name))
             elif tag in _TYPES:
                 found.append(Scope("type", name, not name))
@@ -338,7 +341,7 @@ class _NameSearch:
         return tuple(reversed(found)), block, in_function
 
     def _name_of(self, place: EntryRef, attributes: dict[int, Value]) -> tuple[str, int]:
-        # A function's name may stand in its declaration in a class, which is then what the scopes around are those of.
+        # A function's name may be in its declaration in a class; then the scopes are those of the declaration.
         unit, offset = place
         for _ in range(_MAX_ORIGINS):
             if dw.DW_AT_NAME in attributes:
@@ -361,7 +364,7 @@ _Key = tuple[str, int, int]
 
 
 class _TypePart(NamedTuple):
-    # What a type consists of: how that is named and where it is; of an array an element, and how many there are.
+    # A part of a type: its label and offset; for an array one element and the counts.
     label: str
     offset: int
     type: EntryRef
@@ -376,9 +379,9 @@ class _TypedVariable(NamedTuple):
 
 
 def find_variables(info: TypeInfo, names: Collection[str]) -> list[tuple[str, int]]:
-    """Return expression and link-time address of all that is of one of the types called *names* and in static storage.
+    """Return expression and link-time address of all static objects of the types called *names*.
 
-    ``lock``, ``locks[3]``, ``table.rows[2].lock``, ``space::lock``. What is malformed or too much is left out.
+    Expressions are ``lock``, ``locks[3]``, ``table.rows[2].lock``, ``space::lock``. Malformed objects are left out.
 
     :raises MalformedFile: if the file is malformed as a whole
     """
@@ -390,8 +393,8 @@ class _TypeSearch:
         self._info = info
         self._index = info.index
         self._names = frozenset(names)
-        # Of each type: what of the types that are looked for is in it, and where.
-        self._known: dict[_Key, list[tuple[str, int]]] = {}
+        # By type: labels and offsets of the wanted types inside it.
+        self._inside_types: dict[_Key, list[tuple[str, int]]] = {}
         self._left = _MAX_EXPRESSIONS
 
     def run(self) -> list[tuple[str, int]]:
@@ -401,7 +404,7 @@ class _TypeSearch:
                 for variable in self._variables(unit):
                     variables.setdefault(variable.address, variable)
             except (MalformedFile, Unsupported):
-                continue  # what was read of it before holds
+                continue  # keep the results from before the error
         scopes = self._scopes(variables.values())
         found: dict[int, str] = {}
         for variable in variables.values():
@@ -432,7 +435,7 @@ class _TypeSearch:
                 continue
 
     def _declaration(self, place: EntryRef) -> tuple[EntryRef, str | None, EntryRef | None]:
-        # A definition may leave name and type to what declares it: in a class, in the unit before linking.
+        # A definition may take name and type from its declaration.
         name = type_ = None
         for _ in range(_MAX_ORIGINS):
             unit = place.unit
@@ -458,29 +461,29 @@ class _TypeSearch:
     # Types
 
     def _inside(self, outermost: EntryRef) -> list[tuple[str, int]]:
-        if _key(outermost) not in self._known:
+        if _key(outermost) not in self._inside_types:
             try:
                 self._look_inside(outermost)
             except (MalformedFile, Unsupported, TypeNotFound):
-                self._known[_key(outermost)] = []
-        return self._known[_key(outermost)]
+                self._inside_types[_key(outermost)] = []
+        return self._inside_types[_key(outermost)]
 
     def _look_inside(self, outermost: EntryRef) -> None:
-        # No recursion: what a type consists of is looked at first, then the type again.
-        known = self._known
+        # A stack instead of recursion: a type is pushed again after its parts.
+        inside_types = self._inside_types
         stack: list[tuple[EntryRef, int, list[_TypePart] | None]] = [(outermost, 0, None)]
         while stack:
             place, depth, parts = stack.pop()
             key = _key(place)
-            if key in known:
+            if key in inside_types:
                 continue
             if parts is not None:
-                known[key] = self._joined(parts)
+                inside_types[key] = self._joined(parts)
                 continue
             if depth > _MAX_DEPTH or len(stack) > _MAX_TYPES:
                 raise MalformedFile("types are too deep in each other")
             if self._is_wanted(place):
-                known[key] = [("", 0)]
+                inside_types[key] = [("", 0)]
                 continue
             parts = list(self._parts(place))
             stack.append((place, depth, parts))
@@ -505,7 +508,7 @@ class _TypeSearch:
             try:
                 yield _TypePart("", 0, self._info.inner(place))
             except (TypeNotFound, Unsupported):
-                return  # nobody can have a variable of a type that is nowhere defined
+                return  # there are no variables of an undefined type
         elif tag in dw.STRUCTURES:
             yield from self._members(place)
 
@@ -522,7 +525,7 @@ class _TypeSearch:
     def _joined(self, parts: Sequence[_TypePart]) -> list[tuple[str, int]]:
         rows: list[tuple[str, int]] = []
         for part in parts:
-            inside = self._known[_key(part.type)]
+            inside = self._inside_types[_key(part.type)]
             if not inside:
                 continue
             count = prod(part.counts) * len(inside)
