@@ -6,12 +6,15 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from ompd.commands.progress import harmless
 from ompd.errors import OmpdError
+
+if TYPE_CHECKING:
+    from ompd.model import Answer
 
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
@@ -40,3 +43,28 @@ def fail(error: OmpdError) -> NoReturn:
     """End the command without an answer."""
     say(f"ompd: {error}", *([f"ompd: {error.hint}"] if error.hint else []))
     sys.exit(EXIT_NO_ANSWER)
+
+
+def format_warnings(answer: Any) -> list[str]:
+    """Return a line for each warning of an answer."""
+    return [f"ompd: {'note' if answer.complete else 'warning'}: {warning}" for warning in answer.warnings]
+
+
+_HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed"))
+
+
+def status_of_why(answer: Answer[Any]) -> int:
+    """Return the exit code that the first verdict, which is the surest one, gives ``why --exit-code``."""
+    first = answer.rows[0] if answer.rows else None
+    if first is not None and first.stuck == "proven":
+        return 10
+    if first is not None and first.kind in _HEALTHY:
+        return 12
+    return 13 if first is None or first.kind == "undecided" or first.stuck == "unknown" else 11
+
+
+def status_of_check(answer: Any) -> int | None:
+    """Return the exit code of ``check``, None for the usual one."""
+    from ompd.questions.check.answering import is_news
+
+    return 10 if is_news(answer) else None

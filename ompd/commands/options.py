@@ -1,47 +1,49 @@
-"""Options as click has them: those that single commands have, and those that name code of others."""
+"""Options as click has them: those that single commands have, and those that let code of others read a runtime."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import click
 
+from ompd.commands.completing import complete_folder, complete_library
 from ompd.commands.table import Option
 from ompd.debugger.files.opening import MAX_SIZE
 
 OWN = "own_"
 """Prefix of the names of parameters that only one command has."""
 
-FOREIGN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.option(
-        "--plugins",
+FOREIGN = (
+    click.Option(
+        ["--plugins"],
         metavar="DIR",
         type=click.Path(readable=False),
         multiple=True,
+        shell_complete=complete_folder,
         help="Folder with plugins for other OpenMP runtimes; may be repeated.",
     ),
-    click.option(
-        "--ompd-library",
+    click.Option(
+        ["--ompd-library"],
         metavar="FILE|named",
         type=click.Path(readable=False),
+        shell_complete=complete_library,
         help="Let an OMPD library answer: FILE, or named, the one that the runtime itself names.",
     ),
 )
-"""Which code of others may read a runtime."""
+"""The options that let plugins and libraries of others read a runtime."""
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _KINDS: dict[str, Any] = {"number": int, "seconds": click.FloatRange(0, 86_400), "text": str}
 
 
-def own_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return the decorator that gives a command an option of its own."""
-    name, word = f"{OWN}{option.name}", f"--{option.word}"
+def own_option(option: Option) -> click.Option:
+    """Return an option that only one command has."""
+    words = [f"--{option.word}", f"{OWN}{option.name}"]
     if option.kind == "flag":
-        return click.option(word, name, is_flag=True, help=option.help)
+        return click.Option(words, is_flag=True, help=option.help)
     kind = click.Choice(option.choices) if option.choices else _KINDS[option.kind]
-    return click.option(word, name, metavar=option.metavar, type=kind, help=option.help)
+    return click.Option(words, metavar=option.metavar, type=kind, help=option.help)
 
 
 def parse_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:

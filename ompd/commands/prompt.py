@@ -8,24 +8,27 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
-from ompd.commands.main import cli
+from ompd.commands.ending import format_warnings
+from ompd.commands.formats import SHARED, TEXT, render
+from ompd.commands.loading import load
 from ompd.commands.options import OWN
+from ompd.commands.shell.questions import make
 from ompd.commands.table import Command
 from ompd.errors import BadInput
-from ompd.model import Answer, RuntimeRecord, ThreadRecord, VariableRecord
+from ompd.model import Answer, RuntimeRecord
 from ompd.records import record
-from ompd.render.json import format_answer
 from ompd.render.words import Indices, clean
 from ompd.session import Session
 
 OMPD_LIBRARY = "ompd_library"
 """The parameter that names an OMPD library."""
 
-_OPTIONS = ("as_json", "unfold", "verbose", "debug", OMPD_LIBRARY)
+_OPTIONS = (*(row.parameter for row in SHARED), "unfold", "verbose", "debug", OMPD_LIBRARY)
 
 
 @record
@@ -60,7 +63,7 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
             parameter.help or "",
             None if parameter.is_flag else parameter.metavar or "VALUE",
         )
-        for parameter in cli.commands[command.name].params
+        for parameter in make(command).params
         if isinstance(parameter, click.Option)
         and parameter.name is not None
         and parameter.name not in of_shell
@@ -158,23 +161,18 @@ def format_reply(command: Command, session: Session, given: Mapping[str, Any], s
     :raises BadInput: if options exclude each other
     """
     own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
-    printer = command.printer_of(own, as_json="as_json" in given)
-    answer = session.ask(lambda session: command.answer(session, own))
-    if "as_json" in given:
-        return format_answer(
-            command.name,
-            answer,
-            lambda row: (
-                {indices.key: indices.numbers.get(row.native_thread_id or 0)}
-                if isinstance(row, (ThreadRecord, VariableRecord))
-                else {}
-            ),
-        )
-    import ompd.render.terminal as terminal
-
-    text = io.StringIO()
-    console = terminal.make_console("always" if screen.color else "never", file=text, width=screen.width)
+    chosen = command.format_of({**given, **own})
+    answer = session.ask(partial(command.answer, given=own))
     numbered = {"indices": indices} if command.name in ("threads", "var") else {}
-    getattr(terminal, printer)(console, answer, unfold="unfold" in given, verbose="verbose" in given, **numbered)
-    notes = [f"ompd: {'note' if answer.complete else 'warning'}: {warning}" for warning in answer.warnings]
-    return "\n".join([text.getvalue().rstrip("\n"), *notes])
+    if chosen == TEXT:
+        from ompd.render.terminal import make_console
+
+        file = io.StringIO()
+        console = make_console("always" if screen.color else "never", file=file, width=screen.width)
+        load(command.printer)(console, answer, unfold="unfold" in given, verbose="verbose" in given, **numbered)
+        text = file.getvalue()
+    else:
+        text = render(chosen, command.name, answer, **numbered)
+    # What other programs read of any command says in itself whether it is complete.
+    notes = [] if chosen in {row.name for row in SHARED} else format_warnings(answer)
+    return "\n".join([text.rstrip("\n"), *notes])

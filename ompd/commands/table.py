@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import field
-from typing import Any, Literal
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-from ompd.commands import asking
+from ompd.commands.formats import SHARED, TEXT
+from ompd.commands.loading import load
 from ompd.errors import BadInput
-from ompd.model import Answer
-from ompd.model.places import FORMATS
-from ompd.questions import runtimes, threads
+from ompd.model.places import FORMATS as LETTERS
 from ompd.records import record
-from ompd.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ompd.model import Answer
+    from ompd.session import Session
 
 # The line above every answer, as the examples have it.
 _HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\n\n"
@@ -20,25 +24,23 @@ _HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\
 
 @record
 class Option:
-    """An option that only one command has.
+    """An option that only one command has. Functions are named by ``module:name``.
 
-    With ``select`` it is a flag that selects rows of the answer, in text and in JSON. All others are passed to the
-    question by name: a flag as a bool, one with a value as that value, None if it is not given. ``metavar`` is the
-    value's name in the help, ``choices`` are all its possible values. With ``printer`` it is a flag that has another
-    function of :mod:`ompd.render.terminal` print the answer, with ``printers`` its value selects that function; with
-    ``status`` it is a flag that has a function choose the exit code. One that ``is_of_look`` is for the command's look
-    before the question. These two make sense in the shell alone.
+    The question gets it by name: a flag as a bool, one with a value as that value, None if it is not given. ``metavar``
+    is the value's name in the help, ``choices`` are all its possible values. Four kinds of options do not reach the
+    question: a flag with ``select`` selects rows of the answer, in text and in JSON; one that ``is_format`` chooses the
+    format, a flag the one of its name, another the one of its value; with ``status`` a function chooses the exit code;
+    one that ``is_of_look`` is for the command's look before the question. The last two make sense in the shell alone.
     """
 
     name: str
     help: str
-    select: Callable[[Answer[Any]], Answer[Any]] | None = None
+    select: str | None = None
     kind: Literal["flag", "text", "number", "seconds"] = "flag"
     metavar: str | None = None
     choices: tuple[str, ...] = ()
-    printer: str | None = None
-    printers: Mapping[str, str] = field(default_factory=dict)
-    status: Callable[[Answer[Any]], int] | None = None
+    is_format: bool = False
+    status: str | None = None
     is_of_look: bool = False
 
     @property
@@ -49,11 +51,7 @@ class Option:
     @property
     def is_passed(self) -> bool:
         """Whether the question gets it, or the look before it."""
-        return self.select is None and self.printer is None and not self.printers and self.status is None
-
-    def printer_for(self, value: Any) -> str | None:
-        """Return the printer that the option with that value selects, None if it selects none."""
-        return self.printers.get(value) if self.printers else self.printer if value else None
+        return self.select is None and not self.is_format and self.status is None
 
 
 @record
@@ -68,52 +66,50 @@ class Argument:
 
 @record
 class Command:
-    """One command.
+    """One command. Functions are named by ``module:name``, and imported when the command runs.
 
-    ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer; that
-    module is imported only when it is needed. ``example`` is sample output, for the arguments ``example_words``.
-    ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense. ``alone`` answers without a target,
-    which is then optional: from the target as it was typed, None for none, and ``--nonblocking``; it returns None if
-    the target is to be opened. ``look`` is what is done in a moment before the question's, with the options in its
-    place; the question gets
-    its result; ``compare`` is the same for an earlier moment of the process in a target of its own. ``status`` returns
-    the exit code where the answer decides it, None where it does not. ``ompd_library`` is the library for debuggers
-    that is used unless the user names another one, None for none.
+    ``ask`` is its question, ``printer`` prints the answer as text on a console. ``example`` is sample output, for the
+    arguments ``example_words``. ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense.
+    ``alone`` makes the target optional: it answers without one, or says of a process why it cannot be inspected, and
+    returns None if the target is to be opened. ``look`` looks at a moment before the question's and gets the options
+    in its place; the question gets its result. ``compare`` is the same for a target of its own, which is an earlier
+    moment of the process. ``status`` returns the exit code if the answer decides it, else None. ``ompd_library`` is
+    the library for debuggers that is used unless the user names another one, None for none.
     """
 
     name: str
     summary: str
     help: str
-    ask: Callable[..., Answer[Any]]
+    ask: str
     printer: str
     example: str
     folds: bool = False
     options: tuple[Option, ...] = ()
     argument: Argument | None = None
     example_words: str = ""
-    alone: Callable[[str | None, bool], Answer[Any] | None] | None = None
-    look: Callable[..., Any] | None = None
-    compare: Callable[[Session, Session], Any] | None = None
-    status: Callable[[Answer[Any]], int | None] | None = None
+    alone: str | None = None
+    look: str | None = None
+    compare: str | None = None
+    status: str | None = None
     ompd_library: str | None = None
 
     def run(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
-        """Run the query in a moment of its own, after an earlier one if the command takes a look before; see
+        """Run the question in a moment of its own, after a look at an earlier one if the command takes it; see
         :meth:`answer`.
         """
-        earlier = self.look(session, **self._passed(given)) if self.look is not None else None
+        earlier = load(self.look)(session, **self._passed(given)) if self.look is not None else None
         may_stop = earlier is None or earlier.may_stop
-        return session.ask(lambda session: self.answer(session, given, earlier), may_stop=may_stop)
+        return session.ask(partial(self.answer, given=given, earlier=earlier), may_stop=may_stop)
 
     def run_later(self, earlier: Session, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
-        """Run the query after a look at another target, which is an earlier moment of the same process.
+        """Run the question after a look at another target, which is an earlier moment of the same process.
 
         :raises BadInput: if it is not, or the command does not compare moments
         """
         if self.compare is None:
             raise BadInput(f"{self.name} takes one target")
-        look = self.compare(earlier, session)
-        return session.ask(lambda session: self.answer(session, given, look))
+        look = load(self.compare)(earlier, session)
+        return session.ask(partial(self.answer, given=given, earlier=look))
 
     def _passed(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -123,36 +119,47 @@ class Command:
         }
 
     def answer(self, session: Session, given: Mapping[str, Any], earlier: Any = None) -> Answer[Any]:
-        """Run the query.
+        """Return the answer to the question.
 
         :param given: the argument and the command's own options, by name; a missing one was not given
         :param earlier: what the command's look before returned
         """
-        asked = self._passed(given) if self.look is None else {"earlier": earlier}
+        options = self._passed(given) if self.look is None else {"earlier": earlier}
         words = (given[self.argument.name],) if self.argument is not None else ()
-        answer = self.ask(session, *words, **asked)
+        answer = load(self.ask)(session, *words, **options)
         for option in self.options:
             if option.select is not None and given.get(option.name):
-                answer = option.select(answer)
-        return answer
+                answer = load(option.select)(answer)
+        return self._named(answer)
 
-    def printer_of(self, given: Mapping[str, Any], *, as_json: bool = False) -> str:
-        """Return the name of the function that prints the answer.
+    def answer_alone(self, process_id: int | None, *, nonblocking: bool) -> Answer[Any] | None:
+        """Return the answer without a target, or why a process cannot be inspected; None if it is to be opened."""
+        answer = load(self.alone)(process_id, nonblocking=nonblocking) if self.alone is not None else None
+        return self._named(answer) if answer is not None else None
 
+    def _named(self, answer: Answer[Any]) -> Answer[Any]:
+        return replace(answer, query=self.name)
+
+    def format_of(self, given: Mapping[str, Any]) -> str:
+        """Return the name of the format that options choose, ``text`` if none does.
+
+        :param given: the command's own options by name, and those of the formats that all commands have
         :raises BadInput: if options want different ones
         """
+        shared = next((row.name for row in SHARED if given.get(row.parameter)), None)
         for option in self.options:
-            chosen = option.printer_for(given.get(option.name))
-            if chosen is not None and as_json:
-                raise BadInput(f"--json and --{option.word} exclude each other")
-            if chosen is not None:
-                return chosen
-        return self.printer
+            value = given.get(option.name) if option.is_format else None
+            if value and shared is not None:
+                raise BadInput(f"--{shared} and --{option.word} exclude each other")
+            if value:
+                return option.name if option.kind == "flag" else str(value)
+        return shared or TEXT
 
     def status_of(self, answer: Answer[Any], given: Mapping[str, Any]) -> int | None:
         """Return the exit code that an option, or the command itself, chooses for *answer*, None if none does."""
-        codes = (o.status(answer) for o in self.options if o.status is not None and given.get(o.name))
-        return next(codes, self.status(answer) if self.status is not None else None)
+        names = [option.status for option in self.options if option.status is not None and given.get(option.name)]
+        name = names[0] if names else self.status
+        return load(name)(answer) if name is not None else None
 
 
 COMMANDS = (
@@ -162,8 +169,8 @@ COMMANDS = (
         "Lists each OpenMP runtime in the process: kind, version and file, where the layout of its structures comes"
         " from, the debugger libraries that it names (ompd_dll_locations), and whether it keeps the states of its"
         " threads.",
-        runtimes.ask,
-        "print_runtimes",
+        "ompd.questions.runtimes:ask",
+        "ompd.render.terminal:print_runtimes",
         "libiomp5 5.0.20260828\n"
         "  file           /opt/lib/libiomp5.so\n"
         "  layout         published\n"
@@ -175,14 +182,14 @@ COMMANDS = (
         "Shows each thread of the process: OpenMP number and team size, level of its region, native id, state, what it"
         " waits for, and where it is in your source; in a core, also which thread failed. Threads that differ only in"
         " number share a row.",
-        threads.ask,
-        "print_threads",
+        "ompd.questions.threads:ask",
+        "ompd.render.terminal:print_threads",
         f"{_HEAD}"
         "OMP      LEVEL  THREADS         STATE         WAITS FOR                       WHERE\n"
         "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived, missing 1  hang.c:59 simulate\n"
         "1/4      1      1235            wait_lock     lock &progress_lock             hang.c:39 report_progress",
         folds=True,
-        options=(Option("csv", "Print comma-separated values, each thread in a line.", printer="print_csv"),),
+        options=(Option("csv", "Print comma-separated values, each thread in a line.", is_format=True),),
     ),
     Command(
         "why",
@@ -194,8 +201,8 @@ COMMANDS = (
         " With --exit-code the first verdict decides the exit code: 10 if the threads are proven to be stuck; 11 if"
         " they likely or possibly are; 12 if nothing hangs (nobody waits, or all wait for threads that work); 13 if it"
         " is undecided.",
-        asking.ask_why,
-        "print_why",
+        "ompd.questions.why:ask",
+        "ompd.render.terminal:print_why",
         f"{_HEAD}"
         "4 threads wait for &progress_lock, and no thread that could release it goes on\n"
         "  verdict    lock_abandoned\n"
@@ -223,8 +230,8 @@ COMMANDS = (
         "  free       if &progress_lock were released, 4 of 4 waiting threads would go on\n"
         "  next       ompd stack core.1234 --thread 1235 --locals",
         folds=True,
-        look=asking.look_before,
-        compare=asking.look_at_earlier,
+        look="ompd.questions.why.looks:look_before",
+        compare="ompd.questions.why.looks:look_at_earlier",
         options=(
             Option(
                 "samples",
@@ -236,11 +243,11 @@ COMMANDS = (
             Option(
                 "interval", "Seconds between two looks, 0.5 unless given.", kind="seconds", metavar="S", is_of_look=True
             ),
-            Option("dot", "Print the wait-for graph for graphviz (dot -Tsvg) instead of text.", printer="print_dot"),
+            Option("dot", "Print the wait-for graph for graphviz (dot -Tsvg) instead of text.", is_format=True),
             Option(
                 "exit_code",
                 "Exit with 10, 11, 12 or 13, as said above, also if parts were unreadable.",
-                status=asking.status_of_why,
+                status="ompd.commands.ending:status_of_why",
             ),
         ),
     ),
@@ -250,8 +257,8 @@ COMMANDS = (
         "Shows the parallel regions that are being executed, each under the one that encloses it: place in the source,"
         " level, team size, and the native ids of its threads in the order of their thread numbers. Serialized regions"
         " are included.",
-        asking.ask_parallel,
-        "print_parallel",
+        "ompd.questions.regions:ask",
+        "ompd.render.terminal:print_parallel",
         f"{_HEAD}"
         "parallel  hang.c:50 simulate   level 1   active level 1   4 threads   [1234 1235 1236 1237]   0x5644ef2763c0",
         folds=True,
@@ -262,8 +269,8 @@ COMMANDS = (
         "Shows initial, implicit and explicit tasks, each under the task that generated it: its construct, its thread,"
         " and whether it is executing, suspended, queued or waiting for other tasks. With -v also its frames and the"
         " data of OMPT tools.",
-        asking.ask_tasks,
-        "print_tasks",
+        "ompd.questions.tasks:ask",
+        "ompd.render.terminal:print_tasks",
         f"{_HEAD}"
         "initial task   suspended   thread 1234   0x7f0a70125730/initial\n"
         "└─ 4 x   implicit task   hang.c:50 simulate   executing   threads 1234,1235,1236,1237",
@@ -275,8 +282,8 @@ COMMANDS = (
         "Shows the stack of each thread as your source reads: without the OpenMP runtime's frames, and with the code of"
         " a region or task under the name of the function that contains the construct. A worker's stack continues with"
         " that of the thread that started its region, out to main.",
-        asking.ask_stack,
-        "print_stacks",
+        "ompd.questions.stacks:ask",
+        "ompd.render.terminal:print_stacks",
         f"{_HEAD}"
         "OMP 1/4   level 1   thread 1235\n"
         "  #0 report_progress  hang.c:39\n"
@@ -295,7 +302,7 @@ COMMANDS = (
                 kind="text",
                 metavar="NAME",
                 choices=("folded", "speedscope"),
-                printers={"folded": "print_folded", "speedscope": "print_speedscope"},
+                is_format=True,
             ),
             Option("locals", "Local variables of your frames, with how constructs share them, if that is known."),
             Option(
@@ -311,8 +318,8 @@ COMMANDS = (
         "The runtime's settings (internal control variables).",
         "Shows every internal control variable with its scope and value. If threads, regions or tasks have different"
         " values, each value has its own row, with those that have it.",
-        asking.ask_icvs,
-        "print_icvs",
+        "ompd.questions.icvs:ask",
+        "ompd.render.terminal:print_icvs",
         f"{_HEAD}"
         "ICV             SCOPE   VALUE  OF\n"
         "thread-num-var  thread  0      [1234]\n"
@@ -321,7 +328,13 @@ COMMANDS = (
         "thread-num-var  thread  3      [1237]",
         folds=True,
         example_words="--changed",
-        options=(Option("changed", "Only variables that differ between threads, regions or tasks.", asking.changed),),
+        options=(
+            Option(
+                "changed",
+                "Only variables that differ between threads, regions or tasks.",
+                "ompd.questions.icvs:changed",
+            ),
+        ),
     ),
     Command(
         "var",
@@ -329,8 +342,8 @@ COMMANDS = (
         "Shows value and address of a static, threadprivate or thread-local variable in each thread. NAME may be"
         " qualified (file.c::x, ns::Class::x, function::x, module::x, /block/member) and select a part (x.member[2],"
         " *x). Equal values share a row; outliers are marked.",
-        asking.ask_variable,
-        "print_variable",
+        "ompd.questions.variables:ask",
+        "ompd.render.terminal:print_variable",
         f"{_HEAD}"
         "counter   int   thread-local (tls)   hang.c:12   in hang\n"
         "   OMP      THREADS         ADDRESS         VALUE\n"
@@ -344,7 +357,7 @@ COMMANDS = (
                 "Print values as gdb's print/LETTER does.",
                 kind="text",
                 metavar="LETTER",
-                choices=FORMATS,
+                choices=LETTERS,
             ),
             Option("stats", "Add statistics: minimum, maximum, mean, distinct values, outliers."),
             Option(
@@ -362,8 +375,8 @@ COMMANDS = (
         " information, runtimes that cannot be read) and what endangers the process itself (two OpenMP runtimes, more"
         " threads than processors, small stacks), each with what follows and the command or setting that mends it."
         " Without TARGET it examines this machine and the installation.",
-        asking.ask_doctor,
-        "print_findings",
+        "ompd.questions.doctor:ask",
+        "ompd.render.terminal:print_findings",
         f"{_HEAD}"
         "PROCESS\n"
         "  note: not known: a core does not say which processors the process may use, and no runtime in it has counted"
@@ -375,7 +388,7 @@ COMMANDS = (
         "    remedy: OMP_STACKSIZE=16M\n"
         "\n"
         "2 notes; 4 things are in order",
-        alone=asking.ask_doctor_alone,
+        alone="ompd.questions.doctor:ask_alone",
     ),
     Command(
         "check",
@@ -384,8 +397,8 @@ COMMANDS = (
         " differ, and which known difference (docs/check.md) explains it. The library is the one that the runtime"
         " names, or that of --ompd-library. The exit code is 10 if no known difference explains one of them, or if one"
         " is not seen where the library's release should have it.",
-        asking.ask_check,
-        "print_check",
+        "ompd.questions.check.answering:ask",
+        "ompd.render.terminal:print_check",
         "libiomp5: libiomp5_db.so (Intel(R) OMP OMPD plugin compatible with OpenMP 5.0 (201811))\n"
         "  library    /opt/lib/libiomp5_db.so\n"
         "  known as   libiomp5_db.so of the wheel intel-openmp 2026.2.0\n"
@@ -395,7 +408,7 @@ COMMANDS = (
         "4    4     The flags of frames are never written\n"
         "6    4     A single value of nthreads-var or bind-var is called the first of a list",
         folds=True,
-        status=asking.status_of_check,
+        status="ompd.commands.ending:status_of_check",
         ompd_library="named",
     ),
 )

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         ThreadRecord,
         VariableAnswer,
         VerdictRecord,
-        WhyAnswer,
     )
     from ompd.model.layouts import LayoutAnswer
 
@@ -181,41 +180,6 @@ def print_why(console: Console, answer: Answer[VerdictRecord], *, unfold: bool, 
 
     _print_head(console, answer, verbose)
     _print_wrapped(console, why.why_lines(answer, unfold=unfold, verbose=verbose))
-
-
-def print_dot(console: Console, answer: WhyAnswer, *, unfold: bool, verbose: bool) -> None:
-    """Print the wait-for graph of ``why`` for graphviz."""
-    import ompd.render.answers.why_dot as why_dot
-
-    console.file.write(why_dot.format_dot(answer) + "\n")
-
-
-def print_csv(
-    console: Console,
-    answer: Answer[ThreadRecord],
-    *,
-    unfold: bool,
-    verbose: bool,
-    indices: words.Indices | None = None,
-) -> None:
-    """Print the answer to ``threads`` as comma-separated values."""
-    import ompd.render.exchange as exchange
-
-    console.file.write(exchange.format_csv(answer, indices))
-
-
-def print_folded(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
-    """Print the answer to ``stack`` for programs that draw flame graphs."""
-    import ompd.render.exchange as exchange
-
-    console.file.write(exchange.format_folded(answer))
-
-
-def print_speedscope(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
-    """Print the answer to ``stack`` for speedscope."""
-    import ompd.render.exchange as exchange
-
-    console.file.write(exchange.format_speedscope(answer) + "\n")
 
 
 def print_diff(console: Console, answer: DiffAnswer, *, unfold: bool, verbose: bool) -> None:

@@ -7,37 +7,52 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from ompd.commands.completing import VARIABLE
 from ompd.commands.main import cli
-from ompd.commands.setup.installing import texts_of
+from ompd.commands.setup.completion import SHELLS, format_completion
+from ompd.commands.setup.manual import format_manual, leaves
 from ompd.commands.setup.start_files import DEBUGGERS, format_line
-from ompd.commands.setup.words import leaves
 from ompd.commands.table import GROUPS
 from tests.support import clean_environment
 from tests.support.cache import CHECKOUT
 from tests.support.machine import require
 from tests.support.terminal import Terminal
 
-TEXTS = texts_of(cli)
+COMPLETIONS = {shell: format_completion(shell) for shell in SHELLS}
+MANUAL = format_manual(cli)
 COMMANDS = {leaf.name: leaf for leaf in leaves(cli)}
 FIRST = {name.partition(" ")[0] for name in COMMANDS}
 SHARED = {
-    "share/bash-completion/completions/ompd": TEXTS.completions["bash"],
-    "share/zsh/site-functions/_ompd": TEXTS.completions["zsh"],
-    "share/fish/vendor_completions.d/ompd.fish": TEXTS.completions["fish"],
-    "share/man/man1/ompd.1": TEXTS.manual,
+    "share/bash-completion/completions/ompd": COMPLETIONS["bash"],
+    "share/zsh/site-functions/_ompd": COMPLETIONS["zsh"],
+    "share/fish/vendor_completions.d/ompd.fish": COMPLETIONS["fish"],
+    "share/man/man1/ompd.1": MANUAL,
 }
 BASH, ZSH, FISH, PAGE = (CHECKOUT / name for name in SHARED)
-# A shell finds no program, so none can be started.
-NO_PROGRAMS = {"PATH": "/nonexistent", "LC_ALL": "C.UTF-8"}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment in which shells find ``ompd``, and nothing else but what click's functions start."""
+    folder = tmp_path_factory.mktemp("programs")
+    for name in ("env", "bash", "ls"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    ompd = folder / "ompd"
+    ompd.write_text(f'#!/bin/sh\nPYTHONPATH={CHECKOUT} exec {sys.executable} -m ompd "$@"\n')
+    ompd.chmod(0o755)
+    return {"PATH": str(folder), "LC_ALL": "C.UTF-8"}
 
 
 def options_of(name: str) -> set[str]:
@@ -49,15 +64,31 @@ def test_the_files_of_a_wheel_are_what_the_commands_print(name: str) -> None:
     assert (CHECKOUT / name).read_text() == SHARED[name], "python -m tests.commands.test_shells"
 
 
+def completed(*words: str) -> set[str]:
+    """Return what click tells bash of the last word."""
+    variables = {VARIABLE: "bash_complete", "COMP_WORDS": shlex.join(("ompd", *words[:-1])) + f" {words[-1]}"}
+    told = CliRunner().invoke(cli, prog_name="ompd", env={**variables, "COMP_CWORD": str(len(words))})
+    return {line.partition(",")[2] for line in told.output.splitlines() if line.startswith("plain,")}
+
+
+def test_every_command_and_option_is_completed() -> None:
+    assert completed("") == FIRST
+    for name in COMMANDS:
+        assert completed(*name.split(), "--") == {word for word in options_of(name) if word.startswith("--")}, name
+
+
 # bash
 
 
-def in_bash(*words: str, cwd: Path = CHECKOUT) -> list[str]:
-    """Return what bash completes the last word to, where it has no terminal."""
-    script = f'. "{BASH}"; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _ompd; printf "%s\\n" "${{COMPREPLY[@]}}"'
+def in_bash(programs: dict[str, str], *words: str, cwd: Path = CHECKOUT) -> list[str]:
+    """Return what bash completes the last word to, where it has no terminal, and with a colon what bash is to add."""
+    script = (
+        f'. "{BASH}"; compopt() {{ COMPREPLY+=(":$2"); }}; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1));'
+        ' _ompd_completion ompd; printf "%s\\n" "${COMPREPLY[@]-}"'
+    )
     done = subprocess.run(
         [shutil.which("bash") or "/bin/bash", "--norc", "-uc", script, "bash", "ompd", *words],
-        env=NO_PROGRAMS,
+        env=programs,
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -67,47 +98,45 @@ def in_bash(*words: str, cwd: Path = CHECKOUT) -> list[str]:
     return done.stdout.split()
 
 
-def test_bash_takes_the_file_for_the_command() -> None:
+def test_bash_takes_the_file_for_the_command(programs: dict[str, str]) -> None:
     done = subprocess.run(
-        ["/bin/bash", "--norc", "-c", f'. "{BASH}"; complete -p ompd'], env=NO_PROGRAMS, capture_output=True, text=True,
+        ["/bin/bash", "--norc", "-c", f'. "{BASH}"; complete -p ompd'], env=programs, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    assert done.stdout == "complete -o default -F _ompd ompd\n"
+    assert done.stdout == "complete -o nosort -F _ompd_completion ompd\n"
 
 
-def test_bash_completes_commands_options_and_values() -> None:
-    assert set(in_bash("")) == FIRST
-    assert in_bash("sta") == ["stack"] and set(in_bash("layout", "")) == {"show", "add"}
-    assert set(in_bash("-")) == {"--version", "-h", "--help"}
-    for name in COMMANDS:
-        assert set(in_bash(*name.split(), "--")) == {word for word in options_of(name) if word.startswith("--")}, name
-    assert set(in_bash("core.1", "--")) == set(in_bash("threads", "core.1", "--"))
+def test_bash_completes_commands_options_and_values(programs: dict[str, str]) -> None:
+    complete = partial(in_bash, programs)
+    assert set(complete("")) == {*FIRST, ":default"}
+    assert complete("sta") == [":default", "stack"] and set(complete("layout", "")) == {"show", "add"}
+    assert set(complete("-")) == {"--version", "-h", "--help"}
+    assert set(complete("core.1", "--")) == set(complete("threads", "core.1", "--")) > {"--csv", "--json"}
     for words in (["--color", "a"], ["--color", "=", "a"], ["core.1", "--exe", "=", "/bin/x", "--color", "a"]):
-        assert set(in_bash("stack", *words)) == {"auto", "always"}, words
-    assert set(in_bash("stack", "core.1", "--color", "=")) == {"auto", "always", "never"}
-    assert set(in_bash("schema", "t")) == {"threads", "tasks", "triage"} and in_bash("completion", "f") == ["fish"]
-    assert set(in_bash("layout", "add", "libgomp.debug", "--runtime", "lib")) == {"libgomp", "libomp"}
+        assert set(complete("stack", *words)) == {"auto", "always"}, words
+    assert set(complete("stack", "core.1", "--color", "=")) == {"auto", "always", "never"}
+    assert set(complete("schema", "t")) == {"threads", "tasks", "triage"} and complete("completion", "f") == ["fish"]
+    assert set(complete("layout", "add", "libgomp.debug", "--runtime", "lib")) == {"libgomp", "libomp"}
+    assert complete("stack", "core.1", "--ompd-library", "n") == [":default", "named"]
 
 
-def test_bash_leaves_names_of_files_to_itself_and_offers_processes() -> None:
-    for words in (
-        ["stack", "RE"],
-        ["stack", "core.1", "--exe", "/b"],
-        ["var", "core.1", "x"],
-        ["snapshot", "1", "-o", ""],
-    ):
-        assert in_bash(*words) == [], words
-    assert "ompd" in in_bash("stack", "--sysroot", "om") and "README.md" not in in_bash("stack", "--debug-dir", "R")
+def test_bash_leaves_names_of_files_to_itself_and_offers_processes(programs: dict[str, str]) -> None:
+    complete = partial(in_bash, programs)
+    for words in (["stack", "RE"], ["stack", "core.1", "--exe", "/b"], ["snapshot", "1", "-o", ""]):
+        assert complete(*words) == [":default"], words
+    for words in (["stack", "--sysroot", "om"], ["stack", "core.1", "--debug-dir", "R"], ["stack", "--plugins", ""]):
+        assert complete(*words) == [":dirnames"], words
+    assert complete("var", "core.1", "x") == []
     mine = str(os.getpid())
-    assert mine in in_bash("stack", mine[:-1]) and mine in in_bash(mine)
-    assert mine not in in_bash("var", "core.1", mine[:-1])  # a name, no process
+    assert mine in complete("stack", mine[:-1]) and mine in complete(mine)
+    assert mine not in complete("var", "core.1", mine[:-1])  # a name, no process
 
 
-def test_nothing_that_is_typed_or_found_is_run(tmp_path: Path) -> None:
+def test_nothing_that_is_typed_or_found_is_run(programs: dict[str, str], tmp_path: Path) -> None:
     for name in ("$(touch pwned)", "`touch pwned`", "a;touch pwned"):
         (tmp_path / name).mkdir()
         for words in ([name], ["stack", name], ["stack", "--sysroot", name[:1]], ["stack", "--color", name]):
-            in_bash(*words, cwd=tmp_path)
+            in_bash(programs, *words, cwd=tmp_path)
     assert not (tmp_path / "pwned").exists()
 
 
@@ -119,8 +148,8 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_tab_completes_in_bash(home: Path) -> None:
-    environment = {**NO_PROGRAMS, "HOME": str(home), "TERM": "dumb", "PS1": "ready> ", "HISTFILE": ""}
+def test_tab_completes_in_bash(home: Path, programs: dict[str, str]) -> None:
+    environment = {**programs, "HOME": str(home), "TERM": "dumb", "PS1": "ready> ", "HISTFILE": ""}
     with Terminal(["/bin/bash", "--norc", "--noprofile", "-i"], cwd=home, env=environment) as terminal:
         terminal.type(f"bind 'set enable-bracketed-paste off'; . '{BASH}'\n")
         terminal.wait_for(r"\nready> $")
@@ -134,10 +163,10 @@ def test_tab_completes_in_bash(home: Path) -> None:
         terminal.wait_for("--color=never ")
 
 
-def test_tab_completes_in_zsh(home: Path) -> None:
+def test_tab_completes_in_zsh(home: Path, programs: dict[str, str]) -> None:
     zsh = str(require("zsh"))
     subprocess.run([zsh, "-n", str(ZSH)], check=True)
-    environment = {**NO_PROGRAMS, "HOME": str(home), "ZDOTDIR": str(home), "TERM": "dumb", "PS1": "ready> "}
+    environment = {**programs, "HOME": str(home), "ZDOTDIR": str(home), "TERM": "dumb", "PS1": "ready> "}
     found = f"fpath=('{ZSH.parent}' $fpath); autoload -U compinit; compinit -u -D"
     with Terminal([zsh, "-f", "-i"], cwd=home, env=environment) as terminal:
         terminal.wait_for("ready> ")
@@ -159,10 +188,10 @@ def test_tab_completes_in_zsh(home: Path) -> None:
         terminal.wait_for(f"ompd threads [\b ]*{os.getpid()}"[:-1])  # it may write the line's end anew
 
 
-def in_fish(line: str, cwd: Path) -> set[str]:
+def in_fish(programs: dict[str, str], line: str, cwd: Path) -> set[str]:
     done = subprocess.run(
         [str(require("fish")), "--no-config", "-c", f"source '{FISH}'; complete -C {line!r}"],
-        env={**clean_environment(), "HOME": str(cwd), "LC_ALL": "C.UTF-8"},
+        env={**clean_environment(), **programs, "HOME": str(cwd)},
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -172,17 +201,21 @@ def in_fish(line: str, cwd: Path) -> set[str]:
     return {row.partition("\t")[0] for row in done.stdout.splitlines()}
 
 
-def test_fish_completes(home: Path) -> None:
-    assert in_fish("ompd ", home) >= FIRST
-    assert in_fish("ompd sta", home) == {"stack"}
-    assert in_fish("ompd layout ", home) == {"add", "show"}
-    for name in COMMANDS:
-        long = {word for word in options_of(name) if word.startswith("--")}
-        assert {word.removesuffix("=") for word in in_fish(f"ompd {name} --", home)} == long, name
-    assert in_fish("ompd stack x --color ", home) == {"auto", "always", "never"}
-    assert "core with spaces" in {word.replace("\\", "") for word in in_fish("ompd stack core", home)}
-    assert in_fish("ompd completion ", home) == {"bash", "zsh", "fish"}
-    assert str(os.getpid()) in in_fish(f"ompd stack {os.getpid()}"[:-1], home)
+def test_fish_completes(home: Path, programs: dict[str, str]) -> None:
+    def complete(line: str) -> set[str]:
+        return in_fish(programs, line, home)
+
+    assert complete("ompd ") >= FIRST
+    assert complete("ompd sta") == {"stack"}
+    assert complete("ompd layout ") == {"add", "show"}
+    long = {word for word in options_of("stack") if word.startswith("--")}
+    assert {word.removesuffix("=") for word in complete("ompd stack --")} == long
+    assert complete("ompd stack x --color ") == {"auto", "always", "never"}
+    assert complete("ompd stack x --color=nev") == {"--color=never"}
+    assert "--exe=core" in {word.partition("\\")[0].partition(" ")[0] for word in complete("ompd stack x --exe=cor")}
+    assert "core with spaces" in {word.replace("\\", "") for word in complete("ompd stack core")}
+    assert complete("ompd completion ") == {"bash", "zsh", "fish"}
+    assert str(os.getpid()) in complete(f"ompd stack {os.getpid()}"[:-1])
 
 
 # The manual page
@@ -239,10 +272,10 @@ def set_up(home: Path, *options: str, code: int = 0, **variables: str) -> tuple[
 
 
 WRITTEN = {
-    ".local/share/bash-completion/completions/ompd": TEXTS.completions["bash"],
-    ".local/share/zsh/site-functions/_ompd": TEXTS.completions["zsh"],
-    ".config/fish/completions/ompd.fish": TEXTS.completions["fish"],
-    ".local/share/man/man1/ompd.1": TEXTS.manual,
+    ".local/share/bash-completion/completions/ompd": COMPLETIONS["bash"],
+    ".local/share/zsh/site-functions/_ompd": COMPLETIONS["zsh"],
+    ".config/fish/completions/ompd.fish": COMPLETIONS["fish"],
+    ".local/share/man/man1/ompd.1": MANUAL,
 }
 
 
@@ -281,7 +314,7 @@ def test_set_up_replaces_what_another_release_wrote_and_nothing_else(home: Path)
     page.write_text('.\\" made by `ompd manual`, ompd 0.1.0\nold\n')
     theirs.write_text("# mine\n")
     said, error = set_up(home, code=1)
-    assert str(page) in files_named(said, "written") and page.read_text() == TEXTS.manual
+    assert str(page) in files_named(said, "written") and page.read_text() == MANUAL
     assert (
         error
         == f"ompd: {theirs}: is not touched: ompd did not write it\nompd: move it away if ompd is to write this file\n"
@@ -303,7 +336,7 @@ def test_set_up_follows_no_link_out_of_the_home(home: Path) -> None:
     assert tree(outside) == before and not files_named(said, "written") - {
         str(home / ".config/fish/completions/ompd.fish")
     }
-    assert (home / "dot/fish/completions/ompd.fish").read_text() == TEXTS.completions["fish"]
+    assert (home / "dot/fish/completions/ompd.fish").read_text() == COMPLETIONS["fish"]
     assert error.count("is not touched: links lead out of") == 4
     set_up(home, "--undo", code=1)
     assert tree(outside) == before and tree(home / "dot") == {}
@@ -313,7 +346,7 @@ def test_set_up_takes_the_folders_that_its_user_has_named(home: Path) -> None:
     data = home.parent / "data"
     data.mkdir()
     set_up(home, XDG_DATA_HOME=str(data), XDG_CONFIG_HOME="relative")  # which does not count
-    assert (data / "man/man1/ompd.1").read_text() == TEXTS.manual
+    assert (data / "man/man1/ompd.1").read_text() == MANUAL
     assert (home / ".config/fish/completions/ompd.fish").exists() and not (home / ".local").exists()
     done = subprocess.run(
         [sys.executable, "-m", "ompd", "setup"],
@@ -342,8 +375,8 @@ def test_an_empty_home_is_none(words: tuple[str, ...]) -> None:
 
 
 def test_every_command_has_a_place_in_the_help() -> None:
-    assert {name for _, names in GROUPS for name in names} == set(cli.commands) == FIRST
-    assert isinstance(cli.commands["layout"], click.Group)
+    assert {name for _, names in GROUPS for name in names} == FIRST
+    assert isinstance(cli.get_command(click.Context(cli), "layout"), click.Group)
 
 
 if __name__ == "__main__":

@@ -75,12 +75,23 @@ ONLY_IN = {
     "distributed": {"ompd.triage.clusters"},
     "mpi4py": {"ompd.triage.clusters"},
     "click": {
+        *(f"ompd.commands.{name}" for name in ("completing", "ending", "main", "options", "prompt")),
+        *(f"ompd.commands.setup.{name}" for name in ("completion", "installing", "manual")),
         *(
-            f"ompd.commands.{name}"
-            for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words")
+            f"ompd.commands.shell.{name}"
+            for name in (
+                "conformance",
+                "diff",
+                "hook",
+                "layout",
+                "questions",
+                "report",
+                "request",
+                "schema",
+                "snapshot",
+                "triage",
+            )
         ),
-        *(f"ompd.commands.shell.{name}" for name in ("diff", "hook", "report", "request", "triage")),
-        "ompd.commands.libraries.conformance",
     },
     "rich": {"ompd.render.terminal"},
     "jinja2": {"ompd.report.template"},

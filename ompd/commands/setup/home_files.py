@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,14 +23,6 @@ _HEAD = 400  # bytes in which the mark is
 
 
 @record
-class Texts:
-    """What is written: the completion files by their shells, and the manual page."""
-
-    completions: Mapping[str, str]
-    manual: str
-
-
-@record
 class _File:
     # A file of ours: what it holds, how it is known, the folder that it must be in, behind all links, and what its user
     # has yet to do.
@@ -41,15 +33,16 @@ class _File:
     note: str = ""
 
 
-def set_up(texts: Texts, *, dry_run: bool = False, undo: bool = False) -> tuple[list[str], list[OmpdError]]:
+def set_up(page: str, *, dry_run: bool = False, undo: bool = False) -> tuple[list[str], list[OmpdError]]:
     """Write all files, or remove them, and return what was done, and what was refused.
 
+    :param page: the text of the manual page
     :raises BadFile: if there is no home
     """
     start_files.home()
     said: list[str] = []
     refused: list[OmpdError] = []
-    for file in _files(texts, every=undo):
+    for file in _files(page, every=undo):
         try:
             done = _removed(file, dry_run) if undo else _written(file, dry_run)
         except OmpdError as error:
@@ -82,7 +75,7 @@ def _base(variable: str, path: Path) -> Path:
     return named if named.is_absolute() and named in path.parents else start_files.home()
 
 
-def _files(texts: Texts, *, every: bool) -> Iterator[_File]:
+def _files(page: str, *, every: bool) -> Iterator[_File]:
     data, config = _folder("XDG_DATA_HOME", ".local/share"), _folder("XDG_CONFIG_HOME", ".config")
     site = data / "zsh" / "site-functions"
     places = {
@@ -94,9 +87,10 @@ def _files(texts: Texts, *, every: bool) -> Iterator[_File]:
     for shell, path in places.items():
         if every or shutil.which(shell) is not None:
             variable = "XDG_CONFIG_HOME" if shell == "fish" else "XDG_DATA_HOME"
-            yield _File(path, texts.completions[shell], completion.MARK, _base(variable, path), notes.get(shell, ""))
-    page = data / "man" / "man1" / "ompd.1"
-    yield _File(page, texts.manual, manual.MARK, _base("XDG_DATA_HOME", page))
+            text = completion.format_completion(shell)
+            yield _File(path, text, completion.MARK, _base(variable, path), notes.get(shell, ""))
+    path = data / "man" / "man1" / "ompd.1"
+    yield _File(path, page, manual.MARK, _base("XDG_DATA_HOME", path))
 
 
 def _is_here(debugger: str) -> bool:

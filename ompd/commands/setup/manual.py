@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
+import click
+
 import ompd
-from ompd.commands.setup.words import HELP, TARGET, Leaf, Switch
+from ompd.records import record
 
 MARK = "made by `ompd manual`"
 """What the head of the page contains, whichever release made it."""
@@ -21,14 +24,73 @@ _VARIABLES = (
 _WIDTH = 72
 
 
-def format_manual(about: str, commands: Sequence[Leaf], own: Sequence[Switch], exits: str) -> str:
-    """Return the page.
+@record
+class Switch:
+    """An option: its words with their dashes, its help, and what its value is called there, ``""`` for none."""
 
-    :param about: what ``ompd --help`` says in front of the options
-    :param own: the options of ``ompd`` itself
-    :param exits: the exit codes, as the help has them
-    """
-    first, _, rest = about.partition("\n\n")
+    words: tuple[str, ...]
+    help: str
+    metavar: str = ""
+
+
+@record
+class Leaf:
+    """A command of the page: its words, its help, its options, and the names of its arguments."""
+
+    words: tuple[str, ...]
+    help: str
+    switches: tuple[Switch, ...]
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its words as they are typed."""
+        return " ".join(self.words)
+
+
+HELP = Switch(("-h", "--help"), "Show this message and exit.")
+
+
+def leaves(group: click.Group, before: Sequence[str] = ()) -> Iterator[Leaf]:
+    """Yield the commands of *group* and of the groups in it, in the order of the help."""
+    context = click.Context(group)
+    for name in group.commands if before else group.list_commands(context):
+        command, words = group.get_command(context, name), (*before, name)
+        if isinstance(command, click.Group):
+            yield from leaves(command, words)
+        elif command is not None:
+            names = (_argument(each) for each in command.params if isinstance(each, click.Argument))
+            yield Leaf(words, _text(command.help or ""), _switches(command), tuple(names))
+
+
+def _switches(command: click.Command) -> tuple[Switch, ...]:
+    # Without hidden options, which only our scripts use.
+    shown = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
+    return (*map(_switch, shown), HELP)
+
+
+def _switch(option: click.Option) -> Switch:
+    metavar = "" if option.is_flag else option.metavar or "|".join(_choices(option)) or "VALUE"
+    return Switch(tuple(option.opts), option.help or "", metavar)
+
+
+def _argument(argument: click.Argument) -> str:
+    return argument.metavar or (argument.name or "").upper()
+
+
+def _choices(parameter: click.Parameter) -> tuple[str, ...]:
+    return tuple(map(str, parameter.type.choices)) if isinstance(parameter.type, click.Choice) else ()
+
+
+def _text(text: str) -> str:
+    # Without the mark by which click is asked to keep lines as they are: those are indented.
+    return re.sub(r"^[ \t]*\x08\n", "", inspect.cleandoc(text), flags=re.MULTILINE)
+
+
+def format_manual(group: click.Group) -> str:
+    """Return the page of the commands in *group*."""
+    commands, own = list(leaves(group)), _switches(group)
+    first, _, rest = _text(group.help or "").partition("\n\n")
     common = [switch for switch in _common(commands) if switch not in own]
     lines = [
         f'.\\" {MARK}, ompd {ompd.__version__}',
@@ -52,7 +114,7 @@ def format_manual(about: str, commands: Sequence[Leaf], own: Sequence[Switch], e
     ]
     for leaf in commands:
         lines += _command(leaf, common)
-    lines += [".SH EXIT STATUS", *_exits(exits), ".SH ENVIRONMENT"]
+    lines += [".SH EXIT STATUS", *_exits(group.epilog or ""), ".SH ENVIRONMENT"]
     for name, text in _VARIABLES:
         lines += [".TP", f".B {name}", _escaped(text)]
     lines += [".SH SEE ALSO", ".BR gdb (1),", ".BR lldb (1),", ".BR core (5)"]
@@ -61,13 +123,13 @@ def format_manual(about: str, commands: Sequence[Leaf], own: Sequence[Switch], e
 
 def _common(commands: Sequence[Leaf]) -> list[Switch]:
     # The options of all commands that take a target.
-    first, *others = (leaf.switches for leaf in commands if any(value.kind == TARGET for _, value in leaf.arguments))
+    targets = ("TARGET", "[TARGET]", "A")
+    first, *others = (leaf.switches for leaf in commands if any(name in targets for name in leaf.arguments))
     return [switch for switch in first if all(switch in each for each in others)]
 
 
 def _command(leaf: Leaf, common: Sequence[Switch]) -> Iterator[str]:
-    arguments = " ".join(name for name, _ in leaf.arguments)
-    yield f".SS ompd {_escaped(f'{leaf.name} {arguments}'.strip())}"
+    yield f".SS ompd {_escaped(' '.join((*leaf.words, *leaf.arguments)))}"
     yield from _paragraphs(leaf.help)
     yield from _options([switch for switch in leaf.switches if switch not in (*common, HELP)])
 
@@ -85,11 +147,11 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield from _filled(paragraph)
 
 
-def _options(found: Sequence[Switch]) -> Iterator[str]:
-    for switch in found:
+def _options(switches: Sequence[Switch]) -> Iterator[str]:
+    for switch in switches:
         yield ".TP"
         words = ", ".join(f"\\fB{_escaped(word)}\\fR" for word in switch.words)
-        yield words + (f" \\fI{_escaped(switch.metavar)}\\fR" if switch.value is not None else "")
+        yield words + (f" \\fI{_escaped(switch.metavar)}\\fR" if switch.metavar else "")
         yield from _filled(switch.help)
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, fail, say
-from ompd.commands.shell.request import EXIT_CODES, OPTIONS, Request, split_options
+from ompd.commands.completing import complete_target
+from ompd.commands.ending import EXIT_INCOMPLETE, fail, format_warnings, say
+from ompd.commands.formats import TEXT
+from ompd.commands.shell.request import EXIT_CODES, OPTIONS, Request, print_answer, split_options
 from ompd.commands.targets import process_id_of
 from ompd.errors import BadProcess, OmpdError, TargetGone
-from ompd.render.json import format_answer
 
 if TYPE_CHECKING:
     from ompd.model import DiffAnswer
@@ -23,17 +24,18 @@ if TYPE_CHECKING:
     from ompd.session import Session
 
 EXIT_DIFFERS = 10
+_PRINTER = "ompd.render.terminal:print_diff"
+_HELP = """Shows what differs between two moments of a program: threads that have moved, that are new or gone, and those
+that still wait where they did; tasks; and how many there are of each. A and B are core files, snapshots, process
+ids, or files that `ompd threads --json`, `tasks --json` or `parallel --json` wrote. Threads of one process are
+matched by their ids, those of two runs by their numbers in their teams. The exit code is 10 if anything differs.
+
+\b
+  $ ompd diff core.1 core.2
+"""
 
 
 def _diff(**options: Any) -> None:
-    """Shows what differs between two moments of a program: threads that have moved, that are new or gone, and those
-    that still wait where they did; tasks; and how many there are of each. A and B are core files, snapshots, process
-    ids, or files that `ompd threads --json`, `tasks --json` or `parallel --json` wrote. Threads of one process are
-    matched by their ids, those of two runs by their numbers in their teams. The exit code is 10 if anything differs.
-
-    \b
-      $ ompd diff core.1 core.2
-    """
     request, own = split_options(options)
     later, watch, samples = own["later"], own["watch"], own["samples"]
     if (watch is None) == (later is None) or (watch is None and samples is not None):
@@ -56,7 +58,7 @@ def _diff(**options: Any) -> None:
 
 
 def _compare(request: Request, other: Request) -> DiffAnswer:
-    import ompd.questions.diff as diff
+    import ompd.questions.diff as questions
 
     with ExitStack() as stack:
         looks: list[Look] = []
@@ -65,18 +67,18 @@ def _compare(request: Request, other: Request) -> DiffAnswer:
             saved = _saved(each.target)
             session = stack.enter_context(each.opened()) if saved is None else None
             sessions.append(session)
-            looks.append(saved if saved is not None else diff.look(session))  # type: ignore[arg-type]
+            looks.append(saved if saved is not None else questions.look(session))  # type: ignore[arg-type]
         first, second = sessions
         if first is not None and second is not None:
-            same = diff.are_one_process(first, second)
+            same = questions.are_one_process(first, second)
         else:
-            same = diff.may_be_one_process(*(look.answer.target for look in looks))
-    return diff.compared(*looks, same_process=same)
+            same = questions.may_be_one_process(*(look.answer.target for look in looks))
+    return questions.compared(*looks, same_process=same)
 
 
 def _saved(target: str) -> Look | None:
     # What a file of ours holds, None for any other target.
-    import ompd.questions.diff as diff
+    import ompd.questions.diff as questions
     import ompd.render.saved as saved
     from ompd.analysis.differences import Sight
 
@@ -85,25 +87,25 @@ def _saved(target: str) -> Look | None:
     command, answer = saved.read_answer(target)
     rows: dict[str, Any] = {"threads": None, "tasks": None, "parallel": None, command: answer.rows}
     sight = Sight(threads=rows["threads"], tasks=rows["tasks"], regions=rows["parallel"])
-    return diff.Look(sight, answer, answer.complete, answer.warnings)
+    return questions.Look(sight, answer, answer.complete, answer.warnings)
 
 
 def _watch(request: Request, own: dict[str, Any], seconds: float, samples: int | None) -> int:
     # Until the process ends, or as often as wanted; 10 if anything has differed.
-    import ompd.questions.diff as diff
+    import ompd.questions.diff as questions
 
     found = 0
     with request.opened() as session:
-        before = diff.look(session)
+        before = questions.look(session)
         for _ in _turns(samples):
             time.sleep(seconds)
             try:
-                after = diff.look(session)
+                after = questions.look(session)
             except (TargetGone, BadProcess) as error:
                 say(f"ompd: {error}")
                 break
-            answer = diff.compared(before, after, same_process=True)
-            if answer.differs or request.as_json or not answer.complete:
+            answer = questions.compared(before, after, same_process=True)
+            if answer.differs or request.format != TEXT or not answer.complete:
                 _print(request, answer, unfold=own["unfold"])
             elif sys.stderr.isatty():
                 say(f"ompd: nothing differs, {time.strftime('%H:%M:%S')}")
@@ -123,40 +125,33 @@ def _turns(samples: int | None) -> Iterator[int]:
 
 
 def _print(request: Request, answer: DiffAnswer, *, unfold: bool) -> None:
-    try:
-        if request.as_json:
-            sys.stdout.write(format_answer("diff", answer) + "\n")
-        else:
-            import ompd.render.terminal as terminal
-
-            console = terminal.make_console(request.color)
-            terminal.print_diff(console, answer, unfold=unfold, verbose=request.verbose)
-        sys.stdout.flush()
-    except OSError as error:
-        end_of_output(error)
-    for warning in answer.warnings:
-        say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
+    print_answer(request, answer, _PRINTER, format=request.format, unfold=unfold)
+    say(*format_warnings(answer))
 
 
-_OWN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("target", metavar="A", type=click.Path(readable=False)),
-    click.argument("later", metavar="[B]", required=False, type=click.Path(readable=False)),
-    click.option("--all", "unfold", is_flag=True, help="Print every row on a line of its own, unchanged ones, too."),
-    click.option(
-        "--watch",
-        metavar="S",
-        type=click.FloatRange(0, 86_400),
-        help="Look at process A every S seconds, and print what has changed each time.",
-    ),
-    click.option("--samples", metavar="N", type=click.IntRange(1, 1_000_000), help="With --watch, end after N times."),
+diff = click.Command(
+    "diff",
+    callback=_diff,
+    short_help="What has changed between two moments: who moved, who is stuck.",
+    help=_HELP,
+    epilog=f"{EXIT_CODES.rstrip()}\n  10   something differs",
+    params=[
+        click.Argument(["target"], metavar="A", type=click.Path(readable=False), shell_complete=complete_target),
+        click.Argument(
+            ["later"], metavar="[B]", required=False, type=click.Path(readable=False), shell_complete=complete_target
+        ),
+        click.Option(
+            ["--all", "unfold"], is_flag=True, help="Print every row on a line of its own, unchanged ones, too."
+        ),
+        click.Option(
+            ["--watch"],
+            metavar="S",
+            type=click.FloatRange(0, 86_400),
+            help="Look at process A every S seconds, and print what has changed each time.",
+        ),
+        click.Option(
+            ["--samples"], metavar="N", type=click.IntRange(1, 1_000_000), help="With --watch, end after N times."
+        ),
+        *OPTIONS,
+    ],
 )
-_SUMMARY = "What has changed between two moments: who moved, who is stuck."
-_CODES = f"{EXIT_CODES.rstrip()}\n  10   something differs"
-
-
-def make_diff() -> click.Command:
-    """Return the command."""
-    decorated: Callable[..., None] = _diff
-    for option in reversed((*_OWN, *OPTIONS[1:])):
-        decorated = option(decorated)
-    return click.command("diff", short_help=_SUMMARY, epilog=_CODES)(decorated)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 
 from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, say
 from ompd.commands.shell.pages import page_file
-from ompd.commands.shell.request import EXIT_CODES, OPTIONS, split_options
+from ompd.commands.shell.request import EXIT_CODES, OPTIONS, TARGET, split_options
 from ompd.commands.targets import process_id_of
 from ompd.render.words import basename
 from ompd.safety.quoting import quote_file
@@ -20,16 +19,17 @@ from ompd.safety.quoting import quote_file
 if TYPE_CHECKING:
     from ompd.session import Session
 
+_HELP = """Writes a page about TARGET, one HTML file that needs neither a network nor scripts: the verdicts of
+`ompd why` first, with who waits for whom, then teams, threads, stacks, regions and tasks, settings that differ, and
+what is unknown. Environment and values of variables are in it only on request, so that it can be mailed.
+
+\b
+  $ ompd report core.1234 -o hang.html
+  hang.html: 24 KB, 4 threads
+"""
+
 
 def _report(**options: Any) -> None:
-    """Writes a page about TARGET, one HTML file that needs neither a network nor scripts: the verdicts of `ompd why`
-    first, with who waits for whom, then teams, threads, stacks, regions and tasks, settings that differ, and what
-    is unknown. Environment and values of variables are in it only on request, so that it can be mailed.
-
-    \b
-      $ ompd report core.1234 -o hang.html
-      hang.html: 24 KB, 4 threads
-    """
     request, own = split_options(options)
     with request.opened() as session, page_file(own["output"], [request.target]) as page:
         text, complete, threads = _page(session, request.target, own)
@@ -62,20 +62,26 @@ def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool
     return make_page(found, words, when), found.complete, count
 
 
-_OWN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.option(
-        "-o", "--output", metavar="FILE", required=True, type=click.Path(), help="The file to write; - for stdout."
-    ),
-    click.option("--var", metavar="NAME", multiple=True, help="A variable to show in each thread; may be repeated."),
-    click.option("--env", is_flag=True, help="Put the environment of the process into the page, too."),
-    click.option("--date", metavar="TEXT", help="What the page says of when it was made, in place of the time."),
+report = click.Command(
+    "report",
+    callback=_report,
+    short_help="Write one HTML page with pictures, for a ticket or a mail.",
+    help=_HELP,
+    epilog=EXIT_CODES,
+    params=[
+        TARGET,
+        *OPTIONS,
+        click.Option(
+            ["-o", "--output"],
+            metavar="FILE",
+            required=True,
+            type=click.Path(),
+            help="The file to write; - for stdout.",
+        ),
+        click.Option(
+            ["--var"], metavar="NAME", multiple=True, help="A variable to show in each thread; may be repeated."
+        ),
+        click.Option(["--env"], is_flag=True, help="Put the environment of the process into the page, too."),
+        click.Option(["--date"], metavar="TEXT", help="What the page says of when it was made, in place of the time."),
+    ],
 )
-_SUMMARY = "Write one HTML page with pictures, for a ticket or a mail."
-
-
-def make_report() -> click.Command:
-    """Return the command."""
-    decorated: Callable[..., None] = _report
-    for option in reversed((*OPTIONS, *_OWN)):
-        decorated = option(decorated)
-    return click.command("report", short_help=_SUMMARY, epilog=EXIT_CODES)(decorated)

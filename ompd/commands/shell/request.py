@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
 import click
 
-from ompd.commands.ending import fail
+from ompd.commands.completing import complete_folder, complete_target
+from ompd.commands.ending import end_of_output, fail
+from ompd.commands.formats import SHARED, TEXT, render
+from ompd.commands.loading import load
 from ompd.commands.options import FOREIGN, parse_size
 from ompd.commands.progress import Progress
 from ompd.commands.targets import open_target
@@ -28,60 +31,67 @@ Exit codes:
   130  interrupted"""
 """What the help of each command ends with."""
 
-OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("target", metavar="TARGET", type=click.Path(readable=False)),
-    click.option(
-        "--exe",
+TARGET = click.Argument(["target"], metavar="TARGET", type=click.Path(readable=False), shell_complete=complete_target)
+
+OPTIONS: tuple[click.Parameter, ...] = (
+    click.Option(
+        ["--exe"],
         metavar="FILE",
         type=click.Path(readable=False),
         help="The program, if the core does not name it or the file has changed since.",
     ),
-    click.option(
-        "--sysroot",
+    click.Option(
+        ["--sysroot"],
         metavar="DIR",
+        shell_complete=complete_folder,
         type=click.Path(readable=False),
         help="Folder that holds the files of the machine on which the program ran.",
     ),
-    click.option(
-        "--debug-dir",
+    click.Option(
+        ["--debug-dir"],
         metavar="DIR",
+        shell_complete=complete_folder,
         type=click.Path(readable=False),
         multiple=True,
         help="Folder with separate debug files or .build-id folders; may be repeated.",
     ),
-    click.option("--debuginfod", is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."),
-    click.option(
-        "--max-size",
+    click.Option(["--debuginfod"], is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."),
+    click.Option(
+        ["--max-size"],
         metavar="SIZE",
         callback=parse_size,
         help="Largest size of a compressed core once it is unpacked, as 500M or 2G; default 32G.",
     ),
     *FOREIGN,
-    click.option("--nonblocking", is_flag=True, help="Do not stop a live process; facts may be of different moments."),
-    click.option(
-        "--max-stop",
+    click.Option(
+        ["--nonblocking"], is_flag=True, help="Do not stop a live process; facts may be of different moments."
+    ),
+    click.Option(
+        ["--max-stop"],
         metavar="MS",
         type=click.FloatRange(0, 3_600_000, min_open=True),
         help="Longest stop of a live process, in milliseconds; default 50, plus 0.2 for each thread above 256.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-    click.option(
-        "--color",
+    *(click.Option([f"--{row.name}", row.parameter], is_flag=True, help=row.help) for row in SHARED),
+    click.Option(
+        ["--color"],
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
         help="Colours in text; default auto. NO_COLOR is respected.",
     ),
-    click.option(
-        "-v", "--verbose", is_flag=True, help="Show addresses, where each fact came from, and why any is unknown."
+    click.Option(
+        ["-v", "--verbose"], is_flag=True, help="Show addresses, where each fact came from, and why any is unknown."
     ),
-    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+    click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
 )
-"""The target, and the options of all commands."""
+"""The options of all commands that have a target."""
 
 
 @record
 class Request:
-    """The options of all commands: the target, where its files are, and how to print the answer."""
+    """The options of all commands: the target, where its files are, and how to print the answer. ``format`` is the
+    name of one that all commands have, or ``text``.
+    """
 
     target: str
     exe: str | None
@@ -93,7 +103,7 @@ class Request:
     ompd_library: str | None
     nonblocking: bool
     max_stop: float | None
-    as_json: bool
+    format: str
     color: str
     verbose: bool
     debug: bool
@@ -128,9 +138,29 @@ class Request:
             fail(error)
 
 
-def split_options(options: dict[str, Any]) -> tuple[Request, dict[str, Any]]:
+def split_options(options: Mapping[str, Any]) -> tuple[Request, dict[str, Any]]:
     """Return what :class:`Request` has of *options*, and the rest."""
-    known = {field.name for field in fields(Request)}
-    return Request(**{k: v for k, v in options.items() if k in known}), {
-        k: v for k, v in options.items() if k not in known
-    }
+    names = {field.name for field in fields(Request)}
+    chosen = next((row.name for row in SHARED if options[row.parameter]), TEXT)
+    of_all = {name: value for name, value in options.items() if name in names}
+    formats = {row.parameter for row in SHARED}
+    own = {name: value for name, value in options.items() if name not in names | formats}
+    return Request(**of_all, format=chosen), own
+
+
+def print_answer(request: Request, answer: Any, printer: str, *, format: str, unfold: bool) -> None:
+    """Print the answer to a command on standard output.
+
+    :param printer: names the function that prints it as text, by ``module:name``
+    :param format: the name of the format
+    """
+    try:
+        if format == TEXT:
+            from ompd.render.terminal import make_console
+
+            load(printer)(make_console(request.color), answer, unfold=unfold, verbose=request.verbose)
+        else:
+            sys.stdout.write(render(format, answer.query, answer))
+        sys.stdout.flush()
+    except OSError as error:
+        end_of_output(error)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ompd.commands.completing import complete_folder, complete_target
 from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, end_of_output, fail, say
+from ompd.commands.formats import render
 from ompd.commands.options import parse_size
 from ompd.commands.progress import Progress
 from ompd.commands.shell.pages import page_file
@@ -35,66 +36,6 @@ Exit codes:
 
 
 _FILE = click.Path(readable=False)
-_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("words", metavar="PATH…", nargs=-1, required=True),
-    click.option("--workers", metavar="N", type=click.IntRange(1, 4096), help="Workers; default one a processor."),
-    click.option(
-        "--engine",
-        type=click.Choice(["local", "dask", "mpi"]),
-        default="local",
-        help="Whose workers inspect: processes of this machine, a Dask cluster's, or the ranks of mpi4py.futures.",
-    ),
-    click.option("--scheduler", metavar="ADDRESS", help="Dask's scheduler: its address, or its scheduler file."),
-    click.option(
-        "--results",
-        metavar="FILE",
-        type=_FILE,
-        help="Write each result into FILE as it is ready, and take from there those that it has already.",
-    ),
-    click.option("--baseline", metavar="FILE", type=_FILE, help="Compare with an earlier triage (--json)."),
-    click.option(
-        "--max-time",
-        metavar="S",
-        type=click.FloatRange(0.1, 86_400),
-        default=_SECONDS,
-        help="Seconds that one target may take; default 60.",
-    ),
-    click.option(
-        "--max-memory",
-        metavar="SIZE",
-        callback=parse_size,
-        help="Memory that the inspection of one target may take, as 500M or 4G; default 2G.",
-    ),
-    click.option("--exe", metavar="FILE", type=_FILE, help="The program, if cores do not name it."),
-    click.option("--sysroot", metavar="DIR", type=_FILE, help="Folder with the files of the cores' machine."),
-    click.option(
-        "--debug-dir",
-        metavar="DIR",
-        type=_FILE,
-        multiple=True,
-        help="Folder with separate debug files or .build-id folders; may be repeated.",
-    ),
-    click.option("--debuginfod", is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."),
-    click.option(
-        "--max-size",
-        metavar="SIZE",
-        callback=parse_size,
-        help="Largest size of a compressed core once it is unpacked; default 32G.",
-    ),
-    click.option(
-        "--max-stop",
-        metavar="MS",
-        type=click.FloatRange(0, 3_600_000, min_open=True),
-        help="Longest stop of a live process, in milliseconds; default 50.",
-    ),
-    click.option(
-        "-o", "--output", metavar="FILE", type=_FILE, help="Write a page of HTML, too; - prints it in place of text."
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-    click.option("-v", "--verbose", is_flag=True, help="Show all targets of each group and all that failed."),
-    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
-)
-
 _HELP = """Inspects each core or process that PATH… means, and groups them by what is wrong: outliers first, with the
 stack that they share, their ranks, and the tree of all stacks. PATH is a core (also compressed, or a snapshot), a
 pattern, a folder, a process, coredumpctl:MATCH, or - for a list on standard input. Each is inspected in a process of
@@ -177,7 +118,6 @@ def _page(answer: TriageAnswer, options: dict[str, Any]) -> str:
 
 def _triage(**options: Any) -> None:
     from ompd.render.answers.triage import describe_triage
-    from ompd.render.json import format_triage
 
     try:
         with page_file(options["output"], _inputs(options)) as page:
@@ -193,7 +133,7 @@ def _triage(**options: Any) -> None:
         if text is not None and page is None:
             sys.stdout.buffer.write(text.encode("utf-8", "replace"))
         elif options["as_json"]:
-            sys.stdout.write(f"{format_triage(answer)}\n")
+            sys.stdout.write(render("json", "triage", answer))
         else:
             sys.stdout.writelines(f"{line}\n" for line in describe_triage(answer, verbose=options["verbose"]))
         sys.stdout.flush()
@@ -208,9 +148,83 @@ def _triage(**options: Any) -> None:
         sys.exit(EXIT_INCOMPLETE)
 
 
-_decorated: Callable[..., None] = _triage
-for _option in reversed(_OPTIONS):
-    _decorated = _option(_decorated)
-triage = click.command(
-    "triage", short_help="Group any number of cores and processes by what is wrong.", help=_HELP, epilog=_EXIT_CODES
-)(_decorated)
+triage = click.Command(
+    "triage",
+    callback=_triage,
+    short_help="Group any number of cores and processes by what is wrong.",
+    help=_HELP,
+    epilog=_EXIT_CODES,
+    params=[
+        click.Argument(["words"], metavar="PATH…", nargs=-1, required=True, shell_complete=complete_target),
+        click.Option(
+            ["--workers"], metavar="N", type=click.IntRange(1, 4096), help="Workers; default one a processor."
+        ),
+        click.Option(
+            ["--engine"],
+            type=click.Choice(["local", "dask", "mpi"]),
+            default="local",
+            help="Whose workers inspect: processes of this machine, a Dask cluster's, or the ranks of mpi4py.futures.",
+        ),
+        click.Option(["--scheduler"], metavar="ADDRESS", help="Dask's scheduler: its address, or its scheduler file."),
+        click.Option(
+            ["--results"],
+            metavar="FILE",
+            type=_FILE,
+            help="Write each result into FILE as it is ready, and take from there those that it has already.",
+        ),
+        click.Option(["--baseline"], metavar="FILE", type=_FILE, help="Compare with an earlier triage (--json)."),
+        click.Option(
+            ["--max-time"],
+            metavar="S",
+            type=click.FloatRange(0.1, 86_400),
+            default=_SECONDS,
+            help="Seconds that one target may take; default 60.",
+        ),
+        click.Option(
+            ["--max-memory"],
+            metavar="SIZE",
+            callback=parse_size,
+            help="Memory that the inspection of one target may take, as 500M or 4G; default 2G.",
+        ),
+        click.Option(["--exe"], metavar="FILE", type=_FILE, help="The program, if cores do not name it."),
+        click.Option(
+            ["--sysroot"],
+            metavar="DIR",
+            type=_FILE,
+            shell_complete=complete_folder,
+            help="Folder with the files of the cores' machine.",
+        ),
+        click.Option(
+            ["--debug-dir"],
+            metavar="DIR",
+            shell_complete=complete_folder,
+            type=_FILE,
+            multiple=True,
+            help="Folder with separate debug files or .build-id folders; may be repeated.",
+        ),
+        click.Option(
+            ["--debuginfod"], is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."
+        ),
+        click.Option(
+            ["--max-size"],
+            metavar="SIZE",
+            callback=parse_size,
+            help="Largest size of a compressed core once it is unpacked; default 32G.",
+        ),
+        click.Option(
+            ["--max-stop"],
+            metavar="MS",
+            type=click.FloatRange(0, 3_600_000, min_open=True),
+            help="Longest stop of a live process, in milliseconds; default 50.",
+        ),
+        click.Option(
+            ["-o", "--output"],
+            metavar="FILE",
+            type=_FILE,
+            help="Write a page of HTML, too; - prints it in place of text.",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
+        click.Option(["-v", "--verbose"], is_flag=True, help="Show all targets of each group and all that failed."),
+        click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
+    ],
+)

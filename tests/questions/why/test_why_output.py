@@ -32,6 +32,7 @@ from ompd.model import (
     WhyAnswer,
 )
 from ompd.render import terminal
+from ompd.render.answers.why_dot import format_dot
 from ompd.render.json import format_answer
 from tests.support import running, stopped
 from tests.support.damage import cut
@@ -90,8 +91,9 @@ def answer_of(rows: Sequence[ThreadRecord], **more: Any) -> WhyAnswer:
 def text_of(answer: WhyAnswer, width: int | None = None, *, verbose: bool = False, dot: bool = False) -> str:
     file = io.StringIO()
     console = terminal.make_console("never", file=file, width=width)
-    printer = terminal.print_dot if dot else terminal.print_why
-    printer(console, answer, unfold=False, verbose=verbose)
+    if dot:
+        return f"{format_dot(answer)}\n"
+    terminal.print_why(console, answer, unfold=False, verbose=verbose)
     return file.getvalue()
 
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ompd.commands.main import cli
+from ompd.commands.shell.layout import layout
 from ompd.questions import layouts
 from ompd.runtimes.layout import generate, table
 from tests.support.cache import CHECKOUT
@@ -124,14 +125,14 @@ def test_help_lists_the_command() -> None:
 
 
 def test_every_runtime_that_has_tables_can_be_named() -> None:
-    parameters = {each.name: each for each in cli.commands["layout"].commands["add"].params}  # type: ignore[attr-defined]
-    assert list(parameters["runtime"].type.choices) == list(generate.FAMILIES)
+    parameters = {each.name: each for each in layout.commands["add"].params}
+    assert list(parameters["runtime"].type.choices) == list(generate.FAMILIES)  # type: ignore[attr-defined]
 
 
 def test_options_are_on_the_page_of_commands() -> None:
     page = (CHECKOUT / "docs" / "commands.md").read_text()
-    assert {"add", "show"} <= set(cli.commands["layout"].commands)  # type: ignore[attr-defined]
-    for name, command in cli.commands["layout"].commands.items():  # type: ignore[attr-defined]
+    assert {"add", "show"} <= set(layout.commands)
+    for name, command in layout.commands.items():
         assert f"`layout {name}" in page
         options = [option for each in command.params for option in each.opts if option.startswith("--")]
         assert all(f"`{option}" in page for option in options)

@@ -6,7 +6,9 @@ import sys
 
 import click
 
+from ompd.commands.completing import complete_folder
 from ompd.commands.ending import end_of_output, fail, say
+from ompd.commands.formats import render
 from ompd.errors import NoAnswer, OmpdError
 
 _FOUND = 10
@@ -18,19 +20,28 @@ Exit codes:
   10  there are findings"""
 
 
-@click.command(short_help="Put an OMPD or DMPL library to the test against its standard.", epilog=_EXIT_CODES)
+@click.command(
+    "conformance", short_help="Put an OMPD or DMPL library to the test against its standard.", epilog=_EXIT_CODES
+)
 @click.argument("library", metavar="LIBRARY", type=click.Path(readable=False))
 @click.argument("programs", metavar="[CORE]...", nargs=-1, type=click.Path(readable=False))
 @click.option(
     "--plugins",
     metavar="DIR",
+    shell_complete=complete_folder,
     type=click.Path(readable=False),
     multiple=True,
     help="Folder with plugins for other OpenMP runtimes; may be repeated.",
 )
 @click.option("--expect", metavar="FILE", type=click.Path(readable=False), help="Keys of known findings, one a line.")
 @click.option("--first", is_flag=True, help="Stop trying a program at its first finding.")
-@click.option("--reproducer", metavar="DIR", type=click.Path(), help="Write a program in C for each finding into DIR.")
+@click.option(
+    "--reproducer",
+    metavar="DIR",
+    shell_complete=complete_folder,
+    type=click.Path(),
+    help="Write a program in C for each finding into DIR.",
+)
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the findings into FILE as JUnit's XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -62,23 +73,24 @@ def conformance(
           ompd_finalize()
     """
     import ompd.conformance.asking as asking
-    import ompd.render.conformance as rendered
     from ompd.model.conformance import news
-    from ompd.render.json import format_conformance
+    from ompd.render.conformance import lines
 
     try:
         tried = asking.ask(library, programs, plugins=plugins, expect=expect, first=first)
         if reproducer is not None:
             asking.write_reproducers(tried, reproducer)
         if junit is not None:
-            asking.write_file(junit, rendered.junit(tried.answer))
+            asking.write_file(junit, render("junit", "conformance", tried.answer))
     except OmpdError as error:
         if debug:
             raise
         fail(error)
-    text = format_conformance(tried.answer) if as_json else "\n".join(rendered.lines(tried.answer))
     try:
-        sys.stdout.write(f"{text}\n")
+        if as_json:
+            sys.stdout.write(render("json", "conformance", tried.answer))
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in lines(tried.answer))
         sys.stdout.flush()
     except OSError as error:
         end_of_output(error)

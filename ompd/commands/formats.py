@@ -1,0 +1,58 @@
+"""The formats of answers besides text: one table of the functions that write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ompd.commands.loading import load
+from ompd.records import record
+
+TEXT = "text"
+"""The format without a row: each command has its own function for text."""
+
+
+@record
+class Format:
+    """A format of answers.
+
+    ``render`` names the function that returns an answer as text, by ``module:name``. ``commands`` are the commands
+    that have the format. Without them all commands that ask a target have it, as an option with the text ``help``.
+    """
+
+    name: str
+    render: str
+    commands: tuple[str, ...] = ()
+    help: str = ""
+
+    @property
+    def parameter(self) -> str:
+        """The name of the option's parameter."""
+        return f"as_{self.name}"
+
+
+FORMATS = (
+    Format("json", "ompd.render.json:format_json", help="Print one JSON object."),
+    Format("json", "ompd.render.json:format_snapshot", ("snapshot",)),
+    Format("json", "ompd.render.json:format_layouts", ("layout",)),
+    Format("json", "ompd.render.json:format_triage", ("triage",)),
+    Format("json", "ompd.render.json:format_conformance", ("conformance",)),
+    Format("junit", "ompd.render.conformance:junit", ("conformance",)),
+    Format("csv", "ompd.render.exchange:format_csv", ("threads",)),
+    Format("dot", "ompd.render.answers.why_dot:format_dot", ("why",)),
+    Format("folded", "ompd.render.exchange:format_folded", ("stack",)),
+    Format("speedscope", "ompd.render.exchange:format_speedscope", ("stack",)),
+)
+
+SHARED = tuple(row for row in FORMATS if not row.commands)
+"""The formats of all commands that ask a target."""
+
+
+def render(name: str, command: str, answer: Any, **numbered: Any) -> str:
+    """Return the answer to *command* in the format *name*, with the end of its last line.
+
+    :param numbered: ``indices``, a debugger's numbers of the threads, for commands whose rows are threads
+    """
+    rows = [row for row in FORMATS if row.name == name]
+    row = next((row for row in rows if command in row.commands), None) or next(row for row in rows if not row.commands)
+    text: str = load(row.render)(answer, **numbered)
+    return f"{text}\n" if text and not text.endswith("\n") else text

@@ -1,1 +1,0 @@
-"""Commands of which the target is a library, and no program."""

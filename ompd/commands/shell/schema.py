@@ -1,0 +1,19 @@
+"""``ompd schema``: the JSON Schema of what commands print with ``--json``."""
+
+from __future__ import annotations
+
+import click
+
+from ompd.commands.table import COMMANDS
+
+
+@click.command("schema", short_help="Print the JSON Schema of a command's output.")
+@click.argument(
+    "command",
+    type=click.Choice([*(command.name for command in COMMANDS), "conformance", "diff", "layout", "triage"]),
+)
+def schema(command: str) -> None:
+    """Prints the JSON Schema of the output of `ompd COMMAND --json`."""
+    import ompd.render.schema as schemas
+
+    click.echo(schemas.format_schema(command))
