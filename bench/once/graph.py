@@ -8,6 +8,7 @@ import time
 from ompd.analysis.answers import concluded
 from ompd.analysis.moment import Moment
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
+from ompd.model.kinds import Kind
 
 
 def moment(threads: int, tasks: int) -> Moment:
@@ -21,16 +22,16 @@ def moment(threads: int, tasks: int) -> Moment:
         following = 1000 + (number + 1) % threads
         records.append(task_of(own, None, native, "executing"))
         if number % 2:
-            wait = Wait("lock", object=native, owner=following, owner_source="runtime", how="blocked")
+            wait = Wait(Kind.LOCK, object=native, owner=following, owner_source="runtime", how="blocked")
         else:
-            wait = Wait("taskgroup", how="blocked")
+            wait = Wait(Kind.TASKGROUP, how="blocked")
             child = f"child{number}"
             records.append(task_of(child, own, following, "suspended"))
             queued = [task_of(f"queued{number}.{index}", child, None, "queued") for index in range(each)]
             records += queued
             points[native] = SchedulingRecord(
                 native_thread_id=native,
-                kind="taskgroup",
+                kind=Kind.TASKGROUP,
                 task=own,
                 takes="children",
                 tasks=tuple(task.id for task in queued),

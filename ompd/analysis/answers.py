@@ -11,6 +11,7 @@ from ompd.analysis.verdicts.samples import Progress, weighed
 from ompd.analysis.verdicts.verdicts import Verdicts
 from ompd.analysis.waits.build import build
 from ompd.model import GraphEdge, GraphNode, VerdictRecord
+from ompd.model.kinds import Confidence
 
 
 def concluded(
@@ -28,7 +29,11 @@ def concluded(
 
 
 def _nodes(solved: Solved) -> tuple[GraphNode, ...]:
-    views = ((View.OPTIMISTIC, "proven"), (View.REASONED, "likely"), (View.PESSIMISTIC, "possible"))
+    views = (
+        (View.OPTIMISTIC, Confidence.PROVEN),
+        (View.REASONED, Confidence.LIKELY),
+        (View.PESSIMISTIC, Confidence.POSSIBLE),
+    )
     return tuple(
         GraphNode(
             node.key,

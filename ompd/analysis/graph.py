@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 
+from ompd.model.kinds import EdgeKind, Kind
 from ompd.records import record
 
 
@@ -42,7 +43,7 @@ class Need:
 
     targets: tuple[int, ...]
     count: int
-    kind: str = "waits_for"
+    kind: EdgeKind = EdgeKind.WAITS_FOR
     source: str = "runtime"
     evidence: str | None = None
     is_known: bool = True
@@ -67,7 +68,7 @@ class Node:
     """
 
     key: str
-    kind: str
+    kind: Kind
     name: str
     outlook: Outlook = Outlook.WAITS
     thread: int | None = None

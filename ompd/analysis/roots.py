@@ -7,6 +7,7 @@ from enum import Enum
 
 from ompd.analysis.graph import Need, Outlook, Release, View, WaitGraph, components
 from ompd.analysis.waits.threads import ThreadNodes
+from ompd.model.kinds import Confidence, EdgeKind
 from ompd.records import record
 
 _MOST_STEPS = 1 << 22  # of all simulations of what would set threads free: some seconds
@@ -55,7 +56,7 @@ class Solved:
             return
         for need in self.graph.needs[index]:
             targets = self.targets(need)
-            if need.kind == "may_run" and self._is_free(targets):
+            if need.kind is EdgeKind.MAY_RUN and self._is_free(targets):
                 targets = tuple(t for t in targets if self.graph.nodes[t].outlook is Outlook.RUNS)[:1]
             yield from targets
 
@@ -68,14 +69,14 @@ class Solved:
             return need.targets if self.nodes.everybody not in need.targets else ()
         return need.reasoned
 
-    def confidence(self, indices: Iterable[int]) -> str:
+    def confidence(self, indices: Iterable[int]) -> Confidence:
         """Return how sure it is that all these nodes never go on."""
         wanted = set(indices)
         if wanted and wanted <= self.stuck[View.OPTIMISTIC]:
-            return "proven"
+            return Confidence.PROVEN
         if wanted and wanted <= self.stuck[View.REASONED]:
-            return "likely"
-        return "possible" if wanted and wanted <= self.stuck[View.PESSIMISTIC] else "unknown"
+            return Confidence.LIKELY
+        return Confidence.POSSIBLE if wanted and wanted <= self.stuck[View.PESSIMISTIC] else Confidence.UNKNOWN
 
     def freed(self, nodes: Iterable[int]) -> int | None:
         """Return how many waiting threads go on if the given nodes did, None if finding out has taken too much work

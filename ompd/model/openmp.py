@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ompd.errors import BadInput
 from ompd.model.base import Record, to_dataframe
+from ompd.model.kinds import Kind
 from ompd.model.places import Place, RegionFunction, VariableRecord, VariableStats
 from ompd.records import record
 
@@ -169,7 +170,7 @@ class Wait(Record):
     a ``single`` construct, None for any other.
     """
 
-    kind: str
+    kind: Kind
     object: int | None = None
     symbol: str | None = None
     arrived: int | None = None

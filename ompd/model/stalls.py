@@ -6,17 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from ompd.model.base import Record
+from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 from ompd.model.openmp import Answer
 from ompd.model.places import DistinctValue, Place, StackRecord
 from ompd.records import record
-
-CONFIDENCES = ("proven", "likely", "possible", "unknown")
-"""How sure a verdict is, the surest first.
-
-``proven`` follows from what was read: whoever could set the threads free was excluded; ``likely`` rests on reasoning
-such as elimination, or somebody who could was not excluded; ``possible`` holds if what is not known turns out badly;
-``unknown`` is left open.
-"""
 
 
 @record(kw_only=True)
@@ -40,7 +33,7 @@ class SystemWait(Record):
     other thread.
     """
 
-    kind: str
+    kind: Kind
     routine: str | None = None
     system_call: str | None = None
     object: int | None = None
@@ -68,7 +61,7 @@ class HeldRecord(Record):
     have come another way. ``reason`` says it in words.
     """
 
-    kind: str
+    kind: Kind
     object: int | None = None
     symbol: str | None = None
     place: Place | None = None
@@ -90,7 +83,7 @@ class SchedulingRecord(Record):
     """
 
     native_thread_id: int
-    kind: str
+    kind: Kind
     task: str | None
     takes: str
     count: int | None = None
@@ -127,11 +120,11 @@ class GraphNode(Record):
     """
 
     id: str
-    kind: str
+    kind: Kind
     name: str
     object: int | None = None
     thread: int | None = None
-    stuck: str | None = None
+    stuck: Confidence | None = None
 
 
 @record
@@ -144,7 +137,7 @@ class GraphEdge(Record):
 
     origin: str
     target: str
-    kind: str
+    kind: EdgeKind
     source: str
     group: int = 0
     need: int = 1
@@ -174,7 +167,7 @@ class Link(Record):
     thread: int | None
     threads: tuple[int, ...]
     object: str
-    kind: str
+    kind: Kind
     where: Place | None
     holder: str | None = None
     thread_num: int | None = None
@@ -211,7 +204,7 @@ class VerdictRecord(Record):
     """One reason why threads do not go on.
 
     ``kind`` is one of the verdicts in docs/why.md. ``stuck`` says how sure it is that the threads never go on,
-    ``confidence`` how sure the cause is, each one of :data:`CONFIDENCES`. ``summary`` is one sentence. ``roots`` are
+    ``confidence`` how sure the cause is. ``summary`` is one sentence. ``roots`` are
     the native ids of the threads on which the others depend, ``cycle`` the links of the cycle or chain that begins
     there. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` is what was not
     known and would have decided, ``what_if`` what would set threads free, ``next_step`` a command to type.
@@ -222,9 +215,9 @@ class VerdictRecord(Record):
     verdicts. In ``next_step`` the word ``TARGET`` stands for the target.
     """
 
-    kind: str
-    stuck: str
-    confidence: str
+    kind: VerdictKind
+    stuck: Confidence
+    confidence: Confidence
     summary: str
     roots: tuple[int, ...] = ()
     cycle: tuple[Link, ...] = ()

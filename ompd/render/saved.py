@@ -18,6 +18,7 @@ from ompd import model
 from ompd.errors import BadFile
 from ompd.model import Answer
 from ompd.model.base import addresses_of
+from ompd.model.kinds import Kind
 from ompd.safety.reading import open_regular, read_head
 
 # 230,000 tasks, which is what one question may read, are 160 MB.
@@ -222,4 +223,6 @@ def _value(hint: Any, value: Any) -> Any:
         return {name: _value(arguments[1], item) for name, item in value.items()}
     if hint in (int, bool, str) and type(value) is hint:
         return value
+    if hint is Kind and type(value) is str:
+        return Kind(value)
     raise _Wrong("is not as its schema has it")

@@ -14,6 +14,7 @@ from typing import Any
 from ompd import model
 from ompd.model import conformance, layouts, triage
 from ompd.model.base import addresses_of
+from ompd.model.kinds import Word
 
 ROWS: Mapping[str, type[Any]] = {
     "runtimes": model.RuntimeRecord,
@@ -114,6 +115,8 @@ def _of_type(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"type": "null"}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
+    if isinstance(hint, type) and issubclass(hint, Word):
+        return {"type": "string"}
     if is_dataclass(hint):
         return _of_record(typing.cast("type[Any]", hint), definitions)
     if origin in (typing.Union, types.UnionType):

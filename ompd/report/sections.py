@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ompd.model import Answer, StackRecord, VariableAnswer, VerdictRecord, WhyAnswer
+from ompd.model.kinds import VerdictKind
 from ompd.questions.icvs import changed
 from ompd.records import record
 from ompd.render.answers.icvs import icvs_table
@@ -94,10 +95,10 @@ def verdicts(found: Found) -> Iterator[Verdict]:
 def _verdict(
     why: WhyAnswer, verdict: VerdictRecord, number: int, notes: Sequence[tuple[str, str]], folders: Folders
 ) -> Verdict:
-    facts = [("verdict", verdict.kind)]
-    if verdict.kind != "no_stall":
-        facts.append(("stuck", STUCK.get(verdict.stuck, verdict.stuck)))
-        facts.append(("cause", CAUSE.get(verdict.confidence, verdict.confidence)))
+    facts: list[tuple[str, str]] = [("verdict", verdict.kind)]
+    if verdict.kind is not VerdictKind.NO_STALL:
+        facts.append(("stuck", STUCK[verdict.stuck]))
+        facts.append(("cause", CAUSE[verdict.confidence]))
     if verdict.place is not None:
         facts.append(("look at", format_place(verdict.place)))
     return Verdict(

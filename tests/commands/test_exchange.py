@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ompd.model import Answer, Place, StackFrame, StackRecord, TargetRecord, ThreadRecord, Wait
+from ompd.model.kinds import Kind
 from ompd.render import columns, exchange, trees
 from tests.support import stopped
 from tests.support.command import ompd
@@ -59,7 +60,7 @@ def test_csv_says_what_is_unknown_and_no_cell_is_a_formula_or_breaks_the_line() 
         native_thread_id=7,
         thread_type="worker",
         state=None,
-        wait=Wait("lock", symbol="@SUM(A1)", owner=None, missing=(3, 4)),
+        wait=Wait(Kind.LOCK, symbol="@SUM(A1)", owner=None, missing=(3, 4)),
         where=Place(0x10, '=HYPERLINK("x")', "-1+1", -5),
         unavailable={"state": "no stack", "wait.owner": "not recorded"},
     )

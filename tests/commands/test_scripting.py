@@ -18,6 +18,7 @@ from ompd.commands.main import cli
 from ompd.errors import BadFile, BadInput, NoAnswer, TargetGone, TimeLimit, Unavailable, Unsupported
 from ompd.inspection import Inspection
 from ompd.model import Answer, Place, RuntimeRecord, ThreadRecord, Wait
+from ompd.model.kinds import Kind
 from ompd.session.waiting import wait_until
 from tests.support import clean_environment, running, stopped
 from tests.support.cache import CHECKOUT
@@ -99,7 +100,7 @@ def test_records_become_dictionaries(session: Inspection) -> None:
 
 
 def test_a_record_prints_what_it_knows() -> None:
-    wait = Wait("barrier", object=0x7F00, arrived=3, expected=4, missing=tuple(range(1, 40)))
+    wait = Wait(Kind.BARRIER, object=0x7F00, arrived=3, expected=4, missing=tuple(range(1, 40)))
     row = ThreadRecord(
         native_thread_id=7,
         thread_type="worker",

@@ -24,6 +24,7 @@ from ompd.model import (
     ThreadRecord,
     Wait,
 )
+from ompd.model.kinds import Kind
 from ompd.render import columns, terminal
 from ompd.render.answers.threads import threads_table
 from ompd.render.summary import format_summary
@@ -45,7 +46,7 @@ def answer_of(rows: Sequence[object], *, runtimes: int = 1) -> Answer[object]:
 def team(size: int, late: Sequence[int], **changed: object) -> list[ThreadRecord]:
     """Return a team of *size* threads, in which those that are *late* compute and the others wait for them."""
     missing = tuple(FIRST + number for number in late)
-    wait = Wait("barrier", arrived=size - len(late), expected=size, missing=missing)
+    wait = Wait(Kind.BARRIER, arrived=size - len(late), expected=size, missing=missing)
     row = ThreadRecord(
         native_thread_id=0,
         thread_type="worker",
@@ -118,7 +119,7 @@ def test_who_is_missing_is_counted_in_the_team_that_waits() -> None:
 
 def test_a_holder_is_named_by_its_number() -> None:
     rows = team(4, [2])
-    lock = Wait("lock", symbol="&gate", owner=FIRST + 2)
+    lock = Wait(Kind.LOCK, symbol="&gate", owner=FIRST + 2)
     waiting = [replace(row, wait=lock, state="wait_lock") if row.thread_num != 2 else row for row in rows]
     table = threads_table(answer_of(waiting))  # type: ignore[arg-type]
     assert table.lines[0].cells[-2] == "lock &gate held by 2/4"

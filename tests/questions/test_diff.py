@@ -15,6 +15,7 @@ import ompd
 from ompd.analysis.differences import Differences, Sight, compare
 from ompd.errors import BadFile
 from ompd.model import Place, TaskRecord, ThreadRecord, Wait
+from ompd.model.kinds import Kind
 from ompd.render import saved
 from ompd.render.schema import format_schema
 from tests.support import FULL, INTEL, stopped, stopped_twice
@@ -50,7 +51,7 @@ def compared(before: list[ThreadRecord], after: list[ThreadRecord], same: bool |
 
 
 def test_a_thread_that_did_not_move_is_the_same_and_one_that_waits_is_stuck() -> None:
-    waiting = thread(2, 1, state="wait_lock", wait=Wait("lock", 0x10, "&lock"))
+    waiting = thread(2, 1, state="wait_lock", wait=Wait(Kind.LOCK, 0x10, "&lock"))
     found = compared([thread(1, 0), waiting], [thread(1, 0), waiting])
     assert [(row.change, row.stuck) for row in found.threads] == [("same", False), ("same", True)]
     assert not found.differs
@@ -60,7 +61,7 @@ def test_a_thread_that_did_not_move_is_the_same_and_one_that_waits_is_stuck() ->
     ("change", "names"),
     [
         ({"where": Place(0x999, "work", "/src/a.c", 10)}, {"where"}),
-        ({"state": "wait_lock", "wait": Wait("lock", 0x10)}, {"state", "wait"}),
+        ({"state": "wait_lock", "wait": Wait(Kind.LOCK, 0x10)}, {"state", "wait"}),
         ({"thread_num": 3}, {"team"}),
         ({"task": "0x77"}, {"task"}),
         ({"parallel": "0x88", "level": 2}, {"region", "team"}),
@@ -73,14 +74,14 @@ def test_each_fact_of_a_thread_that_changes_is_named(change: dict[str, Any], nam
 
 
 def test_a_barrier_that_was_passed_is_a_move() -> None:
-    rows = [thread(1, 0, wait=Wait("barrier", 0x10, arrived=3, expected=4, generation=n)) for n in (7, 8)]
+    rows = [thread(1, 0, wait=Wait(Kind.BARRIER, 0x10, arrived=3, expected=4, generation=n)) for n in (7, 8)]
     (row,) = compared(rows[:1], rows[1:]).threads
     assert [(fact.name, fact.earlier, fact.later) for fact in row.facts] == [("passes", "7", "8")]
 
 
 def test_what_has_changed_is_seen_on_both_sides() -> None:
     # Two barriers have no names that would tell them apart, and a thread of the pool has no place in a team.
-    waiting = [thread(1, 0, wait=Wait("barrier", at)) for at in (0x10, 0x20)]
+    waiting = [thread(1, 0, wait=Wait(Kind.BARRIER, at)) for at in (0x10, 0x20)]
     (row,) = compared(waiting[:1], waiting[1:]).threads
     assert [(fact.name, fact.earlier, fact.later) for fact in row.facts] == [("wait", "barrier 0x10", "barrier 0x20")]
     (row,) = compared([thread(1, 0)], [replace(thread(1, 0), thread_num=None, team_size=None, level=None)]).threads
@@ -91,7 +92,7 @@ def test_what_is_unknown_is_compared_with_nothing() -> None:
     unknown = thread(1, 0, where=None, unavailable={"where": "the stack is lost"})
     found = compared([thread(1, 0)], [unknown])
     assert found.threads[0].change == "same" and found.threads[0].unavailable == {"where": "the stack is lost"}
-    stuck = compared([thread(1, 0, wait=Wait("lock"))], [replace(unknown, wait=Wait("lock"))])
+    stuck = compared([thread(1, 0, wait=Wait(Kind.LOCK))], [replace(unknown, wait=Wait(Kind.LOCK))])
     assert not stuck.threads[0].stuck
 
 
@@ -106,8 +107,8 @@ def test_threads_come_and_go() -> None:
 
 
 def test_two_runs_are_compared_by_numbers_names_and_general_states() -> None:
-    old = thread(1, 0, state="wait_barrier_implicit_parallel", wait=Wait("barrier", 0x10, arrived=1, expected=4))
-    new = thread(9, 0, state="wait_barrier", wait=Wait("barrier", 0x99, arrived=1, expected=4), runtime="libiomp5")
+    old = thread(1, 0, state="wait_barrier_implicit_parallel", wait=Wait(Kind.BARRIER, 0x10, arrived=1, expected=4))
+    new = thread(9, 0, state="wait_barrier", wait=Wait(Kind.BARRIER, 0x99, arrived=1, expected=4), runtime="libiomp5")
     new = replace(new, where=Place(0x7777, "work", "/home/b/a.c", 10), parallel="0x5", task="0x6")
     old = replace(old, parallel="0x15", task="0x16")
     (row,) = compared([old], [new], same=False).threads

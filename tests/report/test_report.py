@@ -31,6 +31,7 @@ from ompd.model import (
     Wait,
     WhyAnswer,
 )
+from ompd.model.kinds import Confidence, Kind, VerdictKind
 from ompd.report import histogram, icicle, svg, teams
 from ompd.report.folders import Folders
 from ompd.report.gather import Found, gather
@@ -124,7 +125,7 @@ def test_several_verdicts_are_told_apart_and_the_heading_says_no_more_than_they_
     found = large(20)
     assert found.why is not None
     (verdict,) = found.why.rows
-    rows = (verdict, replace(verdict, stuck="likely"), verdict)
+    rows = (verdict, replace(verdict, stuck=Confidence.LIKELY), verdict)
     several = page_of(replace(found, why=replace(found.why, rows=rows)))
     assert several.faults == [] and "Why it does not go on" in several.words
     assert (
@@ -181,7 +182,7 @@ def hostile() -> Found:
     function = RegionFunction(0x10, WORST, WORST, 4, WORST)
     target = TargetRecord("core", f"/x/{WORST}", WORST, 1, WORST, 6, WORST, WORST, 2, WORST)
     runtime = RuntimeRecord(WORST, "libgomp", WORST, WORST, None, WORST, (WORST,), None, unavailable={"keeps": WORST})
-    wait = Wait("lock", 1, WORST)
+    wait = Wait(Kind.LOCK, 1, WORST)
     threads = [
         ThreadRecord(
             runtime=WORST, thread_num=n, team_size=2, level=1, native_thread_id=n + 7, thread_type=WORST, state=WORST,
@@ -193,9 +194,10 @@ def hostile() -> Found:
     task = TaskRecord(WORST, WORST, WORST, 7, None, None, WORST, function, None, None, WORST)
     frame = StackFrame(WORST, WORST, 5, 0x10, None, "user", None, 7, module=WORST)
     stack = StackRecord(7, WORST, 0, 2, 1, WORST, False, WORST, WORST, (frame,), (7,), (0,))
-    links = tuple(Link(n + 7, (n + 7,), WORST, "lock", place, WORST, n) for n in range(3))
+    links = tuple(Link(n + 7, (n + 7,), WORST, Kind.LOCK, place, WORST, n) for n in range(3))
     verdict = VerdictRecord(
-        kind=WORST, stuck=WORST, confidence=WORST, summary=WORST, cycle=links, unknowns=(WORST,), what_if=WORST,
+        kind=VerdictKind.LAGGARD, stuck=Confidence.LIKELY, confidence=Confidence.LIKELY, summary=WORST,
+        cycle=links, unknowns=(WORST,), what_if=WORST,
         next_step=WORST, place=place, branch=place, branch_calls=(WORST,), stacks=(stack,),
     )  # fmt: skip
     variable = VariableRecord(native_thread_id=7, name=WORST, module=WORST, type=WORST, value=WORST, text=WORST)
@@ -285,8 +287,10 @@ def test_deep_and_wide_ones_have_bounds() -> None:
 
 def test_a_ring_has_a_box_for_each_link_and_a_chain_goes_to_the_right() -> None:
     for count in (1, 2, 3, 7, 12, 13, 40):
-        links = tuple(Link(n, (n,), f"&lock_{n}", "lock", None, "held_by", n) for n in range(count))
-        verdict = VerdictRecord(kind="lock_cycle", stuck="proven", confidence="proven", summary="", cycle=links)
+        links = tuple(Link(n, (n,), f"&lock_{n}", Kind.LOCK, None, "held_by", n) for n in range(count))
+        verdict = VerdictRecord(
+            kind=VerdictKind.LOCK_CYCLE, stuck=Confidence.PROVEN, confidence=Confidence.PROVEN, summary="", cycle=links
+        )
         for cycle in (links, (*links[:-1], replace(links[-1], holder=None))):
             drawn = draw_waits(replace(verdict, cycle=cycle, roots=(0,)), "x")
             assert drawn is not None
@@ -317,9 +321,9 @@ def test_a_histogram_is_of_numbers_and_marks_outliers() -> None:
 
 def test_states_are_those_of_the_picture() -> None:
     rows = [
-        ThreadRecord(native_thread_id=1, thread_type=None, state="wait_barrier", wait=Wait("barrier", missing=(2,))),
-        ThreadRecord(native_thread_id=2, thread_type=None, state="wait_lock", wait=Wait("lock")),
-        ThreadRecord(native_thread_id=3, thread_type=None, state="wait_lock", wait=Wait("lock")),
+        ThreadRecord(native_thread_id=1, thread_type=None, state="wait_barrier", wait=Wait(Kind.BARRIER, missing=(2,))),
+        ThreadRecord(native_thread_id=2, thread_type=None, state="wait_lock", wait=Wait(Kind.LOCK)),
+        ThreadRecord(native_thread_id=3, thread_type=None, state="wait_lock", wait=Wait(Kind.LOCK)),
         ThreadRecord(native_thread_id=4, thread_type=None, state="work_parallel"),
         ThreadRecord(native_thread_id=5, thread_type=None, state="idle"),
         ThreadRecord(native_thread_id=6, thread_type=None),

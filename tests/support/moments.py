@@ -7,6 +7,7 @@ from typing import Any
 from ompd.analysis.answers import concluded
 from ompd.analysis.moment import Moment
 from ompd.model import HeldRecord, Place, TaskRecord, ThreadRecord, VerdictRecord, Wait
+from ompd.model.kinds import Kind
 
 TEAM = 4
 # Of a wait that ends only by a thread of the process.
@@ -31,16 +32,16 @@ def thread(native: int, wait: Wait | None = None, **more: Any) -> ThreadRecord:
 
 def barrier(missing: tuple[int, ...] | None, size: int = TEAM, **more: Any) -> Wait:
     arrived = size - len(missing) if missing is not None else None
-    return Wait("barrier", **{"arrived": arrived, "expected": size, "missing": missing, "how": "blocked", **more})
+    return Wait(Kind.BARRIER, **{"arrived": arrived, "expected": size, "missing": missing, "how": "blocked", **more})
 
 
 def lock(symbol: str, owner: int | None = None, **more: Any) -> Wait:
     source = "runtime" if owner is not None else None
     facts = {"object": sum(map(ord, symbol)), "symbol": symbol, "owner": owner, "owner_source": source}
-    return Wait("lock", **{**facts, "how": "blocked", **more})
+    return Wait(Kind.LOCK, **{**facts, "how": "blocked", **more})
 
 
-def holds(symbol: str, kind: str = "lock", *, is_certain: bool = True) -> tuple[HeldRecord, ...]:
+def holds(symbol: str, kind: Kind = Kind.LOCK, *, is_certain: bool = True) -> tuple[HeldRecord, ...]:
     reason = f"{symbol} was set and not unset"
     return (HeldRecord(kind=kind, object=sum(map(ord, symbol)), symbol=symbol, is_certain=is_certain, reason=reason),)
 

@@ -22,6 +22,7 @@ from ompd.model import (
     Wait,
     WhyAnswer,
 )
+from ompd.model.kinds import Confidence, Kind, VerdictKind
 from ompd.report.gather import Found
 from ompd.report.page import make_page
 from tests.support.why import GNU, WHYS, hung
@@ -51,7 +52,7 @@ def large(count: int) -> Found:
     threads, stacks = [], []
     for n in range(count):
         place = Place(0x10 + n % 7, f"work_{n % 7}", "/src/hang.c", 50 + n % 5)
-        wait = Wait("barrier", 1, arrived=count - 1, expected=count, missing=(1 + 17,)) if n != 17 else None
+        wait = Wait(Kind.BARRIER, 1, arrived=count - 1, expected=count, missing=(1 + 17,)) if n != 17 else None
         threads.append(
             ThreadRecord(
                 runtime="libgomp", thread_num=n, team_size=count, level=1, active_level=1, native_thread_id=n + 1,
@@ -70,11 +71,14 @@ def large(count: int) -> Found:
         for n in range(count)
     )
     links = (
-        Link(1, tuple(n + 1 for n in range(count) if n != 17), "a barrier", "barrier", threads[0].where, "member", 0),
-        Link(18, (18,), "it works", "thread", threads[17].where, None, 17),
+        Link(
+            1, tuple(n + 1 for n in range(count) if n != 17), "a barrier", Kind.BARRIER, threads[0].where, "member", 0
+        ),
+        Link(18, (18,), "it works", Kind.THREAD, threads[17].where, None, 17),
     )
     verdict = VerdictRecord(
-        kind="laggard", stuck="unknown", confidence="proven", summary="one works", roots=(18,), cycle=links,
+        kind=VerdictKind.LAGGARD, stuck=Confidence.UNKNOWN, confidence=Confidence.PROVEN,
+        summary="one works", roots=(18,), cycle=links,
         explains=links[0].threads,
     )  # fmt: skip
 

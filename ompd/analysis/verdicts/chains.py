@@ -9,16 +9,17 @@ from ompd.analysis.graph import Need
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import plural
 from ompd.model import Evidence, Link, Place
+from ompd.model.kinds import EdgeKind, Kind
 
 _MOST_LINKS = 64
 _VERBS = {
-    "waits_for": "waits for",
-    "held_by": "is held by",
-    "member": "misses",
-    "executes": "is executed by",
-    "child": "needs",
-    "depends_on": "depends on",
-    "may_run": "can be executed by",
+    EdgeKind.WAITS_FOR: "waits for",
+    EdgeKind.HELD_BY: "is held by",
+    EdgeKind.MEMBER: "misses",
+    EdgeKind.EXECUTES: "is executed by",
+    EdgeKind.CHILD: "needs",
+    EdgeKind.DEPENDS_ON: "depends on",
+    EdgeKind.MAY_RUN: "can be executed by",
 }
 
 
@@ -90,7 +91,7 @@ class Chains:
         return tuple(node for node in root.nodes if self._is_thread(node))
 
     def _is_thread(self, node: int) -> bool:
-        return self._graph.nodes[node].kind == "thread"
+        return self._graph.nodes[node].kind is Kind.THREAD
 
     def links(self, root: Root) -> tuple[Link, ...]:
         """Return the links of the cycle or chain."""
@@ -124,7 +125,7 @@ class Chains:
                 thread=self._graph.nodes[nodes[0]].thread,
                 threads=tuple(sorted(t for t in (self._graph.nodes[n].thread for n in nodes) if t is not None)),
                 object=plural(doing) if len(nodes) > 1 else doing,
-                kind="thread",
+                kind=Kind.THREAD,
                 where=where,
                 thread_num=row.thread_num if row is not None else None,
                 ancestors=row.ancestors if row is not None else (),
@@ -172,7 +173,7 @@ class Chains:
         found = []
         for origin, target, need in self._steps(root):
             names = self._graph.nodes[origin].name, self._graph.nodes[target].name
-            text = f"{names[0]} {_VERBS.get(need.kind, need.kind)} {names[1]}"
+            text = f"{names[0]} {_VERBS[need.kind]} {names[1]}"
             why = need.reasoning if not need.is_known else need.evidence
             source = need.source if need.is_known else "stack" if need.reasoning is not None else "derived"
             found.append(Evidence(f"{text}: {why}" if why else text, source, need.address, need.value))

@@ -10,9 +10,8 @@ from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.sentences import next_step
 from ompd.analysis.words import counted
 from ompd.model import Evidence, ThreadRecord, VerdictRecord
+from ompd.model.kinds import Confidence, VerdictKind
 from ompd.records import record
-
-_LOOPS = ("laggard", "oversubscribed")
 
 
 @record
@@ -94,36 +93,38 @@ def weighed(
         found.insert(0, _passing(passing))
     if progress.asleep_though_free:
         found.insert(0, _lost_wakeup(moment, progress))
-        found = [verdict for verdict in found if verdict.kind != "no_stall"]
+        found = [verdict for verdict in found if verdict.kind is not VerdictKind.NO_STALL]
     return tuple(found)
 
 
 def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) -> VerdictRecord:
     span = f" in {seconds:g} s" if seconds is not None else ""
-    if verdict.kind in _LOOPS or verdict.kind == "no_stall":
+    if verdict.kind.has_workers or verdict.kind is VerdictKind.NO_STALL:
         return replace(verdict, evidence=(*verdict.evidence, *_of_workers(verdict.roots, progress, span)))
     moved = [thread for thread in verdict.explains if thread in progress.moved]
     if moved:
         text = f"{counted(len(moved), 'thread')} of these did something else at the earlier moment"
         evidence = (*verdict.evidence, Evidence(text, "derived"))
-        if verdict.stuck == "proven":
+        if verdict.stuck is Confidence.PROVEN:
             unknowns = (f"whether they stay where they are: {text}", *verdict.unknowns)
-            return replace(verdict, stuck="likely", evidence=evidence, unknowns=unknowns)
-        return replace(verdict, stuck="unknown", confidence="unknown", evidence=evidence)
+            return replace(verdict, stuck=Confidence.LIKELY, evidence=evidence, unknowns=unknowns)
+        return replace(verdict, stuck=Confidence.UNKNOWN, confidence=Confidence.UNKNOWN, evidence=evidence)
     if progress.was_held:
         text = "none of these threads has moved, which tells nothing: the process did not run"
         return replace(verdict, evidence=(*verdict.evidence, Evidence(text, "runtime")))
     text = f"none of these threads has moved{span}"
     stuck = verdict.stuck
     used = [progress.used_ns.get(thread, 1) for thread in verdict.explains]
-    if stuck == "possible" and used and not any(used):
+    if stuck is Confidence.POSSIBLE and used and not any(used):
         text += ", nor used any processor time"
-        stuck = "likely"
+        stuck = Confidence.LIKELY
     return replace(verdict, stuck=stuck, evidence=(*verdict.evidence, Evidence(text, "derived")))
 
 
 def _has_passed(verdict: VerdictRecord, progress: Progress) -> bool:
-    is_open = verdict.kind == "undecided" and verdict.stuck != "proven" and bool(verdict.explains)
+    is_open = (
+        verdict.kind is VerdictKind.UNDECIDED and verdict.stuck is not Confidence.PROVEN and bool(verdict.explains)
+    )
     return is_open and progress.moved.issuperset(verdict.explains)
 
 
@@ -132,12 +133,12 @@ def _passing(verdicts: Sequence[VerdictRecord]) -> VerdictRecord:
     count = len({thread for verdict in verdicts for thread in verdict.explains})
     wait = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'}"
     return VerdictRecord(
-        kind="no_stall",
-        stuck="unknown",
-        confidence="likely",
+        kind=VerdictKind.NO_STALL,
+        stuck=Confidence.UNKNOWN,
+        confidence=Confidence.LIKELY,
         summary=f"nothing hangs: {wait}, and did something else at the earlier moment",
         evidence=tuple(item for verdict in verdicts for item in verdict.evidence),
-        next_step=next_step("no_stall", ()),
+        next_step=next_step(VerdictKind.NO_STALL, ()),
     )
 
 
@@ -155,9 +156,9 @@ def _lost_wakeup(moment: Moment, progress: Progress) -> VerdictRecord:
     threads = tuple(sorted(progress.asleep_though_free))
     places = (row.where for row in moment.threads if row.native_thread_id in progress.asleep_though_free)
     return VerdictRecord(
-        kind="lost_wakeup",
-        stuck="likely",
-        confidence="likely",
+        kind=VerdictKind.LOST_WAKEUP,
+        stuck=Confidence.LIKELY,
+        confidence=Confidence.LIKELY,
         summary=f"{counted(len(threads), 'thread')} could go on, and sleep: what they wait for has happened, and nobody"
         " woke them up",
         roots=threads,

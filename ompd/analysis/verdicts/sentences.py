@@ -8,17 +8,17 @@ from dataclasses import replace
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import counted, listed, plural
 from ompd.model import Evidence, Link, VerdictRecord
+from ompd.model.kinds import Confidence, Kind, VerdictKind
 
 _MISMATCH = "threads of one region wait at different barriers"
 _ORPHANED = "a barrier is inside of code that not all threads of its team execute"
-_TASKS = frozenset(("event_unfulfilled", "taskwait_starved", "task_dependence_cycle"))
-_RAW = frozenset(("external_wait", "runtime_reentry", "undecided", "lost_wakeup"))
+_RAW = frozenset(
+    (VerdictKind.EXTERNAL_WAIT, VerdictKind.RUNTIME_REENTRY, VerdictKind.UNDECIDED, VerdictKind.LOST_WAKEUP)
+)
 
-# What somebody holds, and what sets threads free that wait for others.
-_AT = frozenset(("barrier", "taskwait", "taskgroup"))
-_HELD = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil", "once"))
 _HAPPENED = "what they wait for has happened"
-_DONE = {**dict.fromkeys(_HELD, "released"), "once": "finished", "event": "fulfilled", "condition": "signalled"}
+# What sets threads free that wait for another node; a lock is released.
+_DONE = {Kind.ONCE: "finished", Kind.EVENT: "fulfilled", Kind.CONDITION: "signalled"}
 
 
 class Sentences:
@@ -27,7 +27,7 @@ class Sentences:
     def __init__(self, solved: Solved) -> None:
         self._solved, self._graph, self._nodes = solved, solved.graph, solved.nodes
 
-    def of(self, kind: str, root: Root, links: Sequence[Link]) -> str:
+    def of(self, kind: VerdictKind, root: Root, links: Sequence[Link]) -> str:
         """Return the summary of a verdict."""
         ring = " -> ".join([self._waits(link) for link in links[:6]])
         places = ", ".join(map(self._at, links[:6]))
@@ -36,45 +36,45 @@ class Sentences:
         last = self._graph.nodes[root.nodes[0]]
         named = [node for node in root.nodes if node in self._nodes.rows] if root.end is End.RUNS else root.nodes
         names = listed([self._graph.nodes[node].name for node in named])
-        if kind == "lock_cycle" and self._is_open(root):
+        if kind is VerdictKind.LOCK_CYCLE and self._is_open(root):
             objects = ", ".join(dict.fromkeys(link.object for link in links[:6]))
             return f"deadlock: {counted(len(links), 'thread')} hold among themselves what they wait for: {objects}"
-        if kind == "lock_cycle":
+        if kind is VerdictKind.LOCK_CYCLE:
             return f"deadlock: {ring}" + (" -> …" if len(links) > 6 else f" -> {self._thread(links[0])}")
-        if kind == "self_lock":
+        if kind is VerdictKind.SELF_LOCK:
             return f"{self._thread(links[0])} waits for {links[0].object}, which it holds itself"
-        if kind == "barrier_mismatch":
+        if kind is VerdictKind.BARRIER_MISMATCH:
             return f"{_MISMATCH}: {places}"
-        if kind == "runtime_reentry":
+        if kind is VerdictKind.RUNTIME_REENTRY:
             return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
-        if kind == "barrier_absent":
+        if kind is VerdictKind.BARRIER_ABSENT:
             reason = plural(last.reason or "") if len(named) > 1 else last.reason
             return f"{waiting} {names}, which will not come" + (f": {reason}" if reason else "")
-        if kind == "fork_child":
+        if kind is VerdictKind.FORK_CHILD:
             return f"{waiting} threads that fork() did not copy into this process"
-        if kind == "lock_abandoned":
+        if kind is VerdictKind.LOCK_ABANDONED:
             name = self._before(root)
             if root.end is End.OPEN:
                 return f"{waiting} {name}, and no thread that could release it goes on"
             return f"{waiting} {name}, which nobody is left to release"
-        if kind == "event_unfulfilled":
+        if kind is VerdictKind.EVENT_UNFULFILLED:
             return f"{waiting} a task whose {last.name} nobody has fulfilled"
-        if kind == "taskwait_starved":
+        if kind is VerdictKind.TASKWAIT_STARVED:
             return f"{waiting} tasks that no thread can execute: {ring}"
-        if kind == "task_dependence_cycle":
+        if kind is VerdictKind.TASK_DEPENDENCE_CYCLE:
             return f"tasks depend on each other in a circle: {ring}"
-        if kind == "external_wait":
+        if kind is VerdictKind.EXTERNAL_WAIT:
             return f"{waiting} {names}{_because(last.reason, is_plural=len(named) > 1)}"
-        if kind == "laggard":
+        if kind is VerdictKind.LAGGARD:
             return f"{waiting} {names}, which {'works' if len(named) == 1 else 'work'}"
-        if kind == "oversubscribed":
+        if kind is VerdictKind.OVERSUBSCRIBED:
             number = self._nodes.moment.processors or 0
             processors = "only processor" if number == 1 else counted(number, "processor")
             take = "takes" if count == 1 else "take"
             return f"{waiting} {names} by spinning, and {take} from it the {processors} of the process"
-        if kind == "orphaned_worksharing":
+        if kind is VerdictKind.ORPHANED_WORKSHARING:
             return f"{_ORPHANED}: {places}"
-        if kind == "duplicate_runtimes":
+        if kind is VerdictKind.DUPLICATE_RUNTIMES:
             return f"threads of several OpenMP runtimes wait for each other: {ring}"
         if root.end is End.CYCLE:
             what = dict.fromkeys(self._graph.nodes[node].name for node in root.nodes if node not in self._nodes.rows)
@@ -129,38 +129,38 @@ class Sentences:
     def what_if(self, root: Root) -> str | None:
         """Return what would set threads free, None if nothing can be said."""
         if root.end is End.CYCLE:
-            objects = [node for node in root.nodes if self._graph.nodes[node].kind != "thread"]
+            objects = [node for node in root.nodes if self._graph.nodes[node].kind is not Kind.THREAD]
             if not objects:
                 return None
             total = len(self._nodes.waiting)
-            held = [node for node in objects if self._graph.nodes[node].kind in _HELD]
+            held = [node for node in objects if self._graph.nodes[node].kind.is_lock]
             if not held:
                 freed = self._solved.freed(objects)
                 if freed is None:
                     return None
-                is_met = all(self._graph.nodes[node].kind == "barrier" for node in objects)
+                is_met = all(self._graph.nodes[node].kind is Kind.BARRIER for node in objects)
                 how = "all came to one barrier" if is_met else "this circle were broken"
                 return f"if {how}, {freed} of {total} waiting threads would go on"
             freed = self._solved.freed(held[:1])
             if freed is None:
                 return None
             lock = self._graph.nodes[held[0]]
-            return f"if {lock.name} were {_DONE[lock.kind]}, {freed} of {total} waiting threads go on"
+            return f"if {lock.name} were {_done(lock.kind)}, {freed} of {total} waiting threads go on"
         if root.end in (End.ENDED, End.OPEN, End.OUTSIDE):
             freed = self._solved.freed(root.nodes)
             if not freed:
                 return None
             name = listed([self._graph.nodes[node].name for node in root.nodes])
             total = len(self._nodes.waiting)
-            done = _DONE.get(self._graph.nodes[root.nodes[0]].kind) if root.end is End.OPEN else None
+            done = _done(self._graph.nodes[root.nodes[0]].kind) if root.end is End.OPEN else None
             if done is not None:
                 return f"if {name} were {done}, {freed} of {total} waiting threads would go on"
             return f"if it were not for {name}, {freed} of {total} waiting threads would go on"
         return None
 
     def _waits(self, link: Link) -> str:
-        is_many = len(link.threads) > 1 and link.kind == "barrier"
-        how = "at" if link.kind in _AT else "for"
+        is_many = len(link.threads) > 1 and link.kind is Kind.BARRIER
+        how = "at" if link.kind.is_place else "for"
         return f"{self._thread(link)} {'wait' if is_many else 'waits'} {how} {link.object}"
 
     def _at(self, link: Link) -> str:
@@ -171,7 +171,7 @@ class Sentences:
 
     @staticmethod
     def _thread(link: Link) -> str:
-        if len(link.threads) > 1 and link.kind == "barrier":
+        if len(link.threads) > 1 and link.kind is Kind.BARRIER:
             return counted(len(link.threads), "thread")
         return link.name
 
@@ -193,24 +193,28 @@ def as_orphaned(verdict: VerdictRecord, where: str) -> VerdictRecord:
     evidence = Evidence(f"at {where} a branch on omp_get_thread_num() lets the primary thread in alone", "stack")
     return replace(
         verdict,
-        kind="orphaned_worksharing",
-        confidence="likely",
+        kind=VerdictKind.ORPHANED_WORKSHARING,
+        confidence=Confidence.LIKELY,
         summary=verdict.summary.replace(_MISMATCH, _ORPHANED),
         evidence=(*verdict.evidence, evidence),
     )
 
 
-def next_step(kind: str, roots: Sequence[int]) -> str:
+def _done(kind: Kind) -> str | None:
+    return _DONE.get(kind, "released" if kind.is_lock else None)
+
+
+def next_step(kind: VerdictKind, roots: Sequence[int]) -> str:
     """Return the next command to type; ``TARGET`` in it stands for the target.
 
     :param kind: the verdict's
     :param roots: the native ids of the threads on which the others depend, of those that the process has
     """
-    if kind in _TASKS:
+    if kind.is_about_tasks:
         return "ompd tasks TARGET"
-    if kind == "duplicate_runtimes":
+    if kind is VerdictKind.DUPLICATE_RUNTIMES:
         return "ompd runtimes TARGET"
-    if not roots or kind == "no_stall":
+    if not roots or kind is VerdictKind.NO_STALL:
         return "ompd threads TARGET"
     # What the verdict shows already are user frames without variables.
     return f"ompd stack TARGET --thread {roots[0]} {'--raw' if kind in _RAW else '--locals'}"

@@ -11,14 +11,11 @@ from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.verdicts.chains import Chains
 from ompd.analysis.verdicts.sentences import Sentences, next_step
 from ompd.model import Evidence, HeldRecord, ThreadRecord, VerdictRecord
-from ompd.model.stalls import CONFIDENCES
+from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 
-_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil", "once"))
-# Constructs that not all threads of a team execute at the same time.
-_FOR_SOME = frozenset(("single", "master", "masked", "critical", "section", "ordered"))
-_AT_BARRIERS = frozenset(("barrier_mismatch", "barrier_absent", "lock_cycle"))
+_AT_BARRIERS = frozenset((VerdictKind.BARRIER_MISMATCH, VerdictKind.BARRIER_ABSENT, VerdictKind.LOCK_CYCLE))
 # Objects of the C library whose end nobody is recorded to bring about.
-_OUTSIDE = frozenset(("condition", "call", "join", "mutex", "gil"))
+_OUTSIDE = frozenset((Kind.CONDITION, Kind.CALL, Kind.JOIN, Kind.MUTEX, Kind.GIL))
 
 
 class Verdicts:
@@ -46,9 +43,9 @@ class Verdicts:
         if moment.loss is None:
             return None
         return VerdictRecord(
-            kind="undecided",
-            stuck="unknown",
-            confidence="unknown",
+            kind=VerdictKind.UNDECIDED,
+            stuck=Confidence.UNKNOWN,
+            confidence=Confidence.UNKNOWN,
             summary=f"cannot say whether anything hangs: {moment.loss}",
             unknowns=tuple(unknown for unknown in moment.unknowns if unknown != moment.loss)[:_MOST_UNKNOWNS],
             next_step="ompd doctor TARGET",
@@ -57,7 +54,7 @@ class Verdicts:
     def _is_beside(self, verdict: VerdictRecord, root: Root) -> bool:
         # While threads of OpenMP have something to do, those of other pools may wait for work for ever. A proven
         # deadlock is a fault wherever it is.
-        if verdict.stuck == "proven" and root.end in (End.CYCLE, End.ENDED):
+        if verdict.stuck is Confidence.PROVEN and root.end in (End.CYCLE, End.ENDED):
             return False
         return self._is_busy and not any(map(self._nodes.is_of_openmp, root.threads))
 
@@ -83,13 +80,13 @@ class Verdicts:
             return None
         roots = tuple(self._natives(own))
         return VerdictRecord(
-            kind="external_wait",
-            stuck="possible",
-            confidence="proven",
+            kind=VerdictKind.EXTERNAL_WAIT,
+            stuck=Confidence.POSSIBLE,
+            confidence=Confidence.PROVEN,
             summary=self._sentences.nobody_works(own),
             roots=roots,
             unknowns=tuple(f"{nodes[n].name}: {nodes[n].reason}" for n in own[:_MOST_UNKNOWNS]),
-            next_step=next_step("external_wait", roots),
+            next_step=next_step(VerdictKind.EXTERNAL_WAIT, roots),
             place=next((rows[n].where for n in own if rows[n].where is not None), None),
         )
 
@@ -106,9 +103,9 @@ class Verdicts:
             return []
         return [
             VerdictRecord(
-                kind="lost_wakeup",
-                stuck="possible",
-                confidence="possible",
+                kind=VerdictKind.LOST_WAKEUP,
+                stuck=Confidence.POSSIBLE,
+                confidence=Confidence.POSSIBLE,
                 summary=self._sentences.asleep(len(free)),
                 roots=tuple(self._natives(free)),
                 explains=tuple(sorted(self._natives(free))),
@@ -123,13 +120,13 @@ class Verdicts:
         # Who goes on only as reasoning has it.
         reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._waiting) else []
         return VerdictRecord(
-            kind="undecided" if is_open else "no_stall",
-            stuck="unknown",
-            confidence="unknown" if is_open else "likely" if reasoned else "proven",
+            kind=VerdictKind.UNDECIDED if is_open else VerdictKind.NO_STALL,
+            stuck=Confidence.UNKNOWN,
+            confidence=Confidence.UNKNOWN if is_open else Confidence.LIKELY if reasoned else Confidence.PROVEN,
             summary=self._sentences.no_stall(len(self._waiting)),
             evidence=tuple(Evidence(text, "derived") for text in dict.fromkeys(n.reasoning for n in reasoned) if text),
             unknowns=(*self._unknowns(), *dict.fromkeys(n.evidence for n in reasoned if n.evidence))[:_MOST_UNKNOWNS],
-            next_step=next_step("no_stall", ()),
+            next_step=next_step(VerdictKind.NO_STALL, ()),
         )
 
     def _reasoned(self) -> list[Need]:
@@ -151,10 +148,10 @@ class Verdicts:
         explained = tuple(sorted(self._natives(root.threads)))
         stuck = self._solved.confidence(root.threads)
         evidence = self._chains.evidence(root)
-        unknowns = self._open_questions(root) if stuck != "proven" or kind == "undecided" else ()
+        unknowns = self._open_questions(root) if stuck is not Confidence.PROVEN or kind is VerdictKind.UNDECIDED else ()
         return VerdictRecord(
             kind=kind,
-            stuck=stuck if root.end not in (End.RUNS,) else "unknown",
+            stuck=stuck if root.end not in (End.RUNS,) else Confidence.UNKNOWN,
             confidence=self._confidence(root, kind, evidence),
             summary=self._sentences.of(kind, root, links),
             roots=tuple(self._natives(n for n in ends if n in threads or n in self._nodes.rows)),
@@ -170,11 +167,11 @@ class Verdicts:
         threads = (self._graph.nodes[node].thread for node in nodes)
         return [thread for thread in threads if thread is not None]
 
-    def _kinds(self, root: Root) -> list[str]:
+    def _kinds(self, root: Root) -> list[Kind]:
         return [self._graph.nodes[node].kind for node in root.nodes]
 
-    def _kind(self, root: Root) -> str | None:
-        by_end: dict[End, Callable[[Root], str | None]] = {
+    def _kind(self, root: Root) -> VerdictKind | None:
+        by_end: dict[End, Callable[[Root], VerdictKind | None]] = {
             End.CYCLE: self._cycle,
             End.ENDED: self._ended,
             End.RUNS: self._runs,
@@ -183,18 +180,18 @@ class Verdicts:
         }
         kind = by_end[root.end](root)
         if kind in _AT_BARRIERS and self._is_orphaned(root):
-            return "orphaned_worksharing"
+            return VerdictKind.ORPHANED_WORKSHARING
         return kind
 
     def _is_orphaned(self, root: Root) -> bool:
         # A thread waits at a barrier inside of code that not all threads of its team execute. If others wait for
         # a lock, this has to be certain: a thread that has left a critical section by a jump may be at any barrier.
-        needs_certainty = any(self._graph.nodes[node].kind in _LOCKS for node in root.nodes)
+        needs_certainty = any(self._graph.nodes[node].kind.is_lock for node in root.nodes)
         for node in self._chains.way(root):
             row = self._nodes.rows.get(node)
-            if row is not None and row.wait is not None and row.wait.kind == "barrier" and not _may_be_in_outer(row):
+            if row is not None and row.wait is not None and row.wait.kind is Kind.BARRIER and not _may_be_in_outer(row):
                 held = self._nodes.moment.held.get(row.native_thread_id or 0, ())
-                if any(each.kind in _FOR_SOME and (each.is_certain or not needs_certainty) for each in held):
+                if any(each.kind.is_for_some and (each.is_certain or not needs_certainty) for each in held):
                     return True
         return False
 
@@ -210,82 +207,92 @@ class Verdicts:
         rows = (self._nodes.rows.get(node) for node in root.nodes)
         return len({row.runtime for row in rows if row is not None and row.runtime is not None}) > 1
 
-    def _cycle(self, root: Root) -> str:
+    def _cycle(self, root: Root) -> VerdictKind:
         if self._has_several_runtimes(root):
-            return "duplicate_runtimes"
+            return VerdictKind.DUPLICATE_RUNTIMES
         kinds = self._kinds(root)
-        objects = [kind for kind in kinds if kind != "thread"]
-        if "dependence" in objects or self._has_edge(root, "depends_on"):
-            return "task_dependence_cycle"
-        if any(kind in (*_LOCKS, "doacross") for kind in objects):
-            if kinds.count("thread") > 1:
-                return "lock_cycle"
+        objects = [kind for kind in kinds if kind is not Kind.THREAD]
+        if Kind.DEPENDENCE in objects or self._has_edge(root, EdgeKind.DEPENDS_ON):
+            return VerdictKind.TASK_DEPENDENCE_CYCLE
+        if any(kind.is_lock or kind is Kind.DOACROSS for kind in objects):
+            if kinds.count(Kind.THREAD) > 1:
+                return VerdictKind.LOCK_CYCLE
             in_handler = any(thread in self._nodes.moment.handlers for thread in self._natives(root.nodes))
-            return "runtime_reentry" if "internal_lock" in objects or in_handler else "self_lock"
-        if "task" in objects or "taskwait" in objects or "taskgroup" in objects:
-            return "taskwait_starved"
+            return VerdictKind.RUNTIME_REENTRY if Kind.INTERNAL_LOCK in objects or in_handler else VerdictKind.SELF_LOCK
+        if not {Kind.TASK, Kind.TASKWAIT, Kind.TASKGROUP}.isdisjoint(objects):
+            return VerdictKind.TASKWAIT_STARVED
         # Where nothing says at which barriers threads wait for their team, there may be another reason.
-        if "barrier" not in objects:
-            return "undecided"
-        return "barrier_mismatch" if objects.count("barrier") > 1 else "barrier_absent"
+        if Kind.BARRIER not in objects:
+            return VerdictKind.UNDECIDED
+        return VerdictKind.BARRIER_MISMATCH if objects.count(Kind.BARRIER) > 1 else VerdictKind.BARRIER_ABSENT
 
-    def _has_edge(self, root: Root, kind: str) -> bool:
-        return any(need.kind == kind for node in root.nodes for need in self._graph.needs[node])
+    def _has_edge(self, root: Root, kind: EdgeKind) -> bool:
+        return any(need.kind is kind for node in root.nodes for need in self._graph.needs[node])
 
-    def _ended(self, root: Root) -> str:
+    def _ended(self, root: Root) -> VerdictKind:
         if self._nodes.moment.is_fork:
-            return "fork_child"
+            return VerdictKind.FORK_CHILD
         before = self._chains.before(root)
-        return "lock_abandoned" if before is not None and self._graph.nodes[before].kind in _LOCKS else "barrier_absent"
+        return (
+            VerdictKind.LOCK_ABANDONED
+            if before is not None and self._graph.nodes[before].kind.is_lock
+            else VerdictKind.BARRIER_ABSENT
+        )
 
-    def _runs(self, root: Root) -> str | None:
+    def _runs(self, root: Root) -> VerdictKind | None:
         working = [node for node in root.nodes if node in self._nodes.rows and self._nodes.rows[node].wait is None]
         if not working or len(working) > max(1, len(root.threads) // 2):
             return None
         rows, processors = self._nodes.rows.values(), self._nodes.moment.processors
         spinning = sum(row.wait is not None and row.wait.how == "spinning" for row in rows)
         is_crowded = processors is not None and spinning and spinning + len(working) > processors
-        return "oversubscribed" if is_crowded else "laggard"
+        return VerdictKind.OVERSUBSCRIBED if is_crowded else VerdictKind.LAGGARD
 
-    def _outside(self, root: Root) -> str:
+    def _outside(self, root: Root) -> VerdictKind:
         system = self._nodes.moment.system
-        return "external_wait" if any(n in system for n in self._natives(root.nodes)) else "undecided"
+        return (
+            VerdictKind.EXTERNAL_WAIT if any(n in system for n in self._natives(root.nodes)) else VerdictKind.UNDECIDED
+        )
 
-    def _open(self, root: Root) -> str:
+    def _open(self, root: Root) -> VerdictKind:
         node = self._graph.nodes[root.nodes[0]]
-        if node.kind == "thread":  # idle in a pool
-            return self._ended(root) if self._nodes.rows[root.nodes[0]].state == "idle" else "external_wait"
-        if node.kind == "event":
-            return "event_unfulfilled"
+        if node.kind is Kind.THREAD:  # idle in a pool
+            return self._ended(root) if self._nodes.rows[root.nodes[0]].state == "idle" else VerdictKind.EXTERNAL_WAIT
+        if node.kind is Kind.EVENT:
+            return VerdictKind.EVENT_UNFULFILLED
         if node.kind in _OUTSIDE:
-            return "external_wait"
-        if node.kind == "barrier" and self._is_in_task(root):
-            return "orphaned_worksharing"
-        is_proven = self._solved.confidence(root.threads) == "proven"
-        return "lock_abandoned" if node.kind in _LOCKS and is_proven else "undecided"
+            return VerdictKind.EXTERNAL_WAIT
+        if node.kind is Kind.BARRIER and self._is_in_task(root):
+            return VerdictKind.ORPHANED_WORKSHARING
+        is_proven = self._solved.confidence(root.threads) is Confidence.PROVEN
+        return VerdictKind.LOCK_ABANDONED if node.kind.is_lock and is_proven else VerdictKind.UNDECIDED
 
-    def _confidence(self, root: Root, kind: str, evidence: Sequence[Evidence]) -> str:
-        if kind == "undecided":
-            return "unknown"
-        if kind in ("orphaned_worksharing", "oversubscribed", "duplicate_runtimes"):
-            return "likely"
-        if root.end is End.OPEN and self._graph.nodes[root.nodes[0]].kind != "thread":
-            if kind == "event_unfulfilled" and self._solved.confidence(root.threads) == "proven":
-                return "proven"
-            return "likely" if kind != "lock_abandoned" or self._has_left(root) else "possible"
-        return "likely" if any(item.source != "runtime" for item in evidence) else "proven"
+    def _confidence(self, root: Root, kind: VerdictKind, evidence: Sequence[Evidence]) -> Confidence:
+        if kind is VerdictKind.UNDECIDED:
+            return Confidence.UNKNOWN
+        if kind in (VerdictKind.ORPHANED_WORKSHARING, VerdictKind.OVERSUBSCRIBED, VerdictKind.DUPLICATE_RUNTIMES):
+            return Confidence.LIKELY
+        if root.end is End.OPEN and self._graph.nodes[root.nodes[0]].kind is not Kind.THREAD:
+            if kind is VerdictKind.EVENT_UNFULFILLED and self._solved.confidence(root.threads) is Confidence.PROVEN:
+                return Confidence.PROVEN
+            return (
+                Confidence.LIKELY
+                if kind is not VerdictKind.LOCK_ABANDONED or self._has_left(root)
+                else Confidence.POSSIBLE
+            )
+        return Confidence.LIKELY if any(item.source != "runtime" for item in evidence) else Confidence.PROVEN
 
     def _has_left(self, root: Root) -> bool:
         # Nobody stands in the critical section; or nobody who waits stands where the lock is held, and all others idle.
         node = self._graph.nodes[root.nodes[0]]
         if self._held is None or node.kind in _NOT_BY_CODE or any(self._may_be(node, held) for held in self._held):
             return False
-        return node.kind == "critical" or self._active <= set(root.threads)
+        return node.kind is Kind.CRITICAL or self._active <= set(root.threads)
 
     def _may_be(self, node: Node, held: HeldRecord) -> bool:
         # Whether what a thread holds may be the object of a node: a runtime's object need not be the variable.
-        kind = "critical" if held.kind == "atomic" else held.kind
-        if kind not in _WITH_OBJECTS or (kind == "critical") is not (node.kind == "critical"):
+        kind = held.kind.node
+        if kind not in _WITH_OBJECTS or (kind is Kind.CRITICAL) is not (node.kind is Kind.CRITICAL):
             return False
         if node.object is None or held.object in (None, node.object):
             return True
@@ -324,7 +331,7 @@ class Verdicts:
 
     @cached_property
     def _has_executors(self) -> bool:
-        return any(node.kind == "team" and node.outlook is Outlook.RUNS for node in self._graph.nodes)
+        return any(node.kind is Kind.TEAM and node.outlook is Outlook.RUNS for node in self._graph.nodes)
 
     @cached_property
     def _open_threads(self) -> list[str]:
@@ -344,19 +351,9 @@ def _may_be_in_outer(row: ThreadRecord) -> bool:
 _MOST_UNKNOWNS = 12
 _QUEUED = "tasks are in a queue, which threads of their team may execute where they wait: what they do is not known"
 # Whose turn it is, and what the runtime's own code holds, the program's code does not show.
-_NOT_BY_CODE = ("ordered", "internal_lock")
-_WITH_OBJECTS = ("lock", "nest_lock", "critical", "mutex")
-_ORDER = (
-    *("fork_child", "runtime_reentry", "self_lock", "lock_cycle", "barrier_mismatch", "task_dependence_cycle"),
-    *("orphaned_worksharing", "duplicate_runtimes", "oversubscribed"),
-    *("event_unfulfilled", "taskwait_starved", "lock_abandoned", "barrier_absent", "external_wait", "laggard"),
-)
+_NOT_BY_CODE = (Kind.ORDERED, Kind.INTERNAL_LOCK)
+_WITH_OBJECTS = (Kind.LOCK, Kind.NEST_LOCK, Kind.CRITICAL, Kind.MUTEX)
 
 
 def _rank(verdict: VerdictRecord) -> tuple[int, int, int, int]:
-    return (
-        CONFIDENCES.index(verdict.stuck),
-        CONFIDENCES.index(verdict.confidence),
-        -len(verdict.explains),
-        _ORDER.index(verdict.kind) if verdict.kind in _ORDER else len(_ORDER),
-    )
+    return verdict.stuck.rank, verdict.confidence.rank, -len(verdict.explains), verdict.kind.rank

@@ -15,9 +15,7 @@ from ompd.analysis.waits.tasks import TaskNodes
 from ompd.analysis.waits.threads import ThreadNodes
 from ompd.analysis.words import counted
 from ompd.model import SystemWait, ThreadRecord, Wait
-
-_LOCKS = {"lock", "nest_lock", "critical", "atomic", "ordered", "mutex", "internal_lock"}
-_NAMES = {"single": "a single construct", "target": "a device"}
+from ompd.model.kinds import EdgeKind, Kind
 
 
 def build(moment: Moment) -> ThreadNodes:
@@ -50,7 +48,7 @@ class _Waits:
                 self._wait(index, row, row.wait)
             elif nodes.is_idle(index):
                 # Only a thread that has work for it, or that ends, can wake it up.
-                graph.need(index, Need((nodes.everybody,), 1, "waits_for", "derived", "idle in the pool"))
+                graph.need(index, Need((nodes.everybody,), 1, EdgeKind.WAITS_FOR, "derived", "idle in the pool"))
             elif row.runtime is not None and self._is_in_fork(row):
                 nodes.waits_for(index, self._lost(row, "the runtime's own synchronization"))
             elif row.runtime is not None and row.state is None and self._system_wait(row).owner is None:
@@ -64,7 +62,7 @@ class _Waits:
     def _inside(self, row: ThreadRecord) -> int:
         # It sleeps in the runtime, which does not say for what: likely for those of its team who are elsewhere.
         nodes = self._nodes
-        node = self._graph.add(Node(f"inside:{row.native_thread_id}", "call", "its team, inside of the runtime"))
+        node = self._graph.add(Node(f"inside:{row.native_thread_id}", Kind.CALL, "its team, inside of the runtime"))
         if not self._graph.needs[node]:
             team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
             others = [index for index in team if nodes.rows[index].wait is None and nodes.rows[index] is not row]
@@ -76,23 +74,23 @@ class _Waits:
     def _is_in_fork(self, row: ThreadRecord) -> bool:
         # The runtime itself waits for threads that only the parent has.
         moment = self._nodes.moment
-        is_futex = self._system_wait(row).kind == "futex"
+        is_futex = self._system_wait(row).kind is Kind.FUTEX
         return (
             moment.is_fork and is_futex and row.state == "overhead" and bool(self._lost_members.get(row.parallel or ""))
         )
 
     def _wait(self, index: int, row: ThreadRecord, wait: Wait) -> None:
-        if wait.kind == "barrier":
+        if wait.kind is Kind.BARRIER:
             self._barrier(index, row, wait)
-        elif wait.kind in ("taskwait", "taskgroup", "dependence"):
+        elif wait.kind.is_task:
             self._nodes.waits_for(index, self.tasks.wait(row, wait))
-        elif wait.kind in _LOCKS:
+        elif wait.kind.is_lock:
             self._lock(index, row, wait)
-        elif wait.kind == "doacross":
+        elif wait.kind is Kind.DOACROSS:
             self._doacross(index, row, wait)
         else:
-            kind = wait.kind if wait.kind == "single" else "call"
-            node = self._graph.add(Node(f"{wait.kind}:{row.native_thread_id}", kind, _NAMES.get(wait.kind, wait.kind)))
+            name = wait.kind.noun or wait.kind
+            node = self._graph.add(Node(f"{wait.kind}:{row.native_thread_id}", wait.kind.node, name))
             self._graph.need(node, self._nodes.unknown("nothing records what it waits for"))
             self._nodes.waits_for(index, node)
 
@@ -102,7 +100,7 @@ class _Waits:
         which = wait.symbol or "an iteration"
         key = f"{wait.object:#x}:{which}" if wait.object is not None else str(row.native_thread_id)
         name = f"{which} of a doacross loop"
-        node = graph.add(Node(f"doacross:{key}", "doacross", name, object=wait.object))
+        node = graph.add(Node(f"doacross:{key}", Kind.DOACROSS, name, object=wait.object))
         nodes.waits_for(index, node, source="runtime" if wait.object is not None else "stack")
         if graph.needs[node]:
             return
@@ -110,12 +108,12 @@ class _Waits:
         if wait.owner is not None:
             why = "the loop's schedule is static"
             source = wait.owner_source or "runtime"
-            graph.need(node, Need((nodes.thread(wait.owner),), 1, "held_by", source, why))
+            graph.need(node, Need((nodes.thread(wait.owner),), 1, EdgeKind.HELD_BY, source, why))
         elif len(team) == row.team_size:
             # Who is at a barrier has left the loop, and who waits for an iteration likely executes a later one.
             waits = {other: nodes.rows[other].wait for other in team if other != index}
             inside = tuple(other for other, wait in waits.items() if not _is_done(wait))
-            at_work = [other for other in inside if (each := waits[other]) is None or each.kind != "doacross"]
+            at_work = [other for other in inside if (each := waits[other]) is None or each.kind is not Kind.DOACROSS]
             one = tuple(at_work) if len(at_work) == 1 else ()
             need = nodes.unknown(
                 "who executes an iteration is not recorded",
@@ -139,7 +137,7 @@ class _Waits:
         if known is None:
             key = f"barrier:{row.runtime}:{row.parallel}:{','.join(map(str, missing[:2]))}:{wait.arrived}"
             new = graph.find(key) is None
-            node = graph.add(Node(key, "barrier", barrier_name(row)))
+            node = graph.add(Node(key, Kind.BARRIER, barrier_name(row)))
             self._barriers[row.parallel, id(missing)] = node, missing
             if new:
                 self._needs_of_barrier(node, row, wait, missing)
@@ -154,7 +152,7 @@ class _Waits:
             return self._lost(row, barrier_name(row))
         name = barrier_name(row)
         which = f"{row.parallel}:{wait.object:#x}:{name}" if wait.object is not None else row.native_thread_id
-        node = graph.add(Node(f"barrier:{row.runtime}:{which}", "barrier", name))
+        node = graph.add(Node(f"barrier:{row.runtime}:{which}", Kind.BARRIER, name))
         if not graph.needs[node]:
             reason = row.unavailable.get("wait.missing", "who is missing is not known")
             graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
@@ -162,12 +160,12 @@ class _Waits:
 
     def _lost(self, row: ThreadRecord, name: str) -> int:
         graph, count = self._graph, self._lost_members[row.parallel or ""]
-        node = graph.add(Node(f"barrier:{row.parallel}:{row.state}", "barrier", name))
+        node = graph.add(Node(f"barrier:{row.parallel}:{row.state}", Kind.BARRIER, name))
         if not graph.needs[node]:
             who = f"{counted(count, 'thread')} of its team that the process does not have"
             reason = "not copied by fork()" if self._nodes.moment.is_fork else "ended"
-            ended = graph.add(Node(f"lost:{row.parallel}", "thread", who, Outlook.NEVER, reason=reason))
-            graph.need(node, Need((ended,), 1, "member", "runtime", row.unavailable.get("wait.missing")))
+            ended = graph.add(Node(f"lost:{row.parallel}", Kind.THREAD, who, Outlook.NEVER, reason=reason))
+            graph.need(node, Need((ended,), 1, EdgeKind.MEMBER, "runtime", row.unavailable.get("wait.missing")))
         return node
 
     @cached_property
@@ -215,7 +213,8 @@ class _Waits:
             if unfinished is None or unfinished > self.tasks.unfinished_in(row.parallel):
                 self._nodes.has_loose_tasks = True
             graph.need(
-                node, Need(targets, len(targets), "member", "runtime", arrived, address=wait.object, value=wait.value)
+                node,
+                Need(targets, len(targets), EdgeKind.MEMBER, "runtime", arrived, address=wait.object, value=wait.value),
             )
             if row.runtime in self._nodes.moment.cancels_regions and len(targets) > 1:
                 for target in targets:
@@ -229,7 +228,7 @@ class _Waits:
 
     def _lock(self, index: int, row: ThreadRecord, wait: Wait) -> None:
         graph = self._graph
-        kind = wait.kind if wait.kind != "atomic" else "critical"
+        kind = wait.kind.node
         if wait.object is None:
             node = graph.add(Node(f"{kind}:{row.native_thread_id}", kind, lock_name(wait)))
             reason = f"{lock_name(wait)}: which one it is, is not known"
@@ -248,7 +247,7 @@ class _Waits:
         if wait.owner_gone is not None:
             # What its owner's word names is nobody any more.
             gone = graph.add(
-                Node(f"gone:{wait.object:#x}", "thread", "its owner", Outlook.NEVER, reason=wait.owner_gone)
+                Node(f"gone:{wait.object:#x}", Kind.THREAD, "its owner", Outlook.NEVER, reason=wait.owner_gone)
             )
             if any(other.runtime is None for other in self._nodes.rows.values()):
                 # Nothing but that thread's own record says which thread it is, and that may be damaged.
@@ -269,9 +268,9 @@ class _Waits:
         found = self._holders.of(wait, kind_of=wait.kind)
         reasoned = [self._nodes.threads[native] for native in found.threads if native in self._nodes.threads]
         why = found.reason
-        if not reasoned and wait.kind == "ordered":
+        if not reasoned and wait.kind is Kind.ORDERED:
             reasoned, why = self._turn(row, wait)
-        if not reasoned and wait.kind == "internal_lock":
+        if not reasoned and wait.kind is Kind.INTERNAL_LOCK:
             # The runtime's own locks are set for moments, in its own code.
             nodes = self._nodes
             reasoned = [i for i, r in nodes.rows.items() if nodes.is_inside_runtime(i) and r.runtime == row.runtime]
@@ -284,19 +283,19 @@ class _Waits:
         nodes = self._nodes
         team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
         others = [index for index in team if not _is_done(nodes.rows[index].wait)]
-        if wait.kind != "ordered" or len(team) != row.team_size or len(others) != 1:
+        if wait.kind is not Kind.ORDERED or len(team) != row.team_size or len(others) != 1:
             return [], None
         return others, "all others of its team wait for their turn, or are at a barrier"
 
     def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
         source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value
-        self._graph.need(node, Need((holder,), 1, "held_by", source, why, address=address, value=value))
+        self._graph.need(node, Need((holder,), 1, EdgeKind.HELD_BY, source, why, address=address, value=value))
         self._others.release(node, holder)
         self._others.release_by_untied(node)
 
 
 def _is_done(wait: Wait | None) -> bool:
-    return wait is not None and wait.kind in ("ordered", "barrier")
+    return wait is not None and wait.kind in (Kind.ORDERED, Kind.BARRIER)
 
 
 def barrier_name(row: ThreadRecord) -> str:
@@ -311,11 +310,5 @@ def lock_name(wait: Wait) -> str:
     """Return what the text calls a lock: ``&b``, ``critical(name)``, ``a lock at 0x…``."""
     if wait.symbol is not None:
         return wait.symbol
-    kind = {
-        "lock": "a lock",
-        "nest_lock": "a nest lock",
-        "critical": "a critical section",
-        "atomic": "an atomic update",
-    }
-    name = kind.get(wait.kind, f"{wait.kind.replace('_', ' ')}")
+    name = wait.kind.noun or wait.kind
     return name if wait.object is None else f"{name} at {wait.object:#x}"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from ompd.analysis.moment import Moment
 from ompd.model import HeldRecord, Wait
+from ompd.model.kinds import Kind
 from ompd.records import record
 
-# A critical section cannot be held by a thread that does not stand in it.
-_BY_ELIMINATION = ("lock", "nest_lock", "mutex")
-_SAME = {"nest_lock": "lock"}
+# The code of a nestable lock's owner, and the runtime, may name either.
+_SAME = {Kind.NEST_LOCK: Kind.LOCK}
 
 
 @record
@@ -27,43 +27,44 @@ class Holders:
 
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
-        self._by_object: dict[tuple[str, int], dict[int, tuple[str, bool]]] = {}
-        self._by_symbol: dict[tuple[str, str], dict[int, tuple[str, bool]]] = {}
+        self._by_object: dict[tuple[Kind, int], dict[int, tuple[str, bool]]] = {}
+        self._by_symbol: dict[tuple[Kind, str], dict[int, tuple[str, bool]]] = {}
         self._atomic: dict[int, tuple[str, bool]] = {}
         self._runtimes = {row.native_thread_id: row.runtime for row in moment.threads}
         self._of_unknown: list[int] = []  # who holds a lock of which it is not seen which one it is
         for thread, constructs in moment.held.items():
             for held in constructs:
                 kind = _SAME.get(held.kind, held.kind)
-                if kind == "atomic" and held.object is None:
+                if kind is Kind.ATOMIC and held.object is None:
                     _keep(self._atomic, thread, held)
                 if held.object is not None:
                     _keep(self._by_object.setdefault((kind, held.object), {}), thread, held)
                 if held.symbol is not None:
                     _keep(self._by_symbol.setdefault((kind, held.symbol), {}), thread, held)
-            if any(held.object is None and held.is_certain and held.kind in _BY_ELIMINATION for held in constructs):
+            if any(held.object is None and held.is_certain and held.kind.is_passed_on for held in constructs):
                 self._of_unknown.append(thread)
         self._waiting: dict[int, set[int]] = {}
         for row in moment.threads:
             if row.wait is not None and row.wait.object is not None and row.native_thread_id is not None:
                 self._waiting.setdefault(row.wait.object, set()).add(row.native_thread_id)
 
-    def of(self, wait: Wait, kind_of: str) -> Holding:
+    def of(self, wait: Wait, kind_of: Kind) -> Holding:
         """Return who likely holds the lock of a wait."""
         if wait.object is None:
             return Holding((), None)
         found = self._named(_SAME.get(kind_of, kind_of), wait)
-        if kind_of == "atomic":
+        if kind_of is Kind.ATOMIC:
             # Each runtime has one lock for all updates that name none.
             waiting = {self._runtimes.get(thread) for thread in self._waiting.get(wait.object, ())}
             found = {thread: why for thread, why in self._atomic.items() if {self._runtimes.get(thread)} == waiting}
         if found:
             return self._chosen(found)
-        if kind_of not in _BY_ELIMINATION:
+        # A critical section cannot be held by a thread that does not stand in it.
+        if not kind_of.is_passed_on:
             return Holding((), None)
         return self._of_interrupted(wait.object) or self._of_some(wait.object) or self._left_over(wait.object)
 
-    def at(self, address: int) -> tuple[str, str | None, Holding] | None:
+    def at(self, address: int) -> tuple[Kind, str | None, Holding] | None:
         """Return what is known of an object for which a thread waits that no runtime knows, as one that set a lock
         before it was OpenMP's: what kind of lock it is, its name, and who likely holds it. None if no code shows it.
         """
@@ -89,7 +90,7 @@ class Holders:
             return Holding((thread,), chosen[thread])
         return Holding((), f"{len(chosen)} threads stand in code that holds it")
 
-    def _named(self, kind: str, wait: Wait) -> dict[int, tuple[str, bool]]:
+    def _named(self, kind: Kind, wait: Wait) -> dict[int, tuple[str, bool]]:
         # libomp's own object of a lock need not be the user's variable: then the name decides.
         assert wait.object is not None
         found = self._by_object.get((kind, wait.object))
@@ -101,7 +102,7 @@ class Holders:
         # A handler waits for it, and the code that it has interrupted may have set a lock: this may be it.
         for thread in sorted(self._waiting.get(lock, set()) & self._moment.handlers):
             for held in self._moment.held.get(thread, ()):
-                if held.kind in _BY_ELIMINATION and held.object in (None, lock):
+                if held.kind.is_passed_on and held.object in (None, lock):
                     return Holding((thread,), f"its signal handler wants it, and {held.reason}")
         return None
 

@@ -7,8 +7,9 @@ from functools import cached_property
 
 from ompd.analysis.graph import Need, Node
 from ompd.analysis.waits.tasks import TaskNodes
-from ompd.analysis.waits.threads import SCHEDULING_POINTS, ThreadNodes
+from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model import TaskRecord
+from ompd.model.kinds import EdgeKind, Kind
 
 _BY_TASK = "a task that the lock's owner executes where it waits may let go of the lock"
 _BY_NEW_TASK = "the lock's owner executes tasks where it waits, and a thread that goes on may create one"
@@ -30,7 +31,7 @@ class Others:
         :param owner: the node of the thread that is recorded to hold it
         """
         nodes, graph, row = self._nodes, self._nodes.graph, self._nodes.rows.get(owner)
-        if row is None or row.wait is None or row.wait.kind not in SCHEDULING_POINTS:
+        if row is None or row.wait is None or not row.wait.kind.is_scheduling_point:
             return
         begins = [task for task in self._explicit if task.parallel == row.parallel and task.status not in _ENDED]
         if begins:
@@ -40,9 +41,9 @@ class Others:
         members = nodes.by_region.get(row.parallel, [])
         if row.team_size is None or len(members) < row.team_size:
             members = [nodes.everybody]  # some are in regions of their own, and come back
-        member = graph.add(Node(f"member:{row.parallel}", "team", "a thread of the team"))
+        member = graph.add(Node(f"member:{row.parallel}", Kind.TEAM, "a thread of the team"))
         if not graph.needs[member]:
-            graph.need(member, Need(tuple(members), 1, "member", "derived"))
+            graph.need(member, Need(tuple(members), 1, EdgeKind.MEMBER, "derived"))
         graph.rescue(node, member, _BY_NEW_TASK)
 
     def release_by_untied(self, node: int) -> None:
@@ -60,10 +61,10 @@ class Others:
     def _any_of(self, key: str, tasks: Sequence[TaskRecord]) -> int:
         # One node for all of them: there may be as many locks as threads.
         graph = self._nodes.graph
-        node = graph.add(Node(key, "task", "any of some tasks"))
+        node = graph.add(Node(key, Kind.TASK, "any of some tasks"))
         if not graph.needs[node]:
             targets = tuple(dict.fromkeys(self._tasks.node(task) for task in tasks))
-            graph.need(node, Need(targets, 1, "child", "derived"))
+            graph.need(node, Need(targets, 1, EdgeKind.CHILD, "derived"))
         return node
 
     @cached_property

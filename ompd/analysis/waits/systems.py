@@ -7,43 +7,25 @@ from ompd.analysis.waits.holders import Holders
 from ompd.analysis.waits.others import Others
 from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model import SystemWait
-
-_NAMES = {
-    "mutex": "mutex",
-    "condition": "condition variable",
-    "join": "the end of a thread",
-    "semaphore": "semaphore",
-    "rwlock": "read-write lock",
-    "pthread_barrier": "POSIX barrier",
-    "once": "pthread_once",
-    "gil": "Python's interpreter lock",
-    "stream": "the lock of a stream",
-    "future": "a std::future",
-    "futex": "the futex",
-}
-_KINDS = {
-    **{kind: kind for kind in ("mutex", "condition", "join", "gil")},
-    **dict.fromkeys(("rwlock", "stream"), "mutex"),
-}
+from ompd.model.kinds import EdgeKind, Kind
 
 _GUARD, _WAITERS = "guard variable for ", "std::__detail::__waiter_pool_base"
-_SET_BY_CODE = frozenset(("futex", "mutex", "once"))
 
 
 def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders, others: Others) -> None:
     """Let the thread with a node wait for what it waits for outside of OpenMP."""
     graph = nodes.graph
     key = f"{wait.kind}:{wait.object:#x}" if wait.object is not None else f"{wait.kind}:{graph.nodes[index].key}"
-    if wait.kind == "gil":
+    if wait.kind is Kind.GIL:
         key = "gil"
-    elif wait.kind == "futex" and wait.object is not None and graph.find(f"lock:{wait.object:#x}") is not None:
+    elif wait.kind is Kind.FUTEX and wait.object is not None and graph.find(f"lock:{wait.object:#x}") is not None:
         # A thread that is not OpenMP's waits for a lock of OpenMP.
-        nodes.waits_for(index, graph.add(Node(f"lock:{wait.object:#x}", "lock", "")))
+        nodes.waits_for(index, graph.add(Node(f"lock:{wait.object:#x}", Kind.LOCK, "")))
         return
-    elif wait.kind in _SET_BY_CODE and wait.owner is None and _add_lock(nodes, index, wait, holders):
+    elif wait.kind.is_set_by_code and wait.owner is None and _add_lock(nodes, index, wait, holders):
         return
     is_new = graph.find(key) is None
-    node = graph.add(Node(key, _KINDS.get(wait.kind, "call"), system_name(wait), object=wait.object))
+    node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object))
     if is_new:
         if wait.owner is not None and "is_owner_alive" in wait.unavailable:
             # A number of which it is not known whose it is names nobody for sure.
@@ -52,7 +34,7 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
             copied = nodes.threads.get(nodes.moment.forked) if nodes.moment.forked is not None else None
             if copied is not None and not named and nodes.moment.has_all_threads:
                 # A thread that only the parent has, or the one that fork() copied.
-                graph.need(node, Need((nodes.ended(wait.owner),), 1, "held_by", "derived", reason))
+                graph.need(node, Need((nodes.ended(wait.owner),), 1, EdgeKind.HELD_BY, "derived", reason))
                 graph.rescue(node, copied, reason)
                 nodes.waits_for(index, node)
                 return
@@ -60,14 +42,14 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
             graph.need(node, nodes.unknown(reason, named, why if named else None))
         elif wait.owner is not None:
             # Who ends a thread is the thread itself.
-            kind = "held_by" if wait.kind != "join" else "waits_for"
+            kind = EdgeKind.HELD_BY if wait.kind is not Kind.JOIN else EdgeKind.WAITS_FOR
             owner = nodes.thread(wait.owner)
             graph.need(node, Need((owner,), 1, kind, wait.owner_source or "runtime"))
-            if kind == "held_by":
+            if kind is EdgeKind.HELD_BY:
                 others.release(node, owner)
         else:
             reason = wait.unavailable.get("owner", f"who ends the wait for {system_name(wait)} is not recorded")
-            found = holders.of_interpreter() if wait.kind == "gil" else None
+            found = holders.of_interpreter() if wait.kind is Kind.GIL else None
             threads = [nodes.threads[native] for native in found.threads if native in nodes.threads] if found else []
             graph.need(node, nodes.unknown(reason, threads, found.reason if found else None))
     nodes.waits_for(index, node)
@@ -81,7 +63,7 @@ def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders
     kind, symbol, found = known
     graph, key = nodes.graph, f"lock:{wait.object:#x}"
     is_new = graph.find(key) is None
-    name = system_name(wait) if kind == "once" else symbol or system_name(wait)
+    name = system_name(wait) if kind is Kind.ONCE else symbol or system_name(wait)
     node = graph.add(Node(key, kind, name, object=wait.object))
     if is_new:
         threads = [nodes.threads[native] for native in found.threads if native in nodes.threads]
@@ -93,14 +75,14 @@ def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders
 
 def system_name(wait: SystemWait) -> str:
     """Return what the text calls the object of a wait."""
-    name = _NAMES.get(wait.kind, wait.routine or wait.system_call or "a call")
+    name = wait.kind.noun or wait.routine or wait.system_call or "a call"
     symbol = wait.symbol or ""
-    if wait.kind == "futex" and (wait.object is None or _WAITERS in symbol):
+    if wait.kind is Kind.FUTEX and (wait.object is None or _WAITERS in symbol):
         return "a futex" if wait.object is None else "an atomic object of C++"
-    if wait.kind == "once" and symbol.startswith(_GUARD):
+    if wait.kind is Kind.ONCE and symbol.startswith(_GUARD):
         return f"the initialization of {symbol.removeprefix(_GUARD)}"
-    if wait.kind == "stream" and symbol:
+    if wait.kind is Kind.STREAM and symbol:
         return f"the lock of {symbol}"
     if wait.symbol is not None:
         return f"{name} {wait.symbol}"
-    return name if wait.object is None or wait.kind in ("join", "gil") else f"{name} at {wait.object:#x}"
+    return name if wait.object is None or wait.kind in (Kind.JOIN, Kind.GIL) else f"{name} at {wait.object:#x}"

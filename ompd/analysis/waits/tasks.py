@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ompd.analysis.graph import Need, Node, Outlook, View
-from ompd.analysis.waits.threads import SCHEDULING_POINTS, ThreadNodes
+from ompd.analysis.waits.threads import ThreadNodes
 from ompd.analysis.words import counted
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
+from ompd.model.kinds import EdgeKind, Kind
 
 
 class _Ready(NamedTuple):
@@ -58,16 +59,16 @@ class TaskNodes:
     def wait(self, row: ThreadRecord, wait: Wait) -> int:
         """Return the node of a taskwait, the end of a taskgroup, or a wait for dependences, of one thread."""
         kind = wait.kind
-        node = self._graph.add(Node(f"{kind}:{row.task or row.native_thread_id}", kind, _NAMES[kind]))
+        node = self._graph.add(Node(f"{kind}:{row.task or row.native_thread_id}", kind, kind.noun or kind))
         point = self._nodes.moment.points.get(row.native_thread_id or 0)
         if point is not None and (point.tasks or point.is_whole):
             self._at(node, point, row)
             return node
         task = self._by_id.get(row.task) if row.task is not None else None
         children = self._children.get(row.task or "", [])
-        if kind == "taskwait" and task is not None and task.unfinished_children is not None:
+        if kind is Kind.TASKWAIT and task is not None and task.unfinished_children is not None:
             self._all(node, children, task.unfinished_children - len(children), row.parallel)
-        elif kind == "taskgroup" and children:
+        elif kind is Kind.TASKGROUP and children:
             # Which of the tasks belong to the group is not known; one of them has to be complete in any case.
             self._graph.need(node, self._any(self._descendants(children)))
         else:
@@ -125,13 +126,13 @@ class TaskNodes:
         targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
         if targets:
             text = f"{counted(len(tasks), 'task')} not complete"
-            self._graph.need(node, Need(targets, len(targets), "child", "runtime", text))
+            self._graph.need(node, Need(targets, len(targets), EdgeKind.CHILD, "runtime", text))
         if others > 0:
             self._loose(node, region, f"{counted(others, 'task')} more that nothing leads to")
 
     def _any(self, tasks: Sequence[TaskRecord]) -> Need:
         targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
-        return Need(targets, 1, "child", "derived", "a task of the group is not complete")
+        return Need(targets, 1, EdgeKind.CHILD, "derived", "a task of the group is not complete")
 
     def node(self, task: TaskRecord) -> int:
         """Return the node of a task that is not complete."""
@@ -149,7 +150,7 @@ class TaskNodes:
         else:
             key, name = f"task:{task.id}", _name(task)
         is_new = graph.find(key) is None
-        index = graph.add(Node(key, "task", name))
+        index = graph.add(Node(key, Kind.TASK, name))
         if is_new:
             self._new.append((index, task))
         return index
@@ -157,23 +158,23 @@ class TaskNodes:
     def _needs(self, index: int, task: TaskRecord) -> None:
         nodes, graph = self._nodes, self._graph
         if task.status in ("executing", "suspended") and task.thread is not None:
-            graph.need(index, Need((nodes.thread(task.thread),), 1, "executes", "runtime"))
+            graph.need(index, Need((nodes.thread(task.thread),), 1, EdgeKind.EXECUTES, "runtime"))
         elif task.status == "queued":
             graph.need(index, self._executors(task))
         elif task.status == "waiting" and task.waits_for is not None:
             known = [self._by_id[other] for other in task.waits_for.tasks if other in self._by_id]
             targets = tuple(dict.fromkeys(map(self._add, known)))
             if targets:
-                graph.need(index, Need(targets, len(targets), "depends_on", "runtime"))
+                graph.need(index, Need(targets, len(targets), EdgeKind.DEPENDS_ON, "runtime"))
             if task.waits_for.count is None or task.waits_for.count > len(known):
                 graph.need(index, nodes.unknown("the tasks that it depends on were not all found"))
                 nodes.has_loose_tasks = True
         elif task.status == "detached":
             event = task.waits_for.event if task.waits_for is not None else None
             name = f"event {event:#x}" if event is not None else "an event"
-            node = graph.add(Node(f"event:{task.id}", "event", name, object=event))
+            node = graph.add(Node(f"event:{task.id}", Kind.EVENT, name, object=event))
             graph.need(node, nodes.unknown("nothing records who fulfils an event"))
-            graph.need(index, Need((node,), 1, "waits_for", "runtime"))
+            graph.need(index, Need((node,), 1, EdgeKind.WAITS_FOR, "runtime"))
         else:
             reason = task.unavailable.get("status") or task.unavailable.get("thread", "it is on no thread")
             self._loose(index, task.parallel, f"who executes the task is not known: {reason}")
@@ -199,8 +200,8 @@ class TaskNodes:
             if not found:
                 continue
             name = f"{counted(len(found), 'thread')} of its team"
-            team = self._graph.add(Node(f"going:{region}", "team", name))
-            self._graph.need(team, Need(found, 1, "member", "derived"))
+            team = self._graph.add(Node(f"going:{region}", Kind.TEAM, name))
+            self._graph.need(team, Need(found, 1, EdgeKind.MEMBER, "derived"))
             reason = f"{name} {'goes' if len(found) == 1 else 'go'} on, and nothing holds up the others but tasks"
             for index, number in loose:
                 need = self._graph.needs[index][number]
@@ -217,11 +218,13 @@ class TaskNodes:
             row = nodes.rows[index]
             if row.wait is None and self._graph.nodes[index].outlook is Outlook.RUNS:
                 continue
-            if row.wait is not None and row.wait.kind == "internal_lock" and has_runtime_moving:
+            if row.wait is not None and row.wait.kind is Kind.INTERNAL_LOCK and has_runtime_moving:
                 continue
             task = self._by_id.get(row.task or "")
             kind = row.wait.kind if row.wait is not None else None
-            if kind not in SCHEDULING_POINTS or (kind == "barrier" and (task is None or task.kind != "implicit")):
+            if kind is None or not kind.is_scheduling_point:
+                return ()
+            if kind is Kind.BARRIER and (task is None or task.kind != "implicit"):
                 return ()
         return tuple(index for index in members if index in going)
 
@@ -232,14 +235,14 @@ class TaskNodes:
             return nodes.unknown("no thread of the task's team was found")
         ready = self._ready_node(task)
         if ready is not None:
-            return Need((ready,), 1, "may_run", "derived")
+            return Need((ready,), 1, EdgeKind.MAY_RUN, "derived")
         if len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
             return nodes.unknown("threads of the task's team are in other regions")
         # One node stands for the team: there may be as many queues as threads.
-        team = self._graph.add(Node(f"team:{task.parallel}", "team", "a thread of the team"))
+        team = self._graph.add(Node(f"team:{task.parallel}", Kind.TEAM, "a thread of the team"))
         if not self._graph.needs[team]:
-            self._graph.need(team, Need(tuple(members), 1, "may_run", "derived"))
-        return Need((team,), 1, "may_run", "derived")
+            self._graph.need(team, Need(tuple(members), 1, EdgeKind.MAY_RUN, "derived"))
+        return Need((team,), 1, EdgeKind.MAY_RUN, "derived")
 
     def _ready_node(self, task: TaskRecord) -> int | None:
         # The node of the threads that may execute a queued task where they are, None if there are none.
@@ -248,7 +251,7 @@ class TaskNodes:
             return None
         key = f"executor:{task.parallel}:{task.generating}"
         name = f"{counted(count, 'thread')} that may execute tasks"
-        return self._graph.add(Node(key, "team", name, Outlook.RUNS, self._nodes.rows[first].native_thread_id))
+        return self._graph.add(Node(key, Kind.TEAM, name, Outlook.RUNS, self._nodes.rows[first].native_thread_id))
 
     def add_others(self) -> None:
         """Add who goes on with tasks for which nobody waits: whatever they do, it may set other threads free."""
@@ -300,7 +303,7 @@ class TaskNodes:
         ready = _Ready([], {}, {})
         for index in self._nodes.by_region.get(region, ()):
             row = self._nodes.rows[index]
-            if row.wait is None or row.wait.kind not in SCHEDULING_POINTS:
+            if row.wait is None or not row.wait.kind.is_scheduling_point:
                 continue
             point = self._nodes.moment.points.get(row.native_thread_id or 0)
             if point is None or point.task is None:
@@ -321,9 +324,6 @@ class TaskNodes:
 def _counted(some: Sequence[Sequence[int]]) -> tuple[int, int]:
     # How many there are, and the first one, each of these in order.
     return sum(map(len, some)), min((each[0] for each in some if each), default=0)
-
-
-_NAMES = {"taskwait": "a taskwait", "taskgroup": "the end of a taskgroup", "dependence": "tasks that it depends on"}
 
 
 def _name(task: TaskRecord) -> str:

@@ -8,12 +8,9 @@ from ompd.analysis.graph import Need, Node, Outlook, WaitGraph
 from ompd.analysis.moment import Moment
 from ompd.analysis.words import of_thread
 from ompd.model import SystemWait, ThreadRecord, Wait
+from ompd.model.kinds import EdgeKind, Kind
 
-SCHEDULING_POINTS = ("barrier", "taskwait", "taskgroup", "dependence")
-"""Where a thread may execute other tasks of its team."""
 _RELEASED = "what it sleeps on has changed: it is free to go on"
-# What ends by itself, or by something that is not of this process.
-_EXTERNAL = frozenset(("sleep", "io", "signal", "child", "mpi", "system_call"))
 
 
 class ThreadNodes:
@@ -40,7 +37,7 @@ class ThreadNodes:
             self.by_region.setdefault(row.parallel, []).append(index)
             if row.native_thread_id is not None:
                 self.threads[row.native_thread_id] = index
-        self.everybody = graph.add(Node("everybody", "team", "any thread"))
+        self.everybody = graph.add(Node("everybody", Kind.TEAM, "any thread"))
         members = list(self.rows)
         if moment.outside or not moment.has_all_threads:
             reason = "; ".join(moment.outside) or "the target does not name all threads of the process"
@@ -66,9 +63,9 @@ class ThreadNodes:
         if any(self._may_go_on(index) for index in self.rows):
             reason = "whether all threads that wait sleep is not known"
             members.append(
-                self.graph.add(Node("awake", "outside", "a thread that is awake", Outlook.UNKNOWN, reason=reason))
+                self.graph.add(Node("awake", Kind.OUTSIDE, "a thread that is awake", Outlook.UNKNOWN, reason=reason))
             )
-        self.graph.need(self.everybody, Need(tuple(members), 1, "member", "derived"))
+        self.graph.need(self.everybody, Need(tuple(members), 1, EdgeKind.MEMBER, "derived"))
 
     def _may_go_on(self, index: int) -> bool:
         row = self.rows[index]
@@ -76,7 +73,7 @@ class ThreadNodes:
             return False
         if row.native_thread_id in self.moment.queued:
             return False
-        if self.has_loose_tasks and row.wait is not None and row.wait.kind in SCHEDULING_POINTS:
+        if self.has_loose_tasks and row.wait is not None and row.wait.kind.is_scheduling_point:
             return True
         # Of which something is known that it needs first, does wait.
         needs = self.graph.needs[self.waiting.get(index, index)]
@@ -94,11 +91,11 @@ class ThreadNodes:
 
     def outside(self, reason: str) -> int:
         """Return the node of whatever is outside of the process."""
-        return self.graph.add(Node("outside", "outside", "the outside", Outlook.UNKNOWN, reason=reason))
+        return self.graph.add(Node("outside", Kind.OUTSIDE, "the outside", Outlook.UNKNOWN, reason=reason))
 
     def doubt(self, index: int, reason: str) -> None:
         """Let a node go on, too, if what is not known turns out well: by a signal, or since it is about to go on."""
-        node = self.graph.add(Node(f"doubt:{reason}", "outside", "what is not known", Outlook.UNKNOWN))
+        node = self.graph.add(Node(f"doubt:{reason}", Kind.OUTSIDE, "what is not known", Outlook.UNKNOWN))
         self._doubts.add(node)
         self.graph.rescue(index, node, reason)
 
@@ -106,7 +103,7 @@ class ThreadNodes:
         native = row.native_thread_id
         key = f"thread:{native}" if native is not None else f"thread@{row.address or 0:#x}"
         outlook, reason = self._outlook(row)
-        return Node(key, "thread", of_thread(row), outlook, native, row.address, reason=reason)
+        return Node(key, Kind.THREAD, of_thread(row), outlook, native, row.address, reason=reason)
 
     def _outlook(self, row: ThreadRecord) -> tuple[Outlook, str | None]:
         native = row.native_thread_id
@@ -155,10 +152,10 @@ class ThreadNodes:
         if not self.moment.has_all_threads or native is None:
             reason = "the target does not say which thread it is" if native is None else "the target has no such thread"
             return self.graph.add(
-                Node(f"thread:{native}", "thread", f"thread {native}", Outlook.UNKNOWN, native, reason=reason)
+                Node(f"thread:{native}", Kind.THREAD, f"thread {native}", Outlook.UNKNOWN, native, reason=reason)
             )
         return self.graph.add(
-            Node(f"thread:{native}", "thread", f"thread {native}", Outlook.NEVER, native, reason="it has ended")
+            Node(f"thread:{native}", Kind.THREAD, f"thread {native}", Outlook.NEVER, native, reason="it has ended")
         )
 
     def thread(self, native: int | None) -> int:
@@ -171,7 +168,7 @@ class ThreadNodes:
         return Need(
             (self.everybody,),
             1,
-            "held_by",
+            EdgeKind.HELD_BY,
             "derived",
             evidence,
             is_known=False,
@@ -182,7 +179,7 @@ class ThreadNodes:
     def waits_for(self, index: int, target: int, *, source: str = "runtime", evidence: str | None = None) -> None:
         """Let the thread with a node wait for a node."""
         self.waiting[index] = target
-        self.graph.need(index, Need((target,), 1, "waits_for", source, evidence))
+        self.graph.need(index, Need((target,), 1, EdgeKind.WAITS_FOR, source, evidence))
 
 
 def _outlook_in_no_team(row: ThreadRecord) -> tuple[Outlook, str | None]:
@@ -200,9 +197,9 @@ def _outlook_in_no_team(row: ThreadRecord) -> tuple[Outlook, str | None]:
 def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:
     if wait.how == "released":
         return Outlook.RUNS, _RELEASED
-    if wait.kind == "barrier" and wait.missing == () and wait.unfinished_tasks == 0:
+    if wait.kind is Kind.BARRIER and wait.missing == () and wait.unfinished_tasks == 0:
         return Outlook.RUNS, "all have arrived, and no task is left"
-    if wait.kind == "target":
+    if wait.kind is Kind.TARGET:
         return Outlook.UNKNOWN, "it waits for a device"
     return Outlook.WAITS, None
 
@@ -213,14 +210,14 @@ def call_name(wait: SystemWait) -> str:
     name = routine or wait.system_call or "a call of the kernel"
     if wait.peer is None:
         return name
-    link = {"child": "for ", "io": "of "}.get(wait.kind, "")
+    link = {Kind.CHILD: "for ", Kind.IO: "of "}.get(wait.kind, "")
     return f"{name} {link}{wait.peer}"
 
 
 def _outlook_of_system(wait: SystemWait) -> tuple[Outlook, str | None]:
-    if wait.kind in _EXTERNAL:
+    if wait.kind.ends_from_outside:
         return Outlook.UNKNOWN, f"it is in {call_name(wait)}"
-    if wait.kind == "gil" or (wait.is_timed is False and wait.is_shared is False):
+    if wait.kind is Kind.GIL or (wait.is_timed is False and wait.is_shared is False):
         return Outlook.WAITS, None
     name = call_name(wait)
     if wait.is_timed:

@@ -12,22 +12,23 @@ from ompd.contract.plugin import ThreadState as KeptState
 from ompd.contract.waits import LOCK_TYPES, BarrierState
 from ompd.errors import LayoutUnavailable, NoCall, NotBegun, OmpdError, Unavailable
 from ompd.model import RegionFunction, Wait
+from ompd.model.kinds import Kind
 from ompd.questions import places
 from ompd.questions.facts.damage import is_damaged
 from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
 
-_KINDS: dict[int, str] = {
-    State.WAIT_TASKWAIT: "taskwait",
-    State.WAIT_TASKGROUP: "taskgroup",
-    State.WAIT_MUTEX: "mutex",
-    State.WAIT_LOCK: "lock",
-    State.WAIT_CRITICAL: "critical",
-    State.WAIT_ATOMIC: "atomic",
-    State.WAIT_ORDERED: "ordered",
-    State.WAIT_TARGET: "target",
-    State.WAIT_TARGET_MAP: "target",
-    State.WAIT_TARGET_UPDATE: "target",
+_KINDS: dict[int, Kind] = {
+    State.WAIT_TASKWAIT: Kind.TASKWAIT,
+    State.WAIT_TASKGROUP: Kind.TASKGROUP,
+    State.WAIT_MUTEX: Kind.MUTEX,
+    State.WAIT_LOCK: Kind.LOCK,
+    State.WAIT_CRITICAL: Kind.CRITICAL,
+    State.WAIT_ATOMIC: Kind.ATOMIC,
+    State.WAIT_ORDERED: Kind.ORDERED,
+    State.WAIT_TARGET: Kind.TARGET,
+    State.WAIT_TARGET_MAP: Kind.TARGET,
+    State.WAIT_TARGET_UPDATE: Kind.TARGET,
 }
 # States of threads at barriers of which it is not known what they end.
 _ANY_BARRIER = (State.WAIT_BARRIER, State.WAIT_BARRIER_IMPLEMENTATION)
@@ -88,7 +89,7 @@ class Waits:
 
     def _how(self, wait: Wait, region: ParallelHandle | None, thread: int) -> str | None:
         process = self._session.process
-        if wait.kind != "barrier" or region is None:
+        if wait.kind is not Kind.BARRIER or region is None:
             return process.progress(thread)
         barriers = self._barriers_of(region)
         if isinstance(barriers, OmpdError):
@@ -115,13 +116,13 @@ class Waits:
             return _internal(handle) if state.state == State.OVERHEAD else None
         if State.WAIT_BARRIER <= state.state < State.WAIT_TASKWAIT:
             return self._barrier(region, facts, thread)
-        if state.state == State.WAIT_ORDERED and _kind(handle) == "doacross":
+        if state.state == State.WAIT_ORDERED and _kind(handle) is Kind.DOACROSS:
             return _doacross(handle, facts)
         if State.WAIT_MUTEX <= state.state < State.WAIT_TARGET:
             return self._lock(state, handle, facts)
-        if state.state == State.WAIT_TASKWAIT and _kind(handle) == "dependence":
-            return Wait("dependence")
-        return Wait(_KINDS.get(state.state, "unknown"))
+        if state.state == State.WAIT_TASKWAIT and _kind(handle) is Kind.DEPENDENCE:
+            return Wait(Kind.DEPENDENCE)
+        return Wait(_KINDS.get(state.state, Kind.UNKNOWN))
 
     def _barrier(self, region: ParallelHandle | None, facts: Facts, thread: int | None) -> Wait:
         # Of several barriers of the team it is the one at which this thread is; no other one says for whom it waits.
@@ -141,7 +142,7 @@ class Waits:
             known = self._at_barriers.get((id(barrier), tasks))
             if known is None:
                 known = self._at_barriers[id(barrier), tasks] = Wait(
-                    "barrier",
+                    Kind.BARRIER,
                     object=barrier.address,
                     arrived=len(barrier.present),
                     expected=len(barrier.present) + len(barrier.missing),
@@ -153,14 +154,14 @@ class Waits:
             return known
         else:
             # Which barrier it is does not depend on who has come to it: of two looks they show whether it was passed.
-            there = Wait("barrier", object=barrier.address, value=barrier.value, generation=barrier.generation)
+            there = Wait(Kind.BARRIER, object=barrier.address, value=barrier.value, generation=barrier.generation)
             for key in _BARRIER_KEYS:
                 if getattr(there, key) is None:
                     facts.unavailable[f"wait.{key}"] = barrier.doubt
             return there
         for key in _BARRIER_KEYS:
             facts.unavailable[f"wait.{key}"] = reason
-        return Wait("barrier")
+        return Wait(Kind.BARRIER)
 
     def _barriers_of(self, region: ParallelHandle) -> Mapping[int, BarrierState] | OmpdError:
         # The barrier at which each thread of a region's team waits, by native id.
@@ -186,7 +187,7 @@ class Waits:
         return found
 
     def _lock(self, state: KeptState, handle: ThreadHandle, facts: Facts) -> Wait:
-        kind = _KINDS.get(state.state, "unknown")
+        kind = _KINDS.get(state.state, Kind.UNKNOWN)
         try:
             lock = handle.lock()
             if lock is None:
@@ -201,7 +202,8 @@ class Waits:
             return Wait(kind, object=state.wait_id)
         if state.wait_id is None:
             facts.unavailable["wait_id"] = "the runtime keeps no states in this process"
-        symbol = lock_symbol(self._session, lock.kind, lock.variable, is_unnamed=lock.is_unnamed)
+        kind = Kind.INTERNAL_LOCK if lock.kind == "internal" else Kind(lock.kind)
+        symbol = lock_symbol(self._session, kind, lock.variable, is_unnamed=lock.is_unnamed)
         if symbol is None:
             facts.unavailable["wait.symbol"] = "the variable that stands for the lock was not found"
         gone = lock.owner_gone
@@ -220,7 +222,7 @@ class Waits:
             gone = None
             facts.unavailable["wait.owner_gone"] = "the target has lost something: it may be what has the lock"
         return Wait(
-            lock.kind,
+            kind,
             object=lock.address,
             symbol=symbol,
             owner=lock.owner,
@@ -234,26 +236,27 @@ class Waits:
 def _doacross(handle: ThreadHandle, facts: Facts) -> Wait:
     try:
         lock = handle.lock()
-        if lock is None or lock.kind != "doacross":
+        if lock is None or Kind(lock.kind) is not Kind.DOACROSS:
             raise Unavailable("for which iteration of the loop it waits is not known")
     except OmpdError as error:
         for key in ("object", "symbol", "owner", "owner_source"):
             facts.unavailable[f"wait.{key}"] = str(error)
-        return Wait("doacross")
+        return Wait(Kind.DOACROSS)
     if lock.owner is None:
         facts.unavailable["wait.owner"] = "who executes an iteration is recorded for a static schedule only"
     source = None if lock.owner is None else "derived" if lock.is_searched else "runtime"
-    return Wait("doacross", object=lock.address, symbol=lock.name, owner=lock.owner, owner_source=source)
+    return Wait(Kind.DOACROSS, object=lock.address, symbol=lock.name, owner=lock.owner, owner_source=source)
 
 
-def _kind(handle: ThreadHandle) -> str | None:
+def _kind(handle: ThreadHandle) -> Kind | None:
     try:
-        return handle.wait_kind()
+        kind = handle.wait_kind()
     except OmpdError:
         return None  # its state is what is known
+    return Kind(kind) if kind is not None else None
 
 
-def lock_symbol(session: Session, kind: str, variable: int | None, *, is_unnamed: bool = False) -> str | None:
+def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unnamed: bool = False) -> str | None:
     """Return how a lock is called: ``&lock``, ``critical(name)``; None if no variable is known that stands for it.
 
     :param variable: the address of the user's variable, None if it was not found
@@ -264,7 +267,7 @@ def lock_symbol(session: Session, kind: str, variable: int | None, *, is_unnamed
     if variable is None:
         return None
     place = session.process.locate(variable)
-    if place.module is not None and kind == "lock":
+    if place.module is not None and kind is Kind.LOCK:
         known = session.process.variables_of_type(place.module, LOCK_TYPES)
         expression = next((v.expression for v in known if v.address == variable), None)
         if expression is not None:
@@ -275,7 +278,7 @@ def lock_symbol(session: Session, kind: str, variable: int | None, *, is_unnamed
     if critical is not None:
         return f"critical({critical})" if critical else "critical"
     offset = variable - place.symbol_address
-    if kind == "once" and not offset:
+    if kind is Kind.ONCE and not offset:
         return session.process.source_name(place.module, place.symbol)
     return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")
 
@@ -286,4 +289,4 @@ def _internal(handle: ThreadHandle) -> Wait | None:
         lock = handle.lock()
     except OmpdError:
         return None
-    return Wait("internal_lock", object=lock.address, symbol=lock.name) if lock and lock.kind == "internal" else None
+    return Wait(Kind.INTERNAL_LOCK, object=lock.address, symbol=lock.name) if lock and lock.kind == "internal" else None

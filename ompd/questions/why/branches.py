@@ -13,13 +13,14 @@ from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError
 from ompd.model import DifferingVariable, DistinctValue, LocalRecord, Place, StackFrame, ThreadRecord, VerdictRecord
+from ompd.model.kinds import Kind, VerdictKind
 from ompd.questions import places, stacks
 from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.session.face import Branch, Functions
 
-_KINDS = frozenset(("barrier_absent", "barrier_mismatch", "orphaned_worksharing"))
+_KINDS = frozenset((VerdictKind.BARRIER_ABSENT, VerdictKind.BARRIER_MISMATCH, VerdictKind.ORPHANED_WORKSHARING))
 _VERDICTS = 3  # how many of the first verdicts are looked at
 _THREADS = 32  # whose variables are read: of those at the barrier, and of those that did not come
 _OTHERS = 12  # variables that the branch's line does not read
@@ -96,7 +97,7 @@ def _sides(verdict: VerdictRecord, rows: Mapping[int, ThreadRecord]) -> tuple[Se
     # Those at a barrier inside of the region, and those who are missed there; None for who is not of the process.
     for link in verdict.cycle:
         row = rows.get(link.thread or 0)
-        if row is None or row.wait is None or row.wait.kind != "barrier" or not _is_inside(row):
+        if row is None or row.wait is None or row.wait.kind is not Kind.BARRIER or not _is_inside(row):
             continue
         others = [n for other in verdict.cycle if other is not link for n in (other.threads or (other.thread,))]
         missing = row.wait.missing if row.wait.missing is not None else others
@@ -193,7 +194,7 @@ class Parting:
             return verdict
         found, variables = first
         branch = self._place(found, rows)
-        if verdict.kind == "barrier_mismatch" and self._is_of_primary(own[found.depth], found.branch):
+        if verdict.kind is VerdictKind.BARRIER_MISMATCH and self._is_of_primary(own[found.depth], found.branch):
             # gcc makes of master and masked nothing else.
             verdict = as_orphaned(verdict, f"{(branch.file or '').rpartition('/')[2]}:{branch.line}")
         return replace(verdict, branch=branch, branch_calls=found.calls, variables=variables)

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from ompd import naming
 from ompd.errors import OmpdError
 from ompd.model import SystemWait, ThreadRecord
+from ompd.model.kinds import Kind
 from ompd.session import Session
 
 _ROUTINE = "pthread_cancel"
 # Of the waits that do not end by themselves or from outside, those in calls that are cancellation points.
-_POINTS = ("condition", "semaphore", "join", "gil")
+_POINTS = (Kind.CONDITION, Kind.SEMAPHORE, Kind.JOIN, Kind.GIL)
 
 
 def cancelled(session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]) -> dict[int, str]:

@@ -10,6 +10,7 @@ from ompd.analysis.moment import Moment
 from ompd.analysis.words import counted
 from ompd.errors import OmpdError
 from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, ThreadRecord
+from ompd.model.kinds import Kind
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.answers import begin, has_no_handles, not_begun, readable_runtimes
 from ompd.questions.facts.damage import is_damaged, is_fork
@@ -25,11 +26,6 @@ from ompd.questions.why.signalled import signalled
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import processors
-
-_LOCK_WAITS = ("lock", "nest_lock", "critical", "atomic", "ordered", "internal_lock")
-# Objects for which a variable of the program stands.
-_OF_VARIABLES = ("lock", "nest_lock", "critical")
-_TASK_WAITS = ("taskwait", "taskgroup", "dependence")
 
 
 def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer[ThreadRecord]]:
@@ -48,8 +44,8 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     found = tasks.ask(session) if moves_tasks or _need_tasks(own, unfinished) else None
     teams = _regions(session, own)
     system, unread = _system_waits(session, own)
-    handlers |= waiting_in_handlers(session, (thread for thread, wait in system.items() if wait.kind == "futex"))
-    waiting = {row.native_thread_id for row in own if row.wait is not None and row.wait.kind in _TASK_WAITS}
+    handlers |= waiting_in_handlers(session, (thread for thread, wait in system.items() if wait.kind is Kind.FUTEX))
+    waiting = {row.native_thread_id for row in own if row.wait is not None and row.wait.kind.is_task}
     points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
     held_by = _held(session, own, system)
     rows, variables = _named(session, own, held_by)
@@ -131,7 +127,7 @@ def _how(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None
 def _may_hold_interpreter(
     session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]
 ) -> frozenset[int]:
-    waiting = {thread for thread, wait in system.items() if wait.kind == "gil" and wait.owner is None}
+    waiting = {thread for thread, wait in system.items() if wait.kind is Kind.GIL and wait.owner is None}
     if not waiting:
         return frozenset()
     own = {row.native_thread_id for row in rows if row.wait is None and row.state != "idle"}
@@ -149,7 +145,7 @@ def _named(
     variables: dict[int | None, tuple[int, str | None]] = {}
     for row in rows:
         wait, native = row.wait, row.native_thread_id
-        if native is None or wait is None or wait.kind not in _OF_VARIABLES:
+        if native is None or wait is None or not wait.kind.has_variable:
             continue
         if wait.symbol is not None or wait.object is None:
             continue
@@ -164,7 +160,7 @@ def _named(
     for native, records in held.items():
         held[native] = tuple(
             replace(record, object=same[record.object])
-            if record.kind in _OF_VARIABLES and record.object in same
+            if record.kind.has_variable and record.object in same
             else record
             for record in records
         )
@@ -183,12 +179,12 @@ def _held(
     # Only where it may decide something: who holds a lock of which no owner is recorded, and what barriers are inside
     # of where one region's threads wait at several.
     barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
-    is_wanted = any(wait.kind in ("futex", "mutex", "once") and wait.owner is None for wait in system.values())
+    is_wanted = any(wait.kind.is_set_by_code and wait.owner is None for wait in system.values())
     for row in rows:
         wait = row.wait
-        if wait is not None and wait.kind == "barrier":
+        if wait is not None and wait.kind is Kind.BARRIER:
             barriers.setdefault(row.parallel, set()).add(wait.missing)
-        elif wait is not None and wait.kind in _LOCK_WAITS and wait.owner is None:
+        elif wait is not None and wait.kind.is_lock and wait.owner is None:
             is_wanted = True
     if not is_wanted and all(len(missing) < 2 for missing in barriers.values()):
         return {}
@@ -279,7 +275,7 @@ def _processors(session: Session) -> int | None:
 def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:
     # Who is missing at a barrier is unknown where the process lacks members of the team.
     waits = [row.wait for row in rows if row.wait is not None]
-    if not is_fork(session) and not any(wait.kind == "barrier" and wait.missing is None for wait in waits):
+    if not is_fork(session) and not any(wait.kind is Kind.BARRIER and wait.missing is None for wait in waits):
         return None
     return regions.ask(session)
 
@@ -288,9 +284,7 @@ def _need_tasks(rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | Non
     # Most programs that hang do not wait for tasks, and listing them takes as long as listing threads.
     waits = [row.wait for row in rows if row.wait is not None]
     # At a barrier inside of a task no barrier of the team counts the thread.
-    uncounted = any(wait.kind == "barrier" and wait.missing is None for wait in waits)
+    uncounted = any(wait.kind is Kind.BARRIER and wait.missing is None for wait in waits)
     return (
-        uncounted
-        or any(unfinished.values())
-        or any(wait.kind in _TASK_WAITS or bool(wait.unfinished_tasks) for wait in waits)
+        uncounted or any(unfinished.values()) or any(wait.kind.is_task or bool(wait.unfinished_tasks) for wait in waits)
     )

@@ -16,6 +16,7 @@ from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError
 from ompd.model import HeldRecord, Place
+from ompd.model.kinds import Doubt, Kind
 from ompd.questions import places
 from ompd.questions.threads.waits import lock_symbol
 
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
     from ompd.session.face import Begun, Functions
 
 _MAX_FRAMES = 1 << 10
-# Objects that another function may let go of. Constructs end in the function in which they begin.
-_PASSED_ON = ("lock", "nest_lock", "mutex")
-_WHY = {
-    "entered": "whether it succeeded is not seen",
-    "branch": "another way leads here without it",
-    "callee": "a function that was called since may have let go of it",
-    "pointer": "a function that was called since by a pointer may have let go of it",
-    "other": "what was let go of since may be the same one",
-    "leaving": "it is about to let go of it",
-    "paused": "it lets go of it while it waits",
-    "jump": "a jump may lead here without it",
-    "twice": "the function may return to an earlier place",
-}
 
 
 def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
@@ -66,8 +54,8 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
         except OmpdError:
             continue
         for each in reversed(begun):
-            doubt = each.doubt
-            if not doubt and each.routine.kind in _PASSED_ON:
+            doubt = Doubt(each.doubt) if each.doubt else None
+            if doubt is None and Kind(each.routine.kind).is_passed_on:
                 doubt = _let_go(session, functions, frames[:number], frame, each)
                 is_fixed = is_fixed and not functions.loose()
             is_fixed = is_fixed and each.is_fixed
@@ -77,7 +65,7 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
     return tuple(found)
 
 
-def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], frame: Frame, begun: Begun) -> str:
+def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], frame: Frame, begun: Begun) -> Doubt | None:
     # Whether frames inside of this one may have let go of what it began.
     chain = [*inner, frame]
     for number, each in enumerate(chain):
@@ -88,11 +76,11 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
             parts.append(functions.let_go(each))
         for known in parts:
             if known is None:
-                return "callee"
+                return Doubt.CALLEE
             for kind, address in known:
                 if kind == begun.routine.kind and (None in (address, begun.object) or address == begun.object):
-                    return "callee"
-    return ""
+                    return Doubt.CALLEE
+    return None
 
 
 def _runs_once(session: Session, inner: Sequence[Frame]) -> bool:
@@ -106,12 +94,14 @@ def _once(session: Session, functions: Functions, frame: Frame) -> HeldRecord:
     with suppress(OmpdError):
         control = functions.arguments(frame)[0]
     place = _place(session, frame.call_site)
-    return HeldRecord(kind="once", object=control, place=place, reason=f"pthread_once(){_at(place)} has not returned")
+    return HeldRecord(
+        kind=Kind.ONCE, object=control, place=place, reason=f"pthread_once(){_at(place)} has not returned"
+    )
 
 
-def _record(session: Session, frame: Frame, begun: Begun, doubt: str) -> HeldRecord:
-    kind, variable = begun.routine.kind, begun.object
-    is_unnamed = kind == "critical" and begun.routine.argument is None
+def _record(session: Session, frame: Frame, begun: Begun, doubt: Doubt | None) -> HeldRecord:
+    kind, variable = Kind(begun.routine.kind), begun.object
+    is_unnamed = kind is Kind.CRITICAL and begun.routine.argument is None
     try:
         symbol = lock_symbol(session, kind, variable, is_unnamed=is_unnamed)
     except OmpdError:
@@ -120,9 +110,9 @@ def _record(session: Session, frame: Frame, begun: Begun, doubt: str) -> HeldRec
     called = begun.name if symbol is None or is_unnamed else f"{begun.name}({symbol})"
     line = session.process.line_of(frame.call_site)[1]
     reason = f"{called}{_at(place)} is not undone before {f'line {line}' if line is not None else 'where it is'}"
-    if doubt:
-        reason += f"; but {_WHY[doubt]}"
-    return HeldRecord(kind=kind, object=variable, symbol=symbol, place=place, is_certain=not doubt, reason=reason)
+    if doubt is not None:
+        reason += f"; but {doubt.reason}"
+    return HeldRecord(kind=kind, object=variable, symbol=symbol, place=place, is_certain=doubt is None, reason=reason)
 
 
 def _at(place: Place) -> str:

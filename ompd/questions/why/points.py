@@ -9,6 +9,7 @@ from ompd.contract.plugin import ThreadHandle
 from ompd.contract.waits import GoneThread
 from ompd.errors import OmpdError
 from ompd.model import SchedulingRecord, ThreadRecord
+from ompd.model.kinds import Kind
 from ompd.questions.facts.damage import is_damaged
 from ompd.session import Session
 
@@ -50,7 +51,7 @@ def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
         return None
     return SchedulingRecord(
         native_thread_id=native,
-        kind=point.kind,
+        kind=Kind(point.kind),
         task=point.task.id if point.task is not None else None,
         takes=point.takes,
         count=point.count,
@@ -65,7 +66,7 @@ def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[
     """Return how many tasks are not complete, at least, of each region of which threads wait at a barrier that others
     have not reached; by the region's id, None where that is unknown. Those who wait there may execute them.
     """
-    waiting = [row for row in rows if row.wait is not None and row.wait.kind == "barrier" and row.wait.missing]
+    waiting = [row for row in rows if row.wait is not None and row.wait.kind is Kind.BARRIER and row.wait.missing]
     one_of = {row.parallel: row.native_thread_id for row in reversed(waiting) if row.parallel is not None}
     left = {native: region for region, native in one_of.items()}
     found: dict[str, int | None] = dict.fromkeys(one_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ompd.analysis.answers import concluded
 from ompd.errors import NoAnswer
 from ompd.model import GraphRecord, WhyAnswer
+from ompd.model.kinds import Confidence
 from ompd.questions.facts.answers import program_faults
 from ompd.questions.facts.damage import changes, is_damaged
 from ompd.questions.why.branches import add_branches
@@ -39,12 +40,12 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         complete = complete and stacks.complete
         warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
     # A proof needs no unreadable fact, but without the program's file its places are unknown.
-    is_proven = verdicts[0].stuck == verdicts[0].confidence == "proven"
+    is_proven = verdicts[0].stuck is verdicts[0].confidence is Confidence.PROVEN
     complete = complete or (is_proven and not is_damaged(session) and not program_faults(session))
     changed = changes(session)
     complete, warnings = complete and not changed, tuple(dict.fromkeys((*changed, *warnings)))
     if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
     if gone is not None:
-        verdicts = (gone, *verdicts) if gone.confidence == "likely" else (*verdicts, gone)
+        verdicts = (gone, *verdicts) if gone.confidence is Confidence.LIKELY else (*verdicts, gone)
     return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))

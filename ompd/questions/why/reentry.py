@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from ompd.contract.code_owners import RUNTIME, USER
 from ompd.errors import OmpdError
 from ompd.model import HeldRecord, ThreadRecord
+from ompd.model.kinds import Kind
 from ompd.questions import places
 from ompd.session import Session
-
-_LOOKING = ("taskwait", "taskgroup", "dependence")  # at a barrier those who spin look at its word alone
 
 
 def reentered(session: Session, rows: Sequence[ThreadRecord]) -> Iterator[tuple[ThreadRecord, HeldRecord]]:
@@ -20,10 +19,11 @@ def reentered(session: Session, rows: Sequence[ThreadRecord]) -> Iterator[tuple[
     None where another thread is in the runtime's code and may hold it: one that is awake where it may execute tasks
     looks for some every now and then.
     """
-    waiting = [row for row in rows if row.wait is not None and row.wait.kind == "internal_lock"]
+    waiting = [row for row in rows if row.wait is not None and row.wait.kind is Kind.INTERNAL_LOCK]
     if any(row.runtime is not None and row.wait is None and row.state != "idle" for row in rows):
         return
-    if any(row.wait is not None and row.wait.kind in _LOOKING and row.wait.how != "blocked" for row in rows):
+    # At a barrier those who spin look at its word alone.
+    if any(row.wait is not None and row.wait.kind.is_task and row.wait.how != "blocked" for row in rows):
         return
     for row in waiting:
         wait = row.wait

@@ -15,6 +15,7 @@ from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import SystemWait
+from ompd.model.kinds import Kind
 from ompd.questions import places
 from ompd.session import Session
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 # These waits end with EINTR, whatever the handler does, unless that was installed with SA_RESTART. The C library begins
 # all others anew, and the runtimes begin theirs.
-_ENDED = ("semaphore", "futex")
+_ENDED = (Kind.SEMAPHORE, Kind.FUTEX)
 
 
 def signalled(session: Session, threads: Iterable[int], system: Mapping[int, SystemWait]) -> dict[int, str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from os.path import normpath
 
 from ompd.model import Answer, Place, StackRecord, VerdictRecord
+from ompd.model.kinds import Kind
 from ompd.questions import stacks
 from ompd.session import Session
 
@@ -51,7 +52,7 @@ def _in_source(verdict: VerdictRecord, found: Mapping[int | None, StackRecord]) 
     links = []
     for link in verdict.cycle:
         stack = found.get(link.thread)
-        caller = _caller_of_interpreter(stack) if link.kind == "gil" else _caller(link.where, stack)
+        caller = _caller_of_interpreter(stack) if link.kind is Kind.GIL else _caller(link.where, stack)
         if caller is not None and link.where is not None:
             callers[link.where] = caller
         links.append(replace(link, where=caller or link.where))

@@ -6,18 +6,19 @@ from contextlib import suppress
 
 from ompd.contract.memory import read_pointer
 from ompd.errors import OmpdError
+from ompd.model.kinds import Kind
 from ompd.model.stalls import SystemWait
 from ompd.questions.why.mpi import other_side
 from ompd.session import Session
 
 # How programs call the types of these objects, and what lies behind.
 _TYPES = {
-    "mutex": ("pthread_mutex_t", "__pthread_mutex_s", "mtx_t"),
-    "condition": ("pthread_cond_t", "__pthread_cond_s", "cnd_t"),
-    "semaphore": ("sem_t",),
-    "rwlock": ("pthread_rwlock_t", "__pthread_rwlock_arch_t"),
-    "pthread_barrier": ("pthread_barrier_t",),
-    "once": ("pthread_once_t", "once_flag"),
+    Kind.MUTEX: ("pthread_mutex_t", "__pthread_mutex_s", "mtx_t"),
+    Kind.CONDITION: ("pthread_cond_t", "__pthread_cond_s", "cnd_t"),
+    Kind.SEMAPHORE: ("sem_t",),
+    Kind.RWLOCK: ("pthread_rwlock_t", "__pthread_rwlock_arch_t"),
+    Kind.PTHREAD_BARRIER: ("pthread_barrier_t",),
+    Kind.ONCE: ("pthread_once_t", "once_flag"),
 }
 
 
@@ -34,18 +35,19 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
     found = session.process.system_wait(thread)
     if found is None:
         return None
+    kind = Kind(found.kind)
     symbol, unavailable, peer = None, dict(found.unavailable), found.peer
-    if found.kind == "mpi" and found.routine is not None:
+    if kind is Kind.MPI and found.routine is not None:
         try:
             peer = other_side(session, thread, found.routine)
         except OmpdError as error:
             unavailable["peer"] = str(error)
-    if found.object is not None and found.kind in (*_TYPES, "futex", "stream"):
-        symbol = _symbol(session, found.kind, found.object)
+    if found.object is not None and kind in (*_TYPES, Kind.FUTEX, Kind.STREAM):
+        symbol = _symbol(session, kind, found.object)
         if symbol is None:
             unavailable["symbol"] = "no variable in static storage is there"
     return SystemWait(
-        kind=found.kind,
+        kind=kind,
         routine=found.routine,
         system_call=found.system_call,
         object=found.object,
@@ -64,9 +66,9 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
     )
 
 
-def _symbol(session: Session, kind: str, address: int) -> str | None:
+def _symbol(session: Session, kind: Kind, address: int) -> str | None:
     process = session.process
-    if kind == "stream":
+    if kind is Kind.STREAM:
         return _stream(session, address)
     try:
         place = process.locate(address)

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from ompd.analysis.words import counted
 from ompd.errors import OmpdError
 from ompd.model import Evidence, Place, VerdictRecord
+from ompd.model.kinds import Confidence, VerdictKind
 from ompd.questions import places
 from ompd.session import Session
 
@@ -35,9 +36,9 @@ def unloaded(session: Session) -> VerdictRecord | None:
     if place is not None:
         evidence.append(Evidence("this thread is unloading a library", "stack"))
     return VerdictRecord(
-        kind="runtime_unloaded",
-        stuck="likely",
-        confidence="likely" if module is not None else "possible",
+        kind=VerdictKind.RUNTIME_UNLOADED,
+        stuck=Confidence.LIKELY,
+        confidence=Confidence.LIKELY if module is not None else Confidence.POSSIBLE,
         summary=f"{sleepers} {sleep} {was}: the process crashes when one wakes up",
         roots=threads,
         explains=threads,

@@ -159,7 +159,7 @@ def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -
     row, wait = rows[0], rows[0].wait
     if wait is None:
         return UNKNOWN if row.runtime is None and "runtime" in row.unavailable else format_field(row, "wait")
-    words = [wait.kind]
+    words: list[str] = [wait.kind]
     if wait.symbol is not None:
         words = [wait.symbol] if wait.symbol.startswith(wait.kind) else [wait.kind, wait.symbol]
     elif wait.object is not None and wait.kind != "barrier":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ompd.model import (
     Answer,
@@ -14,6 +14,7 @@ from ompd.model import (
     TargetRecord,
     VerdictRecord,
 )
+from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 from ompd.render.answers.stacks import stack_lines
 from ompd.render.words import UNKNOWN, abridge_ranges, clean, format_count, format_place, format_threads
 from ompd.safety.quoting import quote_file
@@ -29,30 +30,26 @@ _VALUES, _LONGEST = 4, 60  # values of a variable, and characters of one
 _LABEL = 10  # width of the column of labels
 
 STUCK = {
-    "proven": "proven: these threads never go on, unless another process writes into their memory",
-    "likely": "likely: these threads never go on, but somebody who could free them was not excluded",
-    "possible": "possible: these threads never go on if what is not known turns out badly",
-    "unknown": "not known: these threads may go on",
+    Confidence.PROVEN: "proven: these threads never go on, unless another process writes into their memory",
+    Confidence.LIKELY: "likely: these threads never go on, but somebody who could free them was not excluded",
+    Confidence.POSSIBLE: "possible: these threads never go on if what is not known turns out badly",
+    Confidence.UNKNOWN: "not known: these threads may go on",
 }
 """What ``stuck`` means."""
 CAUSE = {
-    "proven": "proven: it follows from what was read",
-    "likely": "likely: it rests on reasoning",
-    "possible": "possible: nothing that was read speaks against it",
-    "unknown": "not known",
+    Confidence.PROVEN: "proven: it follows from what was read",
+    Confidence.LIKELY: "likely: it rests on reasoning",
+    Confidence.POSSIBLE: "possible: nothing that was read speaks against it",
+    Confidence.UNKNOWN: "not known",
 }
 """What ``confidence`` means."""
-# Where threads stand rather than what somebody gives them.
-_AT = frozenset(("barrier", "taskwait", "taskgroup", "pthread_barrier"))
-_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil", "once"))
-_HOLDERS = {
-    "held_by": "held by {}",
-    "member": "{} has not arrived",
-    "executes": "executed by {}",
-    "waits_for": "which needs {}",
+_HOLDERS: Mapping[str, str] = {
+    EdgeKind.HELD_BY: "held by {}",
+    EdgeKind.MEMBER: "{} has not arrived",
+    EdgeKind.EXECUTES: "executed by {}",
+    EdgeKind.WAITS_FOR: "which needs {}",
 }
-_BY_TASKS = frozenset(("event_unfulfilled", "taskwait_starved", "task_dependence_cycle"))
-_OTHER_HOLDERS = frozenset(("child", "depends_on", "may_run"))
+_OTHER_HOLDERS = frozenset((EdgeKind.CHILD, EdgeKind.DEPENDS_ON, EdgeKind.MAY_RUN))
 
 
 def why_lines(
@@ -75,13 +72,17 @@ def why_lines(
 
 
 def _style(verdict: VerdictRecord) -> str:
-    if verdict.stuck == "proven":
+    if verdict.stuck is Confidence.PROVEN:
         return "failed"
-    return "wait" if verdict.stuck in ("likely", "possible") or verdict.kind == "undecided" else "head"
+    return (
+        "wait"
+        if verdict.stuck in (Confidence.LIKELY, Confidence.POSSIBLE) or verdict.kind is VerdictKind.UNDECIDED
+        else "head"
+    )
 
 
-def _short(confidence: str) -> str:
-    return "not known" if confidence == "unknown" else confidence
+def _short(confidence: Confidence) -> str:
+    return "not known" if confidence is Confidence.UNKNOWN else confidence
 
 
 def _labelled(label: str, text: str) -> str:
@@ -97,9 +98,9 @@ def _verdict(
         yield _labelled("verdict", sure), ""
     else:
         yield _labelled("verdict", verdict.kind), ""
-    if verdict.kind != "no_stall" and (is_first or whole):
-        yield _labelled("stuck", STUCK.get(verdict.stuck, verdict.stuck)), ""
-        yield _labelled("cause", CAUSE.get(verdict.confidence, verdict.confidence)), ""
+    if verdict.kind is not VerdictKind.NO_STALL and (is_first or whole):
+        yield _labelled("stuck", STUCK[verdict.stuck]), ""
+        yield _labelled("cause", CAUSE[verdict.confidence]), ""
     if verdict.place is not None and (is_first or whole):
         yield _labelled("look at", format_place(verdict.place, verbose=verbose)), ""
     if verdict.cycle:
@@ -146,12 +147,12 @@ def _who(link: Link, verbose: bool = False) -> str:
 
 
 def _what(link: Link) -> str:
-    if link.kind == "thread":
+    if link.kind is Kind.THREAD:
         reason = link.object.removeprefix("it ").removeprefix("they ") or ("work" if len(link.threads) > 1 else "works")
         # Why nothing is known of a thread takes a sentence, which comes below.
         return reason if len(reason) <= _WIDEST else UNKNOWN
     verb = "wait" if len(link.threads) > 1 else "waits"
-    return f"{verb} {'at' if link.kind in _AT else 'for'} {link.object}"
+    return f"{verb} {'at' if link.kind.is_place else 'for'} {link.object}"
 
 
 def _holders(links: Sequence[Link]) -> Iterator[str]:
@@ -159,16 +160,16 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
     for link, following in zip(links, (*links[1:], links[0]), strict=True):
         after = "itself" if following is link and len(link.threads) < 2 else following.name
         if link.holder is None:
-            is_open = link.kind in _LOCKS
+            is_open = link.kind.is_lock
             yield "nobody is known to hold it" if is_open else ""
-        elif link.kind == "join" and link.holder == "waits_for":
+        elif link.kind is Kind.JOIN and link.holder == EdgeKind.WAITS_FOR:
             yield f"which is {after}"
         elif link.holder in _HOLDERS:
             yield _HOLDERS[link.holder].format(after)
         elif link.holder in _OTHER_HOLDERS:
             yield f"which needs {after}"
         else:
-            what = "held by" if link.kind in _LOCKS else "which needs"
+            what = "held by" if link.kind.is_lock else "which needs"
             yield f"{what} {after}, by reasoning: {link.holder}"
 
 
@@ -192,7 +193,7 @@ def notes_on(
     """
     if verdict.what_if is not None:
         yield "free", verdict.what_if
-    if verdict.kind in _BY_TASKS and not verbose:
+    if verdict.kind.is_about_tasks and not verbose:
         # The tasks between threads are no links of their own.
         for item in verdict.evidence[:_STEPS]:
             yield "because", item.text
@@ -205,7 +206,11 @@ def notes_on(
         yield from dict.fromkeys(_variables(verdict.variables, verbose=verbose, has_values=has_values))
     most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
     for unknown in verdict.unknowns[:most]:
-        decides = "; that would decide it" if verdict.stuck != "proven" and verdict.kind != "no_stall" else ""
+        decides = (
+            "; that would decide it"
+            if verdict.stuck is not Confidence.PROVEN and verdict.kind is not VerdictKind.NO_STALL
+            else ""
+        )
         yield "not known", f"{unknown}{decides}"
     if len(verdict.unknowns) > most:
         yield "", f"… {len(verdict.unknowns) - most} more, shown with --all"

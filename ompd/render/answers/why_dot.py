@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ompd.model import GraphEdge, GraphNode, Link, VerdictRecord, WhyAnswer
+from ompd.model.kinds import Confidence, EdgeKind, Kind
 from ompd.render.words import clean, format_place
 
 _CYCLES = 32  # verdicts whose nodes stay apart
@@ -18,11 +19,16 @@ _ROUNDS = 12
 _LONGEST = 80  # characters of a name
 # Whoever may do what nobody is recorded to do: an edge to all threads says nothing.
 _ANYBODY = "everybody"
-_SHAPES = {"thread": "box", "task": "note", "team": "box", "outside": "cloud"}
-_COLOURS = {"proven": "#f4a6a0", "likely": "#f9cf9c", "possible": "#fbf0b2"}
+_SHAPES = {Kind.THREAD: "box", Kind.TASK: "note", Kind.TEAM: "box", Kind.OUTSIDE: "cloud"}
+_COLOURS = {Confidence.PROVEN: "#f4a6a0", Confidence.LIKELY: "#f9cf9c", Confidence.POSSIBLE: "#fbf0b2"}
 _LINES = {"runtime": "solid", "derived": "dashed", "stack": "dotted"}
 _MOST_INSIDE = 1 << 10
-_WORDS = {"member": "misses", "executes": "executed by", "child": "needs its child", "may_run": "may be run by"}
+_WORDS: Mapping[str, str] = {
+    EdgeKind.MEMBER: "misses",
+    EdgeKind.EXECUTES: "executed by",
+    EdgeKind.CHILD: "needs its child",
+    EdgeKind.MAY_RUN: "may be run by",
+}
 
 
 def format_dot(answer: WhyAnswer) -> str:
@@ -46,7 +52,7 @@ class _Graph:
             origin, target = self._index[edge.origin], self._index[edge.target]
             self._out[origin].append((target, edge))
             self._in[target].append((origin, edge))
-        self._threads = {node.thread: n for n, node in enumerate(self._nodes) if node.kind == "thread"}
+        self._threads = {node.thread: n for n, node in enumerate(self._nodes) if node.kind is Kind.THREAD}
         self._roots = {self._threads[r] for v in answer.rows for r in v.roots if r in self._threads}
         self._places = {
             self._threads[link.thread]: format_place(link.where)
@@ -94,7 +100,7 @@ class _Graph:
                         way.append(node)
                         node = before[node]
                     return way[::-1]
-                if target not in before and target != start and self._nodes[target].kind != "thread":
+                if target not in before and target != start and self._nodes[target].kind is not Kind.THREAD:
                     before[target] = node
                     front.append(target)
         return front[1:] if goal is None else []
@@ -123,7 +129,7 @@ class _Graph:
         return found
 
     def _name(self, node: GraphNode) -> str:
-        return "" if node.kind == "thread" else node.name
+        return "" if node.kind is Kind.THREAD else node.name
 
     def _signature(self, number: int, classes: Sequence[int]) -> object:
         to = frozenset((edge.kind, edge.source, classes[target]) for target, edge in self._out[number])
@@ -159,7 +165,7 @@ class _Graph:
         label = first.name if len(names) == 1 else _plural(first.kind)
         words = [label[:_LONGEST] + (f"  x {len(members)}" if len(members) > 1 else "")]
         words += [self._places[number] for number in members[:1] if number in self._places]
-        if first.id in self._open and first.kind != "thread":
+        if first.id in self._open and first.kind is not Kind.THREAD:
             words.append("nobody is known to end this wait")
         more = ""
         if any(number in self._roots for number in members):

@@ -21,6 +21,7 @@ from ompd.errors import OmpdError
 from ompd.isa.instructions import Instruction
 from ompd.isa.x86.decoder import X86_64, decode
 from ompd.model import HeldRecord, Wait
+from ompd.model.kinds import Kind
 from ompd.naming import ROUTINES
 from ompd.questions.why.held import held
 from ompd.session import Session
@@ -114,7 +115,7 @@ def test_the_holder_of_a_lock_is_the_one_that_stands_in_it() -> None:
     words = {word["name"]: word for word, _ in found}
     for name, holds in (("set_one", True), ("set_by_another", False)):
         lock = int(words[name]["held"][0][1], 16)
-        holding = Holders(moment).of(Wait(kind="lock", object=lock), "lock")
+        holding = Holders(moment).of(Wait(kind=Kind.LOCK, object=lock), Kind.LOCK)
         assert (holding.threads == (words[name]["tid"],)) == holds, name
 
 

@@ -14,6 +14,7 @@ import ompd.questions.snapshot
 from ompd.debugger.system_waits.facts import PendingSignals, is_same_process
 from ompd.errors import Unavailable
 from ompd.model import SystemWait
+from ompd.model.kinds import Kind
 from ompd.questions.why.collect import from_outside
 from ompd.questions.why.signalled import signalled
 from ompd.questions.why.system import system_wait
@@ -122,7 +123,7 @@ _HANDLES = "import signal; signal.signal(signal.SIGUSR1, print); print(flush=Tru
 
 def test_handlers_of_signals_are_told_by_what_installs_them(kernel: Words) -> None:
     with subprocess.Popen([sys.executable, "-c", _HANDLES], stdout=subprocess.PIPE) as process:
-        waits = {process.pid: SystemWait(kind="semaphore")}
+        waits = {process.pid: SystemWait(kind=Kind.SEMAPHORE)}
         try:
             assert process.stdout is not None and process.stdout.readline()
             with Session.attach(process.pid, max_stop=LONG) as session:

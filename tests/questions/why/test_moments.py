@@ -7,6 +7,7 @@ from dataclasses import replace
 from ompd.analysis.answers import concluded
 from ompd.analysis.moment import Moment
 from ompd.model import SystemWait, ThreadRecord
+from ompd.model.kinds import Kind
 from tests.support.moments import barrier, first, holds, lock, thread
 
 
@@ -38,7 +39,7 @@ def test_who_has_moved_and_come_back_was_not_stuck() -> None:
 
 def test_a_barrier_that_was_passed_in_between_holds_nobody_up() -> None:
     rows = [tuple(thread(n, barrier((3,), generation=passed)) for n in range(3)) for passed in (4, 5)]
-    reading = {3: SystemWait(kind="io", routine="read", system_call="read", descriptor=0)}
+    reading = {3: SystemWait(kind=Kind.IO, routine="read", system_call="read", descriptor=0)}
     earlier = Moment(threads=(*rows[0], thread(3)), system=reading)
     assert first(*rows[1], thread(3), system=reading, earlier=earlier).stuck == "unknown"
     assert first(*rows[0], thread(3), system=reading, earlier=earlier).stuck != "unknown"

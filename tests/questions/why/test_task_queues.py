@@ -14,6 +14,7 @@ from ompd.analysis.graph import Outlook
 from ompd.analysis.moment import Moment
 from ompd.analysis.waits.build import build
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
+from ompd.model.kinds import Kind
 from tests.support.machine import FULL
 
 _MOMENTS = 3_000 if FULL else 300
@@ -58,12 +59,12 @@ def random_moment(choose: random.Random) -> Moment:
     ]
     rows, points = [], {}
     for number in range(size):
-        kind = choose.choice(["taskwait", "taskgroup", "barrier", "lock"])
+        kind = choose.choice([Kind.TASKWAIT, Kind.TASKGROUP, Kind.BARRIER, Kind.LOCK])
         wait = Wait(kind, object=0x10, owner=choose.randrange(size), owner_source="runtime", how="blocked")
-        if kind == "barrier":
+        if kind is Kind.BARRIER:
             wait = Wait(kind, arrived=size, expected=size, missing=(), unfinished_tasks=len(tasks), how="blocked")
         rows.append(thread_of(number, number, choose.choice([size, size + 1]), f"task{number}", wait))
-        if kind != "lock" and choose.random() < 0.8:
+        if kind is not Kind.LOCK and choose.random() < 0.8:
             points[number] = SchedulingRecord(
                 native_thread_id=number,
                 kind=kind,

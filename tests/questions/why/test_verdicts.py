@@ -21,6 +21,7 @@ from ompd.model import (
     ThreadRecord,
     Wait,
 )
+from ompd.model.kinds import Kind
 from tests.support.moments import TEAM, UNTIL_WOKEN, barrier, first, holds, judged, lock, queued, task, thread
 
 
@@ -46,8 +47,8 @@ def test_a_lock_that_a_search_found_proves_nothing() -> None:
 
 
 def test_an_atomic_update_is_held_by_who_has_begun_one_of_the_same_runtime() -> None:
-    begun = (HeldRecord(kind="atomic", reason="GOMP_atomic_start is not undone"),)
-    rows = thread(0, lock("&a")), thread(1, Wait("atomic", object=0x40, how="blocked"))
+    begun = (HeldRecord(kind=Kind.ATOMIC, reason="GOMP_atomic_start is not undone"),)
+    rows = thread(0, lock("&a")), thread(1, Wait(Kind.ATOMIC, object=0x40, how="blocked"))
     held = {0: begun, 1: holds("&a")}
     assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
     other = thread(0, lock("&a"), runtime="libomp")
@@ -55,7 +56,7 @@ def test_an_atomic_update_is_held_by_who_has_begun_one_of_the_same_runtime() -> 
 
 
 def test_a_handler_may_want_what_the_interrupted_code_has() -> None:
-    unknown = (HeldRecord(kind="lock", reason="omp_set_lock is not undone", is_certain=False),)
+    unknown = (HeldRecord(kind=Kind.LOCK, reason="omp_set_lock is not undone", is_certain=False),)
     rows, held = (thread(0, lock("&a")), thread(1, barrier((0,), 2))), {0: unknown, 1: ()}
     assert judged(*rows, held=held, handlers=frozenset((0,))) == ("runtime_reentry", "proven", "likely")
     assert judged(*rows, held=held)[0] == "lock_cycle"  # by elimination
@@ -63,7 +64,7 @@ def test_a_handler_may_want_what_the_interrupted_code_has() -> None:
 
 def doacross(number: int | None = None, owner: int | None = None) -> Wait:
     facts = {} if number is None else {"object": 0x40 + number, "symbol": f"iteration {number}"}
-    return Wait("doacross", **facts, owner=owner, owner_source=None if owner is None else "runtime", how="spinning")  # type: ignore[arg-type]
+    return Wait(Kind.DOACROSS, **facts, owner=owner, owner_source=None if owner is None else "runtime", how="spinning")  # type: ignore[arg-type]
 
 
 def test_an_iteration_of_a_doacross_loop_is_awaited_from_the_thread_that_executes_it() -> None:
@@ -127,34 +128,34 @@ def test_an_owner_that_is_gone_may_be_a_thread_that_no_runtime_knows() -> None:
 
 
 def test_a_section_was_left_only_if_nobody_may_stand_in_it() -> None:
-    section = Wait("critical", object=0x2000, how="blocked")
+    section = Wait(Kind.CRITICAL, object=0x2000, how="blocked")
     rows = thread(0, section), thread(1, section)
     stands = {
         "nowhere": ((), "likely"),
-        "in a lock": (holds("x", "lock"), "likely"),
+        "in a lock": (holds("x", Kind.LOCK), "likely"),
         # Without names the runtime's object of a section cannot be compared with the variable of another one.
-        "in a section, by its variable": (holds("x", "critical"), "possible"),
-        "in a section that is not seen": ((HeldRecord(kind="critical"),), "possible"),
+        "in a section, by its variable": (holds("x", Kind.CRITICAL), "possible"),
+        "in a section that is not seen": ((HeldRecord(kind=Kind.CRITICAL),), "possible"),
     }
     for held, confidence in stands.values():
         assert judged(*rows, held={0: held, 1: ()}) == ("lock_abandoned", "proven", confidence)
     # Where it is known which variable is this one's, or what it is called, another one is another one.
-    other: dict[int, tuple[HeldRecord, ...]] = {0: holds("x", "critical"), 1: ()}
+    other: dict[int, tuple[HeldRecord, ...]] = {0: holds("x", Kind.CRITICAL), 1: ()}
     assert judged(*rows, held=other, variables={0x2000: 0x3000}) == ("lock_abandoned", "proven", "likely")
     named = replace(section, symbol="y")
     assert judged(thread(0, named), thread(1, named), held=other) == ("lock_abandoned", "proven", "likely")
 
 
 def test_nobody_is_seen_to_leave_a_turn_behind() -> None:
-    turn = Wait("ordered", object=0x2000, how="blocked")
+    turn = Wait(Kind.ORDERED, object=0x2000, how="blocked")
     rows = thread(0, turn), thread(1, lock("&a"))
     held: dict[int, tuple[HeldRecord, ...]] = {0: holds("&a"), 1: ()}
     assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
 
 
 def test_the_turn_is_that_of_the_only_thread_that_does_not_wait_for_its_own() -> None:
-    turn = Wait("ordered", how="blocked")
-    pauses = {2: SystemWait(kind="signal", routine="pause")}
+    turn = Wait(Kind.ORDERED, how="blocked")
+    pauses = {2: SystemWait(kind=Kind.SIGNAL, routine="pause")}
     rows = thread(0, turn), thread(1, replace(turn, object=0x2000)), thread(2), thread(3, barrier((0, 1, 2)))
     verdict = first(*rows, system=pauses)
     assert (verdict.kind, verdict.stuck, verdict.confidence) == ("external_wait", "possible", "likely")
@@ -164,8 +165,8 @@ def test_the_turn_is_that_of_the_only_thread_that_does_not_wait_for_its_own() ->
 
 
 def test_a_region_inside_of_a_critical_section_is_no_orphaned_worksharing() -> None:
-    section = Wait("critical", object=sum(b"x"), symbol="x", how="blocked")
-    held = {0: holds("x", "critical"), 1: ()}
+    section = Wait(Kind.CRITICAL, object=sum(b"x"), symbol="x", how="blocked")
+    held = {0: holds("x", Kind.CRITICAL), 1: ()}
     for more in ({"level": 2}, {"level": 1, "state": "wait_barrier_implicit_parallel"}):
         rows = thread(0, barrier((1,), 2), team_size=2, **more), thread(1, section, team_size=2)
         assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
@@ -193,7 +194,7 @@ def test_a_thread_that_may_be_awake_is_not_stuck_for_certain() -> None:
 
 def test_what_a_thread_slept_on_outside_of_openmp_has_changed() -> None:
     rows = thread(0), thread(1, barrier((0,), 2))
-    system = {0: SystemWait(kind="semaphore", object=0x1000, is_timed=False, is_shared=False)}
+    system = {0: SystemWait(kind=Kind.SEMAPHORE, object=0x1000, is_timed=False, is_shared=False)}
     assert judged(*rows, system=system, how={0: "blocked"})[1] == "proven"
     assert judged(*rows, system=system, how={0: "released"})[1] == "possible"
     assert judged(*rows, system=system)[1] == "possible"
@@ -203,7 +204,7 @@ def test_what_a_thread_slept_on_outside_of_openmp_has_changed() -> None:
 
 
 def test_an_owner_of_which_it_is_not_known_who_it_is_proves_nothing() -> None:
-    facts = {"kind": "mutex", "object": 0x1000, "is_timed": False, "is_shared": False}
+    facts = {"kind": Kind.MUTEX, "object": 0x1000, "is_timed": False, "is_shared": False}
     rows, how = (thread(0), thread(1, barrier((0,), 2))), {0: "blocked"}
     ended = SystemWait(owner=7, is_owner_alive=False, owner_source="runtime", **facts)
     assert judged(*rows, thread(2), system={0: ended}, how=how)[:2] == ("lock_abandoned", "proven")
@@ -242,7 +243,7 @@ def test_an_idle_thread_in_the_code_of_the_program_may_do_anything() -> None:
 
 def test_only_a_worker_whose_stack_is_known_is_idle_in_the_pool() -> None:
     # A thread that has begun or ended a region just now is in no team, too, and may be in a call that looks like sleep.
-    waits = {1: SystemWait(kind="semaphore", object=0x1000, symbol="&asked", is_timed=False, is_shared=False)}
+    waits = {1: SystemWait(kind=Kind.SEMAPHORE, object=0x1000, symbol="&asked", is_timed=False, is_shared=False)}
     helper = thread(1, runtime=None, parallel=None, state=None)
     idle = {"state": "idle", "parallel": None}
     how: dict[int, str | None] = {0: "blocked", 1: "blocked"}
@@ -278,7 +279,7 @@ def test_barriers_of_one_team_that_wait_for_each_other() -> None:
     verdict = first(*rows)
     assert (verdict.kind, verdict.stuck, verdict.confidence) == ("barrier_mismatch", "proven", "proven")
     assert verdict.explains == (0, 1, 2, 3)
-    in_single = {2: (HeldRecord(kind="single", reason="it stands in single"),)}
+    in_single = {2: (HeldRecord(kind=Kind.SINGLE, reason="it stands in single"),)}
     assert judged(*rows, held=in_single) == ("orphaned_worksharing", "proven", "likely")
 
 
@@ -311,20 +312,20 @@ def test_an_event_that_nobody_fulfils() -> None:
         task("task0", None, 0, "executing", unfinished_children=1),
         task("t", "task0", None, "detached", waits_for=waits),
     )
-    rows = thread(0, Wait("taskwait", how="blocked")), thread(1, barrier((0,), 2))
+    rows = thread(0, Wait(Kind.TASKWAIT, how="blocked")), thread(1, barrier((0,), 2))
     assert judged(*rows, tasks=tasks) == ("event_unfulfilled", "proven", "proven")
     assert judged(*rows, thread(2), tasks=tasks) == ("event_unfulfilled", "possible", "likely")
 
 
 def test_queued_tasks_that_somebody_may_execute_are_no_hang() -> None:
     tasks = (task("task0", None, 0, "executing", unfinished_children=1), queued("q", "task0"))
-    assert judged(thread(0, Wait("taskwait", how="blocked")), tasks=tasks)[1] == "unknown"
+    assert judged(thread(0, Wait(Kind.TASKWAIT, how="blocked")), tasks=tasks)[1] == "unknown"
 
 
 def test_a_queued_task_that_somebody_may_execute_may_do_anything() -> None:
     # A barrier that the whole team has reached, with two tasks left: one in a queue, the other one nowhere to be found.
     rows = [thread(n, barrier((), 2, unfinished_tasks=2), team_size=2) for n in range(2)]
-    semaphore = SystemWait(kind="semaphore", object=0x80, symbol="&asked", is_timed=False, is_shared=False)
+    semaphore = SystemWait(kind=Kind.SEMAPHORE, object=0x80, symbol="&asked", is_timed=False, is_shared=False)
     stranger = ThreadRecord(native_thread_id=9, thread_type="other")
     for tasks, stuck in (((), {"proven"}), ((queued("q", "task0"),), {"possible"})):
         moment = Moment(threads=(*rows, stranger), tasks=tasks, system={9: semaphore}, how={9: "blocked"})
@@ -344,7 +345,7 @@ def test_a_queued_task_that_somebody_may_execute_may_do_anything() -> None:
 )
 def test_a_task_for_which_nobody_waits_yet_may_do_anything(tasks: tuple[TaskRecord, ...], how: str, stuck: str) -> None:
     # One thread of a team of two waits for what a task may do that the other one may execute at its barrier.
-    semaphore = SystemWait(kind="semaphore", object=0x80, symbol="&asked", is_timed=False, is_shared=False)
+    semaphore = SystemWait(kind=Kind.SEMAPHORE, object=0x80, symbol="&asked", is_timed=False, is_shared=False)
     rows = thread(0, team_size=2), thread(1, barrier((0,), 2, how=how), team_size=2)
     facts = {"system": {0: semaphore}, "how": {0: "blocked"}, "unfinished": {"region": 1}}
     verdict = first(*rows, tasks=tasks, **facts)
@@ -361,13 +362,13 @@ def test_queued_tasks_that_nobody_can_execute() -> None:
         queued("q", "task1"),
     )
     rows = (
-        thread(0, Wait("taskwait", how="blocked"), team_size=2),
+        thread(0, Wait(Kind.TASKWAIT, how="blocked"), team_size=2),
         thread(1, lock("&a", 0), team_size=2),
     )
     kind, stuck, _ = judged(
         *rows,
         tasks=tasks,
-        points={0: SchedulingRecord(native_thread_id=0, kind="taskwait", task="task0", takes="children")},
+        points={0: SchedulingRecord(native_thread_id=0, kind=Kind.TASKWAIT, task="task0", takes="children")},
     )
     assert (kind, stuck) == ("lock_cycle", "proven")
 
@@ -377,10 +378,10 @@ def test_a_task_on_no_thread_may_have_been_taken_by_who_is_awake(how: str | None
     # Between the queue and the thread that takes it out, a task is nowhere.
     tasks = [task(f"task{n}", None, n, "executing") for n in range(2)]
     tasks += [task(f"child{n}", f"task{n}", None, "unknown") for n in range(2)]
-    rows = [thread(n, Wait("taskwait", how=how), team_size=2) for n in range(2)]
+    rows = [thread(n, Wait(Kind.TASKWAIT, how=how), team_size=2) for n in range(2)]
     points = {
         n: SchedulingRecord(
-            native_thread_id=n, kind="taskwait", task=f"task{n}", takes="any", count=1, tasks=(f"child{n}",)
+            native_thread_id=n, kind=Kind.TASKWAIT, task=f"task{n}", takes="any", count=1, tasks=(f"child{n}",)
         )
         for n in range(2)
     }
@@ -389,7 +390,7 @@ def test_a_task_on_no_thread_may_have_been_taken_by_who_is_awake(how: str | None
 
 @pytest.mark.parametrize("executes", [True, False])
 def test_who_holds_pythons_lock_is_reasoned_out(executes: bool) -> None:
-    waits = SystemWait(kind="gil", is_timed=False, unavailable={"owner": "of this release it is not known"})
+    waits = SystemWait(kind=Kind.GIL, is_timed=False, unavailable={"owner": "of this release it is not known"})
     found = first(
         thread(0, barrier((1,), 2)),
         thread(1),
@@ -403,8 +404,8 @@ def test_who_holds_pythons_lock_is_reasoned_out(executes: bool) -> None:
 
 def test_a_lock_for_which_a_thread_waits_that_no_runtime_knows() -> None:
     other = {"runtime": None, "parallel": None, "thread_num": None}
-    waits = {n: SystemWait(kind="futex", object=0x10 * (2 - n), **UNTIL_WOKEN) for n in range(2)}
-    held = {n: (HeldRecord(kind="lock", object=0x10 * (n + 1), symbol=f"&lock{n}"),) for n in range(2)}
+    waits = {n: SystemWait(kind=Kind.FUTEX, object=0x10 * (2 - n), **UNTIL_WOKEN) for n in range(2)}
+    held = {n: (HeldRecord(kind=Kind.LOCK, object=0x10 * (n + 1), symbol=f"&lock{n}"),) for n in range(2)}
     found = first(
         *(thread(n, **other) for n in range(2)), system=waits, held=held, how=dict.fromkeys((0, 1), "blocked")
     )
@@ -413,7 +414,7 @@ def test_a_lock_for_which_a_thread_waits_that_no_runtime_knows() -> None:
 
 
 def test_nobody_works() -> None:
-    calls = {0: SystemWait(kind="child", routine="waitpid", peer="process 7")}
+    calls = {0: SystemWait(kind=Kind.CHILD, routine="waitpid", peer="process 7")}
     found = first(thread(0), thread(1, state="idle"), system=calls)
     assert (found.kind, found.stuck, found.roots) == ("external_wait", "possible", (0,))
     assert found.summary == "no thread works: thread 0 (0) is in waitpid for process 7"
@@ -422,17 +423,17 @@ def test_nobody_works() -> None:
 
 def test_no_task_waits_for_itself_at_the_end_of_its_own_group() -> None:
     # libomp records a task that has begun a group as a member of that one.
-    waiting = thread(0, Wait("taskgroup"), task="outer")
+    waiting = thread(0, Wait(Kind.TASKGROUP), task="outer")
     tasks = (task("outer", None, 0, "executing"), task("inner", "outer", 1, "executing"))
     point = SchedulingRecord(
-        native_thread_id=0, kind="taskgroup", task="outer", takes="group", count=1, tasks=("outer", "inner")
+        native_thread_id=0, kind=Kind.TASKGROUP, task="outer", takes="group", count=1, tasks=("outer", "inner")
     )
     assert judged(waiting, thread(1, task="inner"), tasks=tasks, points={0: point}) == ("laggard", "unknown", "proven")
 
 
 def test_a_root_outside_of_openmp() -> None:
     rows = [thread(n, barrier((3,))) for n in range(3)]
-    reading = SystemWait(kind="io", routine="read", system_call="read", descriptor=0)
+    reading = SystemWait(kind=Kind.IO, routine="read", system_call="read", descriptor=0)
     verdict = first(*rows, thread(3), system={3: reading})
     assert (verdict.kind, verdict.stuck, verdict.confidence, verdict.roots) == (
         "external_wait",
@@ -446,7 +447,7 @@ def test_a_root_outside_of_openmp() -> None:
 def test_a_mutex_of_a_thread_that_has_ended() -> None:
     rows = [thread(n, barrier((3,))) for n in range(3)]
     gone: dict[str, Any] = {"owner": 99, "owner_source": "runtime", "is_owner_alive": False}
-    mutex = SystemWait(kind="mutex", object=0x80, **gone, **UNTIL_WOKEN)
+    mutex = SystemWait(kind=Kind.MUTEX, object=0x80, **gone, **UNTIL_WOKEN)
     assert judged(*rows, thread(3), system={3: mutex}) == ("lock_abandoned", "proven", "proven")
     timed = replace(mutex, is_timed=True)
     assert judged(*rows, thread(3), system={3: timed})[:2] == ("external_wait", "possible")
@@ -454,7 +455,7 @@ def test_a_mutex_of_a_thread_that_has_ended() -> None:
 
 @pytest.mark.parametrize("unknown", ["is_timed", "is_shared"])
 def test_what_is_not_known_of_a_wait_makes_no_proof(unknown: str) -> None:
-    waits = {n: SystemWait(kind="semaphore", object=0x80, **UNTIL_WOKEN) for n in range(2)}
+    waits = {n: SystemWait(kind=Kind.SEMAPHORE, object=0x80, **UNTIL_WOKEN) for n in range(2)}
     rows, how = [thread(n) for n in range(2)], dict.fromkeys(range(2), "blocked")
     assert judged(*rows, system=waits, how=how)[1] == "proven"
     waits[0] = replace(waits[0], **{unknown: None})
@@ -462,7 +463,7 @@ def test_what_is_not_known_of_a_wait_makes_no_proof(unknown: str) -> None:
 
 
 def test_only_its_owner_ends_the_wait_for_a_lock_that_processes_share() -> None:
-    facts: dict[str, Any] = {"kind": "mutex", "is_timed": False, "is_shared": True}
+    facts: dict[str, Any] = {"kind": Kind.MUTEX, "is_timed": False, "is_shared": True}
     facts.update({"owner_source": "runtime", "is_owner_alive": True})
     waits = {n: SystemWait(object=0x80 + n, owner=1 - n, **facts) for n in range(2)}
     assert judged(*(thread(n) for n in range(2)), system=waits) == ("lock_cycle", "proven", "proven")
@@ -471,7 +472,7 @@ def test_only_its_owner_ends_the_wait_for_a_lock_that_processes_share() -> None:
 def test_an_owner_that_a_forked_process_does_not_have_may_be_its_first_thread() -> None:
     gone: dict[str, Any] = {"owner": 99, "owner_source": "runtime"}
     gone["unavailable"] = {"is_owner_alive": "fork() made the process"}
-    waits = {n: SystemWait(kind="mutex", object=0x80, **gone, **UNTIL_WOKEN) for n in (1, 2)}
+    waits = {n: SystemWait(kind=Kind.MUTEX, object=0x80, **gone, **UNTIL_WOKEN) for n in (1, 2)}
     rows = [thread(n) for n in range(3)]
     found = first(*rows, system=waits, forked=0)
     assert (found.kind, found.stuck) == ("lock_abandoned", "likely")
@@ -482,7 +483,7 @@ def test_an_owner_that_a_forked_process_does_not_have_may_be_its_first_thread() 
 
 # A task of which nobody records on which thread it is, and the other members of a team that its parent waits in.
 LOOSE = task("child", "task0", None, "executing", unavailable={"thread": "kept only for tools"})
-AT_TASKWAIT = thread(0, Wait("taskwait", how="spinning"))
+AT_TASKWAIT = thread(0, Wait(Kind.TASKWAIT, how="spinning"))
 AT_END = [thread(native, barrier((0,), 3, how="spinning")) for native in (2, 3)]
 
 
@@ -520,7 +521,7 @@ def test_a_taskwait_whose_tasks_are_complete_goes_on() -> None:
 
 
 def test_a_lock_of_the_runtime_is_let_go_by_who_is_awake_inside_of_it() -> None:
-    rows = [thread(native, Wait("internal_lock", object=0x1000, how="blocked")) for native in (0, 1)]
+    rows = [thread(native, Wait(Kind.INTERNAL_LOCK, object=0x1000, how="blocked")) for native in (0, 1)]
     assert judged(*rows, thread(2, state="overhead")) == ("laggard", "unknown", "likely")
     # The program's own code does not.
     assert judged(*rows, thread(2)) == ("undecided", "possible", "unknown")
@@ -530,7 +531,7 @@ def test_a_lock_of_the_runtime_is_let_go_by_who_is_awake_inside_of_it() -> None:
 def test_a_program_that_has_not_begun_with_openmp_does_not_hang() -> None:
     row = ThreadRecord(native_thread_id=0, thread_type=None)
     assert judged(row) == ("no_stall", "unknown", "proven")
-    reads = {0: SystemWait(kind="io", system_call="read")}
+    reads = {0: SystemWait(kind=Kind.IO, system_call="read")}
     assert judged(row, system=reads, how={0: "blocked"}) == ("external_wait", "possible", "proven")
 
 
@@ -565,7 +566,7 @@ def test_several_causes_are_ranked() -> None:
 def test_thousands_of_causes_take_no_more_than_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     # Any thread might release a lock without a recorded owner: then all go on, and that is found out once.
     monkeypatch.setattr(roots, "_MOST_STEPS", 40_000)
-    waits = [Wait("lock", object=16 * n, symbol=f"&lock[{n}]", how="blocked") for n in range(1, 4001)]
+    waits = [Wait(Kind.LOCK, object=16 * n, symbol=f"&lock[{n}]", how="blocked") for n in range(1, 4001)]
     verdicts, _, _ = concluded(Moment(threads=tuple(thread(n, wait) for n, wait in enumerate(waits))))
     assert len(verdicts) == len(waits)
     assert {(verdict.what_if or "").partition(", ")[2] for verdict in verdicts} == {
@@ -584,7 +585,7 @@ OUTSIDE: dict[str, Any] = {"runtime": None, "parallel": None, "state": None, "th
 
 
 def condition(symbol: str, **more: Any) -> SystemWait:
-    facts = {"kind": "condition", "object": sum(map(ord, symbol)), "symbol": symbol}
+    facts = {"kind": Kind.CONDITION, "object": sum(map(ord, symbol)), "symbol": symbol}
     return SystemWait(**{**facts, "is_timed": False, "is_shared": False, **more})
 
 
@@ -593,7 +594,7 @@ def test_an_idle_thread_of_another_pool_waits_for_nobody() -> None:
     rows = thread(0), thread(1, barrier((0,), 2)), thread(7, **OUTSIDE)
     assert [row.kind for row in concluded(Moment(threads=rows, system=idle))[0]] == ["laggard"]
     # A thread that joins it does wait.
-    joins = {**idle, 0: SystemWait(kind="join", owner=7, is_timed=False, is_shared=False)}
+    joins = {**idle, 0: SystemWait(kind=Kind.JOIN, owner=7, is_timed=False, is_shared=False)}
     verdict = first(*rows, system=joins)
     assert (verdict.kind, verdict.roots, verdict.explains) == ("external_wait", (7,), (0, 1))
     assert verdict.summary == "2 threads wait for thread 7, which waits for work from the pool of a library"
@@ -603,13 +604,19 @@ def test_threads_beside_openmp_come_last() -> None:
     rows, waits = (thread(0), thread(7, **OUTSIDE), thread(8, **OUTSIDE)), {7: condition("&a"), 8: condition("&b")}
     kinds = [row.kind for row in concluded(Moment(threads=rows, system=waits))[0]]
     assert kinds == ["no_stall", "external_wait", "external_wait"]
-    sleeps = {**waits, 0: SystemWait(kind="sleep", routine="sleep", is_timed=True)}
+    sleeps = {**waits, 0: SystemWait(kind=Kind.SLEEP, routine="sleep", is_timed=True)}
     assert first(*rows, system=sleeps).summary == "no thread works: thread 0 (0) is in sleep"
     # They do count if nothing of OpenMP is at work, if OpenMP waits for them, and if they are a deadlock for certain.
     assert first(*rows[1:], system=waits).explains == (7,)
-    joins = {**waits, 0: SystemWait(kind="join", owner=8, is_timed=False, is_shared=False)}
+    joins = {**waits, 0: SystemWait(kind=Kind.JOIN, owner=8, is_timed=False, is_shared=False)}
     assert first(*rows, system=joins).explains == (0, 8)
-    facts = {"kind": "mutex", "is_timed": False, "is_shared": False, "owner_source": "runtime", "is_owner_alive": True}
+    facts = {
+        "kind": Kind.MUTEX,
+        "is_timed": False,
+        "is_shared": False,
+        "owner_source": "runtime",
+        "is_owner_alive": True,
+    }
     crossed = {7: SystemWait(object=1, owner=8, **facts), 8: SystemWait(object=2, owner=7, **facts)}
     assert judged(*rows, system=crossed, how=dict.fromkeys((7, 8), "blocked"))[:2] == ("lock_cycle", "proven")
 
@@ -625,7 +632,7 @@ def test_sentences_name_threads_as_tables_do() -> None:
 
 def test_all_threads_on_which_others_depend_are_links() -> None:
     rows = thread(0, barrier((1, 2, 3))), thread(1), thread(2, where=thread(1).where), thread(3)
-    sleeps = {n: SystemWait(kind="sleep", routine="usleep", is_timed=True) for n in (1, 2, 3)}
+    sleeps = {n: SystemWait(kind=Kind.SLEEP, routine="usleep", is_timed=True) for n in (1, 2, 3)}
     verdict = first(*rows, system=sleeps)
     assert verdict.summary == "1 thread waits for thread 1 (1), thread 2 (2) and thread 3 (3), which are in usleep"
     assert [(link.threads, link.object) for link in verdict.cycle[1:]] == [

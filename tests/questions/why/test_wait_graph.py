@@ -12,6 +12,7 @@ from ompd.analysis.graph import Need, Node, Outlook, Release, View, WaitGraph, c
 from ompd.analysis.moment import Moment
 from ompd.analysis.roots import Solved
 from ompd.analysis.waits.threads import ThreadNodes
+from ompd.model.kinds import Kind
 from tests.support.machine import FULL
 
 _GRAPHS = 4_000 if FULL else 400
@@ -22,7 +23,7 @@ def _random_graph(seed: int) -> WaitGraph:
     graph, size = WaitGraph(), choose.randint(1, 8)
     outlooks = [Outlook.WAITS] * 5 + [Outlook.RUNS, Outlook.NEVER, Outlook.UNKNOWN]
     for index in range(size):
-        graph.add(Node(str(index), "thread", str(index), choose.choice(outlooks)))
+        graph.add(Node(str(index), Kind.THREAD, str(index), choose.choice(outlooks)))
     for index in range(size):
         for _ in range(choose.randint(0, 3)):
             targets = tuple(choose.sample(range(size), choose.randint(0, min(size, 3))))
@@ -173,7 +174,7 @@ def test_a_simulation_takes_no_more_work_than_what_it_sets_free() -> None:
     # Pairs that wait for each other: each is set free alone.
     graph, pairs = WaitGraph(), 4_000
     for index in range(2 * pairs):
-        graph.add(Node(str(index), "thread", str(index)))
+        graph.add(Node(str(index), Kind.THREAD, str(index)))
     for index in range(2 * pairs):
         graph.need(index, Need((index ^ 1,), 1))
     release = Release(graph, View.REASONED)
@@ -210,7 +211,7 @@ def _reached(start: int, successors: list[list[int]]) -> set[int]:
 def test_a_chain_of_a_hundred_thousand_links_needs_no_recursion() -> None:
     graph, length = WaitGraph(), 100_000
     for index in range(length):
-        graph.add(Node(str(index), "thread", str(index)))
+        graph.add(Node(str(index), Kind.THREAD, str(index)))
     for index in range(length):
         graph.need(index, Need(((index + 1) % length,), 1))
     assert len(graph.stuck(View.OPTIMISTIC)) == length

@@ -17,6 +17,7 @@ from ompd.debugger.flow.follow import Called
 from ompd.errors import OmpdError
 from ompd.isa.instructions import Instruction
 from ompd.model import VerdictRecord
+from ompd.model.kinds import Confidence, VerdictKind
 from ompd.questions import threads
 from ompd.questions import why as question
 from ompd.questions.why import branches
@@ -183,7 +184,14 @@ def parted(arrived: int, absent: int) -> tuple[VerdictRecord, Hung]:
     with Session.open_core(core.core) as session:
         rows = {row.native_thread_id: row for row in threads.ask(session).rows if row.native_thread_id is not None}
         parting = branches.Parting(session, rows, [natives[arrived]], [natives[absent]])
-        return parting.added_to(VerdictRecord(kind="", stuck="", confidence="", summary="")), core
+        return parting.added_to(
+            VerdictRecord(
+                kind=VerdictKind.BARRIER_ABSENT,
+                stuck=Confidence.PROVEN,
+                confidence=Confidence.PROVEN,
+                summary="",
+            )
+        ), core
 
 
 def test_who_is_elsewhere_in_the_region_has_values() -> None:

@@ -31,6 +31,7 @@ from ompd.model import (
     Wait,
     WhyAnswer,
 )
+from ompd.model.kinds import Confidence, Kind
 from ompd.render import terminal
 from ompd.render.answers.why_dot import format_dot
 from ompd.render.json import format_answer
@@ -64,13 +65,13 @@ def thread(number: int, wait: Wait | None, *, line: int = 10, size: int = 4, fun
 
 def lock(name: str, address: int, owner: int | None) -> Wait:
     native = FIRST + owner if owner is not None else None
-    return Wait("lock", object=address, symbol=name, owner=native, owner_source=None if owner is None else "runtime")
+    return Wait(Kind.LOCK, object=address, symbol=name, owner=native, owner_source=None if owner is None else "runtime")
 
 
 def deadlock(size: int, names: tuple[str, str] = ("&a", "&b")) -> list[ThreadRecord]:
     """Return a team of which threads 0 and 1 wait for each other's locks, and all others at a barrier for these."""
     missing = (FIRST, FIRST + 1)
-    waiting = Wait("barrier", arrived=size - 2, expected=size, missing=missing)
+    waiting = Wait(Kind.BARRIER, arrived=size - 2, expected=size, missing=missing)
     return [
         thread(0, lock(names[1], 0x20, 1), line=10, size=size),
         thread(1, lock(names[0], 0x10, 0), line=20, size=size),
@@ -79,7 +80,7 @@ def deadlock(size: int, names: tuple[str, str] = ("&a", "&b")) -> list[ThreadRec
 
 
 def laggard(size: int) -> list[ThreadRecord]:
-    waiting = Wait("barrier", arrived=size - 1, expected=size, missing=(FIRST,))
+    waiting = Wait(Kind.BARRIER, arrived=size - 1, expected=size, missing=(FIRST,))
     return [thread(0, None, line=5), *(thread(number, waiting, size=size) for number in range(1, size))]
 
 
@@ -117,9 +118,9 @@ def test_a_cycle_says_who_waits_for_whom_and_what_to_do() -> None:
 
 
 def test_all_threads_on_which_others_depend_have_a_line() -> None:
-    waiting = Wait("barrier", arrived=3, expected=6, missing=tuple(range(FIRST, FIRST + 3)))
+    waiting = Wait(Kind.BARRIER, arrived=3, expected=6, missing=tuple(range(FIRST, FIRST + 3)))
     absent = [thread(number, None, line=5 + number // 2, size=6) for number in range(3)]
-    sleeps = {FIRST + n: SystemWait(kind="sleep", routine="usleep", is_timed=True) for n in range(3)}
+    sleeps = {FIRST + n: SystemWait(kind=Kind.SLEEP, routine="usleep", is_timed=True) for n in range(3)}
     rows = [*absent, *(thread(number, waiting, size=6) for number in range(3, 6))]
     lines = text_of(answer_of(rows, system=sleeps)).splitlines()
     names = "thread 0 (1000), thread 1 (1001) and thread 2 (1002)"
@@ -309,7 +310,7 @@ def test_graphs_of_many_threads_stay_small(size: int) -> None:
 
 
 def code_of(kind: str, stuck: str) -> int | None:
-    verdict = VerdictRecord(kind=kind, stuck=stuck, confidence="likely", summary="")
+    verdict = VerdictRecord(kind=kind, stuck=stuck, confidence=Confidence.LIKELY, summary="")
     answer = WhyAnswer(TARGET, (), (verdict,), False, ())
     assert WHY.status_of(answer, {"exit_code": False}) is None
     return WHY.status_of(answer, {"exit_code": True})

@@ -14,6 +14,7 @@ import pytest
 import ompd
 from ompd.binary.elf.elf import ElfFile
 from ompd.model import Wait, WhyAnswer
+from ompd.model.kinds import Kind
 from ompd.questions import threads
 from ompd.questions import why as question
 from ompd.questions.why.reentry import reentered
@@ -148,7 +149,7 @@ def test_who_comes_back_into_the_runtime_need_not_have_its_lock_while_another_is
         others = [replace(each, wait=None, state="overhead") if each is not row else row for each in rows]
         assert list(reentered(session, others)) == []
         # Nor where another one is awake, and may be looking for a task just now.
-        looking = Wait("taskwait", how="spinning")
+        looking = Wait(Kind.TASKWAIT, how="spinning")
         others = [replace(each, wait=looking) if each is not row else row for each in rows]
         assert list(reentered(session, others)) == []
 

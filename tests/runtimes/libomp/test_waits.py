@@ -14,6 +14,7 @@ import pytest
 from ompd.debugger.files.finder import FileFinder
 from ompd.errors import LayoutUnavailable
 from ompd.model import Answer, TaskRecord, ThreadRecord, Wait
+from ompd.model.kinds import Kind
 from ompd.questions import regions, tasks, threads
 from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
@@ -214,7 +215,7 @@ def test_a_thread_still_leaving_the_barrier_before_is_late(number: int, compiler
         after = _barriers(session)
     assert {(len(wait.missing or ()), wait.arrived) for wait in before.values()} == {(1, 3)}
     # What the late one itself waits for is not told: it is not counted at the barrier at which the others are.
-    assert after.pop(late) == Wait("barrier", how=before[late].how)
+    assert after.pop(late) == Wait(Kind.BARRIER, how=before[late].how)
     (missing,) = {wait.missing for wait in before.values()}
     assert {wait.missing for wait in after.values()} == {tuple(sorted({*(missing or ()), late}))}
     assert [wait.arrived for wait in after.values()] == [2, 2]

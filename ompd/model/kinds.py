@@ -1,0 +1,263 @@
+"""The vocabulary of ``why``: what threads wait for and hold, what follows from it, and how sure that is.
+
+Each member is a string, and answers have it as it is. What code asks of a kind is a property: a new kind of wait is one
+row of :class:`Kind`, and a builder in ``analysis/waits``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, Flag, auto
+
+
+class Word(str, Enum):
+    """A string of a closed vocabulary, which prints as that string."""
+
+    _value_: str
+
+    def __str__(self) -> str:
+        return self._value_
+
+    def __repr__(self) -> str:
+        return repr(self._value_)
+
+    def __format__(self, form: str) -> str:
+        return format(self._value_, form)
+
+
+class Trait(Flag):
+    """What is true of a kind."""
+
+    NONE = 0
+    LOCK = auto()
+    """A thread holds it, and lets go of it."""
+    TASKS = auto()
+    """It ends once tasks are complete. The thread may execute tasks meanwhile."""
+    PLACE = auto()
+    """Threads wait *at* it, not *for* it."""
+    VARIABLE = auto()
+    """A variable of the program may stand for it."""
+    PASSED_ON = auto()
+    """Another function than the one that has set it may let go of it."""
+    FOR_SOME = auto()
+    """A construct that not all threads of a team execute at the same time."""
+    BY_CODE = auto()
+    """No runtime may know it, and only the code of threads shows who has set it."""
+    OUTER = auto()
+    """It ends by itself, or by something that is not of this process."""
+
+
+class Kind(Word):
+    """What threads wait for and hold, in OpenMP and outside of it; and the other nodes of the wait-for graph.
+
+    A row has the value in answers, what sentences call one without a name, its traits, and the value of the kind of its
+    node in the graph if that is another one.
+    """
+
+    noun: str | None
+    traits: Trait
+    _node: str
+
+    def __new__(cls, value: str, noun: str | None = None, traits: Trait = Trait.NONE, node: str | None = None) -> Kind:
+        """Make a member of a row."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.noun, member.traits, member._node = noun, traits, node or value
+        return member
+
+    # Of OpenMP
+    BARRIER = "barrier", "a barrier", Trait.PLACE
+    LOCK = "lock", "a lock", Trait.LOCK | Trait.VARIABLE | Trait.PASSED_ON
+    NEST_LOCK = "nest_lock", "a nest lock", Trait.LOCK | Trait.VARIABLE | Trait.PASSED_ON
+    CRITICAL = "critical", "a critical section", Trait.LOCK | Trait.VARIABLE | Trait.FOR_SOME
+    ATOMIC = "atomic", "an atomic update", Trait.LOCK, "critical"
+    ORDERED = "ordered", "ordered", Trait.LOCK | Trait.FOR_SOME
+    DOACROSS = "doacross"
+    INTERNAL_LOCK = "internal_lock", "internal lock", Trait.LOCK
+    TASKWAIT = "taskwait", "a taskwait", Trait.TASKS | Trait.PLACE
+    TASKGROUP = "taskgroup", "the end of a taskgroup", Trait.TASKS | Trait.PLACE
+    DEPENDENCE = "dependence", "tasks that it depends on", Trait.TASKS
+    SINGLE = "single", "a single construct", Trait.FOR_SOME
+    MASTER = "master", None, Trait.FOR_SOME
+    MASKED = "masked", None, Trait.FOR_SOME
+    SECTION = "section", None, Trait.FOR_SOME
+    TARGET = "target", "a device", Trait.NONE, "call"
+    UNKNOWN = "unknown", "unknown", Trait.NONE, "call"
+
+    # Of the C library and the kernel
+    MUTEX = "mutex", "mutex", Trait.LOCK | Trait.PASSED_ON | Trait.BY_CODE
+    CONDITION = "condition", "condition variable"
+    JOIN = "join", "the end of a thread"
+    SEMAPHORE = "semaphore", "semaphore", Trait.NONE, "call"
+    RWLOCK = "rwlock", "read-write lock", Trait.NONE, "mutex"
+    PTHREAD_BARRIER = "pthread_barrier", "POSIX barrier", Trait.PLACE, "call"
+    ONCE = "once", "pthread_once", Trait.LOCK | Trait.BY_CODE, "call"
+    GIL = "gil", "Python's interpreter lock", Trait.LOCK
+    STREAM = "stream", "the lock of a stream", Trait.NONE, "mutex"
+    FUTURE = "future", "a std::future", Trait.NONE, "call"
+    FUTEX = "futex", "the futex", Trait.BY_CODE, "call"
+    SLEEP = "sleep", None, Trait.OUTER, "call"
+    IO = "io", None, Trait.OUTER, "call"
+    SIGNAL = "signal", None, Trait.OUTER, "call"
+    CHILD = "child", None, Trait.OUTER, "call"
+    MPI = "mpi", None, Trait.OUTER, "call"
+    SYSTEM_CALL = "system_call", None, Trait.OUTER, "call"
+
+    # Of the graph alone
+    THREAD = "thread"
+    TASK = "task"
+    TEAM = "team"
+    EVENT = "event"
+    CALL = "call"
+    OUTSIDE = "outside"
+    PARENT = "parent"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Kind:
+        # A plugin of others, or a later release that has saved its answer, may have words of its own.
+        return cls.UNKNOWN
+
+    @property
+    def is_lock(self) -> bool:
+        """Whether a thread holds it, and lets go of it."""
+        return Trait.LOCK in self.traits
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it ends once tasks are complete."""
+        return Trait.TASKS in self.traits
+
+    @property
+    def is_scheduling_point(self) -> bool:
+        """Whether a thread may execute other tasks of its team while it waits for this."""
+        return self.is_task or self is Kind.BARRIER
+
+    @property
+    def is_place(self) -> bool:
+        """Whether threads wait *at* it."""
+        return Trait.PLACE in self.traits
+
+    @property
+    def has_variable(self) -> bool:
+        """Whether a variable of the program may stand for it."""
+        return Trait.VARIABLE in self.traits
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether another function than the one that has set it may let go of it."""
+        return Trait.PASSED_ON in self.traits
+
+    @property
+    def is_for_some(self) -> bool:
+        """Whether not all threads of a team execute such a construct at the same time."""
+        return Trait.FOR_SOME in self.traits
+
+    @property
+    def is_set_by_code(self) -> bool:
+        """Whether the code of threads may be all that shows who has set it."""
+        return Trait.BY_CODE in self.traits
+
+    @property
+    def ends_from_outside(self) -> bool:
+        """Whether it ends by itself, or by something that is not of this process."""
+        return Trait.OUTER in self.traits
+
+    @property
+    def node(self) -> Kind:
+        """The kind of its node in the wait-for graph."""
+        return Kind(self._node)
+
+
+class EdgeKind(Word):
+    """How one node of the wait-for graph leads to another."""
+
+    WAITS_FOR = "waits_for"
+    HELD_BY = "held_by"
+    MEMBER = "member"
+    EXECUTES = "executes"
+    CHILD = "child"
+    DEPENDS_ON = "depends_on"
+    MAY_RUN = "may_run"
+
+
+class Confidence(Word):
+    """How sure a verdict is, the surest first."""
+
+    PROVEN = "proven"
+    """It follows from what was read: whoever could set the threads free was excluded."""
+    LIKELY = "likely"
+    """It rests on reasoning such as elimination, or somebody who could set them free was not excluded."""
+    POSSIBLE = "possible"
+    """It holds if what is not known turns out badly."""
+    UNKNOWN = "unknown"
+    """It is left open."""
+
+    @property
+    def rank(self) -> int:
+        """0 for the surest."""
+        return list(Confidence).index(self)
+
+
+class VerdictKind(Word):
+    """Why threads do not go on, by docs/why.md; of verdicts that are as sure, the first of these is read first."""
+
+    FORK_CHILD = "fork_child"
+    RUNTIME_REENTRY = "runtime_reentry"
+    SELF_LOCK = "self_lock"
+    LOCK_CYCLE = "lock_cycle"
+    BARRIER_MISMATCH = "barrier_mismatch"
+    TASK_DEPENDENCE_CYCLE = "task_dependence_cycle"
+    ORPHANED_WORKSHARING = "orphaned_worksharing"
+    DUPLICATE_RUNTIMES = "duplicate_runtimes"
+    OVERSUBSCRIBED = "oversubscribed"
+    EVENT_UNFULFILLED = "event_unfulfilled"
+    TASKWAIT_STARVED = "taskwait_starved"
+    LOCK_ABANDONED = "lock_abandoned"
+    BARRIER_ABSENT = "barrier_absent"
+    EXTERNAL_WAIT = "external_wait"
+    LAGGARD = "laggard"
+    UNDECIDED = "undecided"
+    LOST_WAKEUP = "lost_wakeup"
+    RUNTIME_UNLOADED = "runtime_unloaded"
+    NO_STALL = "no_stall"
+
+    @property
+    def rank(self) -> int:
+        """0 for the one to read first."""
+        return list(VerdictKind).index(self)
+
+    @property
+    def is_about_tasks(self) -> bool:
+        """Whether the list of tasks says more about it."""
+        return self in (
+            VerdictKind.EVENT_UNFULFILLED,
+            VerdictKind.TASKWAIT_STARVED,
+            VerdictKind.TASK_DEPENDENCE_CYCLE,
+        )
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether the threads on which the others depend work."""
+        return self in (VerdictKind.LAGGARD, VerdictKind.OVERSUBSCRIBED)
+
+
+class Doubt(Word):
+    """Why it is not certain that a thread still stands inside of a construct or holds a lock: a row has the reason."""
+
+    reason: str
+
+    def __new__(cls, value: str, reason: str = "") -> Doubt:
+        """Make a member of a row."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.reason = reason
+        return member
+
+    ENTERED = "entered", "whether it succeeded is not seen"
+    BRANCH = "branch", "another way leads here without it"
+    CALLEE = "callee", "a function that was called since may have let go of it"
+    POINTER = "pointer", "a function that was called since by a pointer may have let go of it"
+    OTHER = "other", "what was let go of since may be the same one"
+    LEAVING = "leaving", "it is about to let go of it"
+    PAUSED = "paused", "it lets go of it while it waits"
+    JUMP = "jump", "a jump may lead here without it"
+    TWICE = "twice", "the function may return to an earlier place"
