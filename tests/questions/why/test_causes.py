@@ -32,6 +32,7 @@ KINDS = (
     (cause("crossed", LIVE, flags=("-DALLOCA",)), "lock_cycle", ("proven",)),
     (cause("taskgroups", environment=STEADY), "lock_cycle", ("proven",)),
     (cause("atomic"), "lock_cycle", ("proven",)),
+    (cause("unnamed"), "lock_cycle", ("proven",)),
     (cause("combiner"), "lock_cycle", ("proven",)),
     (
         cause("combiner", compilers=("clang",), environment={"KMP_FORCE_REDUCTION": "critical"}),

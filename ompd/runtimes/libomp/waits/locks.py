@@ -41,6 +41,7 @@ LOCK_ROUTINES = {
     "omp_set_lock": "lock",
     "omp_set_nest_lock": "lock",
 }
+_UNNAMED = "GOMP_critical_start"
 _NEST_ROUTINES = ("__kmpc_set_nest_lock", "omp_set_nest_lock")
 # With this setting the runtime notes an owner of simple locks, too.
 _CHECKS, _CHECK_SETTING = "__kmp_env_consistency_check", "KMP_CONSISTENCY_CHECK"
@@ -82,6 +83,13 @@ class Locks:
         if asked is None:
             return self._internal(thread, frames, code)
         is_nestable = any(name in _NEST_ROUTINES for name in routines)
+        lock = self._awaited(thread, frames, asked, is_nestable=is_nestable)
+        # The runtime itself has the variable of gcc's section without a name, whose routine may jump to another one.
+        called = naming.routine_name(self._process.routine_called(frames[-1].pc))
+        return replace(lock, is_unnamed=True) if _UNNAMED in (called, *routines) else lock
+
+    def _awaited(self, thread: Thread, frames: tuple[Frame, ...], asked: str, *, is_nestable: bool) -> LockState:
+        # The lock that the thread waits for in a routine that asks for one.
         in_registers, on_stack = self._candidates(thread, frames)
         candidates = list(dict.fromkeys(in_registers + on_stack))
         address = next((address for address in candidates if thread.address in self._queue(address)), None)
