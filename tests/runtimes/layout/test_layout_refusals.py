@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ompd.binary.types import members as dwarf_members
+from ompd.binary.types.types import flat_members
 from ompd.errors import BadInput, MalformedFile, OmpdError
 from ompd.questions import layouts
 from ompd.runtimes.layout import table
@@ -192,7 +192,7 @@ class _Endless:
 def test_a_structure_that_contains_itself_ends(width: int, name: str | None) -> None:
     endless: Any = _Endless(width, name)
     with pytest.raises(MalformedFile):
-        dwarf_members.flat_members(endless, _found(endless), lambda path: True)
+        flat_members(endless, _found(endless), lambda path: True)
 
 
 def _found(endless: Any) -> Any:
