@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from ompd.model import HeldRecord, ParallelRecord, SchedulingRecord, SystemWait, TaskRecord, ThreadRecord
+from ompd.model.kinds import Kind
 from ompd.records import record
 
 
@@ -60,6 +61,8 @@ class Moment:
     """
     how: Mapping[int, str | None] = field(default_factory=dict)
     """How threads wait, as :class:`~ompd.model.Wait` has it, of those of which no runtime names a wait."""
+    alone: Mapping[int, str] = field(default_factory=dict)
+    """Primary threads at a barrier behind a branch that lets them in alone, and where that branch is."""
     queued: frozenset[int] = frozenset()
     """Threads that a lock has in its queue: they wait, whether they sleep or spin."""
     handlers: frozenset[int] = frozenset()
@@ -74,3 +77,9 @@ class Moment:
     """The loss of a core that was cut off, None for a whole target."""
     unknowns: tuple[str, ...] = ()
     """Facts that could not be read."""
+
+
+def is_at_barrier_inside(row: ThreadRecord) -> bool:
+    """Return whether a thread waits at a barrier inside of its region, not at the region's end."""
+    is_inside = row.where is not None and row.at_end_of is None
+    return is_inside and row.wait is not None and row.wait.kind is Kind.BARRIER

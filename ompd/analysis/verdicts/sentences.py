@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import counted, listed, plural
-from ompd.model import Evidence, Link, VerdictRecord
-from ompd.model.kinds import Confidence, Kind, VerdictKind
+from ompd.model import Link
+from ompd.model.kinds import Kind, VerdictKind
 
-_MISMATCH = "threads of one region wait at different barriers"
-_ORPHANED = "a barrier is inside of code that not all threads of its team execute"
 _RAW = frozenset(
     (VerdictKind.EXTERNAL_WAIT, VerdictKind.RUNTIME_REENTRY, VerdictKind.UNDECIDED, VerdictKind.LOST_WAKEUP)
 )
@@ -44,7 +41,7 @@ class Sentences:
         if kind is VerdictKind.SELF_LOCK:
             return f"{self._thread(links[0])} waits for {links[0].object}, which it holds itself"
         if kind is VerdictKind.BARRIER_MISMATCH:
-            return f"{_MISMATCH}: {places}"
+            return f"threads of one region wait at different barriers: {places}"
         if kind is VerdictKind.RUNTIME_REENTRY:
             return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind is VerdictKind.BARRIER_ABSENT:
@@ -73,7 +70,7 @@ class Sentences:
             take = "takes" if count == 1 else "take"
             return f"{waiting} {names} by spinning, and {take} from it the {processors} of the process"
         if kind is VerdictKind.ORPHANED_WORKSHARING:
-            return f"{_ORPHANED}: {places}"
+            return f"a barrier is inside of code that not all threads of its team execute: {places}"
         if kind is VerdictKind.DUPLICATE_RUNTIMES:
             return f"threads of several OpenMP runtimes wait for each other: {ring}"
         if root.end is End.CYCLE:
@@ -182,22 +179,6 @@ def _because(reason: str | None, *, is_plural: bool) -> str:
     if not reason.startswith("it "):
         return f": {reason}"
     return f", which {plural(reason).removeprefix('they ') if is_plural else reason[3:]}"
-
-
-def as_orphaned(verdict: VerdictRecord, where: str) -> VerdictRecord:
-    """Return the verdict on a barrier that stands in code of the primary thread alone, where it was thought to be
-    another one than that of the others.
-
-    :param where: the place of the branch that lets nobody else in
-    """
-    evidence = Evidence(f"at {where} a branch on omp_get_thread_num() lets the primary thread in alone", "stack")
-    return replace(
-        verdict,
-        kind=VerdictKind.ORPHANED_WORKSHARING,
-        confidence=Confidence.LIKELY,
-        summary=verdict.summary.replace(_MISMATCH, _ORPHANED),
-        evidence=(*verdict.evidence, evidence),
-    )
 
 
 def _done(kind: Kind) -> str | None:

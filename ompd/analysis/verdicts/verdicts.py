@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 
 from ompd.analysis.graph import Need, Node, Outlook, View
+from ompd.analysis.moment import is_at_barrier_inside
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.verdicts.chains import Chains
 from ompd.analysis.verdicts.sentences import Sentences, next_step
-from ompd.model import Evidence, HeldRecord, ThreadRecord, VerdictRecord
+from ompd.model import Evidence, HeldRecord, Link, ThreadRecord, VerdictRecord
 from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 
 _AT_BARRIERS = frozenset((VerdictKind.BARRIER_MISMATCH, VerdictKind.BARRIER_ABSENT, VerdictKind.LOCK_CYCLE))
@@ -143,11 +144,16 @@ class Verdicts:
         if kind is None:
             return None
         links = self._chains.links(root)
+        evidence = self._chains.evidence(root)
+        branch = self._branch_of_one(links) if kind is VerdictKind.BARRIER_MISMATCH else None
+        if branch is not None:
+            kind = VerdictKind.ORPHANED_WORKSHARING
+            text = f"at {branch} a branch on omp_get_thread_num() lets the primary thread in alone"
+            evidence = (*evidence, Evidence(text, "stack"))
         threads = [*root.threads, *(n for n in root.nodes if n in self._nodes.rows and n not in root.threads)]
         ends = self._chains.root_threads(root)
         explained = tuple(sorted(self._natives(root.threads)))
         stuck = self._solved.confidence(root.threads)
-        evidence = self._chains.evidence(root)
         unknowns = self._open_questions(root) if stuck is not Confidence.PROVEN or kind is VerdictKind.UNDECIDED else ()
         return VerdictRecord(
             kind=kind,
@@ -194,6 +200,15 @@ class Verdicts:
                 if any(each.kind.is_for_some and (each.is_certain or not needs_certainty) for each in held):
                     return True
         return False
+
+    def _branch_of_one(self, links: Sequence[Link]) -> str | None:
+        # The place of the branch that lets the primary thread alone come to the first barrier inside of the region.
+        # gcc makes of master and masked nothing else.
+        for link in links:
+            row = self._nodes.rows.get(self._nodes.threads.get(link.thread or 0, -1))
+            if row is not None and is_at_barrier_inside(row):
+                return self._nodes.moment.alone.get(link.threads[0]) if len(link.threads) == 1 else None
+        return None
 
     def _is_in_task(self, root: Root) -> bool:
         rows = (self._nodes.rows[node] for node in root.threads if self._nodes.waiting[node] in root.nodes)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
-from ompd.analysis.verdicts.sentences import as_orphaned
+from ompd.analysis.moment import is_at_barrier_inside
 from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError
@@ -69,44 +69,87 @@ class _Found(NamedTuple):
     calls: tuple[str, ...]
 
 
-def add_branches(
-    session: Session, verdicts: Sequence[VerdictRecord], rows: Sequence[ThreadRecord]
-) -> tuple[VerdictRecord, ...]:
-    """Return the verdicts, the first ones with the branch in front of the barrier that they are about.
+class Branches:
+    """The branches in front of barriers to which somebody did not come, at one stop.
 
     :param rows: the threads of the same stop
     """
-    by_native = {row.native_thread_id: row for row in rows if row.native_thread_id is not None}
-    return tuple(
-        _with_branch(session, verdict, by_native) if number < _VERDICTS and verdict.kind in _KINDS else verdict
-        for number, verdict in enumerate(verdicts)
-    )
 
+    def __init__(self, session: Session, rows: Sequence[ThreadRecord]) -> None:
+        self._session = session
+        self._rows = {row.native_thread_id: row for row in rows if row.native_thread_id is not None}
+        self._kept: dict[tuple[tuple[int, ...], tuple[int | None, ...]], Parted | None] = {}
 
-def _with_branch(session: Session, verdict: VerdictRecord, rows: Mapping[int, ThreadRecord]) -> VerdictRecord:
-    arrived, absent = _sides(verdict, rows)
-    if not arrived or not absent:
-        return verdict
-    try:
-        return Parting(session, rows, arrived, absent).added_to(verdict)
-    except OmpdError:
-        return verdict  # code that cannot be followed shows no branch
+    def of_primary_threads(self) -> dict[int, str]:
+        """Return the primary threads that wait at a barrier behind a branch that lets them in alone, by native id, and
+        the place of that branch. Only the first teams are looked at whose threads wait at several barriers.
+        """
+        places_of: dict[int, str] = {}
+        barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
+        for row in self._rows.values():
+            if row.wait is not None and row.wait.kind is Kind.BARRIER:
+                barriers.setdefault(row.parallel, set()).add(row.wait.missing)
+        primary = [
+            (native, row.wait.missing)
+            for native, row in self._rows.items()
+            if row.thread_num == 0 and row.wait is not None and row.wait.missing and is_at_barrier_inside(row)
+            if len(barriers[row.parallel]) > 1
+        ]
+        for native, missing in primary[:_VERDICTS]:
+            parted = self._parted((native,), missing)
+            if parted is not None and parted.is_of_primary:
+                branch = parted.branch
+                places_of[native] = f"{(branch.file or '').rpartition('/')[2]}:{branch.line}"
+        return places_of
 
+    def added_to(self, verdicts: Sequence[VerdictRecord]) -> tuple[VerdictRecord, ...]:
+        """Return the verdicts, the first ones with the branch in front of the barrier that they are about."""
+        return tuple(
+            self._with_branch(verdict) if number < _VERDICTS and verdict.kind in _KINDS else verdict
+            for number, verdict in enumerate(verdicts)
+        )
 
-def _sides(verdict: VerdictRecord, rows: Mapping[int, ThreadRecord]) -> tuple[Sequence[int], Sequence[int | None]]:
-    # Those at a barrier inside of the region, and those who are missed there; None for who is not of the process.
-    for link in verdict.cycle:
-        row = rows.get(link.thread or 0)
-        if row is None or row.wait is None or row.wait.kind is not Kind.BARRIER or not _is_inside(row):
-            continue
-        others = [n for other in verdict.cycle if other is not link for n in (other.threads or (other.thread,))]
-        missing = row.wait.missing if row.wait.missing is not None else others
-        return [native for native in link.threads if native in rows], list(missing)
-    return (), ()
+    def _with_branch(self, verdict: VerdictRecord) -> VerdictRecord:
+        arrived, absent = self._sides(verdict)
+        parted = self._parted(tuple(arrived), tuple(absent)) if arrived and absent else None
+        if parted is None:
+            return verdict
+        return replace(verdict, branch=parted.branch, branch_calls=parted.calls, variables=parted.variables)
+
+    def _parted(self, arrived: tuple[int, ...], absent: tuple[int | None, ...]) -> Parted | None:
+        key = arrived, absent
+        if key not in self._kept:
+            try:
+                self._kept[key] = Parting(self._session, self._rows, arrived, absent).parted()
+            except OmpdError:
+                self._kept[key] = None  # code that cannot be followed shows no branch
+        return self._kept[key]
+
+    def _sides(self, verdict: VerdictRecord) -> tuple[Sequence[int], Sequence[int | None]]:
+        # Those at a barrier inside of the region, and those who are missed there; None for who is not of the process.
+        for link in verdict.cycle:
+            row = self._rows.get(link.thread or 0)
+            if row is None or row.wait is None or not is_at_barrier_inside(row):
+                continue
+            others = [n for other in verdict.cycle if other is not link for n in (other.threads or (other.thread,))]
+            missing = row.wait.missing if row.wait.missing is not None else others
+            return [native for native in link.threads if native in self._rows], list(missing)
+        return (), ()
 
 
 def _is_inside(row: ThreadRecord) -> bool:
     return row.where is not None and row.at_end_of is None
+
+
+class Parted(NamedTuple):
+    """The place of the branch at which the ways of threads have parted, the functions that it calls, the variables of
+    its function, and whether it lets the primary thread in alone.
+    """
+
+    branch: Place
+    calls: tuple[str, ...]
+    variables: tuple[DifferingVariable, ...]
+    is_of_primary: bool
 
 
 class Parting:
@@ -176,11 +219,11 @@ class Parting:
             return jumped[::-1] if is_known and not left else []
         return [each for frame in frames for each in (frame, *left.get((frame.pc, frame.cfa), ()))]
 
-    def added_to(self, verdict: VerdictRecord) -> VerdictRecord:
-        """Return the verdict with branch and variables."""
+    def parted(self) -> Parted | None:
+        """Return the branch and its variables, None if none is seen."""
         own = next((frames for frames in self._arrived.frames.values() if frames), None)
         if own is None:
-            return verdict
+            return None
         rows = self._records
         first: tuple[_Found, tuple[DifferingVariable, ...]] | None = None
         for found in self._branches(own):
@@ -191,13 +234,10 @@ class Parting:
                 first = found, variables
                 break
         if first is None:
-            return verdict
+            return None
         found, variables = first
-        branch = self._place(found, rows)
-        if verdict.kind is VerdictKind.BARRIER_MISMATCH and self._is_of_primary(own[found.depth], found.branch):
-            # gcc makes of master and masked nothing else.
-            verdict = as_orphaned(verdict, f"{(branch.file or '').rpartition('/')[2]}:{branch.line}")
-        return replace(verdict, branch=branch, branch_calls=found.calls, variables=variables)
+        is_of_primary = self._is_of_primary(own[found.depth], found.branch)
+        return Parted(self._place(found, rows), found.calls, variables, is_of_primary)
 
     def _is_of_primary(self, frame: Frame, branch: Branch) -> bool:
         # Whether the branch compares the thread's number with 0, and the primary thread alone is at the barrier.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ompd.analysis.answers import concluded
 from ompd.errors import NoAnswer
 from ompd.model import GraphRecord, WhyAnswer
 from ompd.model.kinds import Confidence
 from ompd.questions.facts.answers import program_faults
 from ompd.questions.facts.damage import changes, is_damaged
-from ompd.questions.why.branches import add_branches
+from ompd.questions.why.branches import Branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
 from ompd.questions.why.stacks import add_stacks
@@ -31,10 +33,12 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         if gone is None:
             raise
         return WhyAnswer(session.stop.record, (), (gone,), True, (str(error),))
+    branches = Branches(session, moment.threads)
+    moment = replace(moment, alone=branches.of_primary_threads())
     found, nodes, edges = (
         concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
-    verdicts, stacks = add_stacks(session, add_branches(session, found, moment.threads))
+    verdicts, stacks = add_stacks(session, branches.added_to(found))
     complete, warnings = threads.complete, threads.warnings
     if stacks is not None:
         complete = complete and stacks.complete

@@ -184,14 +184,18 @@ def parted(arrived: int, absent: int) -> tuple[VerdictRecord, Hung]:
     with Session.open_core(core.core) as session:
         rows = {row.native_thread_id: row for row in threads.ask(session).rows if row.native_thread_id is not None}
         parting = branches.Parting(session, rows, [natives[arrived]], [natives[absent]])
-        return parting.added_to(
-            VerdictRecord(
-                kind=VerdictKind.BARRIER_ABSENT,
-                stuck=Confidence.PROVEN,
-                confidence=Confidence.PROVEN,
-                summary="",
-            )
-        ), core
+        found = parting.parted()
+        assert found is not None
+        verdict = VerdictRecord(
+            kind=VerdictKind.BARRIER_ABSENT,
+            stuck=Confidence.PROVEN,
+            confidence=Confidence.PROVEN,
+            summary="",
+            branch=found.branch,
+            branch_calls=found.calls,
+            variables=found.variables,
+        )
+        return verdict, core
 
 
 def test_who_is_elsewhere_in_the_region_has_values() -> None:
