@@ -1,8 +1,8 @@
 """``stack``: each thread's stack as the source reads, continued where a worker's own ends.
 
-``thread_frames`` reads a thread's own frames; ``tail_called`` adds those that tail calls have taken from it, ``source``
-makes of compilers' functions what the user wrote, ``locals`` adds variables. ``reader`` continues a stack on other
-threads and makes rows of it; ``items`` is what they pass to one another. Whoever wants a stack comes in by :func:`ask`.
+:func:`ask` answers the command. ``thread_frames`` reads a thread's own frames, and ``tail_called`` adds functions that
+ended by a tail call. ``source`` replaces compilers' functions by the constructs of the source, ``locals`` adds
+variables. ``reader`` continues a stack on other threads and makes its row. They pass each other the ``items``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ask(
     try:
         runtimes = list(readable_runtimes(session, problems, needed=False))
     except NoAnswer as error:
-        # A stack can be followed without knowing its runtime; what is missing then is said.
+        # Stacks can be read without a runtime, but their continuations on other threads are missing.
         if not session.process.threads():
             raise
         problems.note(NO_RUNTIME if is_damaged(session) else str(error))
@@ -73,7 +73,7 @@ def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
         frames = tuple(
             (f.function, f.file, f.line, f.kind, f.construct, f.inlined, _values(f.locals)) for f in row.frames
         )
-        # Why the program ended stands alone.
+        # The stack of a failed thread is not grouped with others.
         failed = row.native_thread_id if row.failed is not False and row.signal is not None else None
         key = (
             row.runtime,

@@ -1,4 +1,4 @@
-"""A frame on its way from the stack to the source, and what its function's name and place say of it."""
+"""Frames between the physical stack and the source, and their kinds by function name."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 class Item(NamedTuple):
     """A frame of a thread's own stack.
 
-    ``place`` is the index of the physical frame that it is of or, if it was left by a jump, of that which has its
-    place; ``call_site`` the address to look up. Glue is what a compiler put around the code of a construct.
+    ``place`` is the index of its physical frame or, if the function left by a jump, of the frame that replaced it.
+    ``call_site`` is the address to look up. Glue is a function that a compiler put around the code of a construct.
     """
 
     place: int
     call_site: int
     frame: StackFrame
     is_glue: bool = False
-    is_outermost: bool = False  # of the code of a construct
-    is_inlined_task: bool = False  # the outermost of a task's code that was inlined where the task was met
+    is_outermost: bool = False  # the outermost frame of a construct's code
+    is_inlined_task: bool = False  # the outermost frame of a task that was inlined into the encountering code
     variables: FunctionLocals | None = None
 
 
 class Own(NamedTuple):
-    """A thread's own stack, innermost frame first, and what is known of it."""
+    """A thread's own stack, innermost frame first."""
 
     frames: list[Item]
-    physical: int  # how many frames no guess led to
+    physical: int  # the number of frames found without a guess
     boundaries: str | None
     stopped: str | None
     codes: Sequence[ConstructCode] = ()
@@ -80,7 +80,7 @@ def frame_left(
     module: Module | None,
     unproven: str | None,
 ) -> StackFrame:
-    """Return the record of a function that ended by a jump at *address*, None if it is unknown which jump it was."""
+    """Return the record of a function that ended by a jump at *address*, which is None if the jump is unknown."""
     unavailable = {}
     if address is None:
         reason = "it ended by a jump, and which one is unknown"
@@ -103,8 +103,8 @@ def frame_left(
 
 
 def kind_by_name(name: str, glue: str) -> str | None:
-    """Return the kind of a construct by the names of its code and the function around it, None if they do not say."""
-    # gcc gives all its functions the same name, clang has an entry around those of tasks.
+    """Return the kind of a construct by the names of its code and the function around it, None if unknown."""
+    # gcc names all its functions alike. clang puts an entry function around the code of tasks.
     known = naming.parse_outlined(glue)
     if known is not None and known.construct is not None:
         return known.construct
@@ -112,9 +112,9 @@ def kind_by_name(name: str, glue: str) -> str | None:
 
 
 def is_glue(outer: StackFrame, inner: StackFrame) -> bool:
-    """Return whether *outer* does nothing but call the code of a construct, which *inner* is."""
-    # clang's code of a task is called by the function that the runtime knows; with -g so is that of a region, whose
-    # function of the name that ends in _debug__ has the code.
+    """Return whether *outer* only calls *inner*, the code of a construct."""
+    # In clang's code the runtime calls a small function, which calls the task. With -g regions have one, too: their
+    # code is in the function whose name ends in _debug__.
     name, called = outer.function or "", inner.function or ""
     known, body = naming.parse_outlined(name), naming.parse_outlined(called)
     if known is None or body is None or body.construct == "task" or inner.kind != USER:
@@ -123,10 +123,12 @@ def is_glue(outer: StackFrame, inner: StackFrame) -> bool:
 
 
 def as_written(frames: Sequence[Item], met: tuple[str | None, Construct] | None = None) -> Iterator[StackFrame]:
-    """Return the frames that stand for what is in the source."""
-    # Of the C library's functions that call each other, the one that
-    # the user called is. The code that met a parallel construct is at that, whatever line gcc gave the call: where the
-    # construct begins a block it is that of the block.
+    """Return the frames of functions that are in the source.
+
+    :param met: the function and the construct that the innermost user frame has encountered
+    """
+    # Keep only the outermost of the C library's functions that call each other: the user called it. The frame that
+    # encountered a construct gets the construct's line, because gcc may give the call the line of the block.
     shown = False
     for number, item in enumerate(frames):
         frame, is_outermost = item.frame, item.is_outermost

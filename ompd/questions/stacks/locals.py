@@ -1,4 +1,4 @@
-"""The variables of a stack's frames, and how constructs share them, as far as debug information says: text only.
+"""The variables of a stack's frames, and their sharing by constructs according to debug information.
 
 clang passes a region's variables to the function that it makes of the region as parameters of the same names: shared
 ones by reference, firstprivate ones by value. It marks variables that it makes for clauses as artificial. gcc's
@@ -33,7 +33,7 @@ def add(
 
     :param name: the linker's name of the frame's function, if compilers made it of a construct
     :param found: the debugger's facts about it, None if they were not read
-    :param named: what a runtime says of a variable by a name that a compiler made
+    :param named: returns the original name and sharing of a variable that a compiler renamed
     """
     if found is None:
         return frame
@@ -61,7 +61,7 @@ def _is_users(variable: LocalValue) -> bool:
 
 
 def _of_gcc(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRecord]:
-    # A loop's variable is there twice. The outer one has no place, or that of a copy that nothing uses.
+    # A loop variable occurs twice. The outer one has no location, or that of an unused copy.
     rows = []
     for variable in variables:
         is_repeated = not variable.is_copy and any(
@@ -78,7 +78,7 @@ def _sharing_by_gcc(variable: LocalValue, kind: str | None) -> str | None:
     if variable.derefs is not None:
         if kind == "parallel" or variable.derefs:
             return "shared"
-        # A part of what was copied for the task; where that is a reference, it is unknown of what.
+        # The variable is part of the task's copied data. The target of a copied reference is unknown.
         return "firstprivate" if kind in _TASKS and variable.referred is None else None
     if variable.is_artificial or (variable.is_copy and variable.referred is not None):
         return None
@@ -94,7 +94,7 @@ def _of_clang(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRe
         for v in block.values()
         if v.is_artificial and not v.is_parameter and _is_users(v) and v.name not in parameters
     ]
-    # Variables of several loops that are one, or of a private clause beside the loop's: they cannot be distinguished.
+    # With several candidates (collapsed loops, private variables) the loop's variable cannot be distinguished.
     counter = counters[0] if len(counters) == 1 else None
     rows = []
     for variable in variables:
@@ -108,7 +108,7 @@ def _of_clang(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRe
             and variable.address is not None
             and naming.CAPTURED in block
         ):
-            # clang has a copy to find out whether there is any iteration, and one name for both.
+            # clang uses a copy of the same name to test whether there is any iteration.
             reasons = dict.fromkeys(("value", "text", "address"), _OTHER_COPY)
             row = replace(row, value=None, text=None, truncated=False, address=None, unavailable=reasons)
         rows.append(replace(row, iteration=_iteration(block)) if is_counter else row)
@@ -123,12 +123,12 @@ def _sharing_by_clang(variable: LocalValue, kind: str | None) -> str | None:
             return None
         return "shared" if variable.referred is not None else "firstprivate"
     if kind in _TASKS and not variable.is_artificial and variable.depth == 0:
-        return None  # it was captured; by what clause is unknown
+        return None  # captured by an unknown clause
     return "private" if variable.is_artificial else _declared_inside(variable)
 
 
 def _declared_inside(variable: LocalValue) -> str | None:
-    # What is declared inside of a construct is private, but for static variables, which may have no place, either.
+    # Variables declared inside a construct are private, except static ones.
     return {"frame": "private", "static": "shared"}.get(variable.storage)
 
 

@@ -1,4 +1,4 @@
-"""Loops that threads are in: in which of its lines a thread that runs is at a stop is chance."""
+"""The loops around the frames of running threads, whose line within a loop is chance."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ class Loops:
         self._known: dict[tuple[int, int], tuple[int, int] | None] = {}
 
     def around(self, row: StackRecord) -> dict[int, int]:
-        """Return the first line of the innermost loop of frames that are in one, by the ``id()`` of the frame.
+        """Return the first line of the innermost loop around each frame, by the ``id()`` of the frame.
 
-        That is of a thread that runs the program's own code, from the innermost frame on as far as such code has called
-        such code: of one that waits the line says for what. It is the loop of the function in the source if all its
-        code is that function's, or is called from there; without debug information, or where the code cannot be
-        followed, nothing is known.
+        Only the innermost frames in user code count, because the line of a waiting thread is meaningful. The loop is
+        one of the source function if all its code belongs to that function or is called from it. It is unknown without
+        debug information, or if the code cannot be followed.
         """
         found: dict[int, int] = {}
         for frames in self._own(row):
@@ -41,7 +40,7 @@ class Loops:
         return found
 
     def _own(self, row: StackRecord) -> Iterator[Sequence[StackFrame]]:
-        # The frames of each function that is not inlined, with those that are inlined there; innermost first.
+        # The frames of each physical function, with the functions inlined into it; innermost first.
         own = row.frames[:_MAX_FRAMES]
         if not own or own[0].how != "innermost" or own[0].signal:
             return
@@ -52,7 +51,7 @@ class Loops:
             yield frames
 
     def _loop(self, native: int | None, frames: Sequence[StackFrame]) -> tuple[int, int] | None:
-        # How many functions are inlined into the one in the source whose loop it is, and the loop's line.
+        # The index of the frame whose function has the loop, and the loop's line.
         at, cfa = frames[0].address, frames[0].cfa
         if native is None or at is None or cfa is None:
             return None
@@ -64,7 +63,7 @@ class Loops:
             if key not in self._known:
                 self._known[key] = self._line(frame)
             loop = self._known[key]
-            # Around them are functions that a compiler made of constructs, which stacks do not have.
+            # Compare only the inner functions: rows lack compilers' functions around them.
             inner = [each[1:] for each in reversed(self._chain(frame.call_site)[-1 - loop[0] :])] if loop else []
             return loop if inner == [(each.file, each.line) for each in frames[: len(inner)]] else None
         except OmpdError:
@@ -83,7 +82,7 @@ class Loops:
         while all(len(each) > level + 1 and each[: level + 1] == own[: level + 1] for each in chains):
             level += 1
         function, file, _ = own[level]
-        # Elsewhere in a loop there may be lines of other functions: compilers merge what is alike.
+        # Take the line from the ends of the loop, because compilers merge equal code of other functions into it.
         ends = [each for each in map(self._chain, loop.ends) if len(each) > level and each[:level] == own[:level]]
         lines = {each[level][2] or 0 for each in ends if each[level][:2] == (function, file)}
         return (len(own) - 1 - level, min(lines - {0})) if lines - {0} else None

@@ -1,5 +1,5 @@
-"""What the runtimes of a process say of names: which of their routines begin and execute constructs, and how variables
-that a preprocessor has named are shared. DMPL's ``DMPL_get_rtl_names`` and ``DMPL_demangle_name``.
+"""Names that the plugins of a process know: the runtime's routines around constructs, and the original names and
+sharing of variables that a preprocessor renamed. DMPL's ``DMPL_get_rtl_names`` and ``DMPL_demangle_name``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _C = ord("c")
 
 
 class RuntimeNames:
-    """Names, asked of the plugins of one stop. What a plugin does not know is as if it had no such name."""
+    """The names that the plugins of one stop know. A plugin that fails counts as one without the name."""
 
     def __init__(self, session: Session) -> None:
         plugins = (runtime.found.plugin for runtime in session.runtimes)
@@ -30,7 +30,7 @@ class RuntimeNames:
         self._routines: Sequence[RtlNames] | None = None
 
     def variable(self, name: str) -> NamedVariable | None:
-        """Return what a name says of a variable, None if no compiler of a runtime here made it of another name."""
+        """Return the original name and sharing of a variable, None if no compiler has renamed it."""
         if name not in self._variables:
             told = self._ask(lambda plugin: plugin.named_variable(name))
             self._variables[name] = next((each for each in told if _is_sound(each)), None)
@@ -42,10 +42,10 @@ class RuntimeNames:
         return variable is not None and variable.is_address
 
     def between(self, names: Sequence[str | None]) -> Sequence[int]:
-        """Return which functions of a stack are a runtime's because they are around a construct's code.
+        """Return the indexes of the runtime's functions around the code of constructs on a stack.
 
-        They are the routine that calls that code, the routine that the encountering task has called, and what is
-        between them; on a thread of the runtime's own there is none of the second kind.
+        They reach from the routine that calls the code to the routine that the encountering task called. A worker's
+        stack has only the first.
 
         :param names: the functions' symbols, innermost first
         """
@@ -69,12 +69,12 @@ class RuntimeNames:
             try:
                 answer = ask(plugin)
             except OmpdError:
-                continue  # it does not say
+                continue  # the plugin does not know
             if answer is not None:
                 found.append(answer)
         return found
 
 
 def _is_sound(variable: NamedVariable) -> bool:
-    # A plugin that others wrote may say anything.
+    # Foreign plugins may return any types.
     return isinstance(variable.name, str) and isinstance(variable.sharing, VarInfo)

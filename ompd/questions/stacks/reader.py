@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ompd.session.face import VariableName
 
 _MAX_LEVELS = 1 << 20
-# Frames, and why they do not go on.
+# The frames of a continuation, and the reason why it stops.
 _Continuation = tuple[tuple[StackFrame, ...], "str | None"]
 _UNTOLD = "its continuation outside of its region is unknown: {}"
 _OPENMP = ("runtime", "thread_num", "team_size", "level", "parallel", "idle")
@@ -97,7 +97,7 @@ class Reader:
             if "thread_num" in facts.unavailable and not frames:
                 idle, facts.unavailable["idle"] = None, facts.unavailable["thread_num"]
             if not self._raw and "parallel" not in facts.unavailable:
-                # What encloses the outermost region of one runtime may be another's.
+                # The outermost region of one runtime may be inside a region of another.
                 for _, other in (found, *self._matching.around(native)):
                     try:
                         here = member.region if other is handle else other.current_parallel()
@@ -110,7 +110,7 @@ class Reader:
         if stopped is not None and stopped != own.stopped:
             self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
         if not frames and found is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
-            # Without the user's code, and the runtime's, there is nothing to hide.
+            # A stack of only library frames is shown whole.
             frames = tuple(item.frame for item in own.frames)
         return StackRecord(
             native_thread_id=native,
@@ -135,7 +135,7 @@ class Reader:
 
     @cached_property
     def _doubt(self) -> str | None:
-        # Why a thread that no runtime knows may be OpenMP's all the same.
+        # The reason why an unmatched thread may still be an OpenMP thread.
         if self._unknown is not None:
             return self._unknown
         doubt = self._matching.doubt
@@ -143,13 +143,13 @@ class Reader:
 
     @cached_property
     def _unread(self) -> str | None:
-        # Why threads that are in a runtime's code are none of a runtime that is known.
+        # The reason why threads in a runtime's code may be unmatched: a runtime that cannot be read.
         unread = [r for r in self._session.runtimes if r.space is None and r.is_initialised]
         return f"{unread[0].found.module.name} cannot be read" if unread else None
 
     def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> _Continuation:
-        # What comes after the thread's own frames: nothing on the way out of regions whose primary thread it is; then
-        # the code that encountered the region in which it is a worker, on that region's primary thread.
+        # The frames after the thread's own ones. A region whose primary thread it is adds none. The first region in
+        # which it is a worker adds the code that encountered the region, from the primary thread's stack.
         levels = 0
         outside = handle.outside_of_target()
         around = outside.region if outside is not None else None
@@ -185,14 +185,14 @@ class Reader:
         frames, stopped = frames + others, own.stopped or stopped
         known = self._matching.of(native)
         for _, other in (*((known,) if known is not None else ()), *self._matching.around(native)):
-            # The thread may be a worker of another runtime's.
+            # The primary thread may be a worker in another runtime's region.
             if type(other) is not type(primary) and not others:
                 others, fault = self._continuation(other, other.current_parallel())
                 frames, stopped = frames + others, stopped or fault
         return frames, stopped
 
     def _written(self, own: Own, found: Found | None) -> Iterator[StackFrame]:
-        # Of a primary thread that waits at its region's end, the innermost frame is what met the region.
+        # If a primary thread waits at the end of its region, its innermost user frame encountered the region.
         inner = next((item for item in own.frames if item.frame.kind == USER and not item.is_glue), None)
         met = None
         try:
@@ -201,15 +201,15 @@ class Reader:
                 is_met = inner is not None and inner.call_site == region.encountering_frames()[0].call_site
                 met = self._where_met(region) if is_met else None
         except OmpdError:
-            pass  # then it is where the call is
+            pass  # keep the line of the call
         return as_written(own.frames, met)
 
     def _first_outside(self, region: ParallelHandle, own: Own) -> int:
-        # The place on the primary thread's stack where what met the region begins.
+        # The index of the frame that encountered the region, on the primary thread's stack.
         try:
             return own.physical - len(region.encountering_frames())
         except Unavailable:
-            # The function that met it may have left the stack by a tail call, and is known by that.
+            # The encountering function may have left the stack by a tail call. Then its frame was added.
             inside = [code.frame for code in own.codes if code.region is not None and code.region.id == region.id]
             if len(inside) == 1 and any(i.place > inside[0] and i.frame.how == "tail-call" for i in own.frames):
                 return inside[0] + 1

@@ -1,4 +1,4 @@
-"""What compilers made of constructs, as the source has it: the function with the construct, and which it is."""
+"""Replaces compilers' functions on stacks by the source: the function that contains the construct, and its kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ompd.session import Session
 
 
 class SourceReader:
-    """Reads frames as the source has them; what it finds of a function is kept for all stacks of one stop."""
+    """Rewrites frames as the source has them. Facts about a function are kept for all stacks of one stop."""
 
     def __init__(self, session: Session, raw: bool) -> None:
         self._session = session
@@ -35,7 +35,7 @@ class SourceReader:
         found: Found | None,
         placed: AbstractSet[str],
     ) -> None:
-        """Make of the frames of one stack, innermost first, what they are in the source.
+        """Rewrite the frames of one stack, innermost first, as the source has them.
 
         :param begins: the code of constructs, by the index of its outermost frame
         :param placed: the ids of tasks that have frames of their own
@@ -46,24 +46,24 @@ class SourceReader:
         _give_undeferred_tasks(frames, found, placed)
 
     def _read_as_source(self, frames: list[Item], at: int, begins: Mapping[int, ConstructCode]) -> None:
-        # Make of a compiler's function what it is in the source. Called for the outer frames first.
+        # Rewrites a compiler's function. The outer frames come first, because the inner ones take names from them.
         frame = frames[at].frame
         if frame.kind == USER and self._is_added(frame, frames[at - 1].call_site if at else None):
             frames[at] = frames[at]._replace(is_glue=True)
             return
         known = naming.parse_outlined(frame.function or "") if frame.kind == USER else None
         if known is None and (frame.function is not None or at not in begins):
-            return  # one that the code of a construct ended by jumping to is not its code
+            return  # the construct's code ended by a jump to this function
         if known is not None and at and is_glue(frame, frames[at - 1].frame):
             frames[at] = frames[at]._replace(is_glue=True)
             return
-        # Glue is the function that the runtime knows: it calls the one that has the code, or that is inlined into it.
+        # Glue is the function that the runtime calls. The construct's code is called by it, or inlined into it.
         outer = at
         while outer + 1 < len(frames) and frames[outer + 1].is_glue:
             outer += 1
         is_inlined = frames[outer].frame.inlined
         around = frames[outer + 1].frame if is_inlined and outer + 1 < len(frames) else None
-        # Code that is not deferred is called by the function that has the construct.
+        # The code of an undeferred task is called by the function that contains the construct.
         caller = frames[outer + 1].frame if outer + 1 < len(frames) else None
         code = begins.get(outer)
         kind = code.kind if code is not None else kind_by_name(frame.function or "", frames[outer].frame.function or "")
@@ -76,7 +76,7 @@ class SourceReader:
         if parent is not None:
             function: str | None = self._as_in_source(frames[at].call_site, parent)
         elif around is not None:
-            function = around.function  # where it was met, since it is inlined there
+            function = around.function  # the code is inlined into the function that contains the construct
         elif caller is not None and caller.kind == USER:
             function = caller.function
         else:
@@ -86,15 +86,15 @@ class SourceReader:
         else:
             construct = self._construct(code, kind, frames[outer].call_site)
         if not self._raw and not is_inlined:
-            frame = replace(frame, inlined=False)  # only into what is not shown
+            frame = replace(frame, inlined=False)  # the function around it is not shown
         if function is None and known is not None:
             frame = replace(frame, unavailable={**frame.unavailable, "function": places.NO_FUNCTION})
         frame = replace(frame, function=function, construct=construct)
         frames[at] = frames[at]._replace(frame=frame, is_inlined_task=around is not None and kind == "task")
 
     def _name_glue(self, frames: list[Item]) -> None:
-        # What a compiler put around the code of a construct has no name in the source: it is called as that code, and
-        # where there is none as what is around it.
+        # Glue has no name in the source. It gets the name of the construct's code or, without it, of the function
+        # around it.
         for at, item in enumerate(frames):
             if item.is_glue and item.frame.kind == USER and item.frame.function != "main":
                 inner = frames[at - 1].frame if at else None
@@ -105,7 +105,7 @@ class SourceReader:
         return next((item.frame for item in frames[at + 1 :] if item.frame.kind == USER and not item.is_glue), None)
 
     def _kind_of_gcc(self, call_site: int, parent: str) -> str | None:
-        # gcc's names do not say the construct. What its code passes the function to does.
+        # gcc's names do not tell the construct, but the runtime routine that receives the function does.
         entry = entry_of(self._process, call_site)
         if entry is None:
             return None
@@ -115,8 +115,7 @@ class SourceReader:
         return self._kinds[entry]
 
     def _is_added(self, frame: StackFrame, inner: int | None) -> bool:
-        # What compilers put between functions of the source: clang around the combiner of a reduction, gfortran a main
-        # that calls the program.
+        # Functions that compilers add: clang's around the combiner of a reduction, and gfortran's main.
         if frame.function == "main" and inner is not None:
             return self._process.locate(inner).symbol == naming.FORTRAN_PROGRAM
         return naming.is_added(frame.function or "")
@@ -137,7 +136,7 @@ class SourceReader:
         return places.noted_place(known.source) if known is not None else None
 
     def _function_of(self, code: ConstructCode | None, call_site: int, symbol: str | None) -> str | None:
-        # Of code whose name does not say.
+        # The function that contains a construct, if the name of the construct's code does not tell it.
         if code is not None and code.kind == "parallel" and code.region is not None:
             function = places.source_function(self._session, code.region)
             function = function or self._process.declared_inside(call_site)
@@ -153,8 +152,8 @@ class SourceReader:
 
 
 def _give_undeferred_tasks(frames: list[Item], found: Found | None, placed: AbstractSet[str]) -> None:
-    # clang inlines the code of tasks that are not deferred into that which meets them: they have no frames of their
-    # own that the runtime could know. They are the innermost, and each was generated by the one around it.
+    # clang inlines the code of undeferred tasks into the encountering code, so that the runtime knows no frames of
+    # theirs. These tasks are the innermost ones, and each was generated by the one around it.
     inner = next((at for at, item in enumerate(frames) if item.is_outermost), len(frames))
     bodies = [at for at, item in enumerate(frames[:inner]) if item.is_inlined_task]
     if not bodies or found is None:
@@ -166,7 +165,7 @@ def _give_undeferred_tasks(frames: list[Item], found: Found | None, placed: Abst
             chain.append(task.id)
             task = task.generating()
     except OmpdError:
-        return  # then the frames' tasks are those around them
+        return  # the frames keep the tasks around them
     if len(chain) != len(bodies):
         return
     start = 0

@@ -1,4 +1,4 @@
-"""Frames that are on no stack any more: functions of the user's that ended by a jump to the next one."""
+"""Frames that have left the stack: user functions that ended by a tail call."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _GAP = "functions that it called left the stack by tail calls, and are unknown"
 
 
 class FramesLeft:
-    """The frames that tail calls have taken from the stacks of one stop."""
+    """The functions that left the stacks of one stop by tail calls."""
 
     def __init__(self, session: Session, problems: Problems, raw: bool) -> None:
         self._session = session
         self._process = session.process
         self._problems = problems
         self._raw = raw
-        self._called: dict[int, int | None] = {}  # where functions begin, by the pc behind the call
-        self._begun: dict[str, int | None] = {}  # those of regions, by the region
+        self._called: dict[int, int | None] = {}  # the entry of the called function, by the return address
+        self._begun: dict[str, int | None] = {}  # the entry of a region's function, by the region's id
 
     def of_construct(
         self,
@@ -42,7 +42,7 @@ class FramesLeft:
         native: int,
         unproven: str | None,
     ) -> list[Item]:
-        """Return the frames of the construct's code that was left by jumps, innermost first."""
+        """Return the frames of a construct's code that left the stack by jumps, innermost first."""
         if found is None or self._raw:
             return []
         left = places.code_left(self._session, physical, code, found[1])
@@ -64,7 +64,7 @@ class FramesLeft:
             items.append(Item(code.frame, left.entry, frame))
         owner = places.code_owner(self._session, physical[code.frame].call_site)
         if not items and code.kind == "task" and owner == RUNTIME:
-            # It is shown all the same: code that the runtime calls for a task is the user's, whatever it ended with.
+            # Show a frame all the same, because the runtime calls only user code for a task.
             self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(_UNKNOWN_TASK))
             frame = frame_left(SourceFrame(None, None, None, False), None, task, native, None, unproven)
             gone = {**dict.fromkeys(("function", "callee"), _UNKNOWN_TASK), **frame.unavailable}
@@ -72,21 +72,22 @@ class FramesLeft:
         return items
 
     def between(self, inner: Item, frame: Frame, outer: Frame | None, code: ConstructCode | None) -> list[Item]:
-        """Return the frames of the user's between one of the stack and the next outer one that left it by tail calls,
-        innermost first.
+        """Return the user functions that left the stack by tail calls between a frame and the next outer one.
+
+        The innermost comes first.
         """
         runs, called = entry_of(self._process, frame.call_site), None
         if self._raw or runs is None or outer is None or frame.is_signal_frame or frame.guessed:
             return []
         try:
             if code is None:
-                # The runtime's routines call code of the user's in ways of their own.
+                # A call in the runtime's code is no evidence: it calls user code through pointers.
                 is_users = places.code_owner(self._session, outer.call_site) == USER
                 called = self._function_called(outer.pc) if is_users and not outer.guessed else None
             elif naming.parse_outlined(self._process.locate(runs).symbol or "") is None:
                 called = self._function_begun(code)
         except OmpdError:
-            return []  # what cannot be read shows nothing
+            return []  # unreadable, so that nothing is known
         if called in (None, runs) or places.code_owner(self._session, called) != USER:
             return []
         chain = self._process.described_tail_calls(called, runs)
@@ -97,9 +98,9 @@ class FramesLeft:
         return frames
 
     def of_handler(self, inner: Item, inside: Sequence[Frame], code: ConstructCode) -> list[Item]:
-        """Return the frame of a signal's handler that ended by a jump to the routine that begins a region.
+        """Return the frame of a signal handler that ended by a jump to the routine that begins a region.
 
-        The kernel's frame does not say what it called, but the region's code says in which function it was written.
+        The kernel's frame does not show the handler, but the region's code shows the function that contains it.
         """
         between = inside[code.frame + 1 :]
         if any(places.code_owner(self._session, frame.call_site) != RUNTIME for frame in between):
@@ -109,7 +110,7 @@ class FramesLeft:
                 return []
             known = places.region_function(self._session, code.region)
         except OmpdError:
-            return []  # what cannot be read shows nothing
+            return []  # unreadable, so that nothing is known
         if known is None or known.function is None:
             return []
         unknown = ("address", *(("file", "line") if known.line is None else ()))
@@ -118,7 +119,7 @@ class FramesLeft:
         return [Item(inner.place, known.address, shown)]
 
     def _function_begun(self, code: ConstructCode) -> int | None:
-        # The function that the runtime called for a construct, which may be none of those on the stack.
+        # The function that the runtime called for a construct. It may have left the stack.
         if code.kind == "parallel":
             return self._function_of_region(code.region) if code.region is not None else None
         return code.task.function() if code.task is not None and code.task.kind() == "explicit" else None
@@ -137,7 +138,7 @@ class FramesLeft:
         return self._begun[region.id]
 
     def _frames_of_step(self, inner: Item, start: int, jump: int | None, gap: str | None) -> list[Item]:
-        # A function that left the stack, with those that were inlined where it jumped.
+        # A function that left the stack, with the functions inlined at its jump.
         call_site = jump if jump is not None else start
         sources: Sequence[SourceFrame] = self._process.source_frames(call_site)
         if jump is None:
@@ -157,7 +158,7 @@ class FramesLeft:
 def _frame_of(
     inner: Item, source: SourceFrame, address: int | None, module: Module | None, unavailable: Mapping[str, str]
 ) -> StackFrame:
-    # Of a function that called, or jumped to, the one of *inner*, and is gone.
+    # The record of a function that called or jumped to that of *inner*, and has left the stack.
     around = inner.frame
     frame = frame_left(source, address, around.task, around.thread, module, around.unproven)
     return replace(frame, guessed=around.guessed, unavailable=unavailable)

@@ -1,4 +1,4 @@
-"""A thread's own frames, from its registers outwards, with those that tail calls have taken from them."""
+"""A thread's own frames, from its registers outwards, with the functions that ended by a tail call."""
 
 from __future__ import annotations
 
@@ -84,19 +84,18 @@ class OwnStacks:
         whole: bool,
     ) -> list[Item]:
         outermost = {code.frame: code for code in codes}
-        # Code of constructs may be where the stack could not be followed to, and is not looked for among frames that
-        # were found by a guess.
+        # The initial task is known only if no construct can be beyond the end of the stack or among guessed frames.
         known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
         initial = self._initial_task(found, codes) if known else None
         idle = self._idle_frame(native, found) if self._raw else None
         tasks = [code.task.id if code.task is not None else None for code in codes]
         parts = self._steps_of if self._part is not None and self._part.steps else None
         frames: list[Item] = []
-        inside = 0  # the code that the frame is in
-        begins: dict[int, ConstructCode] = {}  # by the place of the outermost frame in the list
+        inside = 0  # the index in *codes* of the code around the frame
+        begins: dict[int, ConstructCode] = {}  # by the index of the outermost frame in *frames*
         called: str | None = None
         around = self._around_code(physical)
-        unproven: str | None = None  # the way to a frame leads through the unwind tables of the inner ones
+        unproven: str | None = None  # a frame depends on the unwind tables of all inner ones
         for index, frame in enumerate(physical):
             if self._process.symbols.unproven and unproven is None:
                 unproven = places.unproven_at(self._session, frame.call_site)
@@ -132,7 +131,7 @@ class OwnStacks:
         return _with_locals(frames, linked, self._names) if self._locals else frames
 
     def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
-        # What the C library and the runtime have inlined is no news, and their debug information is large.
+        # Inlined functions of the C library and the runtime are not shown, and reading their debug information is slow.
         if self._raw or kind in (USER, UNKNOWN):
             return self._process.source_frames(frame.call_site)
         place = self._process.locate(frame.call_site)
@@ -140,7 +139,7 @@ class OwnStacks:
         return (SourceFrame(name, None, None, False),)
 
     def _steps_of(self, name: str) -> Sequence[Step]:
-        # To the part of the variable of that name that is wanted.
+        # The steps to the selected part, if the variable *name* is the selected one.
         known = self._names.variable(name)
         part = self._part
         return part.steps if part is not None and part.name == (known.name if known is not None else name) else ()
@@ -149,19 +148,19 @@ class OwnStacks:
         try:
             return found[1].idle_frame() if found is not None else None
         except Unavailable:
-            return None  # few runtimes record it, and nobody misses it
+            return None  # few runtimes record it, so that its absence is no problem
         except OmpdError as error:
             self._problems.lost(f"thread {native}: where it waits for work", error)
             return None
 
     def _initial_task(self, found: Found | None, codes: Sequence[ConstructCode]) -> str | None:
-        # The task of what is outside of all constructs on a stack: that of an initial thread.
+        # The id of the initial task, to which the frames outside of all constructs belong.
         if found is None:
             return None
         try:
             task = next((c.task for c in reversed(codes) if c.task is not None), None)
             task = task.generating() if task is not None else found[1].current_task() if not codes else None
-            # The primary thread of a region that has left its code is in an implicit task that has none.
+            # A primary thread that has left its region's code is still in an implicit task, which has no code.
             region = task.parallel() if task is not None and task.kind() == "implicit" else None
             if region is not None and region.thread(0).address == found[1].address:
                 task = task.generating() if task is not None else None
@@ -170,7 +169,7 @@ class OwnStacks:
             return None
 
     def _around_code(self, physical: Sequence[Frame]) -> Collection[int]:
-        # Frames that are the runtime's by the names of its routines, where it is linked into the user's module.
+        # A runtime that is linked into a user's module is recognised by the names of its routines.
         modules = self._session.stop.runtime_modules
         if all(naming.is_runtime_file(module.name) for module in modules):
             return ()
@@ -187,7 +186,7 @@ class OwnStacks:
 
 
 def _with_locals(frames: Sequence[Item], linked: Sequence[str | None], names: RuntimeNames) -> list[Item]:
-    # How a construct has its variables is known by what the linker calls the function that was made of it.
+    # The linker's name of the function shows which compiler made it, and so how it passes variables.
     from ompd.questions.stacks.locals import add
 
     return [
