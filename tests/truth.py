@@ -155,7 +155,7 @@ def _compare_regions(
         found.check(subject, "line", function and function.line, region["line"])
         # With -g clang's code is in a function that the one with the entry calls; the name of both is the same but for
         # this.
-        body = session.process.locate(int(region["code_address"], 16))
+        body = session.process.places.locate(int(region["code_address"], 16))
         if function is not None and "_debug__" not in (body.symbol or ""):
             found.check(subject, "address", function.address, body.symbol_address)
     return known

@@ -29,14 +29,14 @@ def check_events(session: Session) -> bool:
     process, has_places = session.process, False
     for runtime in session.runtimes:
         module = runtime.found.module
-        if process.symbol_in(module, symbol_of(EVENTS[0])) is None:
+        if process.symbols.symbol_in(module, symbol_of(EVENTS[0])) is None:
             continue
         has_places = True
-        if runtime.found.dll_locations(process) is None:
+        if runtime.found.dll_locations(process.contract) is None:
             continue
-        address = process.symbol_in(module, _STATE)
+        address = process.symbols.symbol_in(module, _STATE)
         if address is not None:
-            passes = bool(read_unsigned(process, address, 8) & _STATE_BREAKPOINTS)
+            passes = bool(read_unsigned(process.memory, address, 8) & _STATE_BREAKPOINTS)
         else:
             passes = runtime.space is not None and runtime.space.keeps_states()
         if not passes:

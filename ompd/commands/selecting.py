@@ -152,7 +152,7 @@ def native_of(session: Inspection, native: int, wanted: int | None) -> int:
 
     :raises BadInput: if there is no such thread
     """
-    if wanted is None or wanted in session.process.threads():
+    if wanted is None or wanted in session.process.threads.ids():
         return native if wanted is None else wanted
     return member_of(region_of(session, native, None), native, wanted)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ompd.contract.callbacks import Callbacks
 from ompd.contract.ompd import ThreadIdKind
@@ -11,7 +11,6 @@ from ompd.errors import NoAnswer, OmpdError
 from ompd.records import record
 from ompd.runtimes.hosted.trial.client import Answers
 from ompd.session import Session
-from ompd.session.face import data_addresses
 
 _MOST_ADDRESSES = 200
 
@@ -47,15 +46,23 @@ class DmplSubject:
     addresses: tuple[int, ...]
 
 
+def _data_addresses(session: Session) -> Sequence[int]:
+    # The addresses of the program's global variables, none without symbols.
+    program = session.process.modules.program
+    if program is None or program.symbols is None:
+        return ()
+    return sorted({symbol.address + program.bias for symbol in program.symbols.variables()})
+
+
 def dmpl_subjects(session: Session) -> Iterator[DmplSubject]:
     """Yield a subject for each runtime of a program, to try a DMPL library on.
 
     :raises NoAnswer: if there is none
     """
-    addresses = tuple(data_addresses(session)[:_MOST_ADDRESSES])
+    addresses = tuple(_data_addresses(session)[:_MOST_ADDRESSES])
     for runtime in session.runtimes:
-        callbacks = session.process.callbacks(runtime.found.module)
-        yield DmplSubject(session.target.name, callbacks, tuple(session.process.threads()), addresses)
+        callbacks = session.process.contract.callbacks(runtime.found.module)
+        yield DmplSubject(session.target.name, callbacks, tuple(session.process.threads.ids()), addresses)
     if not session.runtimes:
         raise NoAnswer(f"{session.target.name}: no OpenMP runtime in it")
 
@@ -75,7 +82,7 @@ def subjects(session: Session) -> Iterator[Subject]:
         if pair is None:
             reasons.append(f"{runtime.id} has no two threads in a region")
             continue
-        answers = Answers(session.process.callbacks(runtime.found.module))
+        answers = Answers(session.process.contract.callbacks(runtime.found.module))
         has_subject = True
         yield Subject(session.target.name, answers, *pair, runtime.space.keeps_states())
     if not has_subject:
@@ -106,6 +113,6 @@ def _identifiers(thread: ThreadHandle, session: Session) -> dict[int, bytes]:
     native = thread.native_thread_id()
     process = session.process
     return {
-        ThreadIdKind.PTHREAD: process.pthread_self(native).to_bytes(process.pointer_size, "little"),
+        ThreadIdKind.PTHREAD: process.threads.pthread_self(native).to_bytes(process.memory.pointer_size, "little"),
         ThreadIdKind.LWP: native.to_bytes(4, "little"),
     }

@@ -8,12 +8,19 @@ auxiliary vector; then the strings of the arguments, those of the environment, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
 from ompd.contract.memory import Memory
-from ompd.errors import CorruptState, MemoryFault, Unavailable
+from ompd.errors import CorruptState, MemoryFault, SymbolNotFound, Unavailable
 from ompd.records import record
+
+if TYPE_CHECKING:
+    from ompd.debugger.memory import TargetMemory
+    from ompd.debugger.modules.modules import ModuleList
+    from ompd.debugger.symbols import Symbols
+    from ompd.debugger.targets.base import Target
 
 # Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
 LONGEST_STACK_STRINGS = _MAX_BYTES = 6 << 20
@@ -40,6 +47,44 @@ class EnvironmentBlock:
 
 class _Strings(Memory, Protocol):
     def read_string(self, address: int, limit: int = ..., /) -> bytes: ...
+
+
+class Environment:
+    """The environment of one process at one stop."""
+
+    def __init__(self, target: Target, memory: TargetMemory, modules: ModuleList, symbols: Symbols) -> None:
+        self._target, self._memory, self._modules, self._symbols = target, memory, modules, symbols
+
+    def at_start(self) -> Mapping[str, str]:
+        """Return the environment that the program was started with.
+
+        :raises Unavailable: if the target does not hold it
+        """
+        return self._at_start
+
+    @cached_property
+    def _at_start(self) -> Mapping[str, str]:
+        return read_environment(self._memory, self._modules.auxiliary_vector)
+
+    def current(self) -> tuple[Mapping[str, str], bool]:
+        """Return the environment, and whether it is as the program has it now, which ``setenv`` may have changed; else
+        it is the one that the program was started with.
+
+        :raises Unavailable: if the target does not hold it
+        :raises CorruptState: if it has lost a part of it
+        """
+        try:
+            start, variables = read_current_environment(self._memory, self._symbols.find_symbol("environ"))
+        except (SymbolNotFound, Unavailable):
+            return self.at_start(), False
+        except CorruptState:
+            # A snapshot has overwritten the strings of variables that are none of OpenMP's.
+            if any(module.is_extract for module in self._modules):
+                return self.at_start(), False
+            raise
+        if 0 <= self._target.auxiliary_vector().get(AT_RANDOM, 0) - start < LONGEST_STACK_STRINGS:
+            self.at_start()  # which verifies the kernel's pointers
+        return variables, True
 
 
 def read_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:

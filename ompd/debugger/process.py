@@ -1,4 +1,4 @@
-"""The stopped process as plugins see it: the contract, served by the parts of the debugger's half."""
+"""The stopped process: the parts of the debugger's half, and how they are put together."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd import naming
-from ompd.contract.memory import ByteOrder
 from ompd.contract.process import Frame, Location, Module
+from ompd.debugger.contract import ContractProcess
 from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.debugger.emulation.routines import Routines
-from ompd.debugger.environment import read_environment
+from ompd.debugger.environment import Environment
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.memory import TargetMemory
-from ompd.debugger.module_callbacks import BoundCallbacks
 from ompd.debugger.modules.loader import Loader
-from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.places import NO_NAMES, CompilerNames, KnownPlaces, Places
 from ompd.debugger.regions import Regions
 from ompd.debugger.stacks.calls import Calls
@@ -27,7 +26,7 @@ from ompd.debugger.targets.base import Target
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.debugger.threads.threads import Threads
 from ompd.debugger.threads.tls import ThreadLocalStorage
-from ompd.debugger.variables.types import Types, field_offset, sizeof
+from ompd.debugger.variables.types import Types
 from ompd.debugger.waiting import Waiting
 from ompd.errors import OmpdError
 
@@ -35,28 +34,34 @@ if TYPE_CHECKING:
     from ompd.debugger.flow.conditions import Read
     from ompd.debugger.flow.functions import Functions
     from ompd.debugger.flow.handlers import Handlers
+    from ompd.debugger.snapshot.snapshot import Snapshot
+    from ompd.debugger.survey.files import ModuleFiles
+    from ompd.debugger.survey.needed import Dependencies
+    from ompd.debugger.survey.stack_extents import StackExtents
     from ompd.debugger.system_waits.facts import SystemFacts
-    from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
+    from ompd.debugger.system_waits.waits import SystemWaits
     from ompd.debugger.threads.emutls import EmulatedTls
     from ompd.debugger.threads.gone_code import GoneCode
-    from ompd.debugger.variables.locals import FunctionLocals, Locals, Parts
-    from ompd.debugger.variables.static import Variables
+    from ompd.debugger.variables.choices import StaticVariable
+    from ompd.debugger.variables.locals import Locals
+    from ompd.debugger.variables.names import VariableName
+    from ompd.debugger.variables.reader import VariableReader
     from ompd.isa.x86.references import X86References
     from ompd.naming import Routine
 
 
 class StoppedProcess:
-    """One process at one stop; see :class:`ompd.contract.process.Process`. What is computed is kept.
+    """One process at one stop: its memory, modules, symbols, threads, stacks and so on, each an attribute.
 
-    Each part does one thing, is given the parts that it needs, and can be used by itself. What the contract requires of
-    a process are methods of these parts: they are taken over as they are, since a call less is worth it.
+    Plugins see :attr:`contract` instead. Parts that few questions need are imported on first use.
 
     :param exe: the program's file, if the user named one
-    :param names: what is known of names that compilers make up
-    :param earlier: the same process at another stop: what files say of it is the same
+    :param names: what the debugger's half has to know of names that compilers make up
+    :param earlier: the same process at another stop, from which facts of files are taken over
     """
 
-    module_list: ModuleList
+    memory: TargetMemory
+    modules: ModuleList
     types: Types
     places: Places
     stacks: Stacks
@@ -71,81 +76,33 @@ class StoppedProcess:
         earlier: StoppedProcess | None = None,
     ) -> None:
         architecture = target.architecture
-        self.target, self.finder = target, finder
-        modules = ModuleList(target, finder, exe, names.is_made) if earlier is None else earlier.module_list
-        types = Types(modules) if earlier is None else earlier.types
+        self.target = target
+        self.finder = finder
+        self.modules = ModuleList(target, finder, exe, names.is_made) if earlier is None else earlier.modules
+        self.types = Types(self.modules) if earlier is None else earlier.types
+        self.lasting: dict[tuple[str, int], object] = {} if earlier is None else earlier.lasting
         known = KnownPlaces() if earlier is None else earlier.places.known
         steps: Steps = {} if earlier is None else earlier.stacks.steps
-        storage: ThreadLocalStorage
-        self.module_list, self.types = modules, types
-        self.lasting: dict[tuple[str, int], object] = {} if earlier is None else earlier.lasting
-        self.memory = memory = TargetMemory(target, modules)
-        self.regions = regions = Regions(target, modules)
-        self.symbols = symbols = Symbols(
-            target, modules, lambda module, symbol, thread: storage.address(module, symbol, thread)
+        self.memory = TargetMemory(target, self.modules)
+        self.regions = Regions(target, self.modules)
+        self.symbols = Symbols(target, self.modules)
+        self.places = Places(self.modules, self.symbols, names, known)
+        self.loader = Loader(self.memory, self.symbols, self.modules.program)
+        self.glibc = GlibcThreads(self.memory, self.symbols, self.loader, self.memory.read)
+        self.threads = Threads(target, self.glibc)
+        self.storage = ThreadLocalStorage(
+            self.memory, architecture, self.glibc, self.loader, self.modules.program, self.threads
         )
-        self.places = places = Places(modules, symbols, names, known)
-        self.loader = Loader(memory, symbols, modules.program)
-        self.glibc = GlibcThreads(memory, symbols, self.loader, memory.read)
-        self.thread_list = threads = Threads(target, self.glibc)
-        self.storage = storage = ThreadLocalStorage(
-            memory, architecture, self.glibc, self.loader, modules.program, threads.thread_pointer
+        self.symbols.storage = self.storage
+        self.stacks = Stacks(
+            self.memory, architecture, self.modules, self.symbols, self.regions, self.threads, self.places, steps
         )
-        self.stacks = stacks = Stacks(
-            memory,
-            architecture,
-            modules,
-            symbols,
-            regions,
-            threads,
-            lambda address: places.locate(address).symbol_address,
-            steps,
-        )
-        self.waiting = waiting = Waiting(
-            memory, threads, stacks, architecture.system_calls, lambda pc: symbols.vdso_at(pc) is not None
-        )
-        self.calls = calls = Calls(memory, architecture, modules, symbols, places)
-        code = TargetCode(memory, regions, modules, places.symbolize, threads.thread_pointer)
-        self.routines = routines = Routines(code, architecture, modules, regions, self.loader)
-
-        # The target
-        self.check_current = target.check
-        self.architecture_name = architecture.name
-        self.auxiliary_vector = target.auxiliary_vector
-        # Memory
-        self.byte_order: ByteOrder = memory.byte_order
-        self.pointer_size = memory.pointer_size
-        self.read, self.read_string, self.read_data = memory.read, memory.read_string, memory.read_data
-        self.check_data = memory.check_data
-        self.to_host, self.type_sizes = memory.to_host, memory.type_sizes
-        # Modules, symbols and types
-        self.modules, self.module_at = symbols.modules, symbols.module_at
-        self.symbol_in, self.symbols_in = symbols.symbol_in, symbols.symbols_in
-        self.symbols_with_prefix, self.variable_ranges = symbols.symbols_with_prefix, symbols.variable_ranges
-        self.find_symbol, self.modules_naming = symbols.find_symbol, symbols.naming
-        self.find_type, self.struct_layout = types.find, types.layout
-        self.sizeof, self.field_offset, self.variables_of_type = sizeof, field_offset, types.variables_of_type
-        # Threads and stacks
-        self.threads, self.registers = threads.threads, threads.registers
-        self.thread_pointer, self.thread_for_id = threads.thread_pointer, threads.thread_for_id
-        self.pthread_self = threads.pthread_self
-        self.pthread_key = storage.key_value
-        self.stack = stacks.stack
-        self.futex_word, self.progress = waiting.futex_word, waiting.progress
-        self.frames_of_handlers = waiting.frames_of_handlers
-        # Places and calls
-        self.locate, self.symbolize = places.locate, places.symbolize
-        self.line_of, self.construct_line = places.line_of, places.construct_line
-        self.source_frames, self.source_name = places.source_frames, places.source_name
-        self.declared_inside, self.has_parameter = places.declared_inside, places.has_parameter
-        self.routine_called, self.addresses_passed = calls.routine_called, calls.addresses_passed
-        self.calls_by_pointer, self.function_called = calls.calls_by_pointer, calls.function_called
-        self.tail_calls, self.is_linkage = calls.tail_calls, calls.is_linkage
-        self.function_named, self.described_tail_calls = calls.function_named, calls.described_tail_calls
-        self.receivers = calls.receivers
+        self.waiting = Waiting(self.memory, self.threads, self.stacks, architecture.system_calls, self.symbols)
+        self.calls = Calls(self.memory, architecture, self.modules, self.symbols, self.places)
+        code = TargetCode(self.memory, self.regions, self.modules, self.places.symbolize, self.threads.thread_pointer)
+        self.routines = Routines(code, architecture, self.modules, self.regions, self.loader)
         self._functions: Functions | None = None
-        # Routines of the target
-        self.call, self.evaluate = routines.call, routines.evaluate
+        self.environment = Environment(target, self.memory, self.modules, self.symbols)
 
     def at_another_stop(self, target: Target) -> StoppedProcess:
         """Return the same process as *target* has it. What its files say is kept, what was read of it is not."""
@@ -154,28 +111,12 @@ class StoppedProcess:
     def close(self) -> None:
         """Let go of the modules' files. The target is its owner's to close."""
         self.routines.close()
-        self.module_list.close()
-
-    def loaded_modules(self) -> Sequence[LoadedModule]:
-        """Return the modules with their files."""
-        return list(self.module_list)
-
-    def callbacks(self, module: Module) -> BoundCallbacks:
-        """Return the callbacks of the standards for the runtime in *module*: its own symbols and types come first."""
-        return BoundCallbacks(
-            module, self.memory, self.symbols, self.types, self.places, self.thread_list, self.storage
-        )
-
-    def environment(self) -> Mapping[str, str]:
-        """Return the environment block the process was started with.
-
-        :raises Unavailable: if the target does not hold it
-        """
-        return self._environment
+        self.modules.close()
 
     @cached_property
-    def _environment(self) -> Mapping[str, str]:
-        return read_environment(self.memory, self.module_list.auxiliary_vector)
+    def contract(self) -> ContractProcess:
+        """This process as plugins see it."""
+        return ContractProcess(self)
 
     # Outside of OpenMP
 
@@ -185,15 +126,9 @@ class StoppedProcess:
 
         return gone_code(self)
 
-    def system_wait(self, thread: int) -> ThreadWait | None:
-        """Return what *thread* waits for as C library and kernel have it, None if it is in no call that waits.
-
-        :raises Unavailable: if the target has not got the thread's registers or code
-        """
-        return self._system_waits.of(thread)
-
     @cached_property
-    def _system_waits(self) -> SystemWaits:
+    def system_waits(self) -> SystemWaits:
+        """What threads wait for as the C library and the kernel have it."""
         from ompd.debugger.system_waits.waits import SystemWaits
 
         return SystemWaits(
@@ -201,7 +136,7 @@ class StoppedProcess:
             self.target.architecture,
             self.symbols,
             self.places,
-            self.thread_list,
+            self.threads,
             self.glibc,
             self.stacks,
             self.calls,
@@ -215,7 +150,7 @@ class StoppedProcess:
         """What the kernel says of the process and its threads: processor time, signals, timers, identity."""
         from ompd.debugger.system_waits.facts import SystemFacts
 
-        return SystemFacts(self.target, self.memory, self.module_list)
+        return SystemFacts(self.target, self.memory, self.modules)
 
     @cached_property
     def references(self) -> X86References | None:
@@ -230,7 +165,7 @@ class StoppedProcess:
         The parameters are those of the first call: what is found out is kept.
         """
         if self._functions is None:
-            self._functions = self._make_functions(routines, is_users, self.locate)
+            self._functions = self._make_functions(routines, is_users, self.places.locate)
         return self._functions
 
     def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
@@ -250,7 +185,7 @@ class StoppedProcess:
     @cached_property
     def _callers(self) -> Functions:
         # Whose code the functions are that it calls makes no difference to what it passes.
-        return self._make_functions(naming.ROUTINES(), lambda at: False, self.locate)
+        return self._make_functions(naming.ROUTINES(), lambda at: False, self.places.locate)
 
     def _make_functions(
         self, routines: Mapping[str, Routine], is_users: Callable[[int], bool], locate: Callable[[int], Location]
@@ -258,69 +193,64 @@ class StoppedProcess:
         from ompd.debugger.flow.functions import Functions
 
         target, sites = self.target, self.calls.sites
-        return Functions(self.memory, target.architecture, self.module_list, sites, locate, routines, is_users)
+        return Functions(self.memory, target.architecture, self.modules, sites, locate, routines, is_users)
 
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
         """Return the handlers of signals that code installs; see :class:`ompd.debugger.flow.handlers.Handlers`."""
         from ompd.debugger.flow.handlers import Handlers, Unbound
 
-        memory, modules, sites, architecture = self.memory, self.module_list, self.calls.sites, self.target.architecture
-        locate = Unbound(memory, modules, architecture, sites, self.locate).locate
+        memory, modules, sites, architecture = self.memory, self.modules, self.calls.sites, self.target.architecture
+        locate = Unbound(memory, modules, architecture, sites, self.places.locate).locate
         functions = self._make_functions(routines, is_users, locate)
-        return Handlers(memory, modules, self.modules_naming, architecture, sites, locate, functions, is_users)
+        return Handlers(memory, modules, self.symbols.naming, architecture, sites, locate, functions, is_users)
 
     # Variables
-
-    def thread_local_block(self, module: Module, thread: int) -> tuple[int, int] | None:
-        """Return where a thread has its thread-local storage of a module; see :meth:`Process.thread_local_block`."""
-        loaded = self.symbols.loaded(module)
-        return self.storage.block(loaded, thread) if loaded is not None else None  # the vDSO has none
-
-    def thread_local_address(self, module: Module, offset: int, size: int, name: str, thread: int) -> int:
-        """See :meth:`ompd.debugger.threads.tls.ThreadLocalStorage.offset_address`."""
-        loaded = self.symbols.loaded(module)
-        assert loaded is not None
-        return self.storage.offset_address(loaded, offset, size, name, thread)
 
     @cached_property
     def emulated_tls(self) -> EmulatedTls:
         """The thread-local variables that are kept by a POSIX thread key."""
         from ompd.debugger.threads.emutls import EmulatedTls
 
-        return EmulatedTls(self.memory, self.symbols, self.threads, self.pthread_key)
+        return EmulatedTls(self.memory, self.symbols, self.threads, self.storage)
 
-    @property
-    def named_variables(self) -> Variables:
-        """The variables of all modules by their names; see :mod:`ompd.debugger.variables.static`."""
-        return self.types.named
+    def variable_name(self, text: str) -> VariableName:
+        """Return the parts of a variable's name as a user writes it.
 
-    def local_variables(
-        self,
-        frame: Frame,
-        thread: int | None = None,
-        holds_address: Callable[[str], bool] | None = None,
-        parts: Parts | None = None,
-    ) -> Sequence[FunctionLocals]:
-        """Return the variables of each function that a physical frame is in, one for each of
-        ``source_frames(frame.call_site)``; see :class:`ompd.debugger.variables.locals.Locals`.
-
-        :param thread: the native id of the thread that the frame is of, for thread-local variables
-        :param holds_address: whether a pointer of that name stands for what it points to
-        :param parts: of which variables a part is wanted in place of the whole
+        :raises BadInput: if it can be no variable's name
         """
-        return self._locals.of_frame(frame, thread, holds_address, parts)
+        from ompd.debugger.variables.names import parse_name
 
-    def local_names(self, frame: Frame) -> Collection[str]:
-        """Return the names of the variables of the functions that a physical frame is in, as far as files give them."""
-        return self._locals.names_at(frame)
+        return parse_name(text)
+
+    def variable_reader(
+        self, name: VariableName, variables: Sequence[StaticVariable], letter: str, elements: int
+    ) -> VariableReader:
+        """Return the reader of the static variable *name* in each thread.
+
+        :param variables: the variables of that name
+        :param letter: one of gdb's formats, or ``""``
+        :param elements: the most elements of an array, or characters of a string, to show
+        :raises NoAnswer: if there are several: the text lists them by names that distinguish them
+        """
+        from ompd.debugger.variables.choices import list_choices
+        from ompd.debugger.variables.reader import VariableReader
+
+        if len(variables) > 1:
+            raise list_choices(name, variables)
+        return VariableReader(self, variables[0], name.steps, letter=letter, elements=elements)
+
+    @cached_property
+    def locals(self) -> Locals:
+        """The variables of functions on stacks."""
+        from ompd.debugger.variables.locals import Locals
+
+        return Locals(self.memory, self.storage, self.modules, self.types, self.places, self.target.architecture)
 
     def variables_read(self, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
-        """Return which variables of a frame's function its instructions name, by name and line; see
-        :mod:`ompd.debugger.variables.mentioned`.
-        """
+        """Return which variables of a frame's function its instructions name, by name and line."""
         from ompd.debugger.variables.mentioned import mentioned
 
-        return mentioned(self._locals, frame, reads)
+        return mentioned(self.locals, frame, reads)
 
     def parameters(self, frame: Frame, address: int) -> int | None:
         """Return how many parameters the function has that begins at an address, None if that is unknown.
@@ -329,10 +259,48 @@ class StoppedProcess:
         """
         from ompd.debugger.variables.mentioned import parameters
 
-        return parameters(self._locals, frame, address)
+        return parameters(self.locals, frame, address)
 
-    @cached_property
-    def _locals(self) -> Locals:
-        from ompd.debugger.variables.locals import Locals
+    # For doctor and snapshot
 
-        return Locals(self.memory, self.storage, self.module_list, self.types, self.places, self.target.architecture)
+    def dependencies(self) -> Dependencies:
+        """Return which module needs which."""
+        from ompd.debugger.survey.needed import Dependencies
+
+        return Dependencies(self.modules, self.loader)
+
+    def files_of(self, module: Module) -> ModuleFiles | None:
+        """Return what the files of *module* have for a debugger, None without its own file."""
+        from ompd.debugger.survey.files import survey
+
+        loaded = self.symbols.loaded(module)
+        return survey(loaded) if loaded is not None else None
+
+    def stack_extents(self) -> StackExtents:
+        """Return where the memory of the stacks is."""
+        from ompd.debugger.survey.stack_extents import StackExtents
+
+        return StackExtents(self)
+
+    def take_snapshot(
+        self,
+        pages: set[int],
+        *,
+        data_limit: int,
+        keep_environment: bool,
+        kept_variables: tuple[str, ...],
+        keeps_data: Callable[[str], bool],
+    ) -> Snapshot:
+        """Return a snapshot; its *pages* and the other parameters are those of
+        :func:`ompd.debugger.snapshot.snapshot.take`.
+        """
+        from ompd.debugger.snapshot.snapshot import take
+
+        return take(
+            self,
+            pages,
+            data_limit=data_limit,
+            keep_environment=keep_environment,
+            kept_variables=kept_variables,
+            keeps_data=keeps_data,
+        )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ompd.binary.core.notes import AT_SYSINFO
 from ompd.binary.elf.symbols import STT_TLS, Symbol
@@ -13,17 +14,20 @@ from ompd.debugger.modules.vdso import Vdso
 from ompd.debugger.targets.base import Target
 from ompd.errors import BadInput, MalformedFile, SymbolNotFound
 
+if TYPE_CHECKING:
+    from ompd.debugger.threads.tls import ThreadLocalStorage
+
 
 class Symbols:
     """Symbols by name, at one stop. A thread-local symbol has no address of its own, but one in each thread.
 
-    :param thread_local: gives the address that a thread has of a thread-local symbol of a module
+    ``storage`` finds that one. The process sets it later, because the loader and glibc are found by symbols.
     """
 
-    def __init__(
-        self, target: Target, modules: ModuleList, thread_local: Callable[[LoadedModule, Symbol, int], int]
-    ) -> None:
-        self._target, self._modules, self._thread_local = target, modules, thread_local
+    storage: ThreadLocalStorage
+
+    def __init__(self, target: Target, modules: ModuleList) -> None:
+        self._target, self._modules = target, modules
         self._by_start = {module.start: module for module in modules}
 
     # Modules
@@ -180,4 +184,4 @@ class Symbols:
             return self._replaced(module, name) or symbol.address + module.bias
         if thread is None:
             raise BadInput(f"{symbol.name} is thread-local: it has an address in a thread only")
-        return self._thread_local(self._by_start[module.start], symbol, thread)
+        return self.storage.address(self._by_start[module.start], symbol, thread)

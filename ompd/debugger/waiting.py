@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from ompd.contract.memory import Memory
 from ompd.contract.process import Frame, Shape, Stack
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.stacks.stacks import Stacks
+from ompd.debugger.symbols import Symbols
 from ompd.debugger.threads.threads import Threads
 from ompd.errors import MemoryFault, Unavailable
 from ompd.isa.architecture import SystemCalls
@@ -79,7 +79,6 @@ class Waiting:
     """The waits of one process's threads.
 
     :param calls: how the processor's code calls the kernel, None where that is unknown
-    :param is_kernels: says whether code is the kernel's own, the vDSO's
     """
 
     def __init__(
@@ -88,10 +87,10 @@ class Waiting:
         threads: Threads,
         stacks: Stacks,
         calls: SystemCalls | None,
-        is_kernels: Callable[[int], bool],
+        symbols: Symbols,
     ) -> None:
         self._memory, self._threads, self._stacks, self._calls = memory, threads, stacks, calls
-        self._is_kernels = is_kernels
+        self._symbols = symbols
         self._handled: dict[Shape, int] = {}
         self._code: dict[tuple[int, int], bytes] = {}  # what is before a pc, by how much of it
 
@@ -115,7 +114,7 @@ class Waiting:
         calls, frame = self._calls, stack.innermost
         if calls is None or frame is None:
             return None
-        if self._is_kernels(frame.pc) and len(stack.shape[0]) > 1:
+        if self._symbols.vdso_at(frame.pc) is not None and len(stack.shape[0]) > 1:
             frame = stack.frames[1]
         elif self._has_called(frame, calls.zero + calls.instruction):
             return 0
@@ -189,7 +188,7 @@ class Waiting:
         number = self._number_in_register(thread, calls) if not handled else None
         if number is None:
             # Code of the kernel's own, by which all calls may go, gets it from its caller.
-            by_kernels = handled + 1 < len(stack.shape[0]) and self._is_kernels(frame.pc)
+            by_kernels = handled + 1 < len(stack.shape[0]) and self._symbols.vdso_at(frame.pc)
             caller = stack.frames[handled + 1] if by_kernels else frame
             number = self._number_of_call(caller, calls)
             if number is None and by_kernels and not self._is_held(caller.pc - _CODE_OF_CALL, _CODE_OF_CALL):

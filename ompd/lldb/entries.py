@@ -78,8 +78,8 @@ class EntryEvents:
     def _find_calls(self, process: StoppedProcess) -> None:
         # The program has run without us: the calls that have not returned are on the stacks.
         self._regions, self._threads = set(), set()
-        for thread in process.threads():
-            frames = list(process.stack(thread).frames)
+        for thread in process.threads.ids():
+            frames = list(process.stacks.stack(thread).frames)
             outermost: _Call | None = None
             for frame, caller in pairwise(frames):
                 if frame.cfa is None:

@@ -11,7 +11,6 @@ from ompd.model import Answer, DiffAnswer, ParallelRecord, TargetRecord, TaskRec
 from ompd.questions import regions, tasks, threads
 from ompd.records import record
 from ompd.session import Session
-from ompd.session.face import is_same_process
 
 
 @record
@@ -44,7 +43,7 @@ def look(session: Session) -> Look:
 
 def _records(session: Session) -> _Found:
     times: dict[int, int] = {}
-    for thread in session.process.threads():
+    for thread in session.process.threads.ids():
         with suppress(OmpdError):
             times[thread] = session.process.system.cpu_time_ns(thread)
     return threads.ask(session), tasks.ask(session), regions.ask(session), times
@@ -52,7 +51,9 @@ def _records(session: Session) -> _Found:
 
 def are_one_process(earlier: Session, later: Session) -> bool | None:
     """Return whether two sessions are on one process, None if that is unknown."""
-    return earlier.ask(lambda earlier: later.ask(lambda later: is_same_process(earlier, later)))
+    return earlier.ask(
+        lambda earlier: later.ask(lambda later: earlier.process.system.is_same_process(later.process.system))
+    )
 
 
 def may_be_one_process(earlier: TargetRecord, later: TargetRecord) -> bool | None:

@@ -29,7 +29,7 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
     :param handle: the handle of *thread*, if it is an OpenMP thread
     :raises Unavailable: if the stack could not be followed to its end and has no user frame
     """
-    stack = session.process.stack(thread)
+    stack = session.process.stacks.stack(thread)
     known = session.stop.straight.get(stack.shape)
     if known is None:
         known = session.stop.straight[stack.shape] = _straight(session, stack.frames)
@@ -44,7 +44,7 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
         if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
             continue  # what a compiler put between functions of the source
         if owner == USER or (owner == UNKNOWN and called == RUNTIME and calls_entry(session, stack.frames[index - 1])):
-            has_line = session.process.line_of(frame.call_site) != (None, None)
+            has_line = session.process.places.line_of(frame.call_site) != (None, None)
             if untold and not has_line:
                 break  # what it called may be the user's as well
             if has_line:
@@ -82,7 +82,7 @@ def _straight(session: Session, frames: Sequence[Frame]) -> Straight:
         owner = code_owner(session, frame.call_site)
         if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
             continue
-        if owner == USER and session.process.line_of(frame.call_site) != (None, None):
+        if owner == USER and session.process.places.line_of(frame.call_site) != (None, None):
             is_certain = _function_by_code(session, frame.call_site)[1]
             return Straight(index, _user_place(session, frames, index, None, []) if is_certain else None)
         if owner in (USER, UNKNOWN) or (index + 1 < len(frames) and _may_be_left(session, frames[index + 1])):
@@ -137,18 +137,20 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
     entry = _entry_of_construct(session, code, frames)
     if owner == USER:
         return _left_for_users(session, frame, entry)
-    reached = entry_of(process, frame.call_site) or frame.function_start
+    reached = entry_of(process.contract, frame.call_site) or frame.function_start
     if entry is None or reached is None:
         return CodeLeft((), entry)
     ways = {
         tuple(jump for jump in way if code_owner(session, jump.function) == USER)
-        for way in process.tail_calls(entry, reached)
+        for way in process.calls.tail_calls(entry, reached)
     }
     if len(ways) > 1:
         noted = noted_place(handle.barrier_source)
-        here = {way for way in ways if noted is not None and process.line_of(way[-1].address) == (noted[0], noted[2])}
+        here = {
+            way for way in ways if noted is not None and process.places.line_of(way[-1].address) == (noted[0], noted[2])
+        }
         ways = here or ways
-    sources = {tuple(tuple(process.source_frames(jump.address)) for jump in way) for way in ways}
+    sources = {tuple(tuple(process.places.source_frames(jump.address)) for jump in way) for way in ways}
     return CodeLeft(min(ways)[::-1] if len(sources) == 1 else (), entry, len(ways) == 1)
 
 
@@ -157,7 +159,7 @@ def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[
     # constructs the register by which the code was called comes first.
     entry = None
     if code.kind != "parallel":
-        entry = session.process.function_called(frames[code.frame + 1])
+        entry = session.process.calls.function_called(frames[code.frame + 1])
         entry = entry if entry is not None and code_owner(session, entry) == USER else None
     known = code.task if code.kind == "task" else code.region
     try:
@@ -168,10 +170,10 @@ def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[
 
 def _left_for_users(session: Session, frame: Frame, entry: int | None) -> CodeLeft | None:
     # Whether code of a construct, which begins at *entry*, ended by a jump to another function of the user's.
-    process, reached = session.process, entry_of(session.process, frame.call_site)
+    process, reached = session.process, entry_of(session.process.contract, frame.call_site)
     if entry is None or reached is None or reached == entry or code_owner(session, entry) != USER:
         return None
-    ways = process.tail_calls(entry, reached)
+    ways = process.calls.tail_calls(entry, reached)
     return CodeLeft(tuple(ways[0])[::-1], entry) if len(ways) == 1 else None
 
 
@@ -180,7 +182,7 @@ def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: Th
     function = _function_left(session, code)
     if left.jumps:
         jump = left.jumps[0]
-        for written in session.process.source_frames(jump.address):
+        for written in session.process.places.source_frames(jump.address):
             if written.function is not None and naming.parse_outlined(written.function) is None:
                 function = written.function
                 break
@@ -207,7 +209,7 @@ def _function_left(session: Session, code: ConstructCode) -> str | None:
 
 def _may_be_left(session: Session, outer: Frame) -> bool:
     # Whether a frame is one in which the runtime calls the code of a construct.
-    return code_owner(session, outer.call_site) == RUNTIME and bool(session.process.calls_by_pointer(outer.pc))
+    return code_owner(session, outer.call_site) == RUNTIME and bool(session.process.calls.calls_by_pointer(outer.pc))
 
 
 def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: ThreadHandle) -> Place | None:
@@ -248,7 +250,7 @@ def _as_far_as_proven(session: Session, place: Placed, addresses: Sequence[int])
 
 def unproven_at(session: Session, address: int) -> str | None:
     """Return why the file with the code at an address could not be verified to be the one that ran, None if it was."""
-    module = session.process.module_at(address)
+    module = session.process.symbols.module_at(address)
     return module.unproven if module is not None else None
 
 
@@ -257,11 +259,11 @@ def innermost_place(session: Session, thread: int) -> Place:
 
     :raises Unavailable: if its registers are lost
     """
-    stack = session.process.stack(thread)
+    stack = session.process.stacks.stack(thread)
     if not stack.frames:
         raise Unavailable(stack.stopped or "the thread has no stack")
     address = stack.frames[0].call_site
-    symbol, module = _symbol(session, address), session.process.module_at(address)
+    symbol, module = _symbol(session, address), session.process.symbols.module_at(address)
     # Where in the C library a thread waits is no news, and its line tables are large.
     is_system = module is not None and module.is_system_library
     place = Place(address, symbol) if is_system else _place(session, address, symbol)
@@ -272,7 +274,9 @@ def code_owner(session: Session, address: int) -> str:
     """Return the owner of the code at *address*; see :func:`ompd.contract.code_owners.owner`."""
     known = session.stop.owners
     if address not in known:
-        known[address] = owner_of(session.process, session.stop.runtime_modules, address, session.stop.whole_runtimes)
+        known[address] = owner_of(
+            session.process.contract, session.stop.runtime_modules, address, session.stop.whole_runtimes
+        )
     return known[address]
 
 
@@ -298,7 +302,7 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
     if entry is None:
         return None
     name = source_function(session, region) or _written(_symbol(session, entry))
-    file, line = session.process.construct_line(entry)
+    file, line = session.process.places.construct_line(entry)
     noted = noted_place(region.source) if line is None else None
     if noted is not None:
         file, _, line = noted
@@ -315,14 +319,14 @@ def task_function(session: Session, task: TaskHandle) -> RegionFunction | None:
     entry = task.function()
     if entry is None:
         return None
-    file, line = session.process.construct_line(entry)
+    file, line = session.process.places.construct_line(entry)
     noted = noted_place(task.source)
     if noted is not None and line is None:
         file, _, line = noted
     name = _symbol(session, entry)
     known = naming.parse_outlined(name or "")
     if known is not None:
-        name = known.parent or (noted[1] if noted is not None else session.process.declared_inside(entry))
+        name = known.parent or (noted[1] if noted is not None else session.process.places.declared_inside(entry))
     found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
     return _as_far_as_proven(session, found, [entry])
 
@@ -377,13 +381,13 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
     if known is not None and known.parent is not None:
         return known.parent
     # Where the compiler says that what it made of the construct is declared.
-    declared = session.process.declared_inside(entry) if known is not None and entry is not None else None
+    declared = session.process.places.declared_inside(entry) if known is not None and entry is not None else None
     if declared is not None:
         return declared
     frames = region.encountering_frames()
     if code_owner(session, frames[0].call_site) == RUNTIME:
         return None  # code of the enclosing region, which ended by a jump
-    for written in session.process.source_frames(frames[0].call_site):
+    for written in session.process.places.source_frames(frames[0].call_site):
         if written.inlined and written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function
     name = _symbol(session, frames[0].call_site)
@@ -398,7 +402,7 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
 
 
 def _symbol(session: Session, address: int) -> str | None:
-    return session.process.locate(address).symbol
+    return session.process.places.locate(address).symbol
 
 
 def _is_code_of(session: Session, frames: Sequence[Frame], region: ParallelHandle | None) -> bool:
@@ -408,7 +412,7 @@ def _is_code_of(session: Session, frames: Sequence[Frame], region: ParallelHandl
 def _starts(session: Session, frames: Sequence[Frame]) -> list[int | None]:
     # With -g clang's code is in a function of its own, called by the one that the runtime knows; a task's code may be
     # too.
-    return [entry_of(session.process, frame.call_site) for frame in frames[:2]]
+    return [entry_of(session.process.contract, frame.call_site) for frame in frames[:2]]
 
 
 def _function(session: Session, frames: Sequence[Frame], handle: ThreadHandle | None) -> str | None:
@@ -432,14 +436,14 @@ def _function(session: Session, frames: Sequence[Frame], handle: ThreadHandle | 
 
 def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]:
     # That name as far as code and its debug information tell it, and whether what runs there could tell no more.
-    for written in session.process.source_frames(address):
+    for written in session.process.places.source_frames(address):
         if written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function, True
     name = _symbol(session, address)
     known = naming.parse_outlined(name) if name is not None else None
     if known is None or known.parent is not None:
         return known.parent if known is not None else name, True
-    declared = session.process.declared_inside(address)
+    declared = session.process.places.declared_inside(address)
     return declared, declared is not None
 
 
@@ -449,10 +453,12 @@ def _written(symbol: str | None) -> str | None:
 
 
 def _place(session: Session, address: int, function: str | None) -> Place:
-    file, line = session.process.line_of(address)
+    file, line = session.process.places.line_of(address)
     return Place(address, _as_in_source(session, address, function), file, line)
 
 
 def _as_in_source(session: Session, address: int, symbol: str | None) -> str | None:
     process = session.process
-    return process.source_name(process.module_at(address), symbol, address) if symbol is not None else None
+    return (
+        process.places.source_name(process.symbols.module_at(address), symbol, address) if symbol is not None else None
+    )

@@ -15,10 +15,9 @@ from ompd.errors import BadInput, NoAnswer, OmpdError
 from ompd.model import LocalRecord, StackFrame, StackRecord, VariableRecord
 from ompd.questions import stacks, variables
 from ompd.session import Session
-from ompd.session.face import parse_name
 
 if TYPE_CHECKING:
-    from ompd.session.face import VariableName
+    from ompd.debugger.variables.names import VariableName
 
 
 class At(NamedTuple):
@@ -54,7 +53,7 @@ def ask(session: Session, name: str, thread: int, at: At | None = None, number: 
     :raises NoAnswer: if there is no such variable, or more than one
     :raises BadInput: if it has no such part, or the stack no such frame
     """
-    wanted = parse_name(name)
+    wanted = session.process.variable_name(name)
     (row,) = stacks.ask(session, thread=thread, locals=True, part=wanted).rows
     start = _start(row, at, number)
     is_local = not wanted.scopes and wanted.block is None and not wanted.is_global

@@ -12,8 +12,8 @@ from ompd.questions.facts.gathering import Facts, Problems
 from ompd.runtimes import discovery
 from ompd.runtimes.discovery import Found
 from ompd.runtimes.hosted.loading.folders import SystemFolders, places
+from ompd.safety.libraries import NO_FILE
 from ompd.session import LoadedRuntime, Session
-from ompd.session.face import NO_FILE, unsuitable
 
 
 def ask(session: Session) -> Answer[RuntimeRecord]:
@@ -23,7 +23,7 @@ def ask(session: Session) -> Answer[RuntimeRecord]:
     for fault in session.stop.lost_libraries:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     if not rows and not session.stop.lost_runtimes:
-        problems.note(f"no OpenMP runtime among the {len(session.process.modules())} modules of the process")
+        problems.note(f"no OpenMP runtime among the {len(session.process.symbols.modules())} modules of the process")
     return answer(session, rows, rows, problems)
 
 
@@ -53,7 +53,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
             raise Unavailable(str(runtime.fault))
         if found.locations_address is None:
             raise Unavailable(f"{found.module.name} has no ompd_dll_locations")
-        names = found.dll_locations(session.process)
+        names = found.dll_locations(session.process.contract)
         if names is None and isinstance(runtime.fault, CorruptState):
             raise runtime.fault
         if names is None and runtime.space is not None:
@@ -136,7 +136,7 @@ def _file_of(session: Session, runtime: LoadedRuntime, name: str) -> tuple[str, 
     # The first file that --ompd-library would load; if there is none, the first one, and why not.
     refused: list[tuple[str, str]] = []
     for path in places(name, runtime.found.module.name, session.process.finder.resolve, SystemFolders()):
-        reason = unsuitable(path)
+        reason = session.process.finder.unsuitable_library(path)
         if reason is None:
             return path, None
         refused.append((path, reason))

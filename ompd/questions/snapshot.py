@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
@@ -15,7 +15,10 @@ from ompd.naming import JOB, RANK, RUN, SIZE, is_runtime_file
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, why
 from ompd.questions.facts.damage import changes
 from ompd.safety.writing import Destination
-from ompd.session import Session, face
+from ompd.session import Session
+
+if TYPE_CHECKING:
+    from ompd.debugger.snapshot.snapshot import Snapshot
 
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
@@ -72,7 +75,7 @@ def _check_is_other(session: Session, place: Destination) -> None:
         raise BadFile(place.path, "is what the snapshot would be taken of", hint="name another file for the snapshot")
 
 
-def _take(session: Session, *, data_limit: int, keep_environment: bool) -> face.Snapshot:
+def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:
     # A session of its own, whose caches hide nothing from the notes of what is read.
     session.runtimes  # noqa: B018  which says so if the session was closed
     process = session.process.at_another_stop(session.target)
@@ -95,9 +98,8 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> face.
     for runtime in rehearsal.runtimes:
         with suppress(OmpdError):
             for address, size in runtime.space.threadprivate_copies() if runtime.space is not None else ():
-                process.read(address, size)
-    taken = face.take_snapshot(
-        rehearsal,
+                process.memory.read(address, size)
+    taken = process.take_snapshot(
         pages,
         data_limit=data_limit,
         keep_environment=keep_environment,

@@ -276,7 +276,7 @@ class _Collector:
         )
 
     def _dependence(self, item: Dependence) -> DependenceRecord:
-        place = self._session.process.locate(item.address)
+        place = self._session.process.places.locate(item.address)
         symbol = place.symbol
         if symbol is not None and place.symbol_address is not None and item.address != place.symbol_address:
             symbol += f"+{item.address - place.symbol_address:#x}"

@@ -23,10 +23,12 @@ from ompd.questions.facts.matching import Found, Matching, team_order
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
-from ompd.session.face import parse_name, variable_reader
 
 if TYPE_CHECKING:
-    from ompd.session.face import Shown, StaticVariable, VariableName, VariableReader
+    from ompd.binary.types.values.shown import Shown
+    from ompd.debugger.variables.choices import StaticVariable
+    from ompd.debugger.variables.names import VariableName
+    from ompd.debugger.variables.reader import VariableReader
 
 _GLOBAL, _KEY = "global", "key"
 _ELEMENTS, _MAX_ELEMENTS = 200, 1 << 14
@@ -61,20 +63,20 @@ def ask(
         raise BadInput(f"there is no format {format!r}", hint=f"formats are gdb's: {' '.join(FORMATS)}")
     if elements is not None and not 0 < elements <= _MAX_ELEMENTS:
         raise BadInput(f"{elements} elements: between 1 and {_MAX_ELEMENTS} can be shown")
-    wanted = parse_name(name)
+    wanted = session.process.variable_name(name)
     try:
-        found = session.process.named_variables.find(wanted)
+        found = session.process.types.named.find(wanted)
     except (NoAnswer, Unavailable) as error:
         if isinstance(error, NoAnswer):
             error = _with_local(session, wanted, error)
         raise in_what_is_left(session, error) from error
-    reader = variable_reader(session, wanted, found, format or "", elements or _ELEMENTS)
+    reader = session.process.variable_reader(wanted, found, format or "", elements or _ELEMENTS)
     runtimes = _runtimes(session, problems)
     copies = _Copies(session, reader, runtimes)
     matching = Matching(session, runtimes, problems)
     ancestry = {runtime.id: Ancestry() for runtime in runtimes}
 
-    chosen = session.process.threads() if thread is None else (thread,)
+    chosen = session.process.threads.ids() if thread is None else (thread,)
 
     def record(thread: int) -> VariableRecord:
         return _record(copies, reader, thread, matching, ancestry, wanted.text, problems)
@@ -91,13 +93,13 @@ def _with_local(session: Session, wanted: VariableName, error: NoAnswer) -> NoAn
     if wanted.scopes or wanted.block is not None or wanted.is_global:
         return error
     process, seen = session.process, set()
-    for thread in process.threads():
-        for frame in process.stack(thread).frames:
+    for thread in process.threads.ids():
+        for frame in process.stacks.stack(thread).frames:
             if frame.call_site in seen:
                 continue
             seen.add(frame.call_site)
-            module = process.module_at(frame.call_site)
-            if module is None or module.is_system_library or wanted.name not in process.local_names(frame):
+            module = process.symbols.module_at(frame.call_site)
+            if module is None or module.is_system_library or wanted.name not in process.locals.names_at(frame):
                 continue
             hint = f"a function in the stack of thread {thread} has a local variable {wanted.name}: ompd stack --locals"
             return NoAnswer(str(error), hint=f"{hint}; {error.hint}" if error.hint else hint)
@@ -143,9 +145,9 @@ class _Copies:
                     # A runtime that cannot be read may keep copies.
                     self._doubt = runtime.fault if leaves_doubt(session, runtime.fault) else self._doubt
                     continue
-                copies = runtime.found.plugin.early_copies(session.process, runtime.found.module)
+                copies = runtime.found.plugin.early_copies(session.process.contract, runtime.found.module)
                 if copies is not None:
-                    copies.address(session.process.threads()[0], variable.offset)
+                    copies.address(session.process.threads.ids()[0], variable.offset)
                     self._early.append(copies)
             except BadInput:
                 continue

@@ -60,22 +60,22 @@ def begun_by(session: Session, frame: StackFrame, *, innermost: bool) -> list[Be
             begun = _code_at(session, target, place)
             if begun is not None:
                 found.append((place, begun))
-    line = process.line_of(here)
-    own = [begun for place, begun in found if process.line_of(place) == line]
+    line = process.places.line_of(here)
+    own = [begun for place, begun in found if process.places.line_of(place) == line]
     # Where a compiler has moved the instruction to another line, the construct's own line tells.
-    moved = [begun for _, begun in found if process.construct_line(begun.entry)[1] == line[1]]
+    moved = [begun for _, begun in found if process.places.construct_line(begun.entry)[1] == line[1]]
     return list(dict.fromkeys(own or moved))
 
 
 def _function_at(session: Session, address: int) -> tuple[int, bytes]:
     # Where a function begins, and its code from there, or more.
-    start = session.process.locate(address).symbol_address
+    start = session.process.places.locate(address).symbol_address
     if start is None:
         raise Unavailable("the program has no symbol for this code")
     size = _MOST_CODE
     while True:
         try:
-            return start, session.process.read(start, size)
+            return start, session.process.memory.read(start, size)
         except OmpdError:
             size //= 2
             if size < 16:
@@ -86,20 +86,22 @@ def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
     # What the code of a function loads the addresses of, and where.
     process = session.process
     start, code = _function_at(session, here)
-    module = process.module_at(here)
-    table = process.symbol_in(module, _TABLE) if module is not None and process.pointer_size == 4 else None
+    module = process.symbols.module_at(here)
+    table = (
+        process.symbols.symbol_in(module, _TABLE) if module is not None and process.memory.pointer_size == 4 else None
+    )
     for at, target in process.references.loaded(code, start, table) if process.references is not None else ():
-        place = process.locate(target)
+        place = process.places.locate(target)
         if place.symbol_address != target or not naming.is_construct_code(place.symbol or ""):
             continue
-        if process.locate(at).symbol_address == start:
+        if process.places.locate(at).symbol_address == start:
             yield at, target
 
 
 def _code_at(session: Session, entry: int, place: int) -> Begun | None:
     # The function with the user's code: clang has one that calls it, which is what the runtime knows.
     process = session.process
-    name = process.locate(entry).symbol or ""
+    name = process.places.locate(entry).symbol or ""
     if naming.is_added(name):
         return None
     is_task: bool | None = naming.is_task_entry(name)
@@ -120,23 +122,23 @@ def _behind_first_line(session: Session, start: int, code: bytes) -> int | None:
     # Where the code of a task begins that clang has inlined into the function by which it is entered: behind what has
     # the line of the construct.
     process = session.process
-    line = before = process.line_of(start)[1]
+    line = before = process.places.line_of(start)[1]
     for address in range(start, start + min(len(code), _MOST_OF_ENTRY)):
-        if process.locate(address).symbol_address != start:
+        if process.places.locate(address).symbol_address != start:
             return None
-        here, previous = process.line_of(address)[1], before
+        here, previous = process.places.line_of(address)[1], before
         before = here
         # Where the line changes an instruction begins; elsewhere a breakpoint would overwrite a part of one.
         if here in (previous, line) or not here or not line:
             continue
         # Where inlined code begins a debugger is still outside of it.
-        if not process.source_frames(address)[0].inlined or process.source_frames(address - 1)[0].inlined:
+        if not process.places.source_frames(address)[0].inlined or process.places.source_frames(address - 1)[0].inlined:
             return address
     return None
 
 
 def _named_at(session: Session, address: int) -> tuple[str, int] | None:
-    place = session.process.locate(address)
+    place = session.process.places.locate(address)
     if place.symbol is None or place.symbol_address is None:
         return None
     return place.symbol, address - place.symbol_address
@@ -172,9 +174,9 @@ def _construct_made(session: Session, place: int) -> str | None:
     process = session.process
     start, code = _function_at(session, place)
     for at, behind, _ in _calls(session, code, start, place - start):
-        if process.locate(at).symbol_address != start:
+        if process.places.locate(at).symbol_address != start:
             return None
-        found = naming.construct_of_routine(process.routine_called(behind) or "")
+        found = naming.construct_of_routine(process.calls.routine_called(behind) or "")
         if found is not None:
             return found
     return None

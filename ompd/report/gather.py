@@ -23,7 +23,6 @@ from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, vari
 from ompd.records import record
 from ompd.report.folders import Folders
 from ompd.session import Session
-from ompd.session.face import environment
 
 
 @record(kw_only=True)
@@ -106,13 +105,13 @@ def _ask(session: Session, names: Sequence[str], has_environment: bool, earlier:
     shown: Mapping[str, str] | None = None
     if has_environment:
         try:
-            shown, _ = environment(session)
+            shown, _ = session.process.environment.current()
         except OmpdError as error:
             faults["environment"] = str(error)
     values = {name: ask(name, partial(variables.ask, name=name, stats=True)) for name in names}
     modules: list[tuple[str, str | None]] = []
     with suppress(OmpdError):
-        modules = [(module.name, module.build_id) for module in session.process.modules()]
+        modules = [(module.name, module.build_id) for module in session.process.symbols.modules()]
     return Found(
         runtimes=runtimes.ask(session),
         why=ask("why", lambda session: why.ask(session, earlier)),

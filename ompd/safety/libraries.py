@@ -19,6 +19,8 @@ from ompd.errors import BadFile
 from ompd.safety import limits
 from ompd.safety.trust import others_may_write, user_name
 
+NO_FILE = "there is no such file here"
+
 MAX_LIBRARY = 64 << 20
 """The largest size in bytes of a debugger library and its dependencies. Intel's has 0.8 MB, LLVM's 0.1, libstdc++ 2."""
 

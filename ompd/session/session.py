@@ -13,7 +13,7 @@ from ompd.debugger.files.opening import MAX_SIZE, unpack_core
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadFile, OmpdError, TargetGone
+from ompd.errors import BadFile, BadProcess, OmpdError, TargetGone
 from ompd.runtimes.discovery import Found, discover
 from ompd.session.stop import NAMES, LoadedRuntime, Stop
 
@@ -123,6 +123,13 @@ class Session:
             stopper.close()
             raise
 
+    @staticmethod
+    def find_refusal(process_id: int, *, nonblocking: bool) -> BadProcess | None:
+        """Return why the process with that number cannot be inspected, None if it can be, or if there is none."""
+        from ompd.debugger.targets.live.refusals import find_refusal
+
+        return find_refusal(process_id, nonblocking=nonblocking)
+
     def ask(self, question: Callable[[Self], _T], *, may_stop: bool = True) -> _T:
         """Return what *question* answers when it is called with this session: all that it reads is of one moment.
 
@@ -183,7 +190,7 @@ class Session:
     def changed_files(self) -> Sequence[str]:
         """The files that have changed since they were opened: the core file, and those of modules."""
         files = [self.target.file] if isinstance(self.target, CoreTarget) else []
-        files += [file for module in self.process.module_list for file in module.files]
+        files += [file for module in self.process.modules for file in module.files]
         return [file.name for file in files if file.has_changed()]
 
     @property
@@ -206,12 +213,12 @@ class Session:
         """
         before = self.stop
         before.process.routines.close()
-        owners = before.owners if before.process.module_list is process.module_list else None
+        owners = before.owners if before.process.modules is process.modules else None
         return self._begin(Stop(target, process, self._found_runtimes, owners))
 
     def own_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
         """Yield the runtimes of a process with the plugins that serve them where no library for debuggers does."""
-        return discover(process, lambda: self.plugins, are_named=bool(self.plugin_folders))
+        return discover(process.contract, lambda: self.plugins, are_named=bool(self.plugin_folders))
 
     def _found_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
         found = self.own_runtimes(process)
@@ -221,7 +228,7 @@ class Session:
             from ompd.runtimes.hosted.libraries import Libraries
 
             self._libraries = Libraries(self.ompd_library, self.process.finder.resolve)
-        return self._libraries.over(process, found)
+        return self._libraries.over(process.contract, found)
 
     def __enter__(self) -> Self:
         return self

@@ -80,7 +80,7 @@ class Stop:
             if found.plugin is not None:
                 try:
                     self._check(found.module)
-                    space = found.plugin.process_initialize(self.process, found.module)
+                    space = found.plugin.process_initialize(self.process.contract, found.module)
                     with suppress(CorruptState, MemoryFault):  # which is for the queries to report
                         space.threads()
                 except NotInitialised as error:
@@ -113,8 +113,8 @@ class Stop:
         """Return how many threads have a frame of *module* on their stacks: none if it was merely loaded."""
         process = self.process
         return sum(
-            any(process.module_at(frame.call_site) is module for frame in process.stack(thread).frames)
-            for thread in process.threads()
+            any(process.symbols.module_at(frame.call_site) is module for frame in process.stacks.stack(thread).frames)
+            for thread in process.threads.ids()
         )
 
     @cached_property
@@ -147,7 +147,7 @@ class Stop:
     def _lost(self) -> tuple[tuple[str, str], ...]:
         faults = [
             (module.name, module.fault)
-            for module in self.process.modules()
+            for module in self.process.symbols.modules()
             if module.fault is not None and (module.is_program or is_runtime_file(module.name))
         ]
         unseen = [name for name in self.process.symbols.unseen_libraries if is_runtime_file(name)]
@@ -157,7 +157,7 @@ class Stop:
     def record(self) -> TargetRecord:
         """What was inspected."""
         target, process = self.target, self.process
-        program = process.module_list.program
+        program = process.modules.program
         return TargetRecord(
             kind=target.kind,
             file=target.name if target.kind != "live" else None,
@@ -168,7 +168,7 @@ class Stop:
             signal=target.signal,
             signal_name=signal_name(target.signal),
             architecture=target.architecture.name,
-            thread_count=len(process.threads()) if process.thread_list.names_all else None,
+            thread_count=len(process.threads.ids()) if process.threads.names_all else None,
             incomplete=target.loss.what if target.loss is not None else None,
             unproven=tuple(process.symbols.unproven),
         )

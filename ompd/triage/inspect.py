@@ -16,7 +16,7 @@ from ompd.questions import stacks, why
 from ompd.questions.facts.damage import in_what_is_left, is_damaged
 from ompd.questions.stacks.loops import Loops
 from ompd.questions.why.mpi import communication
-from ompd.session import Session, face
+from ompd.session import Session
 from ompd.triage.normal import Frame, rolled
 from ompd.triage.ranks import rank_of
 from ompd.triage.targets import Wanted
@@ -112,7 +112,7 @@ def _without_openmp(
 
 def _rank(session: Session) -> dict[str, Any]:
     try:
-        found = rank_of(face.environment(session)[0])
+        found = rank_of(session.process.environment.current()[0])
     except OmpdError:
         return {"rank": None, "size": None, "job": None, "host": None}
     return {"rank": found.rank, "size": found.size, "job": _name(found.job), "host": _name(found.host)}
@@ -121,12 +121,12 @@ def _rank(session: Session) -> dict[str, Any]:
 def _calls(session: Session, every: Answer[StackRecord]) -> list[dict[str, Any]]:
     # The calls of MPI that threads are in, each once.
     found: dict[str, dict[str, Any]] = {}
-    if not any(_MPI in (module.name or "") for module in session.process.loaded_modules()):
+    if not any(_MPI in (module.name or "") for module in session.process.modules):
         return []
     natives = [native for row in every.rows if not row.idle for native in (row.threads or (row.native_thread_id,))]
     for native in natives[:_MOST_THREADS]:
         with suppress(OmpdError):
-            wait = session.process.system_wait(native) if native is not None else None
+            wait = session.process.system_waits.of(native) if native is not None else None
             if native is not None and wait is not None and wait.kind == "mpi" and wait.routine is not None:
                 call = _call(session, native, wait.routine)
                 found.setdefault(json.dumps(call), call)

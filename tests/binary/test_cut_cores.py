@@ -194,7 +194,7 @@ def test_a_file_that_nothing_proves_has_to_fit_and_to_be_older(tmp_path: Path, d
     part = percent(core, 1, tmp_path / "core")
     root = tmp_path / "machine"
     with Session.open_core(core.core) as session:
-        paths = {module.name for module in session.process.modules() if module.path}
+        paths = {module.name for module in session.process.symbols.modules() if module.path}
     for path in paths:
         copy = root / path.lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -224,8 +224,8 @@ def test_modules_are_found_in_memory(tmp_path: Path, deadlock: dict[str, Stopped
     assert answer["target"]["executable"] == str(core.executable)
     assert compare("runtimes", intact, answer).told == compare("runtimes", intact, intact).told
     with Session.open_core(core.core) as whole, Session.open_core(part) as left:
-        true = {(m.start, m.build_id) for m in whole.process.modules()}
-        found = {(m.start, m.build_id) for m in left.process.modules()}
+        true = {(m.start, m.build_id) for m in whole.process.symbols.modules()}
+        found = {(m.start, m.build_id) for m in left.process.symbols.modules()}
         assert found == true
 
 
@@ -296,7 +296,7 @@ def test_changed_bytes_are_called_damage(tmp_path: Path, deadlock: dict[str, Sto
     for kind in KINDS:
         core = deadlock[kind]
         with Session.open_core(core.core) as session:
-            module = next(m for m in session.process.modules() if m.name.endswith("libiomp5.so"))
+            module = next(m for m in session.process.symbols.modules() if m.name.endswith("libiomp5.so"))
         load = next(s for s in loads_of(core.core) if s.p_vaddr == module.start)
         shutil.copyfile(core.core, tmp_path / "core")
         with (tmp_path / "core").open("r+b") as file:
@@ -392,13 +392,13 @@ def test_a_thread_whose_thread_pointer_is_half_lost_is_found_in_the_c_librarys_l
         true = {row.native_thread_id: row for row in threads_question.ask(session).rows}
         thread = [native for native, row in true.items() if row.thread_num][3]
         assert thread is not None
-        pointer = session.process.thread_pointer(thread)
+        pointer = session.process.threads.thread_pointer(thread)
     at = data.index(pointer.to_bytes(8, "little"))  # fs_base of its NT_PRSTATUS: the notes come first
     data[at + 4 : at + 4 + 2 * 4096] = bytes(2 * 4096)
     core = tmp_path / "core"
     core.write_bytes(data)
     with Session.open_core(core) as session:
-        assert session.process.thread_pointer(thread) == pointer
+        assert session.process.threads.thread_pointer(thread) == pointer
         answer = threads_question.ask(session)
     assert not answer.complete and "notes are lost" in answer.warnings[0]
     (row,) = (row for row in answer.rows if row.native_thread_id == thread)

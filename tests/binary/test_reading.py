@@ -123,7 +123,9 @@ def test_a_core_that_names_devices_and_pipes(tmp_path: Path) -> None:
     names = [name for name in strange_files(tmp_path) if not name.endswith(("status", "kmsg"))]
     data = core.core.read_bytes()
     with Inspection.open_core(core.core) as session:
-        modules = [m.name for m in session.process.modules() if m.name.startswith("/") and "ld-linux" not in m.name]
+        modules = [
+            m.name for m in session.process.symbols.modules() if m.name.startswith("/") and "ld-linux" not in m.name
+        ]
     told = dict(zip(modules, sorted(names, key=len), strict=False))
     assert len(told) > 2
     for module, name in told.items():
@@ -261,7 +263,11 @@ def test_no_file_of_a_target_is_mapped(tmp_path: Path) -> None:
     with Inspection.open_core(core) as session:
         assert session.ask_threads().complete and session.ask_stacks(locals=True).complete
         maps = Path("/proc/self/maps").read_text()
-        names = [module.name for module in session.process.modules() if "libiomp5" in module.name or module.is_program]
+        names = [
+            module.name
+            for module in session.process.symbols.modules()
+            if "libiomp5" in module.name or module.is_program
+        ]
         assert len(names) == 2
         assert [name for name in (str(core), *names) if name in maps] == []
 

@@ -274,7 +274,7 @@ def inspected(mode: str = "debug") -> StoppedProcess:
 
 def test_debug_information_agrees_with_all_that_the_runtime_publishes() -> None:
     process = inspected()
-    module = next(module for module in process.modules() if "libiomp5" in module.name)
+    module = next(module for module in process.symbols.modules() if "libiomp5" in module.name)
     symbols = process.symbols.loaded(module).symbols
     assert symbols is not None
     compared = 0
@@ -283,9 +283,9 @@ def test_debug_information_agrees_with_all_that_the_runtime_publishes() -> None:
             struct, _, member = symbol.name.removeprefix(prefix).partition("__")
             if not struct or struct.startswith("_") or (prefix != "ompd_sizeof__" and not member):
                 continue  # the size of a global
-            value = read_unsigned(process, symbol.address + module.bias, 8)
+            value = read_unsigned(process.memory, symbol.address + module.bias, 8)
             try:
-                layout = process.struct_layout(module, struct, [member] if member else [])
+                layout = process.types.layout(module, struct, [member] if member else [])
             except TypeNotFound:
                 assert prefix == "ompd_sizeof__", symbol.name  # of a global, or a structure that is not used
                 continue
@@ -301,27 +301,27 @@ def test_debug_information_agrees_with_all_that_the_runtime_publishes() -> None:
 
 def test_the_callbacks_serve_types() -> None:
     process = inspected()
-    team = process.find_type("kmp_base_team_t")
-    assert process.sizeof(team) == 2048
-    layout = process.struct_layout(
-        next(m for m in process.modules() if "libiomp5" in m.name), "kmp_base_team", ["t_bar", "t_none"]
+    team = process.types.find("kmp_base_team_t")
+    assert process.contract.sizeof(team) == 2048
+    layout = process.types.layout(
+        next(m for m in process.symbols.modules() if "libiomp5" in m.name), "kmp_base_team", ["t_bar", "t_none"]
     )
     assert layout.source == "dwarf" and list(layout.fields) == ["t_bar"]
-    assert process.field_offset(team, "t_bar.b_arrived") == layout.field("t_bar").offset
+    assert process.contract.field_offset(team, "t_bar.b_arrived") == layout.field("t_bar").offset
     for name in ("char", "short", "int", "long"):
         named = {"short": "short", "long": "long"}.get(name, name)
-        size = process.sizeof(process.find_type(named))
-        assert size == getattr(process.type_sizes(), f"sizeof_{name}")
-    assert process.sizeof(process.find_type("long long")) == process.type_sizes().sizeof_long_long
+        size = process.contract.sizeof(process.types.find(named))
+        assert size == getattr(process.memory.type_sizes(), f"sizeof_{name}")
+    assert process.contract.sizeof(process.types.find("long long")) == process.memory.type_sizes().sizeof_long_long
     with pytest.raises(TypeNotFound):
-        process.find_type("kmp_no_such_type")
+        process.types.find("kmp_no_such_type")
     with pytest.raises(BadInput):
-        process.sizeof("kmp_base_team_t")  # type: ignore[arg-type]
+        process.contract.sizeof("kmp_base_team_t")  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="bit field"):
-        process.field_offset(process.find_type("kmp_tasking_flags"), "tasktype")
-    bare = next(m for m in process.modules() if "ld-linux" in m.name or "libgcc" in m.name or "[" in m.name)
+        process.contract.field_offset(process.types.find("kmp_tasking_flags"), "tasktype")
+    bare = next(m for m in process.symbols.modules() if "ld-linux" in m.name or "libgcc" in m.name or "[" in m.name)
     with pytest.raises((LayoutUnavailable, TypeNotFound)):
-        process.struct_layout(bare, "kmp_base_team", [])
+        process.types.layout(bare, "kmp_base_team", [])
 
 
 # Bytes that lie

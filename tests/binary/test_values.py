@@ -68,8 +68,8 @@ class Sample:
     def show(self, name: str, letter: str = "", **options: int) -> Shown:
         variable = self.variable(name)
         assert variable.type is not None and variable.location.kind == "address"
-        types = TypeReader(self.info, self.process.read_data, self.bias)
-        formatter = ValueFormatter(types, Options(letter=letter, **options), self.process.symbolize)
+        types = TypeReader(self.info, self.process.memory.read_data, self.bias)
+        formatter = ValueFormatter(types, Options(letter=letter, **options), self.process.places.symbolize)
         return formatter.show(variable.type, variable.location.number + self.bias)
 
 
@@ -107,7 +107,7 @@ def made(name: str) -> Sample:
 
     folder = entry("values", key_of(text, used.version, flags, driver), make)
     process = StoppedProcess(CoreTarget(str(folder / "the.core")), FileFinder(), str(folder / "program"))
-    module = next(m for m in process.loaded_modules() if m.record.is_program)
+    module = next(m for m in process.modules if m.record.is_program)
     assert isinstance(module.elf, ElfFile)
     return Sample(folder / "program", folder / "the.core", process, TypeInfo(module.elf), module.bias)
 
@@ -270,7 +270,7 @@ def test_references_are_followed_to_what_they_refer_to() -> None:
     taken = sample("cxx-gcc")
     variable = taken.variable("rx")
     assert variable.type is not None
-    reader = TypeReader(taken.info, taken.process.read_data, taken.bias)
+    reader = TypeReader(taken.info, taken.process.memory.read_data, taken.bias)
     place, source = reader.follow(variable.type, variable.location.number + taken.bias)
     assert source == taken.variable("x").location.number + taken.bias
     assert ValueFormatter(reader).show(place, source).text == "5"

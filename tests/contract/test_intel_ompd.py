@@ -189,10 +189,10 @@ class Twins:
             assert ours.function() is None and theirs in (0, 2**64 - 1)
         elif region.size() == 1:
             pass  # the runtime keeps the function of the region that it entered last
-        elif self._session.process.module_at(theirs) is self._space.module:
+        elif self._session.process.symbols.module_at(theirs) is self._space.module:
             # gcc's code: they tell the runtime's wrapper
             entry = ours.function()
-            assert entry is not None and self._session.process.module_at(entry) is not self._space.module
+            assert entry is not None and self._session.process.symbols.module_at(entry) is not self._space.module
             self.compared["function behind a wrapper"] += 1
         else:
             self.same("function of an implicit task", ours.function(), theirs)

@@ -105,7 +105,7 @@ def walk(first: Any, following: Callable[[Any], Any]) -> list[Any]:
 def test_initialize() -> None:
     with Session.open_core(stopped("lock").core) as session:
         (runtime,) = session.runtimes
-        space = LibompPlugin().process_initialize(session.process, runtime.found.module)
+        space = LibompPlugin().process_initialize(session.process.contract, runtime.found.module)
         assert space.layout_source == "published" and len(space.threads()) == 4
 
 
@@ -140,11 +140,11 @@ def test_process_initialize() -> None:
         assert runtime.space is None and isinstance(runtime.fault, NotInitialised)
         assert runtime.fault.rc == Rc.UNAVAILABLE and not runtime.is_initialised
         with pytest.raises(NotInitialised):
-            LibompPlugin().process_initialize(session.process, runtime.found.module)
+            LibompPlugin().process_initialize(session.process.contract, runtime.found.module)
         # In a module that is no runtime nothing is found either.
-        libc = next(module for module in session.process.modules() if module.name.endswith("/libc.so.6"))
+        libc = next(module for module in session.process.symbols.modules() if module.name.endswith("/libc.so.6"))
         with pytest.raises(OmpdError) as caught:
-            LibompPlugin().process_initialize(session.process, libc)
+            LibompPlugin().process_initialize(session.process.contract, libc)
         assert caught.value.rc == Rc.INCOMPATIBLE
 
 
@@ -304,7 +304,7 @@ def test_get_thread_handle(kind: ThreadIdKind) -> None:
         known = {}
         for truth in core.truth["threads"]:
             number = truth["native_thread_id"]
-            identifier = number if kind == ThreadIdKind.LWP else session.process.thread_pointer(number)
+            identifier = number if kind == ThreadIdKind.LWP else session.process.threads.thread_pointer(number)
             known[number] = space.thread_by_native_id(kind, identifier)
             assert (known[number] is not None) == truth["openmp"]
         assert Counter(handle is None for handle in known.values()) == {False: 3, True: 2}
@@ -329,7 +329,7 @@ def test_get_thread_id() -> None:
         space = session.runtimes[0].space
         assert space is not None
         found = {handle.native_id(ThreadIdKind.PTHREAD) for handle in space.threads()}
-        wanted = {session.process.thread_pointer(truth["native_thread_id"]) for truth in members(core)}
+        wanted = {session.process.threads.thread_pointer(truth["native_thread_id"]) for truth in members(core)}
         assert found == wanted and len(found) == 4
         for kind in (ThreadIdKind.LWP, ThreadIdKind.WINTHREAD):
             with pytest.raises(Unsupported):
@@ -489,15 +489,15 @@ def test_get_task_function(compiler: str, mode: str) -> None:
     with Session.open_core(core.core) as session:
         space = session.runtimes[0].space
         assert space is not None
-        program = next(module for module in session.process.modules() if module.is_program)
+        program = next(module for module in session.process.symbols.modules() if module.is_program)
         functions: dict[str, set[int]] = {}
         for truth in members(core):
             tasks = walk(task_of(thread(space, truth["native_thread_id"])), lambda task: task.generating())
             assert tasks[-1].function() is None  # nobody generated the initial task
             for task, name in zip(tasks[:-1], ("leaf", "twig", "bough", "trunk", "region"), strict=True):
                 function = task.function()
-                assert function is not None and session.process.module_at(function) is program
-                place = session.process.locate(function)
+                assert function is not None and session.process.symbols.module_at(function) is program
+                place = session.process.places.locate(function)
                 assert place.symbol_address == function
                 functions.setdefault(name, set()).add(function)
         # One for each construct.

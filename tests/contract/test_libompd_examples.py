@@ -208,11 +208,11 @@ def test_ompd_bt(compiler: str) -> None:
             assert task is not None
             exit_frame, enter_frame = task.frames()
             assert exit_frame is not None and enter_frame is None
-            stack = session.process.stack(native).frames
-            owners = [(owner(session.process, [space.module], frame.call_site), frame) for frame in stack]
+            stack = session.process.stacks.stack(native).frames
+            owners = [(owner(session.process.contract, [space.module], frame.call_site), frame) for frame in stack]
             # Bounded by the task's frames there is the user's code alone, above the system's; without, the runtime is.
             inside = [whose for whose, frame in owners if frame.cfa is not None and frame.cfa < exit_frame.address]
-            names = [session.process.locate(f.call_site).symbol for w, f in owners[: len(inside)] if w == USER]
+            names = [session.process.places.locate(f.call_site).symbol for w, f in owners[: len(inside)] if w == USER]
             assert names[:2] == ["deepest", "called"] and set(inside) == {USER, SYSTEM}
             assert RUNTIME in [whose for whose, _ in owners]
 

@@ -253,12 +253,12 @@ def test_thread_that_is_created_and_not_registered(tmp_path: Path) -> None:
         assert answer.complete, answer.warnings
         begun = [
             native
-            for native in session.process.threads()
+            for native in session.process.threads.ids()
             if "__kmp_launch_worker" in (symbol_of(session, native) or "")
         ]
         assert begun
         rows = {row.native_thread_id: row for row in answer.rows}
-        assert set(rows) == set(session.process.threads())
+        assert set(rows) == set(session.process.threads.ids())
         # Until it registers itself it is no thread of OpenMP; from its descriptor on it is idle, or already in a team,
         # which it has not come to yet.
         for new in begun:
@@ -276,7 +276,7 @@ def test_thread_that_is_created_and_not_registered(tmp_path: Path) -> None:
 
 
 def symbol_of(session: Session, native: int) -> str | None:
-    return session.process.locate(session.process.stack(native).frames[0].pc).symbol
+    return session.process.places.locate(session.process.stacks.stack(native).frames[0].pc).symbol
 
 
 @every_mode
@@ -402,7 +402,7 @@ def test_task_on_a_hidden_helper_thread(mode: str, compiler: str) -> None:
         handle = thread(space, words["helper"])
         task = handle.current_task()
         assert task is not None and task.kind() == "explicit" and task.status() == "executing"
-        assert session.process.locate(task.function() or 0).symbol == "helped"
+        assert session.process.places.locate(task.function() or 0).symbol == "helped"
         assert handle.state().state == State.WORK_PARALLEL
         # It was made by an implicit task of another region, which is on another thread.
         maker = task.generating()

@@ -41,11 +41,11 @@ Ask = Callable[[Session], Any]
 def ask_below(session: Session) -> dict[str, Any]:
     """Ask what no command asks yet: the environment, thread-local variables, thread keys."""
     process = session.process
-    found: dict[str, Any] = {"environment": _told(process.environment)}
-    for thread in process.threads():
-        found[f"errno {thread}"] = _told(lambda thread=thread: process.find_symbol("errno", thread=thread))
+    found: dict[str, Any] = {"environment": _told(process.environment.at_start)}
+    for thread in process.threads.ids():
+        found[f"errno {thread}"] = _told(lambda thread=thread: process.symbols.find_symbol("errno", thread=thread))
         found[f"keys {thread}"] = [
-            _told(lambda thread=thread, key=key: process.pthread_key(thread, key)) for key in (0, 1)
+            _told(lambda thread=thread, key=key: process.storage.key_value(thread, key)) for key in (0, 1)
         ]
     found["pthreads"] = _told(lambda: process.glibc.pthreads())
     return found

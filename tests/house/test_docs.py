@@ -61,7 +61,9 @@ def test_the_example_of_the_page_on_dmpl_runs() -> None:
     printed = io.StringIO()
     with Session.open_core(core) as session:
         copies = variables.ask(session, "a").rows
-        variable = session.process.symbol_in(next(m for m in session.process.modules() if m.is_program), "a")
+        variable = session.process.symbols.symbol_in(
+            next(m for m in session.process.symbols.modules() if m.is_program), "a"
+        )
     with contextlib.redirect_stdout(printed):
         exec(example, {"CORE": str(core), "VARIABLE": variable})
     *told, routines, name = printed.getvalue().splitlines()

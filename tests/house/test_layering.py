@@ -162,10 +162,11 @@ def test_of_the_runtimes_half_only_what_loads_libraries_reads_files() -> None:
 
 
 def test_queries_know_of_the_debuggers_half_what_the_session_shows() -> None:
+    # For type checking they may name its classes.
     below = {
         (name.removeprefix("ompd.questions."), imported)
-        for name, imported_files in house.files().items()
-        for imported in imported_files
+        for name, tree in house.at_run_time().items()
+        for imported in imports(tree)
         if name.startswith("ompd.questions") and layer(imported) in ("debugger", "binary")
     }
     assert not below

@@ -86,28 +86,32 @@ def check_process(process: StoppedProcess, truth: Mapping[str, Any], *, no_keys:
 
     :param no_keys: what are no POSIX thread keys; a snapshot does not hold what it takes to tell so of all
     """
-    assert process.type_sizes() == NATIVE_SIZES
+    assert process.memory.type_sizes() == NATIVE_SIZES
     sizes, names = truth["sizes"], ("char", "short", "int", "long", "long long", "pointer")
     fields = ("sizeof_char", "sizeof_short", "sizeof_int", "sizeof_long", "sizeof_long_long", "sizeof_pointer")
     assert [getattr(NATIVE_SIZES, field) for field in fields] == [sizes[name] for name in names]
-    assert (process.pointer_size, process.byte_order, process.architecture_name) == (4, "little", "i386")
-    pair = process.find_type("pair")
-    assert process.sizeof(pair) == truth["pair"]["size"]
+    assert (process.memory.pointer_size, process.memory.byte_order, process.target.architecture.name) == (
+        4,
+        "little",
+        "i386",
+    )
+    pair = process.types.find("pair")
+    assert process.contract.sizeof(pair) == truth["pair"]["size"]
     for member in ("second", "third", "fourth"):
-        assert process.field_offset(pair, member) == truth["pair"][member]
-    assert process.environment() == ENVIRONMENT
-    assert set(process.threads()) == {thread["id"] for thread in truth["threads"]}
+        assert process.contract.field_offset(pair, member) == truth["pair"][member]
+    assert process.environment.at_start() == ENVIRONMENT
+    assert set(process.threads.ids()) == {thread["id"] for thread in truth["threads"]}
     states = {}
     for thread in truth["threads"]:
         native = thread["id"]
-        assert process.thread_pointer(native) == thread["pthread"]
-        assert process.thread_for_id(ThreadIdKind.PTHREAD, thread["pthread"]) == native
+        assert process.threads.thread_pointer(native) == thread["pthread"]
+        assert process.threads.thread_for_id(ThreadIdKind.PTHREAD, thread["pthread"]) == native
         for key, value in zip(truth["keys"], thread["keys"], strict=True):
-            assert process.pthread_key(native, key) == (value or None)
+            assert process.storage.key_value(native, key) == (value or None)
         for key in no_keys:
             with pytest.raises(BadInput):
-                process.pthread_key(native, key)
-        states[thread["name"]] = process.progress(native)
+                process.storage.key_value(native, key)
+        states[thread["name"]] = process.waiting.progress(native)
     waits = {"mutex": "blocked", "condition": "blocked", "time": "blocked", "semaphore": "blocked", "main": "blocked"}
     assert {name: states[name] for name in waits} == waits
     assert states["yield"] == states["spin"] == "spinning"

@@ -71,7 +71,7 @@ def of_a_worker() -> int:
     core = stopped("hang")
     team = [t["native_thread_id"] for t in core.truth["threads"] if t["role"] == "team" and t["thread_num"] > 0]
     with Session.open_core(core.core) as session:
-        return list(session.process.threads()).index(team[0]) + 1
+        return list(session.process.threads.ids()).index(team[0]) + 1
 
 
 @cache

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 import ompd
 from ompd.commands.main import cli
+from ompd.debugger.system_waits.facts import SystemFacts
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.processors import Processors, usable_processors
 from ompd.model import DoctorAnswer, FindingRecord
-from ompd.session import face
 from tests.support import INTEL, Missing, clean_environment, stopped
 from tests.support.command import run
 from tests.support.doctor import at_rest, program, resting_in_library, two_runtimes
@@ -146,7 +146,7 @@ def test_more_threads_than_processors() -> None:
 
 def test_a_limit_that_cannot_be_read_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Processors(frozenset({0, 1, 2}), quota_fault="its control group cannot be read: Permission denied")
-    monkeypatch.setattr(face, "usable_processors", lambda session: seen)
+    monkeypatch.setattr(SystemFacts, "usable_processors", lambda self: seen)
     with at_rest([program(), "team", "3"]) as process_id:
         text = " ".join(examined(process_id).in_order)
     assert f"3 processors (Cpus_allowed_list) if no control group allows it less: {seen.quota_fault}" in text

@@ -13,6 +13,7 @@ import pytest
 
 import ompd.machine
 from ompd.contract.process import Module
+from ompd.debugger.modules.loader import LinkMap, Loader
 from ompd.debugger.survey.needed import Dependencies
 from ompd.debugger.targets.live.processors import parse_cpu_list, usable_processors
 from ompd.errors import Unavailable
@@ -284,21 +285,31 @@ class Linked:
         return self._needed
 
 
+class Listed(Loader):
+    """The loader, which lists dynamic sections in the order of loading, or nothing."""
+
+    def __init__(self, sections: Sequence[int] | None) -> None:
+        self._sections = sections
+
+    @property
+    def link_maps(self) -> tuple[LinkMap, ...]:  # type: ignore[override]
+        if self._sections is None:
+            raise Unavailable("no list")
+        return tuple([LinkMap(section, 0, section, 0) for section in self._sections])
+
+
 def test_of_several_modules_the_one_that_was_loaded_first_brought_a_library() -> None:
     program, libc, late = Linked(1, "/p", "libc.so"), Linked(2, "/lib/libc.so"), Linked(3, "/late.so", "libr.so.1")
     first, runtime = Linked(4, "/first.so", "libr.so.1"), Linked(5, "/libr-hash.so", "libc.so", soname="libr.so.1")
     circle = [Linked(6, "/x.so", "y.so"), Linked(7, "/y.so", "x.so")]
     loaded: list[Any] = [program, libc, late, first, runtime, *circle]
     order = [each.record.start for each in (program, libc, first, runtime, late, *circle)]
-    needed = Dependencies(loaded, lambda: order)
+    needed = Dependencies(loaded, Listed(order))
     chain = needed.chain(runtime.record)
     assert (chain.begins, chain.modules) == ("dlopen", (first.record, runtime.record))
     assert set(chain.needed_by) == {late.record, first.record}
     assert needed.chain(libc.record).modules == (program.record, libc.record)
     assert needed.chain(circle[0].record).modules == (circle[0].record,)
 
-    def lost() -> Sequence[int]:
-        raise Unavailable("no list")
-
-    unknown = Dependencies(loaded, lost).chain(runtime.record)
+    unknown = Dependencies(loaded, Listed(None)).chain(runtime.record)
     assert unknown.begins is None and "no list" in (unknown.fault or "")

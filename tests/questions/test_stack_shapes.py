@@ -24,10 +24,10 @@ def test_a_stack_has_the_shape_of_its_frames(runtime: str) -> None:
     core = stopped("many", mode="neither", threads=THREADS, runtime=runtime)
     with Inspection.open_core(core.core) as session:
         process = session.process
-        stacks = [process.stack(thread) for thread in process.threads()]
+        stacks = [process.stacks.stack(thread) for thread in process.threads.ids()]
         unwinder = process.stacks.unwinder
-        for thread, stack in zip(process.threads(), stacks, strict=True):
-            frames = list(unwinder.unwind(process.registers(thread)))
+        for thread, stack in zip(process.threads.ids(), stacks, strict=True):
+            frames = list(unwinder.unwind(process.threads.registers(thread)))
             assert stack.stopped is None and stack.shape == shape_of(tuple(frames))
             assert stack.innermost == frames[0]
             assert stack.frames == tuple(frames)

@@ -12,7 +12,7 @@ def test_the_next_stop_has_nothing_that_was_read() -> None:
         before, space = session.stop, session.runtimes[0].space
         before.owners[1] = "user"
         before.source_functions["region"] = "main"
-        session.process.line_of(1)
+        session.process.places.line_of(1)
         again = session.begin_stop(session.target, session.process.at_another_stop(session.target))
         assert session.stop is again and session.process is again.process is not before.process
         assert again.owners == {1: "user"} and not again.source_functions

@@ -231,11 +231,11 @@ def test_a_thread_in_code_of_the_kernels_own(compiler_name: str, link: str) -> N
     (asking,) = (word for word in core.words if word.get("function") == "ask")
     with Session.open_core(core.path) as session:
         process = session.process
-        stack = process.stack(asking["tid"])
-        first = process.locate(stack.frames[0].call_site)
+        stack = process.stacks.stack(asking["tid"])
+        first = process.places.locate(stack.frames[0].call_site)
         assert first.module is not None and first.module.name == "[vdso]"
         assert first.symbol in ("__vdso_getcpu", "getcpu")
-        names = [process.locate(frame.call_site).symbol for frame in stack.frames]
+        names = [process.places.locate(frame.call_site).symbol for frame in stack.frames]
         assert stack.stopped is None and names[1] == "ask" and "__kmp_invoke_microtask" in names
         (row,) = (row for row in threads.ask(session).rows if row.native_thread_id == asking["tid"])
         assert row.where is not None and (row.where.function, row.where.line) == ("ask", asking["line"])

@@ -108,7 +108,7 @@ def test_a_question_that_reads_too_much_says_so() -> None:
         session.process.memory.max_reads = 0
         session.process.memory.begin_question()
         with pytest.raises(TooMuch, match="given up after 0 reads"):
-            session.process.read(0, 0)
+            session.process.memory.read(0, 0)
         # The next question has a budget of its own.
         session.process.memory.max_reads = 10 * needed
         assert icvs.ask(session).complete and threads.ask(session).complete
@@ -117,17 +117,17 @@ def test_a_question_that_reads_too_much_says_so() -> None:
 def test_the_bytes_of_a_question_are_counted() -> None:
     with Session.open_core(stopped("nested").core) as session:
         process = session.process
-        address = session.target.registers(process.threads()[0])["rsp"]
+        address = session.target.registers(process.threads.ids()[0])["rsp"]
         process.memory.max_bytes = 100
         process.memory.begin_question()
         for _ in range(3):
-            process.read(address, 50)
+            process.memory.read(address, 50)
         with pytest.raises(TooMuch, match="4 reads of 150 bytes"):
-            process.read(address, 1)
+            process.memory.read(address, 1)
         with pytest.raises(MemoryFault):  # what cannot be read is not counted
             process.memory.begin_question()
-            process.read(8, 1 << 60)
-        process.read(address, 8)
+            process.memory.read(8, 1 << 60)
+        process.memory.read(address, 8)
 
 
 def test_every_waiting_task_of_many_is_told() -> None:
@@ -192,7 +192,7 @@ def test_stacks_that_never_end_do_not_fill_memory() -> None:
     with Session.open_core(stopped("many").core) as session:
         unwinder = session.process.stacks.unwinder
         unwinder.frames_given = MAX_ALL_FRAMES - 3
-        told = [session.process.stack(thread) for thread in session.process.threads()]
+        told = [session.process.stacks.stack(thread) for thread in session.process.threads.ids()]
         assert all(0 < len(stack.frames) <= 48 for stack in told)
 
 

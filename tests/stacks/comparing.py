@@ -43,7 +43,7 @@ def covered_by_readelf(path: str) -> list[tuple[int, int]]:
 
 
 def is_covered(process: StoppedProcess, address: int) -> bool:
-    module = process.module_at(address)
+    module = process.symbols.module_at(address)
     if module is None or module.path is None:
         return False  # code that was made on the stack
     spans = covered_by_readelf(module.path)
@@ -53,7 +53,7 @@ def is_covered(process: StoppedProcess, address: int) -> bool:
 
 def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally: Tally) -> None:
     """Make sure that the stack of *thread* is the one that gdb shows."""
-    stack = process.stack(thread)
+    stack = process.stacks.stack(thread)
     theirs = [frame for frame in shown if frame.kind in ("normal", "signal")]
     if len(theirs) == 2 and not theirs[-1].pc:
         theirs.pop()  # outside of the innermost frame gdb shows 0 as a caller: it may have been called
@@ -63,7 +63,7 @@ def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally
         # gdb shows a return address of 0 as one more frame. Wrong unwind data leads to such, as that of libgcc's
         # _Unwind_Resume() at its last instruction, a jump to a landing pad whose stack is set already.
         assert stack.stopped is None and theirs[-2].pc == outermost.pc
-        assert not any(process.read(outermost.cfa - process.pointer_size, process.pointer_size))
+        assert not any(process.memory.read(outermost.cfa - process.memory.pointer_size, process.memory.pointer_size))
         theirs.pop()
     if shown[-1].kind == "unreadable":
         # Unwind data has led gdb to where there is no memory, or its guess has where there is none, as in the vDSO.
@@ -84,16 +84,16 @@ def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally
         # made, in code on the stack that calls a nested function.
         assert not is_covered(process, int(stack.stopped.removeprefix(UNCOVERED), 16))
         assert stack.frames[-1].cfa is None
-        if process.module_at(stack.frames[-1].pc) is None:
-            guessed = process.stack(thread, guess=True)
-            if not all(process.module_at(frame.pc) for frame in theirs[len(ours) :]):
+        if process.symbols.module_at(stack.frames[-1].pc) is None:
+            guessed = process.stacks.stack(thread, guess=True)
+            if not all(process.symbols.module_at(frame.pc) for frame in theirs[len(ours) :]):
                 return  # gdb has guessed that there is code where there is none
             assert [frame.pc for frame in guessed.frames] == [frame.pc for frame in theirs], guessed.stopped
         return
     assert len(ours) == len(theirs), stack.stopped
     places = []
     for pc, _ in ours:
-        module = process.module_at(pc)
+        module = process.symbols.module_at(pc)
         places.append((module.name, pc - module.bias) if module is not None else ("", pc))
     tally.places.add(tuple(places))
     if any(is_signal for _, is_signal in ours):

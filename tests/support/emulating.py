@@ -153,14 +153,14 @@ def opened(taken: Sample, target: Target | None = None, finder: FileFinder | Non
 
 
 def runtime_of(process: StoppedProcess) -> Module:
-    return next(m for m in process.modules() if process.symbol_in(m, "omp_get_thread_num") is not None)
+    return next(m for m in process.symbols.modules() if process.symbols.symbol_in(m, "omp_get_thread_num") is not None)
 
 
 def answer(process: StoppedProcess, call: str, thread: int) -> CallResult:
     name, *arguments = call.split()
-    address = process.symbol_in(runtime_of(process), name)
+    address = process.symbols.symbol_in(runtime_of(process), name)
     assert address is not None, name
-    return process.call(address, thread, [int(argument) for argument in arguments])
+    return process.routines.call(address, thread, [int(argument) for argument in arguments])
 
 
 def compared(process: StoppedProcess, threads: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
@@ -210,7 +210,7 @@ class Held(Changed):
 
 def asked(process: StoppedProcess, name: str, thread: int, *arguments: int) -> CallResult:
     """Call a routine of the program's own, or of its libraries."""
-    return process.call(process.find_symbol(name), thread, arguments)
+    return process.routines.call(process.symbols.find_symbol(name), thread, arguments)
 
 
 CHANGED = "changed"
@@ -218,7 +218,7 @@ CHANGED = "changed"
 
 def refused(process: StoppedProcess, name: str, thread: int, *arguments: int | str) -> str:
     """Return why a routine of the program's is not run to its end."""
-    given = [process.find_symbol(each) if isinstance(each, str) else each for each in arguments]
+    given = [process.symbols.find_symbol(each) if isinstance(each, str) else each for each in arguments]
     with pytest.raises(Unavailable) as raised:
         asked(process, name, thread, *given)
     text = str(raised.value)

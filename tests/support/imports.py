@@ -47,6 +47,20 @@ def imports(tree: ast.AST) -> frozenset[str]:
 
 
 @cache
+def at_run_time(package: Path = PACKAGE) -> Mapping[str, ast.Module]:
+    """Return the files of *package* without what they import for type checking alone."""
+    return {name: _Running().visit(ast.parse(ast.unparse(tree))) for name, tree in modules(package).items()}
+
+
+class _Running(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return ast.Pass()
+        self.generic_visit(node)
+        return node
+
+
+@cache
 def files() -> Graph:
     """Return which files of the package import which. ``from a.b import c`` is an import of the file ``a/b/c.py`` if
     there is one, and else of ``a/b``.

@@ -126,7 +126,7 @@ def situations(question: dict[str, Any]) -> dict[str, str]:
         target.BreakpointCreateByName(question["function"])
         again = launch(lldb, target)
         told["again"] = say(ompd.from_lldb(again).ask_threads)
-        told["the first, again"] = say(lambda: session.process.read(0x1000, 8))
+        told["the first, again"] = say(lambda: session.process.memory.read(0x1000, 8))
         again.Kill()
     finally:
         lldb.SBDebugger.Destroy(debugger)
@@ -196,7 +196,7 @@ def run(question: dict[str, Any]) -> dict[str, Any]:
         for place in question["places"]:
             event = session.step_into_region() if place == "INTO" else session.continue_to(place)
             stops.append({"event": event.name, "thread": event.native_thread_id, "threads": plain(session)})
-        stale = say(lambda: old.read(session.target.auxiliary_vector()[25], 8))
+        stale = say(lambda: old.memory.read(session.target.auxiliary_vector()[25], 8))
     return {"stops": stops, "stale": stale, "alive after closing": Path(f"/proc/{number}").exists()}
 
 
@@ -272,7 +272,7 @@ def outside(question: dict[str, Any]) -> dict[str, Any]:
             assert error.Success(), error.GetCString()
         try:
             with Session(LldbTarget(process), FileFinder()) as session:
-                found = {thread: system_wait(session, thread) for thread in session.process.threads()}
+                found = {thread: system_wait(session, thread) for thread in session.process.threads.ids()}
         finally:
             process.Detach()
         members = [field.name for field in fields(SystemWait)]

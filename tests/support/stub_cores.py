@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ompd.contract.ompd import ThreadIdKind
-from ompd.debugger.module_callbacks import BoundCallbacks
+from ompd.debugger.contract import ModuleCallbacks
 from tests.support import Stopped, stopped
 
 # What is executed at once when many tasks are queued is each runtime's matter; the numbers are for this many.
@@ -18,12 +18,12 @@ def on_stub(program: str, compiler: str = "gcc", mode: str = "debug", **options:
     return stopped(program, compiler=compiler, mode=mode, env=env, **{"runtime": "stub", **options})
 
 
-Defect = Callable[[BoundCallbacks], Callable[..., Any]]
+Defect = Callable[[ModuleCallbacks], Callable[..., Any]]
 
 
 DEFECTS: Mapping[str, Defect] = {
-    "find_symbol": lambda honest: lambda name, *, thread=None: BoundCallbacks.find_symbol(honest, name) + 8,
-    "read": lambda honest: lambda address, size: BoundCallbacks.read(honest, address, size)[::-1],
+    "find_symbol": lambda honest: lambda name, *, thread=None: ModuleCallbacks.find_symbol(honest, name) + 8,
+    "read": lambda honest: lambda address, size: ModuleCallbacks.read(honest, address, size)[::-1],
     "read_string": lambda honest: lambda address, limit=4096: b"",
     "thread_for_id": lambda honest: (
         lambda kind, identifier: identifier & 0xFFFF if kind == ThreadIdKind.PTHREAD else identifier

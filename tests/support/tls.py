@@ -70,7 +70,7 @@ def found(process: StoppedProcess, name: str, thread: int) -> int:
     names = {"counted": ("counted", "counted.0", "static_local.counted")}.get(name, (name,))
     for spelling in names:
         try:
-            return process.find_symbol(spelling, thread=thread)
+            return process.symbols.find_symbol(spelling, thread=thread)
         except SymbolNotFound:
             continue
     raise AssertionError(f"{name} is not found")
@@ -93,7 +93,7 @@ def check_variables(process: StoppedProcess, truth: dict[str, Any], names: set[s
             else:
                 assert found(process, symbol, thread["id"]) + WITHIN.get(name, 0) == address, (name, thread)
         variable = found(process, "exe_initialised", thread["id"])
-        assert read_signed(process, variable, 4) == thread["number"]
+        assert read_signed(process.memory, variable, 4) == thread["number"]
 
 
 OF_PROGRAM = {"exe_initialised", "exe_aligned", "exe_static", "counted"}
@@ -111,7 +111,7 @@ def check_keys(process: StoppedProcess, truth: dict[str, Any]) -> None:
     values = set()
     for thread in truth["threads"]:
         for key, value in thread["keys"].items():
-            assert process.pthread_key(thread["id"], int(key)) == value
+            assert process.storage.key_value(thread["id"], int(key)) == value
             values.add((int(key) >= 32, value is None))
     assert values == {(False, False), (False, True), (True, False), (True, True)}
 

@@ -114,16 +114,16 @@ class Host:
         return Rc.OK if self._blocks.pop(address or 0, None) is not None else Rc.BAD_INPUT
 
     def _sizeof(self, context: int, sizes: Any) -> int:
-        known = self._process.type_sizes()
+        known = self._process.memory.type_sizes()
         for name, _ in Sizes._fields_:
             setattr(sizes[0], name, getattr(known, name))
         return Rc.OK
 
     def _symbol(self, context: int, thread: int | None, name: bytes, where: Any, file: bytes | None) -> int:
         try:
-            address = self._process.symbol_in(self._module, name.decode())
+            address = self._process.symbols.symbol_in(self._module, name.decode())
             if address is None:
-                address = self._process.find_symbol(name.decode(), thread=thread)
+                address = self._process.symbols.find_symbol(name.decode(), thread=thread)
         except OmpdError as error:
             return error.rc
         where[0] = Address(0, address)
@@ -131,7 +131,7 @@ class Host:
 
     def _read(self, context: int, thread: int | None, where: Any, size: int, buffer: int) -> int:
         try:
-            raw = self._process.read(where[0].address, size)
+            raw = self._process.memory.read(where[0].address, size)
         except OmpdError as error:
             return error.rc
         ctypes.memmove(buffer, raw, size)
@@ -139,21 +139,21 @@ class Host:
 
     def _read_string(self, context: int, thread: int | None, where: Any, size: int, buffer: int) -> int:
         try:
-            raw = self._process.read_string(where[0].address, size) + b"\0"
+            raw = self._process.memory.read_string(where[0].address, size) + b"\0"
         except OmpdError as error:
             return error.rc
         ctypes.memmove(buffer, raw, min(len(raw), size))
         return Rc.OK
 
     def _convert(self, context: int, source: int, unit: int, count: int, target: int) -> int:
-        raw = self._process.to_host(ctypes.string_at(source, unit * count), unit)
+        raw = self._process.memory.to_host(ctypes.string_at(source, unit * count), unit)
         ctypes.memmove(target, raw, len(raw))
         return Rc.OK
 
     def _thread_context(self, context: int, kind: int, size: int, identifier: int, where: Any) -> int:
         try:
             number = int.from_bytes(ctypes.string_at(identifier, size), sys.byteorder)
-            where[0] = self._process.thread_for_id(ThreadIdKind(kind), number)
+            where[0] = self._process.threads.thread_for_id(ThreadIdKind(kind), number)
         except (OmpdError, ValueError):
             return Rc.UNAVAILABLE
         return Rc.OK
@@ -385,8 +385,8 @@ def main(library: str, core: str) -> None:
             "display_control_vars": host.display_control_vars(),
             "address_space": host.values(host.space, Scope.ADDRESS_SPACE),
             "threads": {
-                thread: attempt(lambda thread=thread: host.thread(process.thread_pointer(thread)))
-                for thread in process.threads()
+                thread: attempt(lambda thread=thread: host.thread(process.threads.thread_pointer(thread)))
+                for thread in process.threads.ids()
             },
         }
         host.finish()

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import signal
 import struct
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from ompd.binary.cursor import ByteOrder, Bytes
-from ompd.errors import MalformedFile
+from ompd.errors import MalformedFile, Unavailable
 from ompd.records import record
 from ompd.safety import limits
 
@@ -47,6 +49,13 @@ PR_IDS = 16  # pr_pid, pr_ppid, pr_pgrp and pr_sid
 _SI_CODE = 8
 # Stands for an unknown si_code in a snapshot; no kernel and no program uses it.
 _UNKNOWN_CODE = -(1 << 31)
+
+# Linux asm-generic/siginfo.h: a signal that the kernel sends without a reason of its own, and without an address; and
+# one that was sent to one thread, as abort() and raise() do.
+SI_KERNEL = 128
+SI_TKILL = -6
+_WITH_ADDRESS = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP))
+_FAULTS = _WITH_ADDRESS | {signal.SIGSYS}
 
 # struct user_desc (asm/ldt.h) as NT_386_TLS has it: entry_number, base_addr, limit, flags
 _DESCRIPTOR = "IIII"
@@ -95,6 +104,41 @@ class SignalInfo:
     code: int | None = None
     sender: int | None = None
     address: int | None = None
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the kernel sent the signal for what the thread itself did, and noted an address."""
+        return self.code is not None and 0 < self.code != SI_KERNEL and self.number in _WITH_ADDRESS
+
+    def fault_address(self) -> int | None:
+        """Return the address of a fault, ``si_addr``: what was accessed, of SIGILL, SIGFPE and SIGTRAP the
+        instruction. None for signals that have none.
+
+        :raises Unavailable: if it exists, and neither kernel nor target says it
+        """
+        if self.number not in _WITH_ADDRESS:
+            return None
+        if self.code is None:
+            raise Unavailable("the target does not have the signal's address (si_addr)")
+        if self.code == SI_KERNEL and self.number != signal.SIGTRAP:
+            # x86: an address that is not canonical, among others. What stands in si_addr is 0, and not the address.
+            raise Unavailable("the kernel does not give the address of this fault (SI_KERNEL)")
+        return self.address if self.is_fault else None
+
+    def has_failed(self, own: Collection[int], has_raised: Callable[[], bool]) -> bool:
+        """Return whether the thread that took the signal failed: it did what the kernel forbids, or it sent the signal
+        to itself, as ``abort()`` does. A signal from elsewhere says nothing of the thread that took it.
+
+        :param own: the process's id, and those of its threads
+        :param has_raised: returns whether the thread's own code raised the signal, and not a handler that received it
+        :raises Unavailable: if the target does not say where the signal came from
+        """
+        if self.code is None:
+            raise Unavailable("the target does not say where the signal came from (si_code)")
+        if self.code == SI_TKILL:
+            # A fault that a handler raises again is where the thread was interrupted: the thread has failed there.
+            return self.sender in own and (self.number in _FAULTS or has_raised())
+        return self.code > 0 and self.number in _FAULTS
 
 
 def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:

@@ -7,10 +7,8 @@ import os
 from ompd.binary.elf.elf import Header, parse_header
 from ompd.errors import BadFile, MalformedFile
 from ompd.isa.processors import ARCHITECTURES
-from ompd.safety.libraries import MAX_LIBRARY, open_trusted
+from ompd.safety.libraries import MAX_LIBRARY, NO_FILE, open_trusted
 from ompd.safety.reading import read_head
-
-NO_FILE = "there is no such file here"
 
 _MAX_HEADER = 64
 _OWN = "/proc/self/exe"  # what `sys.executable` names in a debugger may be anything

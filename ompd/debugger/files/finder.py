@@ -74,6 +74,12 @@ class FileFinder:
         """
         return path_inside(self.sysroot, name) if self.sysroot is not None else name
 
+    def unsuitable_library(self, path: str) -> str | None:
+        """Return why ``--ompd-library`` would not load the library in a file here, None if it could."""
+        from ompd.debugger.files.dll_files import unsuitable
+
+        return unsuitable(path)
+
     def executables(self, build_id: bytes) -> Iterator[str]:
         """Yield where the executable or library with *build_id* may be, whatever it is called; servers come last."""
         yield from self._by_build_id(build_id, "")

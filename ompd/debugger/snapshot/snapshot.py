@@ -21,7 +21,6 @@ from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, 
 from ompd.debugger.environment import EnvironmentBlock, find_environment
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.process import StoppedProcess
-from ompd.debugger.signals import is_fault
 from ompd.debugger.targets.base import MemoryRegion, PartialRegisters, Target
 from ompd.debugger.threads.emutls import PREFIX
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
@@ -78,7 +77,6 @@ class Snapshot:
 
 
 def take(
-    target: Target,
     process: StoppedProcess,
     pages: set[int],
     *,
@@ -95,12 +93,13 @@ def take(
     :param kept_variables: how the names of variables of the environment begin that are kept in any case
     :param keeps_data: says whether the data of the module with a name is kept beyond *data_limit*
     """
+    target = process.target
     problems: list[str] = []
     _read_for_later(process, data_limit, keeps_data)
     needed = set(pages)
     regions = target.regions()
     starts = [region.start for region in regions]
-    for thread in process.threads():
+    for thread in process.threads.ids():
         registers = target.registers(thread)
         if isinstance(registers, PartialRegisters):
             registers.want()
@@ -121,7 +120,7 @@ def take(
             )
     pieces = tuple(_Memory(target, process, pages, needed, overlay).pieces())
     modules, extracts = [], []
-    for module in process.loaded_modules():
+    for module in process.modules:
         for kind, elf in enumerate(_files_needed(module), notes.NT_OMPD_FILE):
             if elf is None:
                 continue
@@ -136,7 +135,7 @@ def take(
         target.architecture,
         (*_process_notes(target, process, keep_environment), *extracts),
         pieces,
-        len(process.threads()),
+        len(process.threads.ids()),
         tuple(dict.fromkeys(modules)),
         tuple(problems),
     )
@@ -147,15 +146,15 @@ def take(
 
 def _read_for_later(process: StoppedProcess, data_limit: int, keeps_data: Callable[[str], bool]) -> None:
     # Reads what questions to come will want: their answers do not matter here.
-    vdso = process.auxiliary_vector().get(notes.AT_SYSINFO_EHDR, 0)
-    attempts: list[Callable[[], object]] = [process.environment, partial(_read_loader, process)]
+    vdso = process.target.auxiliary_vector().get(notes.AT_SYSINFO_EHDR, 0)
+    attempts: list[Callable[[], object]] = [process.environment.at_start, partial(_read_loader, process)]
     attempts.append(partial(_read_pages, process, vdso, _VDSO_SIZE))
-    attempts += [partial(_read_thread_storage, process, thread) for thread in process.threads()]
+    attempts += [partial(_read_thread_storage, process, thread) for thread in process.threads.ids()]
     attempts.append(partial(_read_emulated_storage, process))
-    attempts += [partial(process.progress, thread) for thread in process.threads()]
-    attempts += [partial(process.system_wait, thread) for thread in process.threads()]
+    attempts += [partial(process.waiting.progress, thread) for thread in process.threads.ids()]
+    attempts += [partial(process.system_waits.of, thread) for thread in process.threads.ids()]
     attempts.append(lambda: process.system.identity())
-    for module in process.loaded_modules():
+    for module in process.modules:
         attempts.append(partial(_read_identity, process, module))
         if not module.record.is_system_library:
             limit = max(data_limit, _LIMIT_KEPT if keeps_data(module.name) else 0)
@@ -173,18 +172,18 @@ def _read_loader(process: StoppedProcess) -> None:
 
 def _read_thread_storage(process: StoppedProcess, thread: int) -> None:
     # All thread-local variables of a thread, and what it stored under POSIX thread keys.
-    process.storage.read_blocks(process.loaded_modules(), thread)
+    process.storage.read_blocks(process.modules, thread)
     process.storage.read_keys(thread)
 
 
 def _read_emulated_storage(process: StoppedProcess) -> None:
     # Of modules whose symbols were needed: the others' files are not opened for this alone.
     found: list[int] = []
-    for module in process.loaded_modules():
+    for module in process.modules:
         if "symbols" in module.looked_up and module.symbols is not None and not module.record.is_system_library:
             with suppress(MalformedFile):
                 found += [symbol.address + module.bias for symbol in module.symbols.find_prefix(PREFIX)]
-    for thread in process.threads() if found else ():
+    for thread in process.threads.ids() if found else ():
         process.emulated_tls.read_copies(found, thread)
 
 
@@ -212,10 +211,10 @@ def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryReg
     # Its frames. Runtimes leave much of a stack unused between them, to keep those of threads apart in caches.
     end = region.end
     with suppress(OmpdError):
-        pointer = process.thread_pointer(thread)
+        pointer = process.threads.thread_pointer(thread)
         if sp < pointer < end:
             end = pointer
-    stack = process.stack(thread, guess=True)
+    stack = process.stacks.stack(thread, guess=True)
     low = max(sp - process.target.architecture.red_zone, region.start)
     for frame in stack.frames:
         high = min(frame.cfa, end) if frame.cfa is not None else low
@@ -234,7 +233,7 @@ def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
     for address in range(start // PAGE * PAGE, start + size, PAGE):
         if address // PAGE not in noted:
             with suppress(MemoryFault):
-                process.read(address, PAGE)
+                process.memory.read(address, PAGE)
 
 
 def _files_needed(module: LoadedModule) -> Iterator[ElfFile | None]:
@@ -275,7 +274,7 @@ class _Memory:
 
     def _is_empty(self, page: int) -> bool:
         try:
-            return not any(self._process.read(page * PAGE, PAGE))
+            return not any(self._process.memory.read(page * PAGE, PAGE))
         except MemoryFault:
             return True
 
@@ -313,12 +312,12 @@ class _Memory:
         ):
             count += 1
         try:
-            data = self._process.read(start, count * PAGE)
+            data = self._process.memory.read(start, count * PAGE)
         except MemoryFault:
             data = b""
             for number in range(count):
                 try:
-                    data += self._process.read(start + number * PAGE, PAGE)
+                    data += self._process.memory.read(start + number * PAGE, PAGE)
                 except MemoryFault:
                     count = max(number, 1)
                     break
@@ -344,7 +343,7 @@ def _shortened(text: bytes) -> bytes:
 
 
 def _without_secrets(process: StoppedProcess, kept_variables: Sequence[str]) -> dict[int, Patch]:
-    block: EnvironmentBlock = find_environment(process, process.auxiliary_vector())
+    block: EnvironmentBlock = find_environment(process.memory, process.target.auxiliary_vector())
     overlay: dict[int, Patch] = {address: _shortened(text) for address, text in block.arguments.items()}
     overlay[block.file_name_address] = _shortened(block.file_name)
     for address, text in block.variables.items():
@@ -355,7 +354,7 @@ def _without_secrets(process: StoppedProcess, kept_variables: Sequence[str]) -> 
 
 def _without_strings(process: StoppedProcess, regions: Sequence[MemoryRegion]) -> dict[int, Patch]:
     # Arguments and environment are behind the bytes that AT_RANDOM leads to, up to the end of the initial stack.
-    random = process.auxiliary_vector().get(notes.AT_RANDOM, 0)
+    random = process.target.auxiliary_vector().get(notes.AT_RANDOM, 0)
     region = next((region for region in regions if region.start <= random < region.end), None)
     return {random + 16: max(region.end - random - 16, 0)} if region is not None else {}
 
@@ -366,16 +365,16 @@ def _without_strings(process: StoppedProcess, regions: Sequence[MemoryRegion]) -
 def _process_notes(target: Target, process: StoppedProcess, keep_environment: bool) -> Iterator[Note]:
     architecture = target.architecture
     size, order = architecture.pointer_size, architecture.byte_order
-    threads = process.threads()
+    threads = process.threads.ids()
     command = (target.command or "").encode("utf-8", "surrogateescape")
     if not keep_environment:
         command = b" ".join(word.rpartition(b"/")[2] for word in command.split(b" "))
-    program = next((m.name for m in process.loaded_modules() if m.record.is_program), "").rpartition("/")[2]
+    program = next((m.name for m in process.modules if m.record.is_program), "").rpartition("/")[2]
     # Of a live process none ended it. LLDB 22 waits for ever for one in a core that has none; gdb's cores have this.
     number = target.signal or _SIGSTOP
     first = [
         Note("CORE", notes.NT_PRPSINFO, _prpsinfo(process, program, command)),
-        Note("CORE", notes.NT_AUXV, format_auxv(process.auxiliary_vector().items(), size, order)),
+        Note("CORE", notes.NT_AUXV, format_auxv(process.target.auxiliary_vector().items(), size, order)),
         Note("CORE", notes.NT_FILE, format_files(_files(process), size, order)),
     ]
     signals = _signals(target, threads)
@@ -386,7 +385,7 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
         registers = dict(target.registers(thread))
         if architecture.thread_pointer not in registers:
             with suppress(OmpdError):
-                registers[architecture.thread_pointer] = process.thread_pointer(thread)
+                registers[architecture.thread_pointer] = process.threads.thread_pointer(thread)
         yield Note(
             "CORE", notes.NT_PRSTATUS, _prstatus(architecture, registers, thread, number, _status(process, thread))
         )
@@ -395,7 +394,7 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
             yield from first
         if thread in signals:
             info = signals[thread]
-            by_address = is_fault(info)
+            by_address = info.is_fault
             raw = notes.format_siginfo(info, size, order, by_address=by_address)
             yield Note("CORE", notes.NT_SIGINFO, raw)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 from ompd.contract.process import Shape, Stack, shape_of
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import ModuleList
+from ompd.debugger.places import Places
 from ompd.debugger.regions import Regions
 from ompd.debugger.stacks.frames import Frame
 from ompd.debugger.stacks.partial import FrameRegisters, PartialStacks
@@ -22,7 +23,6 @@ from ompd.isa.architecture import Architecture
 class Stacks:
     """Native stacks, with a guess where unwind data ends and one is requested.
 
-    :param function_start: says where symbols say that the function at an address begins, None if they do not
     :param steps: what unwind data says, which is the same at every stop of the process
     """
 
@@ -34,12 +34,12 @@ class Stacks:
         symbols: Symbols,
         regions: Regions,
         threads: Threads,
-        function_start: Callable[[int], int | None],
+        places: Places,
         steps: Steps,
     ) -> None:
         self._memory, self._architecture, self._regions = memory, architecture, regions
         self._modules, self._symbols, self._threads = modules, symbols, threads
-        self._function_start = function_start
+        self._places = places
         self.steps = steps
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._shapes: dict[Shape, Shape] = {}  # of all stacks, each once
@@ -56,6 +56,9 @@ class Stacks:
             stack_end=self._regions.end_of,
             function_start=self._function_start,
         )
+
+    def _function_start(self, address: int) -> int | None:
+        return self._places.locate(address).symbol_address
 
     def _table(self, pc: int) -> tuple[Table, int] | None:
         module = self._modules.at(pc) or self._symbols.vdso_at(pc)

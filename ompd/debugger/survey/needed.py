@@ -7,11 +7,12 @@ it: glibc's list of modules is in the order of loading. Who called ``dlopen`` is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from ompd.contract.process import Module
+from ompd.debugger.modules.loader import Loader
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.errors import MalformedFile, OmpdError
 
@@ -28,15 +29,12 @@ class Chain(NamedTuple):
 
 
 class Dependencies:
-    """Which module needs which.
+    """Which module needs which. The loader's list has the order of loading."""
 
-    :param dynamic_sections: returns where the modules' dynamic sections are, in the order of loading
-    """
-
-    def __init__(self, modules: Iterable[LoadedModule], dynamic_sections: Callable[[], Sequence[int]]) -> None:
+    def __init__(self, modules: Iterable[LoadedModule], loader: Loader) -> None:
         loaded = list(modules)
         self._program = next((module.record for module in loaded if module.is_program), None)
-        self._dynamic_sections = dynamic_sections
+        self._loader = loader
         self._unread: list[Module] = []
         names: dict[str, Module] = {}
         wanted: list[tuple[Module, Sequence[str]]] = []
@@ -72,10 +70,11 @@ class Dependencies:
         if path is not None:
             return Chain("program", path, users, None)
         fault = self._doubt(wanted)
+        sections: list[int] = []
         try:
-            sections: Sequence[int] = self._dynamic_sections()
+            sections = [link_map.l_ld for link_map in self._loader.link_maps]
         except OmpdError as error:
-            sections, fault = (), fault or f"the order in which modules were loaded: {error}"
+            fault = fault or f"the order in which modules were loaded: {error}"
         path = self._from_root(wanted, sections)
         if fault is not None:
             return Chain(None, path, users, fault)

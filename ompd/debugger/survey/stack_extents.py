@@ -62,9 +62,9 @@ class StackExtents:
         is_first = thread == self._process.target.process_id
         try:
             if is_first:
-                inside = self._process.auxiliary_vector().get(AT_RANDOM, 0)
+                inside = self._process.target.auxiliary_vector().get(AT_RANDOM, 0)
             else:
-                inside = self._process.thread_pointer(thread)
+                inside = self._process.threads.thread_pointer(thread)
         except OmpdError as error:
             raise Unavailable(f"the stack of thread {thread}: {error}") from error
         found = self._around(inside)
@@ -92,7 +92,7 @@ class StackExtents:
         """
         extent = self.of(thread)
         try:
-            sp = self._process.registers(thread)[self._process.target.architecture.sp]
+            sp = self._process.threads.registers(thread)[self._process.target.architecture.sp]
         except OmpdError as error:
             raise Unavailable(f"the stack pointer of thread {thread}: {error}") from error
         below = extent.start - address
@@ -118,12 +118,12 @@ class StackExtents:
             except MemoryFault:
                 continue  # the core is cut off there, which is said elsewhere
         threads = []
-        for thread in process.threads():
+        for thread in process.threads.ids():
             try:
-                sp = process.registers(thread)[target.architecture.sp]
+                sp = process.threads.registers(thread)[target.architecture.sp]
                 if self._around(sp) is None:
                     continue  # below its stack, where nothing ever was
-                process.read(sp - sp % 8, 8)
+                process.memory.read(sp - sp % 8, 8)
             except PageOmitted:
                 threads.append(thread)
             except OmpdError:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.binary.core.notes import (
     AT_BASE,
@@ -40,6 +40,9 @@ from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.targets.base import Target
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 from ompd.records import record
+
+if TYPE_CHECKING:
+    from ompd.debugger.targets.live.processors import Processors
 
 _SIGKILL = 9
 _RANDOM_SIZE = 16  # bytes that the kernel gives a program at its start (AT_RANDOM)
@@ -106,6 +109,35 @@ class SystemFacts:
 
     def __init__(self, target: Target, memory: TargetMemory, modules: ModuleList) -> None:
         self._target, self._memory, self._modules = target, memory, modules
+
+    def is_same_process(self, other: SystemFacts) -> bool | None:
+        """Return whether *other* is of the same process, which executed no other program between; None if the targets
+        do not say enough.
+        """
+        return is_same_process(self.identity(), other.identity())
+
+    def processor_count(self) -> int | None:
+        """Return how many processors the process may use now, None for a target that does not say, as a core."""
+        process = self._target.process_id
+        if self._target.kind not in ("live", "gdb") or process is None:
+            return None
+        try:
+            return len(os.sched_getaffinity(process))
+        except OSError:  # it has ended
+            return None
+
+    def usable_processors(self) -> Processors:
+        """Return which processors the process may use, and the quota of its control group.
+
+        :raises Unavailable: if the target does not say, as a core
+        """
+        target = self._target
+        if target.kind not in ("live", "gdb") or target.process_id is None:
+            what = "a core" if target.kind == "core" else "LLDB"
+            raise Unavailable(f"{what} does not say which processors the process may use")
+        from ompd.debugger.targets.live.processors import usable_processors
+
+        return usable_processors(target.process_id)
 
     def cpu_time_ns(self, thread: int) -> int:
         """Return the processor time that *thread* has used so far, in nanoseconds.

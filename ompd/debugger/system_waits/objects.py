@@ -100,7 +100,7 @@ class Owners:
         found: dict[int, tuple[int, int | None]] = {}
         noted: list[tuple[int, int, int]] = []
         is_whole = self._threads.names_all
-        for native in self._threads.threads():
+        for native in self._threads.ids():
             try:
                 pthread = pthread_of(self._threads.thread_pointer(native), self._architecture, self._glibc)
                 noted.append((self._glibc.native_id(pthread), native, pthread))
@@ -158,7 +158,7 @@ class Owners:
                     return found._replace(owner=owner, is_owner_alive=False)
                 why = f"{none}, and fork() made the process: its first thread had another number before"
                 first = self._first
-                if owner == origin.parent and first is not None and first in self._threads.threads():
+                if owner == origin.parent and first is not None and first in self._threads.ids():
                     why = f"its owner is {owner}, the parent of the process, whose first thread fork() may have copied"
                     found, owner = found._replace(owner_source="derived"), first
         return found._replace(owner=owner, unavailable={**found.unavailable, "is_owner_alive": why})

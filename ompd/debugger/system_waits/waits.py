@@ -152,7 +152,7 @@ class SystemWaits:
         holder = self._holders.get(module.start)
         if holder is None:
             try:
-                holder = InterpreterLock(self._memory, self._symbols, self._threads.threads(), module).holder()
+                holder = InterpreterLock(self._memory, self._symbols, self._threads.ids(), module).holder()
                 if self._routines.of(self._stacks.stack(holder)).python is not None:
                     holder = f"by the interpreter thread {holder} holds the lock, and it waits for it"
             except OmpdError as error:

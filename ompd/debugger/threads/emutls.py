@@ -8,12 +8,14 @@ Where the key has no symbol it is found by what is under it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from ompd.contract.memory import Memory, read_unsigned
 from ompd.debugger.modules.loader import SymbolSource
+from ompd.debugger.threads.threads import Threads
+from ompd.debugger.threads.tls import ThreadLocalStorage
 from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, Unavailable
 
 PREFIX = "__emutls_v."
@@ -38,20 +40,16 @@ class Control(NamedTuple):
 
 
 class EmulatedTls:
-    """The emulated thread-local variables of one process at one stop.
-
-    :param threads: gives the native ids of all threads
-    :param key_value: gives what a thread stored under a POSIX thread key
-    """
+    """The emulated thread-local variables of one process at one stop."""
 
     def __init__(
         self,
         memory: Memory,
         symbols: SymbolSource,
-        threads: Callable[[], Sequence[int]],
-        key_value: Callable[[int, int], int | None],
+        threads: Threads,
+        storage: ThreadLocalStorage,
     ) -> None:
-        self._memory, self._symbols, self._threads, self._key_value = memory, symbols, threads, key_value
+        self._memory, self._symbols, self._threads, self._storage = memory, symbols, threads, storage
         self._keys: dict[int, int] = {}  # of variables, by their control object: the key of the copies
 
     def control(self, address: int) -> Control:
@@ -78,7 +76,7 @@ class EmulatedTls:
             return control.number  # a program without threads has the address itself there
         if control_address not in self._keys:
             self._keys[control_address] = self._find_key(control)
-        array = self._key_value(thread, self._keys[control_address])
+        array = self._storage.key_value(thread, self._keys[control_address])
         return self._copy(array, control.number) if array is not None else None
 
     def _array(self, address: int) -> tuple[int, int]:
@@ -134,9 +132,9 @@ class EmulatedTls:
     def _fits(self, key: int, control: Control) -> bool:
         # Whether every thread has under the key nothing, or what can be its array, and one a copy of the variable.
         has_copy = False
-        for thread in self._threads():
+        for thread in self._threads.ids():
             try:
-                array = self._key_value(thread, key)
+                array = self._storage.key_value(thread, key)
                 if array is None:
                     continue
                 copy = self._plausible_copy(array, control)

@@ -42,8 +42,8 @@ def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
     if target.kind not in ("live", "core") or target.loss is not None or calls is None or arguments is None:
         return {}
     pcs: dict[int, int] = {}
-    for thread in process.threads():
-        registers = process.registers(thread)
+    for thread in process.threads.ids():
+        registers = process.threads.registers(thread)
         pc, number = registers.get(target.architecture.pc, 0), registers.get(arguments.number)
         is_in_call = number is not None and number < 1 << 31  # another one is -1
         at = pc - len(calls.instruction)
@@ -72,7 +72,7 @@ def _former_module(process: StoppedProcess, pcs: dict[int, int]) -> str | None:
 
 
 def _candidates(process: StoppedProcess) -> Iterator[str]:
-    folders = {str(PurePosixPath(module.name).parent) for module in process.modules()}
+    folders = {str(PurePosixPath(module.name).parent) for module in process.symbols.modules()}
     for folder in sorted(folder for folder in folders if folder.startswith("/")):
         for name in _RUNTIMES:
             yield f"{folder}/{name}"
@@ -80,12 +80,12 @@ def _candidates(process: StoppedProcess) -> Iterator[str]:
 
 def _stack_words(process: StoppedProcess, thread: int) -> Sequence[int]:
     architecture = process.target.architecture
-    sp, size = process.registers(thread).get(architecture.sp), architecture.pointer_size
+    sp, size = process.threads.registers(thread).get(architecture.sp), architecture.pointer_size
     end = process.regions.end_of(sp) if sp is not None else None
     if sp is None or end is None:
         return ()
     with suppress(OmpdError):
-        raw = process.read(sp, min(end - sp, _MAX_STACK) // size * size)
+        raw = process.memory.read(sp, min(end - sp, _MAX_STACK) // size * size)
         return [int.from_bytes(raw[at : at + size], architecture.byte_order) for at in range(0, len(raw), size)]
     return ()
 

@@ -25,12 +25,12 @@ class Threads:
         self._thread_pointers: dict[int, int] = {}
         self._pthreads: dict[int, int] = {}  # struct pthread of threads that the target does not name, by native id
 
-    def threads(self) -> Sequence[int]:
+    def ids(self) -> Sequence[int]:
         """Return the operating system's identifiers of all threads, in the target's order."""
-        return self._threads
+        return self._ids
 
     @cached_property
-    def _threads(self) -> Sequence[int]:
+    def _ids(self) -> Sequence[int]:
         named = self._target.thread_ids()
         if not self._loses_threads:
             return named
@@ -43,11 +43,11 @@ class Threads:
 
     @property
     def names_all(self) -> bool:
-        """Whether :meth:`threads` has every thread of the process."""
+        """Whether :meth:`ids` has every thread of the process."""
         if not self._loses_threads:
             return True
         try:
-            return set(self._glibc.pthreads()) <= set(self.threads())
+            return set(self._glibc.pthreads()) <= set(self.ids())
         except OmpdError:
             return False
 
@@ -115,14 +115,14 @@ class Threads:
 
     @cached_property
     def _by_pthread_self(self) -> dict[int, int]:
-        return {self.pthread_self(thread): thread for thread in self.threads()}
+        return {self.pthread_self(thread): thread for thread in self.ids()}
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
         """Return the operating system's identifier of a thread; see :meth:`Callbacks.thread_for_id`.
 
         :raises BadInput: if there is no such thread
         """
-        if kind == ThreadIdKind.LWP and identifier in self.threads():
+        if kind == ThreadIdKind.LWP and identifier in self.ids():
             return identifier
         if kind == ThreadIdKind.PTHREAD and identifier in self._by_pthread_self:
             return self._by_pthread_self[identifier]
@@ -135,7 +135,7 @@ class Threads:
     def _learn(self, pthread: int) -> int:
         # The native id of a thread that neither the target nor glibc's lists name: it is in its own struct pthread.
         thread = self._glibc.native_id(pthread)
-        if thread in self.threads():
+        if thread in self.ids():
             raise CorruptState(pthread, f"two threads have the identifier {thread}")
         self._pthreads[thread] = pthread
         self._by_pthread_self[pthread] = thread

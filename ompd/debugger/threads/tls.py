@@ -7,9 +7,9 @@ knows; :mod:`ompd.debugger.threads.glibc` reads that.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.binary.cursor import order_mark
 from ompd.binary.elf import elf as gabi
@@ -21,6 +21,9 @@ from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.errors import CorruptState, MalformedFile, MemoryFault, NoStorage, OmpdError, Unavailable
 from ompd.isa.architecture import Architecture
+
+if TYPE_CHECKING:
+    from ompd.debugger.threads.threads import Threads
 
 # A thread-local block that is larger is not kept whole.
 _MAX_BLOCK = 1 << 24
@@ -37,7 +40,6 @@ class ThreadLocalStorage:
     """Thread-local variables of one process.
 
     :param program: the program's own module, None if it is unknown
-    :param thread_pointer: gives a thread's thread pointer
     """
 
     def __init__(
@@ -47,14 +49,14 @@ class ThreadLocalStorage:
         glibc: GlibcThreads,
         loader: Loader,
         program: LoadedModule | None,
-        thread_pointer: Callable[[int], int],
+        threads: Threads,
     ) -> None:
         self._memory = memory
         self._architecture = architecture
         self._glibc = glibc
         self._loader = loader
         self._program = program
-        self._thread_pointer = thread_pointer
+        self._threads = threads
         self._blocks: dict[int, _Block] = {}
 
     def address(self, module: LoadedModule, symbol: Symbol, thread: int) -> int:
@@ -99,7 +101,7 @@ class ThreadLocalStorage:
 
     def read_blocks(self, modules: Iterable[LoadedModule], thread: int) -> None:
         """Read every block that *thread* has, and its control block; what cannot be read is left."""
-        pointer = self._thread_pointer(thread)
+        pointer = self._threads.thread_pointer(thread)
         ranges = [(self._pthread(pointer), self._glibc.sizeof_pthread)]
         for module in modules:
             segment = _tls_segment(module)
@@ -112,7 +114,7 @@ class ThreadLocalStorage:
                 self._memory.read(start, size)
 
     def _block_address(self, module: LoadedModule, segment: Segment, name: str, thread: int) -> int:
-        thread_pointer = self._thread_pointer(thread)
+        thread_pointer = self._threads.thread_pointer(thread)
         if module.start not in self._blocks:
             self._blocks[module.start] = self._find_block(module, segment, name)
         distance, module_id, link_map = self._blocks[module.start]
@@ -136,11 +138,11 @@ class ThreadLocalStorage:
         :raises BadInput: if the process has no such key
         :raises Unavailable: if its C library does not say
         """
-        return self._glibc.key_value(self._pthread(self._thread_pointer(thread)), key)
+        return self._glibc.key_value(self._pthread(self._threads.thread_pointer(thread)), key)
 
     def read_keys(self, thread: int) -> None:
         """Read all that *thread* stored under POSIX thread keys, for a target that notes what is read."""
-        self._glibc.read_keys(self._pthread(self._thread_pointer(thread)))
+        self._glibc.read_keys(self._pthread(self._threads.thread_pointer(thread)))
 
     def _pthread(self, thread_pointer: int) -> int:
         return pthread_of(thread_pointer, self._architecture, self._glibc)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ompd.binary.elf.symbols import Symbol
@@ -13,33 +13,15 @@ from ompd.binary.types.type_names import type_name
 from ompd.binary.types.values.formatter import ValueFormatter
 from ompd.binary.types.values.scalars import format_integer
 from ompd.binary.types.values.shown import Json, Options, Shown
-from ompd.contract.memory import Memory, read_unsigned
-from ompd.contract.process import Module
-from ompd.debugger.threads.emutls import EmulatedTls
+from ompd.contract.memory import read_unsigned
 from ompd.debugger.variables.choices import EMUTLS, GLOBAL, TLS, StaticVariable
-from ompd.debugger.variables.static import Variables
 from ompd.errors import BadInput, NoStorage, OmpdError, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.process import StoppedProcess
 
 _MAX_WORDS = 64
 _MAX_DIGESTED = 1 << 22
-
-
-class Storage(Memory, Protocol):
-    """Where a process has its variables; see :class:`ompd.debugger.process.StoppedProcess`."""
-
-    @property
-    def emulated_tls(self) -> EmulatedTls: ...
-
-    @property
-    def named_variables(self) -> Variables: ...
-
-    def read_data(self, address: int, size: int, /) -> bytes: ...
-
-    def check_data(self, address: int, /) -> None: ...
-
-    def symbolize(self, address: int, /) -> str | None: ...
-
-    def thread_local_address(self, module: Module, offset: int, size: int, name: str, thread: int, /) -> int: ...
 
 
 class VariableReader:
@@ -51,22 +33,21 @@ class VariableReader:
 
     def __init__(
         self,
-        process: Storage,
+        process: StoppedProcess,
         variable: StaticVariable,
         steps: Sequence[Step],
         *,
         letter: str = "",
         elements: int = 200,
-        x87: bool = False,
     ) -> None:
         self._process = process
         self.variable = variable
         self._steps = steps
-        self._options = Options(letter=letter, elements=elements, x87=x87)
+        self._options = Options(letter=letter, elements=elements, x87=process.target.architecture.x87)
         self._shown: dict[int, tuple[int, Shown, str | None]] = {}
         self._guards: list[Symbol] | None = None
         bias = variable.module.bias
-        self._types = TypeReader(variable.info, process.read_data, bias) if variable.info is not None else None
+        self._types = TypeReader(variable.info, process.memory.read_data, bias) if variable.info is not None else None
 
     def address(self, thread: int) -> int | None:
         """Return where *thread* has its copy of the whole variable, None if it has no storage yet.
@@ -82,14 +63,17 @@ class VariableReader:
             return variable.offset
         if variable.mechanism == TLS:
             try:
-                return self._process.thread_local_address(
-                    variable.module, variable.offset, variable.size or 0, variable.name, thread
-                )
+                return self._thread_local(variable.offset, variable.size or 0, variable.name, thread)
             except NoStorage:
                 return None
         if variable.mechanism == EMUTLS:
             return self._process.emulated_tls.address(variable.offset, thread)
         raise Unavailable(f"{variable.name}: {variable.fault}")
+
+    def _thread_local(self, offset: int, size: int, name: str, thread: int) -> int:
+        module = self._process.symbols.loaded(self.variable.module)
+        assert module is not None
+        return self._process.storage.offset_address(module, offset, size, name, thread)
 
     def show(self, address: int | None) -> tuple[int | None, Shown, str | None]:
         """Return address, value and type of the part that is requested, in the copy that is at *address*.
@@ -100,7 +84,7 @@ class VariableReader:
         if address is None:
             return None, *self._constant()
         if address not in self._shown:
-            self._process.check_data(address)
+            self._process.memory.check_data(address)
             self._shown[address] = self._show(address)
         return self._shown[address]
 
@@ -112,7 +96,7 @@ class VariableReader:
         if not size or self._steps:
             return None
         try:
-            return f"{crc32(self._process.read_data(address, size)):08x}"
+            return f"{crc32(self._process.memory.read_data(address, size)):08x}"
         except OmpdError:
             return None
 
@@ -137,7 +121,7 @@ class VariableReader:
         return part.address, self._formatter(self._types).show_part(part), type_name(self._types.info, part.type)
 
     def _formatter(self, types: TypeReader) -> ValueFormatter:
-        return ValueFormatter(types, self._options, self._process.symbolize)
+        return ValueFormatter(types, self._options, self._process.places.symbolize)
 
     def _show_block(self, types: TypeReader, address: int) -> tuple[int, Shown, str | None]:
         if self._steps:
@@ -172,10 +156,10 @@ class VariableReader:
             size = self._process.emulated_tls.control(self.variable.offset).size
         if not size:
             raise Unavailable(f"{self.variable.name}: {self.untyped}, and its symbol no size")
-        order = self._process.byte_order
+        order = self._process.memory.byte_order
         unit = next(unit for unit in (8, 4, 2, 1) if size % unit == 0)
         count = min(size // unit, _MAX_WORDS)
-        raw = self._process.read_data(address, count * unit)
+        raw = self._process.memory.read_data(address, count * unit)
         letter = self._options.letter if self._options.letter in ("x", "d", "u", "o", "t", "z") else "z"
         words = [
             format_integer(int.from_bytes(raw[at : at + unit], order), letter, unit) for at in range(0, len(raw), unit)
@@ -198,16 +182,14 @@ class VariableReader:
         if self.variable.mechanism != TLS or self.variable.is_fortran or self.variable.info is None:
             return None
         if self._guards is None:
-            self._guards = self._process.named_variables.guards(self.variable)
+            self._guards = self._process.types.named.guards(self.variable)
         if not self._guards:
             return None
         if len(self._guards) > 1:
             raise Unavailable(f"{self.variable.name}: several guards may be those of its initialisation")
         guard = self._guards[0]
         try:
-            where = self._process.thread_local_address(
-                self.variable.module, guard.address, guard.size, guard.name, thread
-            )
+            where = self._thread_local(guard.address, guard.size, guard.name, thread)
         except NoStorage:
             return False
-        return bool(read_unsigned(self._process, where, 1))
+        return bool(read_unsigned(self._process.memory, where, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import NoAnswer, OmpdError
@@ -15,11 +14,8 @@ from ompd.questions.check.interface import NativeThread, OfSpace
 from ompd.questions.check.known import Explained, Known, KnownLibrary, Seen
 from ompd.questions.facts.answers import answer, begin, readable_runtimes
 from ompd.questions.runtimes import records
+from ompd.runtimes.hosted.handles.space import HostedSpace
 from ompd.session import LoadedRuntime, Session
-from ompd.session.face import hosted_space, own_space
-
-if TYPE_CHECKING:
-    from ompd.session.face import HostedSpace
 
 
 def ask(session: Session) -> CheckAnswer:
@@ -34,8 +30,8 @@ def ask(session: Session) -> CheckAnswer:
     entries: list[EntrySeen] = []
     reasons: list[OmpdError | str] = []
     for runtime in readable_runtimes(session, problems):
-        hosted = hosted_space(runtime)
-        if hosted is None:
+        hosted = runtime.space
+        if not isinstance(hosted, HostedSpace):
             reasons.append(f"no library serves {runtime.id}")
             continue
         try:
@@ -61,6 +57,18 @@ def ask(session: Session) -> CheckAnswer:
     return CheckAnswer(
         plain.target, plain.runtimes, plain.rows, plain.complete, plain.warnings, tuple(libraries), tuple(entries)
     )
+
+
+def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
+    """Return the runtime as the plugin has it that would serve it without a library, None if there is none.
+
+    :raises OmpdError: if that cannot read it
+    """
+    module = runtime.found.module
+    for found in session.own_runtimes(session.process):
+        if found.module is module and found.plugin is not None:
+            return found.plugin.process_initialize(session.process.contract, module)
+    return None
 
 
 def is_news(found: CheckAnswer) -> bool:
@@ -92,7 +100,7 @@ def _check(
         OfSpace(ours),
         _threads(session),
         keeps_states=ours.keeps_states(),
-        is_runtime=lambda address: session.process.module_at(address) is module,
+        is_runtime=lambda address: session.process.symbols.module_at(address) is module,
     )
     counts = _Counts()
     for fact in facts:
@@ -109,9 +117,9 @@ def _threads(session: Session) -> Sequence[NativeThread]:
 
 
 def _each_thread(session: Session) -> Iterator[NativeThread]:
-    for thread in session.process.threads():
+    for thread in session.process.threads.ids():
         try:
-            yield NativeThread(thread, session.process.pthread_self(thread))
+            yield NativeThread(thread, session.process.threads.pthread_self(thread))
         except OmpdError:
             yield NativeThread(thread, None)
 

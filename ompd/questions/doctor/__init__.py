@@ -20,7 +20,7 @@ from ompd.questions.facts.answers import answer, begin
 from ompd.questions.facts.damage import is_damaged
 from ompd.questions.facts.gathering import Problems
 from ompd.questions.runtimes import records
-from ompd.session import Session, face
+from ompd.session import Session
 
 _AREAS = ("target", "files", "process", "machine", "installation")
 
@@ -69,7 +69,7 @@ def ask_alone(process_id: int | None, *, nonblocking: bool = False) -> DoctorAns
     if process_id is None:
         reports = (tracing.examine(), cores.examine(), installation.examine())
         return _of_machine(reports, None)
-    refusal = face.find_refusal(process_id, nonblocking=nonblocking)
+    refusal = Session.find_refusal(process_id, nonblocking=nonblocking)
     if refusal is None:
         return None
     refused = Report("target")

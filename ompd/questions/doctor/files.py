@@ -5,6 +5,7 @@ or are another build, debug information.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ompd.contract.process import Module
 from ompd.errors import OmpdError
@@ -12,7 +13,10 @@ from ompd.machine import packages
 from ompd.machine.report import Report
 from ompd.naming import is_runtime_file
 from ompd.safety.quoting import quote_file
-from ompd.session import Session, face
+from ompd.session import Session
+
+if TYPE_CHECKING:
+    from ompd.debugger.survey.files import ModuleFiles
 
 _PYTHON_PACKAGES = frozenset(("site-packages", "dist-packages"))
 _LISTED = 6  # names of modules in one finding
@@ -52,7 +56,7 @@ def target(session: Session) -> Report:
 
 
 def _omitted(session: Session, report: Report) -> None:
-    found = face.stack_extents(session).omitted()
+    found = session.process.stack_extents().omitted()
     remedy = "echo 0x33 > /proc/self/coredump_filter in the shell that starts the program, before it crashes"
     if found.threads:
         count = len(found.threads)
@@ -60,7 +64,7 @@ def _omitted(session: Session, report: Report) -> None:
             "pages_omitted",
             "error",
             session.target.name,
-            f"the core leaves out the stacks of {count} of {len(session.process.threads())} threads",
+            f"the core leaves out the stacks of {count} of {len(session.process.threads.ids())} threads",
             "these threads have no stack beyond the innermost frame, and their states are unknown",
             remedy,
         )
@@ -91,7 +95,7 @@ def modules(session: Session) -> Report:
 def _unread(session: Session, report: Report) -> None:
     others: list[Module] = []
     count = 0
-    for module in session.process.modules():
+    for module in session.process.symbols.modules():
         if module.fault is None:
             count += 1
             continue
@@ -188,9 +192,9 @@ def _debug_information(session: Session, report: Report) -> None:
     sites = _sites(session)
     runtimes = session.stop.runtime_modules
     distribution = packages.distribution_of()
-    lacking: list[tuple[face.ModuleFiles, str, str, str]] = []
+    lacking: list[tuple[ModuleFiles, str, str, str]] = []
     surveyed = 0
-    for module in session.process.modules():
+    for module in session.process.symbols.modules():
         # Of the user's: the runtimes are read by their layouts, and the C library's lines are nobody's question.
         if module in runtimes and not module.is_program:
             continue
@@ -201,7 +205,7 @@ def _debug_information(session: Session, report: Report) -> None:
         surveyed += 1
         if surveyed > _MAX_SURVEYED:
             break
-        found = face.files_of(session, module)
+        found = session.process.files_of(module)
         if found is None or (found.is_extract and not _lacks_places(session, sites.get(module.start, ()))):
             continue
         verdict = _verdict(found)
@@ -227,16 +231,16 @@ def _sites(session: Session) -> dict[int, list[int]]:
     # Where code of each module is on any stack, by the module's start.
     found: dict[int, list[int]] = {}
     seen: set[int] = set()
-    for thread in session.process.threads():
+    for thread in session.process.threads.ids():
         try:
-            shape = session.process.stack(thread).shape
+            shape = session.process.stacks.stack(thread).shape
         except OmpdError:
             continue
         for address in shape[1]:
             if address in seen:
                 continue
             seen.add(address)
-            module = session.process.module_at(address)
+            module = session.process.symbols.module_at(address)
             if module is not None:
                 found.setdefault(module.start, []).append(address)
     return found
@@ -247,13 +251,13 @@ def _lacks_places(session: Session, sites: Sequence[int]) -> bool:
     lines = 0
     for site in sites:
         try:
-            lines += any(frame.line is not None for frame in session.process.source_frames(site))
+            lines += any(frame.line is not None for frame in session.process.places.source_frames(site))
         except OmpdError:
             continue
     return bool(sites) and not lines
 
 
-def _verdict(found: face.ModuleFiles) -> tuple[str, str, str] | None:
+def _verdict(found: ModuleFiles) -> tuple[str, str, str] | None:
     name = found.module.name
     severity = "warning" if found.module.is_program else "note"
     if found.has_lines is None or found.has_types is None:
@@ -277,7 +281,7 @@ def _verdict(found: face.ModuleFiles) -> tuple[str, str, str] | None:
 
 
 def _debug_remedy(
-    session: Session, distribution: packages.Distribution, found: face.ModuleFiles, package: str | None
+    session: Session, distribution: packages.Distribution, found: ModuleFiles, package: str | None
 ) -> str | None:
     path = found.module.path or found.module.name
     command = packages.debug_command(distribution, package, path)
@@ -296,7 +300,7 @@ def _debug_remedy(
     return "; or ".join(ways) or None
 
 
-def _is_of_a_package(found: face.ModuleFiles) -> bool:
+def _is_of_a_package(found: ModuleFiles) -> bool:
     # Users do not compile the libraries of wheels, nor other stripped libraries.
     is_stripped = not found.has_names and not found.module.is_program
     return is_stripped or not _PYTHON_PACKAGES.isdisjoint((found.module.path or found.module.name).split("/"))

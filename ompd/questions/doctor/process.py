@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ompd.errors import OmpdError, Unavailable
 from ompd.machine.report import Report
 from ompd.model import ThreadRecord
 from ompd.questions.facts.damage import is_fork
 from ompd.questions.why.points import gone_threads
-from ompd.session import Session, face
+from ompd.session import Session
+
+if TYPE_CHECKING:
+    from ompd.debugger.survey.stack_extents import StackExtents
 
 _SMALL_STACK = 1 << 20
 _MANY_SPINS = 1_000_000_000
@@ -20,7 +24,7 @@ _LISTED = 4
 def environment_of(session: Session) -> tuple[Mapping[str, str] | None, str]:
     """Return the program's environment, None if the target does not hold it, and where it is from or why it is not."""
     try:
-        found, is_current = face.environment(session)
+        found, is_current = session.process.environment.current()
     except OmpdError as error:
         return None, str(error)
     return found, "its environment" if is_current else "the environment that it was started with"
@@ -117,7 +121,7 @@ def _or_more(whole: int) -> str:
 def _usable(session: Session) -> tuple[float | None, str, str]:
     # How many processors, in words; else None and why not.
     try:
-        found = face.usable_processors(session)
+        found = session.process.system.usable_processors()
     except Unavailable as error:
         return _counted(session, str(error))
     count = len(found.cpus)
@@ -186,7 +190,7 @@ def _blocks_late(text: str) -> bool:
 def _stacks(
     session: Session, report: Report, threads: Sequence[ThreadRecord], variables: Mapping[str, str], at_least: str
 ) -> None:
-    extents = face.stack_extents(session)
+    extents = session.process.stack_extents()
     for row in threads:
         if row.failed and row.si_addr is not None and row.native_thread_id is not None:
             _overflow(report, extents, row, row.native_thread_id, row.si_addr)
@@ -219,7 +223,7 @@ def _stacks(
     )
 
 
-def _overflow(report: Report, extents: face.StackExtents, row: ThreadRecord, thread: int, address: int) -> None:
+def _overflow(report: Report, extents: StackExtents, row: ThreadRecord, thread: int, address: int) -> None:
     try:
         below = extents.overrun(thread, address)
         extent = extents.of(thread)

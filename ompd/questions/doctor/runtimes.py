@@ -11,7 +11,7 @@ from ompd.model import RuntimeRecord
 from ompd.model.findings import LoadChain
 from ompd.questions.facts.damage import NO_RUNTIME, is_damaged
 from ompd.safety.quoting import quote_file
-from ompd.session import LoadedRuntime, Session, face
+from ompd.session import LoadedRuntime, Session
 
 _LLVM = frozenset(("libomp", "libiomp5"))
 
@@ -39,7 +39,7 @@ def _none(session: Session, report: Report) -> None:
     if is_damaged(session):
         report.unknown("no_runtime", "OpenMP", NO_RUNTIME, lost)
         return
-    count = len(session.process.modules())
+    count = len(session.process.symbols.modules())
     report.add(
         "no_runtime",
         "error",
@@ -127,7 +127,7 @@ def _use(session: Session, runtime: LoadedRuntime) -> str:
 
 def _is_here(session: Session, handle: ThreadHandle) -> bool:
     try:
-        return handle.native_thread_id() in session.process.threads()
+        return handle.native_thread_id() in session.process.threads.ids()
     except OmpdError:
         return False
 
@@ -166,7 +166,7 @@ def _mixture(kinds: Sequence[str], *, are_used: bool) -> tuple[str, str, str]:
 
 
 def _chains(session: Session) -> tuple[LoadChain, ...]:
-    needed = face.dependencies(session)
+    needed = session.process.dependencies()
     found = []
     for runtime in session.runtimes:
         chain = needed.chain(runtime.found.module)

@@ -95,7 +95,7 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
         raise NoAnswer(f"{name}: " + "; ".join(reasons), hint=untold[0][1])
     if session.stop.lost_runtimes:
         raise NoAnswer(f"{name}: " + "; ".join(session.stop.lost_runtimes), hint=_FILES_HINT)
-    modules = session.process.modules()
+    modules = session.process.symbols.modules()
     if not modules:
         hint = "take the core with the kernel or with gcore"
         if session.target.kind == "lldb":
@@ -131,7 +131,7 @@ def native_thread(session: Session, handle: ThreadHandle) -> int:
 
 def note_first_thread(session: Session, problems: Problems) -> None:
     """Say so if the thread with which the process began has ended: there is no row for it."""
-    first, threads = session.target.process_id, session.process.threads()
+    first, threads = session.target.process_id, session.process.threads.ids()
     if first is not None and threads and first not in threads and not is_damaged(session):
         problems.note(f"the process's first thread, {first}, is not listed: it has ended, and other threads have not")
 
@@ -146,7 +146,9 @@ def name_thread(session: Session, handle: ThreadHandle) -> str:
 
 def program_faults(session: Session) -> list[str]:
     """Return the fault of the program's file, empty if there is none. Many facts are unknown without that file."""
-    faults = [module.fault for module in session.process.modules() if module.is_program and module.fault is not None]
+    faults = [
+        module.fault for module in session.process.symbols.modules() if module.is_program and module.fault is not None
+    ]
     return [
         f"the program's file is missing or wrong: {fault}; functions, lines and variables of the program are unknown,"
         f" and an OpenMP runtime in it would not be seen; {session.process.finder.program_option} names the right one"
@@ -158,7 +160,7 @@ def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
     """Return the answer with *rows* and everything that goes with them. What the target has lost comes first, once."""
-    damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.modules() if m.damaged_bytes]
+    damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.symbols.modules() if m.damaged_bytes]
     if damage:
         problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
     problems.first(program_faults(session))

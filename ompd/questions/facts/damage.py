@@ -28,7 +28,7 @@ def is_fork(session: Session) -> bool:
     """Return whether the process has one thread: then fork() may have made it, with a copy of what the runtime knows of
     all threads of another process.
     """
-    return session.target.loss is None and len(session.process.threads()) == 1
+    return session.target.loss is None and len(session.process.threads.ids()) == 1
 
 
 def leaves_doubt(session: Session, fault: OmpdError | None) -> bool:

@@ -61,8 +61,10 @@ class Matching:
         except OmpdError:
             inside = False
         process, module = self._session.process, runtime.found.module
-        frames = process.stack(thread).frames
-        at = next((i for i, frame in enumerate(frames) if process.module_at(frame.call_site) is module), len(frames))
+        frames = process.stacks.stack(thread).frames
+        at = next(
+            (i for i, frame in enumerate(frames) if process.symbols.module_at(frame.call_site) is module), len(frames)
+        )
         return inside, -at
 
     def around(self, thread: int) -> Sequence[Found]:
@@ -75,7 +77,7 @@ class Matching:
     @cached_property
     def matched(self) -> frozenset[tuple[str, int]]:
         """Runtime's id and address of all handles of the process's threads: two for a thread that two runtimes know."""
-        for thread in self._session.process.threads():
+        for thread in self._session.process.threads.ids():
             self.of(thread)
         return frozenset(self._handles)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ompd.errors import OmpdError, Unavailable
 from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
-from ompd.session.face import RAISES, SignalInfo, fault_address, has_failed
 from ompd.session.stop import signal_name
 
+if TYPE_CHECKING:
+    from ompd.binary.core.notes import SignalInfo
+
+# What the C library calls its functions that send a signal to a thread.
+_RAISES = re.compile(r"_*(?:GI_+)?(?:raise|gsignal|abort|pthread_kill\w*|tg?kill|syscall)(?:@.*)?")
 _KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")
 
 
@@ -38,13 +43,13 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
         return _NONE
     if info.code is None:
         facts.unavailable["si_code"] = "the target does not say where the signal came from"
-    own = {*session.process.threads(), session.target.process_id or 0} - {0}
+    own = {*session.process.threads.ids(), session.target.process_id or 0} - {0}
     return SignalFacts(
         signal=info.number,
         signal_name=signal_name(info.number),
         si_code=info.code,
-        si_addr=facts.get("si_addr", partial(fault_address, info)),
-        failed=facts.get("failed", partial(has_failed, info, own, partial(_has_raised, session, thread))),
+        si_addr=facts.get("si_addr", info.fault_address),
+        failed=facts.get("failed", partial(info.has_failed, own, partial(_has_raised, session, thread))),
     )
 
 
@@ -53,11 +58,11 @@ def _has_raised(session: Session, thread: int) -> bool:
     # signal again, which arrives where the thread was interrupted, or in the handler. abort() counts there, too.
     names: list[str] = []
     try:
-        stack = session.process.stack(thread)
+        stack = session.process.stacks.stack(thread)
         for frame, site in zip(stack.frames, stack.shape[1], strict=False):
             if frame.is_signal_frame:
                 return any(name.partition("@")[0].endswith("abort") for name in names)
-            place = session.process.locate(site)
+            place = session.process.places.locate(site)
             if place.symbol is None and not names:
                 # The C library's innermost function may have no name. No other library's sends signals.
                 module = place.module
@@ -66,7 +71,7 @@ def _has_raised(session: Session, thread: int) -> bool:
             names.append(place.symbol or "")
     except OmpdError:
         return True
-    return any(map(RAISES.fullmatch, names))
+    return any(map(_RAISES.fullmatch, names))
 
 
 def _siginfo(session: Session, thread: int | None) -> SignalInfo | None:

@@ -21,7 +21,7 @@ from ompd.questions.stacks.reader import Reader
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.session.face import VariableName
+    from ompd.debugger.variables.names import VariableName
 
 
 def ask(
@@ -53,7 +53,7 @@ def ask(
         runtimes = list(readable_runtimes(session, problems, needed=False))
     except NoAnswer as error:
         # Stacks can be read without a runtime, but their continuations on other threads are missing.
-        if not session.process.threads():
+        if not session.process.threads.ids():
             raise
         problems.note(NO_RUNTIME if is_damaged(session) else str(error))
         runtimes, doubt = [], str(error) if is_damaged(session) else None

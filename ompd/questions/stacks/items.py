@@ -13,7 +13,7 @@ from ompd.contract.process import Frame, Module, SourceFrame
 from ompd.model import Construct, StackFrame
 
 if TYPE_CHECKING:
-    from ompd.session.face import FunctionLocals
+    from ompd.debugger.variables.locals import FunctionLocals
 
 
 class Item(NamedTuple):

@@ -17,7 +17,7 @@ from ompd.model import LocalRecord, LoopIteration, StackFrame
 
 if TYPE_CHECKING:
     from ompd.contract.dmpl import NamedVariable
-    from ompd.session.face import FunctionLocals, LocalValue
+    from ompd.debugger.variables.locals import FunctionLocals, LocalValue
 
 _TASKS = ("task", "taskloop")
 _OTHER_COPY = "the debug information gives the location of a copy that the loop does not use"

@@ -56,7 +56,9 @@ class Loops:
         if native is None or at is None or cfa is None:
             return None
         try:
-            frame = next((f for f in self._session.process.stack(native).frames if (f.pc, f.cfa) == (at, cfa)), None)
+            frame = next(
+                (f for f in self._session.process.stacks.stack(native).frames if (f.pc, f.cfa) == (at, cfa)), None
+            )
             if frame is None:
                 return None
             key = (frame.pc, frame.call_site)
@@ -89,5 +91,5 @@ class Loops:
 
     def _chain(self, address: int) -> list[tuple[str | None, str | None, int | None]]:
         # The functions in the source at an address, outermost first, each with the line in it.
-        found = self._session.process.source_frames(address)
+        found = self._session.process.places.source_frames(address)
         return [(each.function, each.file, each.line) for each in reversed(found)]

@@ -22,7 +22,7 @@ from ompd.questions.stacks.thread_frames import OwnStacks
 from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
-    from ompd.session.face import VariableName
+    from ompd.debugger.variables.names import VariableName
 
 _MAX_LEVELS = 1 << 20
 # The frames of a continuation, and the reason why it stops.
@@ -56,7 +56,7 @@ class Reader:
 
     def chosen(self, thread: int | None) -> list[int]:
         """Return the native ids of the requested threads."""
-        threads = list(self._process.threads())
+        threads = list(self._process.threads.ids())
         if thread is None or thread in threads:
             return threads if thread is None else [thread]
         numbered = [native for native in threads if self._number(native) == thread]

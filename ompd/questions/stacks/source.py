@@ -71,7 +71,7 @@ class SourceReader:
         if parent is not None and kind in (None, "task") and naming.is_by_gcc(frame.function or ""):
             told = self._kind_of_gcc(frames[outer].call_site, parent)
             kind = told or (None if is_damaged(self._session) else kind)
-        elif kind == "task" and self._process.has_parameter(frames[at].call_site, naming.TASKLOOP_BOUND):
+        elif kind == "task" and self._process.places.has_parameter(frames[at].call_site, naming.TASKLOOP_BOUND):
             kind = "taskloop"
         if parent is not None:
             function: str | None = self._as_in_source(frames[at].call_site, parent)
@@ -106,25 +106,25 @@ class SourceReader:
 
     def _kind_of_gcc(self, call_site: int, parent: str) -> str | None:
         # gcc's names do not tell the construct, but the runtime routine that receives the function does.
-        entry = entry_of(self._process, call_site)
+        entry = entry_of(self._process.contract, call_site)
         if entry is None:
             return None
         if entry not in self._kinds:
-            names = (naming.construct_of_routine(name) for name in self._process.receivers(entry, parent))
+            names = (naming.construct_of_routine(name) for name in self._process.calls.receivers(entry, parent))
             self._kinds[entry] = next((name for name in names if name is not None), None)
         return self._kinds[entry]
 
     def _is_added(self, frame: StackFrame, inner: int | None) -> bool:
         # Functions that compilers add: clang's around the combiner of a reduction, and gfortran's main.
         if frame.function == "main" and inner is not None:
-            return self._process.locate(inner).symbol == naming.FORTRAN_PROGRAM
+            return self._process.places.locate(inner).symbol == naming.FORTRAN_PROGRAM
         return naming.is_added(frame.function or "")
 
     def _construct(self, code: ConstructCode | None, kind: str | None, call_site: int) -> Construct:
-        entry = entry_of(self._process, call_site)
+        entry = entry_of(self._process.contract, call_site)
         key = entry or call_site, kind
         if key not in self._constructs:
-            file, line = self._process.construct_line(entry) if entry is not None else (None, None)
+            file, line = self._process.places.construct_line(entry) if entry is not None else (None, None)
             if line is None:
                 noted = self._noted(code)
                 file, line = (noted[0], noted[2]) if noted is not None else (None, None)
@@ -139,16 +139,16 @@ class SourceReader:
         # The function that contains a construct, if the name of the construct's code does not tell it.
         if code is not None and code.kind == "parallel" and code.region is not None:
             function = places.source_function(self._session, code.region)
-            function = function or self._process.declared_inside(call_site)
+            function = function or self._process.places.declared_inside(call_site)
         else:
             noted = self._noted(code)
-            function = noted[1] if noted is not None else self._process.declared_inside(call_site)
+            function = noted[1] if noted is not None else self._process.places.declared_inside(call_site)
         if function is None and naming.parse_outlined(symbol or "") is None and not is_damaged(self._session):
             function = symbol
         return self._as_in_source(call_site, function) if function is not None else None
 
     def _as_in_source(self, call_site: int, symbol: str) -> str:
-        return self._process.source_name(self._process.module_at(call_site), symbol, call_site)
+        return self._process.places.source_name(self._process.symbols.module_at(call_site), symbol, call_site)
 
 
 def _give_undeferred_tasks(frames: list[Item], found: Found | None, placed: AbstractSet[str]) -> None:

@@ -50,8 +50,8 @@ class FramesLeft:
             return []
         items: list[Item] = []
         for jump in left.jumps:
-            module = self._process.module_at(jump.address)
-            for source in self._process.source_frames(jump.address):
+            module = self._process.symbols.module_at(jump.address)
+            for source in self._process.places.source_frames(jump.address):
                 address = jump.address if left.is_certain else None
                 frame = frame_left(source, address, task, native, module, unproven)
                 items.append(Item(code.frame, jump.address, frame))
@@ -59,8 +59,8 @@ class FramesLeft:
         if items and items[0].frame.line is None:
             items[0] = items[0]._replace(frame=replace(items[0].frame, file=place.file, line=place.line))
         if not items and left.entry is not None:
-            source = SourceFrame(self._process.locate(left.entry).symbol, place.file, place.line, False)
-            frame = frame_left(source, None, task, native, self._process.module_at(left.entry), unproven)
+            source = SourceFrame(self._process.places.locate(left.entry).symbol, place.file, place.line, False)
+            frame = frame_left(source, None, task, native, self._process.symbols.module_at(left.entry), unproven)
             items.append(Item(code.frame, left.entry, frame))
         owner = places.code_owner(self._session, physical[code.frame].call_site)
         if not items and code.kind == "task" and owner == RUNTIME:
@@ -76,7 +76,7 @@ class FramesLeft:
 
         The innermost comes first.
         """
-        runs, called = entry_of(self._process, frame.call_site), None
+        runs, called = entry_of(self._process.contract, frame.call_site), None
         if self._raw or runs is None or outer is None or frame.is_signal_frame or frame.guessed:
             return []
         try:
@@ -84,13 +84,13 @@ class FramesLeft:
                 # A call in the runtime's code is no evidence: it calls user code through pointers.
                 is_users = places.code_owner(self._session, outer.call_site) == USER
                 called = self._function_called(outer.pc) if is_users and not outer.guessed else None
-            elif naming.parse_outlined(self._process.locate(runs).symbol or "") is None:
+            elif naming.parse_outlined(self._process.places.locate(runs).symbol or "") is None:
                 called = self._function_begun(code)
         except OmpdError:
             return []  # unreadable, so that nothing is known
         if called in (None, runs) or places.code_owner(self._session, called) != USER:
             return []
-        chain = self._process.described_tail_calls(called, runs)
+        chain = self._process.calls.described_tail_calls(called, runs)
         frames: list[Item] = []
         for number, (start, jump) in enumerate(chain.steps):
             gap = None if chain.is_whole or number != chain.inner else _GAP
@@ -126,7 +126,7 @@ class FramesLeft:
 
     def _function_called(self, pc: int) -> int | None:
         if pc not in self._called:
-            self._called[pc] = self._process.function_named(pc)
+            self._called[pc] = self._process.calls.function_named(pc)
         return self._called[pc]
 
     def _function_of_region(self, region: ParallelHandle) -> int | None:
@@ -140,10 +140,10 @@ class FramesLeft:
     def _frames_of_step(self, inner: Item, start: int, jump: int | None, gap: str | None) -> list[Item]:
         # A function that left the stack, with the functions inlined at its jump.
         call_site = jump if jump is not None else start
-        sources: Sequence[SourceFrame] = self._process.source_frames(call_site)
+        sources: Sequence[SourceFrame] = self._process.places.source_frames(call_site)
         if jump is None:
             sources = [sources[-1]._replace(file=None, line=None)]
-        module = self._process.module_at(call_site)
+        module = self._process.symbols.module_at(call_site)
         items = []
         for source in sources:
             unavailable = dict.fromkeys(("address", "file", "line"), _NO_LINE) if jump is None else {}

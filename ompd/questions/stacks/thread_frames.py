@@ -20,7 +20,9 @@ from ompd.questions.stacks.tail_called import FramesLeft
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.session.face import FunctionLocals, Step, VariableName
+    from ompd.binary.types.parts import Step
+    from ompd.debugger.variables.locals import FunctionLocals
+    from ompd.debugger.variables.names import VariableName
 
 
 class OwnStacks:
@@ -56,9 +58,9 @@ class OwnStacks:
         codes: Sequence[ConstructCode] = ()
         stopped = None
         try:
-            stack = self._process.stack(native, guess=True)
+            stack = self._process.stacks.stack(native, guess=True)
             physical, stopped = stack.frames, stack.stopped
-            count = len(self._process.stack(native).frames)
+            count = len(self._process.stacks.stack(native).frames)
         except OmpdError as error:
             self._problems.lost(f"thread {native}: its stack", error)
             return Own([], 0, None, str(error))
@@ -105,15 +107,15 @@ class OwnStacks:
             kind = RUNTIME if kind == USER and index in around else kind
             called = kind
             task = tasks[inside] if inside < len(codes) else initial
-            module = self._process.module_at(frame.call_site)
+            module = self._process.symbols.module_at(frame.call_site)
             name = module.name if module is not None else None
             sources = self._sources(frame, kind)
             found_locals: Sequence[FunctionLocals | None] = [None] * len(sources)
             if self._locals and kind == USER:
-                found_locals = self._process.local_variables(frame, native, self._names.holds_address, parts)
+                found_locals = self._process.locals.of_frame(frame, native, self._names.holds_address, parts)
             for source, variables in zip(sources, found_locals, strict=True):
                 shown = own_frame(frame, source, kind, task, native, name, unproven, idle)
-                is_stub = kind == SYSTEM and self._process.is_linkage(frame.call_site)
+                is_stub = kind == SYSTEM and self._process.calls.is_linkage(frame.call_site)
                 frames.append(Item(index, frame.call_site, shown, is_stub, variables=variables))
             code, outer = outermost.get(index), physical[index + 1] if index + 1 < len(physical) else None
             left: Sequence[Item] = ()
@@ -133,9 +135,9 @@ class OwnStacks:
     def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
         # Inlined functions of the C library and the runtime are not shown, and reading their debug information is slow.
         if self._raw or kind in (USER, UNKNOWN):
-            return self._process.source_frames(frame.call_site)
-        place = self._process.locate(frame.call_site)
-        name = self._process.source_name(place.module, place.symbol) if place.symbol is not None else None
+            return self._process.places.source_frames(frame.call_site)
+        place = self._process.places.locate(frame.call_site)
+        name = self._process.places.source_name(place.module, place.symbol) if place.symbol is not None else None
         return (SourceFrame(name, None, None, False),)
 
     def _steps_of(self, name: str) -> Sequence[Step]:
@@ -173,14 +175,14 @@ class OwnStacks:
         modules = self._session.stop.runtime_modules
         if all(naming.is_runtime_file(module.name) for module in modules):
             return ()
-        found = self._names.between([self._process.locate(frame.call_site).symbol for frame in physical])
-        return [at for at in found if self._process.module_at(physical[at].call_site) in modules]
+        found = self._names.between([self._process.places.locate(frame.call_site).symbol for frame in physical])
+        return [at for at in found if self._process.symbols.module_at(physical[at].call_site) in modules]
 
     def _kind(self, frame: Frame, inner: Frame | None, called: str | None) -> str:
         owner = places.code_owner(self._session, frame.call_site)
         if owner == UNKNOWN and called == RUNTIME and inner is not None and places.calls_entry(self._session, inner):
             return USER
-        if owner == USER and self._process.locate(frame.call_site).symbol == naming.PROCESS_BEGIN:
+        if owner == USER and self._process.places.locate(frame.call_site).symbol == naming.PROCESS_BEGIN:
             return SYSTEM
         return owner
 

@@ -38,7 +38,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     """
     problems = begin(session)
     # Of a damaged target the threads themselves are worth having.
-    needed = not (is_damaged(session) or has_no_handles(session)) or not session.process.threads()
+    needed = not (is_damaged(session) or has_no_handles(session)) or not session.process.threads.ids()
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session) for runtime in runtimes if runtime.space is not None}
     matching = Matching(session, runtimes, problems)
@@ -52,7 +52,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
         return _record(session, runtime, handle, thread, waits[runtime.id], ancestry[runtime.id], problems)
 
     # All are looked for first: looking for one may make another known.
-    matched, threads = matching.matched, session.process.threads()
+    matched, threads = matching.matched, session.process.threads.ids()
     rows = list(each(session, threads, record))
     for runtime, handle in _unmatched(runtimes, matched):
         if lacks_threads(session):

@@ -90,14 +90,14 @@ class Waits:
     def _how(self, wait: Wait, region: ParallelHandle | None, thread: int) -> str | None:
         process = self._session.process
         if wait.kind is not Kind.BARRIER or region is None:
-            return process.progress(thread)
+            return process.waiting.progress(thread)
         barriers = self._barriers_of(region)
         if isinstance(barriers, OmpdError):
-            how = process.progress(thread)
+            how = process.waiting.progress(thread)
             if how == "released":
                 raise barriers  # what has changed may let nobody go
             return how
-        how = process.progress(thread, barriers[thread].flags if thread in barriers else 0)
+        how = process.waiting.progress(thread, barriers[thread].flags if thread in barriers else 0)
         # A barrier lets nobody go while tasks are left: who is woken up there looks for tasks, and sleeps again.
         return "blocked" if how == "released" and wait.unfinished_tasks else how
 
@@ -266,9 +266,9 @@ def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unname
         return "critical"
     if variable is None:
         return None
-    place = session.process.locate(variable)
+    place = session.process.places.locate(variable)
     if place.module is not None and kind is Kind.LOCK:
-        known = session.process.variables_of_type(place.module, LOCK_TYPES)
+        known = session.process.types.variables_of_type(place.module, LOCK_TYPES)
         expression = next((v.expression for v in known if v.address == variable), None)
         if expression is not None:
             return f"&{expression}"
@@ -279,7 +279,7 @@ def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unname
         return f"critical({critical})" if critical else "critical"
     offset = variable - place.symbol_address
     if kind is Kind.ONCE and not offset:
-        return session.process.source_name(place.module, place.symbol)
+        return session.process.places.source_name(place.module, place.symbol)
     return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")
 
 

@@ -18,7 +18,8 @@ from ompd.questions import places, stacks
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.session.face import Branch, Functions
+    from ompd.debugger.flow.branches import Branch
+    from ompd.debugger.flow.functions import Functions
 
 _KINDS = frozenset((VerdictKind.BARRIER_ABSENT, VerdictKind.BARRIER_MISMATCH, VerdictKind.ORPHANED_WORKSHARING))
 _VERDICTS = 3  # how many of the first verdicts are looked at
@@ -181,7 +182,7 @@ class Parting:
             return ()
         found: list[Frame] = []
         try:
-            frames = self._session.process.stack(native).frames
+            frames = self._session.process.stacks.stack(native).frames
         except OmpdError:
             return ()
         for number, frame in enumerate(frames):
@@ -295,22 +296,22 @@ class Parting:
         # What the branch depends on, and what the other branches of its line do: a && b is two of them. Functions that
         # are called for it, too.
         process = self._session.process
-        line = process.line_of(branch.address)
+        line = process.places.line_of(branch.address)
 
         def is_earlier(at: int) -> bool:
-            file, number = process.line_of(at)
+            file, number = process.places.line_of(at)
             return file == line[0] and number is not None and line[1] is not None and number < line[1]
 
         found: set[tuple[str, int | None]] = set()
         calls: dict[str, None] = {}
         for number, each in enumerate((branch, *others)):
-            if number and (line[1] is None or process.line_of(each.address) != line):
+            if number and (line[1] is None or process.places.line_of(each.address) != line):
                 continue
             try:
                 condition = self._functions.branches.read_by(
                     frame,
                     each,
-                    lambda at: line[1] is not None and process.line_of(at) == line,
+                    lambda at: line[1] is not None and process.places.line_of(at) == line,
                     is_earlier,
                     lambda at: process.parameters(frame, at),
                 )
@@ -324,19 +325,19 @@ class Parting:
         if called is None:
             return "a function by a pointer"
         process = self._session.process
-        name = process.source_frames(called)[-1].function or process.locate(called).symbol
+        name = process.places.source_frames(called)[-1].function or process.places.locate(called).symbol
         return name or f"{called:#x}"
 
     def _place(self, found: _Found, rows: _Frames) -> Place:
         process, address = self._session.process, found.branch.address
-        function = process.source_frames(address)[0].function
+        function = process.places.source_frames(address)[0].function
         if naming.parse_outlined(function or "") is not None:
             # As stacks have it: the function that the construct is in.
             own = next((native, frames) for native, frames in self._arrived.frames.items() if frames)
             frame = own[1][found.depth]
             known = rows.get((own[0], frame.pc, frame.cfa))
             function = known[-1].function if known else None
-        file, line = process.line_of(address)
+        file, line = process.places.line_of(address)
         return Place(address, function, file, line, places.unproven_at(self._session, address))
 
     # Variables

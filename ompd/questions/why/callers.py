@@ -20,4 +20,4 @@ MOVES_TASKS = frozenset(("__kmpc_omp_task_alloc",))
 
 def may_call(session: Session, names: Collection[str]) -> bool:
     """Return whether a module other than the OpenMP runtimes names one of the routines, or whether that is unknown."""
-    return any(not naming.is_runtime_file(loaded.name) for loaded, _ in session.process.modules_naming(names))
+    return any(not naming.is_runtime_file(loaded.name) for loaded, _ in session.process.symbols.naming(names))

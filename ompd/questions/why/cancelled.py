@@ -24,7 +24,7 @@ def cancelled(session: Session, rows: Sequence[ThreadRecord], system: Mapping[in
     """
     callers = [
         (loaded.record, names)
-        for loaded, names in session.process.modules_naming((_ROUTINE,))
+        for loaded, names in session.process.symbols.naming((_ROUTINE,))
         if not naming.is_runtime_file(loaded.name)
     ]
     if not callers:
@@ -48,10 +48,10 @@ def _may_be(session: Session, thread: int, wait: SystemWait | None) -> bool:
     # What is not known of it may be.
     process = session.process
     try:
-        is_enabled, is_at_any_time = process.glibc.cancelling(process.pthread_self(thread))
+        is_enabled, is_at_any_time = process.glibc.cancelling(process.threads.pthread_self(thread))
         if not is_enabled or is_at_any_time:
             return is_enabled
-        inner = wait if wait is not None else process.system_wait(thread)
+        inner = wait if wait is not None else process.system_waits.of(thread)
     except OmpdError:
         return True
     return inner is not None and inner.kind in _POINTS

@@ -25,7 +25,6 @@ from ompd.questions.why.reentry import reentered
 from ompd.questions.why.signalled import signalled
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
-from ompd.session.face import processors
 
 
 def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer[ThreadRecord]]:
@@ -91,9 +90,9 @@ def _unknowns(session: Session, warnings: Sequence[str]) -> dict[str, None]:
 
 def _has_all_threads(session: Session, rows: Sequence[ThreadRecord]) -> bool:
     # A thread without a row may do anything: the question may have read more than it may before its turn came.
-    if is_damaged(session) or not session.process.thread_list.names_all:
+    if is_damaged(session) or not session.process.threads.names_all:
         return False
-    return set(session.process.threads()) <= {row.native_thread_id for row in rows}
+    return set(session.process.threads.ids()) <= {row.native_thread_id for row in rows}
 
 
 def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[int, SystemWait], dict[int, str]]:
@@ -120,7 +119,7 @@ def _how(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None
     for row in rows:
         if row.native_thread_id is not None and row.wait is None:
             with suppress(OmpdError):
-                found[row.native_thread_id] = session.process.progress(row.native_thread_id)
+                found[row.native_thread_id] = session.process.waiting.progress(row.native_thread_id)
     return found
 
 
@@ -205,7 +204,7 @@ def _held(
 
 def _processor_times(session: Session) -> dict[int, int]:
     found: dict[int, int] = {}
-    for thread in session.process.threads():
+    for thread in session.process.threads.ids():
         with suppress(OmpdError):
             found[thread] = session.process.system.cpu_time_ns(thread)
     return found
@@ -216,7 +215,7 @@ def from_outside(session: Session) -> tuple[str, ...]:
     found: list[str] = []
     with suppress(OmpdError):
         # The first thread may have ended before the others.
-        for process in session.process.system.sharers(max(session.process.threads())):
+        for process in session.process.system.sharers(max(session.process.threads.ids())):
             found.append(f"process {process} has the same memory, and may do anything")
     with suppress(OmpdError):
         count = len(session.process.system.timers())
@@ -229,7 +228,7 @@ def from_outside(session: Session) -> tuple[str, ...]:
 
 def _pending(session: Session) -> Iterator[str]:
     # A core does not say which signals have handlers; one that is pending and not blocked is about to come.
-    for thread in session.process.threads():
+    for thread in session.process.threads.ids():
         with suppress(OmpdError):
             pending = session.process.system.pending_signals(thread)
             coming = sorted((pending.thread | (pending.process or frozenset())) - pending.blocked)
@@ -258,7 +257,7 @@ def _forked(session: Session) -> int | None:
 
 
 def _processors(session: Session) -> int | None:
-    now = processors(session)
+    now = session.process.system.processor_count()
     if now is not None:
         return now
     for runtime in session.runtimes:

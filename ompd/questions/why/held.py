@@ -21,8 +21,8 @@ from ompd.questions import places
 from ompd.questions.threads.waits import lock_symbol
 
 if TYPE_CHECKING:
+    from ompd.debugger.flow.functions import Begun, Functions
     from ompd.session import Session
-    from ompd.session.face import Begun, Functions
 
 _MAX_FRAMES = 1 << 10
 
@@ -35,7 +35,7 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
 
     :param thread: its native id
     """
-    stack = session.process.stack(thread)
+    stack = session.process.stacks.stack(thread)
     functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
     kept: tuple[HeldRecord, ...] | None = functions.kept.get(stack.shape)
     if kept is not None:
@@ -85,7 +85,7 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
 
 def _runs_once(session: Session, inner: Sequence[Frame]) -> bool:
     # Whether code is called by pthread_once(), which the frame around these frames called.
-    is_once = bool(inner) and naming.is_once(session.process.locate(inner[-1].call_site).symbol)
+    is_once = bool(inner) and naming.is_once(session.process.places.locate(inner[-1].call_site).symbol)
     return is_once and any(places.code_owner(session, frame.call_site) != SYSTEM for frame in inner)
 
 
@@ -108,7 +108,7 @@ def _record(session: Session, frame: Frame, begun: Begun, doubt: Doubt | None) -
         symbol = None
     place = _place(session, begun.call)
     called = begun.name if symbol is None or is_unnamed else f"{begun.name}({symbol})"
-    line = session.process.line_of(frame.call_site)[1]
+    line = session.process.places.line_of(frame.call_site)[1]
     reason = f"{called}{_at(place)} is not undone before {f'line {line}' if line is not None else 'where it is'}"
     if doubt is not None:
         reason += f"; but {doubt.reason}"
@@ -122,8 +122,8 @@ def _at(place: Place) -> str:
 
 
 def _place(session: Session, address: int) -> Place:
-    function = session.process.source_frames(address)[0].function
-    file, line = session.process.line_of(address)
+    function = session.process.places.source_frames(address)[0].function
+    file, line = session.process.places.line_of(address)
     outlined = naming.parse_outlined(function or "")
     return Place(address, outlined.parent if outlined is not None else function, file, line)
 
@@ -135,7 +135,7 @@ def wanted(session: Session, thread: int) -> int | None:
     :param thread: its native id
     """
     functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
-    for frame in session.process.stack(thread).frames:
+    for frame in session.process.stacks.stack(thread).frames:
         owner = places.code_owner(session, frame.call_site)
         if owner not in (RUNTIME, SYSTEM):
             return functions.wanted(frame) if owner == USER else None

@@ -45,6 +45,6 @@ def waiting_in_handlers(session: Session, threads: Iterable[int]) -> frozenset[i
 def _sites(session: Session, thread: int) -> Sequence[int]:
     # Where the frames of its handlers are, innermost first; none if it is in no handler, or its stack is unknown.
     with suppress(OmpdError):
-        stack = session.process.stack(thread)
-        return stack.shape[1][: session.process.frames_of_handlers(stack)]
+        stack = session.process.stacks.stack(thread)
+        return stack.shape[1][: session.process.waiting.frames_of_handlers(stack)]
     return ()

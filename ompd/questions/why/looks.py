@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.samples import Progress
 from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone
+from ompd.questions.diff import are_one_process
 from ompd.questions.why.collect import collect
 from ompd.session import Session
-from ompd.session.face import is_same_process
 
 SAMPLES, INTERVAL = 2, 0.5
 _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
@@ -83,9 +83,9 @@ def _moment(session: Session) -> Moment:
 
 def _sleep_though_free(session: Session) -> bool:
     process = session.process
-    for thread in process.threads() if not session.is_held else ():
+    for thread in process.threads.ids() if not session.is_held else ():
         with suppress(OmpdError):
-            if process.progress(thread) == "released":
+            if process.waiting.progress(thread) == "released":
                 return True
     return False
 
@@ -96,7 +96,7 @@ def look_at_earlier(earlier: Session, session: Session) -> Look:
     :raises BadInput: if *earlier* is another process, or it is not known whether it is the same
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    is_same = earlier.ask(lambda earlier: session.ask(lambda session: is_same_process(earlier, session)))
+    is_same = are_one_process(earlier, session)
     names = f"{earlier.target.name} and {session.target.name}"
     if is_same is False:
         raise BadInput(f"{names} are not of the same process")

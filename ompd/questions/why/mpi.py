@@ -86,7 +86,7 @@ def communication(session: Session, thread: int, routine: str) -> Communication 
     functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
     values = functions.arguments(caller)
     at = values[known.communicator] if known.communicator < len(values) else None
-    is_world = None if at is None else at == _WORLD[1] or session.process.locate(at).symbol == _WORLD[0]
+    is_world = None if at is None else at == _WORLD[1] or session.process.places.locate(at).symbol == _WORLD[0]
     has_rank = known.rank is not None
     return Communication(
         routine,
@@ -99,18 +99,18 @@ def communication(session: Session, thread: int, routine: str) -> Communication 
 
 
 def _caller(session: Session, thread: int, routine: str) -> tuple[Frame, Module | None]:
-    frames = session.process.stack(thread).frames[:_MAX_FRAMES]
+    frames = session.process.stacks.stack(thread).frames[:_MAX_FRAMES]
     names = (routine, f"P{routine}")
-    found = [n for n, frame in enumerate(frames) if session.process.locate(frame.call_site).symbol in names]
+    found = [n for n, frame in enumerate(frames) if session.process.places.locate(frame.call_site).symbol in names]
     if not found or found[-1] + 1 >= len(frames):
         raise Unavailable("who called it is not seen")
-    return frames[found[-1] + 1], session.process.locate(frames[found[-1]].call_site).module
+    return frames[found[-1] + 1], session.process.places.locate(frames[found[-1]].call_site).module
 
 
 def _any_source(session: Session, library: Module | None, communicator: int | None) -> int | None:
     # None where it is not known whose library it is: one has for any rank what the other has for none.
     try:
-        if library is not None and session.process.symbol_in(library, _OF_OPEN_MPI) is not None:
+        if library is not None and session.process.symbols.symbol_in(library, _OF_OPEN_MPI) is not None:
             return _ANY_SOURCE_OF_OPEN_MPI
     except OmpdError:
         return None

@@ -25,10 +25,10 @@ def may_hold_interpreter(session: Session, waiting: Collection[int], at_work: Co
     :param at_work: those that wait for nothing
     """
     found = set()
-    for thread in session.process.threads():
+    for thread in session.process.threads.ids():
         if thread not in waiting:
             with suppress(OmpdError):
-                called_others = _called_others(session, session.process.stack(thread))
+                called_others = _called_others(session, session.process.stacks.stack(thread))
                 if called_others or (called_others is not None and thread in at_work):
                     found.add(thread)
     return frozenset(found)
@@ -38,7 +38,7 @@ def _called_others(session: Session, stack: Stack) -> bool | None:
     # Whether the innermost code of Python on a stack has called a library of others, None without such code.
     inner: list[tuple[Module | None, int]] = []
     for frame in stack.frames[:_MAX_FRAMES]:
-        place = session.process.locate(frame.call_site)
+        place = session.process.places.locate(frame.call_site)
         if place.symbol is not None and place.symbol.startswith(_INTERPRETS):
             return any(module != place.module and places.code_owner(session, site) != SYSTEM for module, site in inner)
         inner.append((place.module, frame.call_site))

@@ -42,13 +42,13 @@ def _called_back(session: Session, thread: int) -> tuple[str, str] | None:
     # The routine of the runtime, and the function of the user's that it has called, where that is no construct's.
     inner: int | None = None
     has_waited = False
-    for frame in session.process.stack(thread).frames:
+    for frame in session.process.stacks.stack(thread).frames:
         owner = places.code_owner(session, frame.call_site)
         if owner == RUNTIME and inner is not None:
             if places.is_of_construct(session, inner):
                 return None
-            routine = session.process.locate(frame.call_site).symbol
-            function = session.process.source_frames(inner)[-1].function
+            routine = session.process.places.locate(frame.call_site).symbol
+            function = session.process.places.source_frames(inner)[-1].function
             return routine or "the runtime", function or "code of the user's"
         has_waited |= owner == RUNTIME
         if owner == USER and has_waited:

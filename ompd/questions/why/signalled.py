@@ -20,7 +20,7 @@ from ompd.questions import places
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.session.face import Handler
+    from ompd.debugger.flow.handlers import Handler
 
 # These waits end with EINTR, whatever the handler does, unless that was installed with SA_RESTART. The C library begins
 # all others anew, and the runtimes begin theirs.
@@ -57,7 +57,7 @@ def _ends_by_signals(session: Session, thread: int, wait: SystemWait | None) -> 
     if wait is None or wait.kind not in _ENDED:
         return False
     with suppress(OmpdError):
-        owners = (places.code_owner(session, site) for site in session.process.stack(thread).shape[1])
+        owners = (places.code_owner(session, site) for site in session.process.stacks.stack(thread).shape[1])
         return next((owner for owner in owners if owner != SYSTEM), None) != RUNTIME
     return True
 

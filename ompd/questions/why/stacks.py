@@ -26,7 +26,7 @@ def add_stacks(
 
     Only frames of the user's code are kept. The answer is None if no verdict names a thread of the process.
     """
-    alive = set(session.process.threads())
+    alive = set(session.process.threads.ids())
     named = [[native for native in _named(verdict) if native in alive] for verdict in verdicts[:_VERDICTS]]
     wanted = {native for some in named for native in some[:_CANDIDATES]}
     if not wanted:

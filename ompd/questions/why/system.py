@@ -32,7 +32,7 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
 
     :raises Unavailable: if the target does not have the thread's registers or code
     """
-    found = session.process.system_wait(thread)
+    found = session.process.system_waits.of(thread)
     if found is None:
         return None
     kind = Kind(found.kind)
@@ -71,10 +71,10 @@ def _symbol(session: Session, kind: Kind, address: int) -> str | None:
     if kind is Kind.STREAM:
         return _stream(session, address)
     try:
-        place = process.locate(address)
+        place = process.places.locate(address)
         if place.module is None:
             return None
-        known = process.variables_of_type(place.module, _TYPES[kind]) if kind in _TYPES else ()
+        known = process.types.variables_of_type(place.module, _TYPES[kind]) if kind in _TYPES else ()
         expression = next((variable.expression for variable in known if variable.address == address), None)
     except OmpdError:
         return None
@@ -82,7 +82,7 @@ def _symbol(session: Session, kind: Kind, address: int) -> str | None:
         return f"&{expression}"
     if place.symbol is None or place.symbol_address is None:
         return None
-    offset, name = address - place.symbol_address, process.source_name(place.module, place.symbol)
+    offset, name = address - place.symbol_address, process.places.source_name(place.module, place.symbol)
     return name if name.startswith(_GUARD) else f"&{name}" + (f"+{offset:#x}" if offset else "")
 
 
@@ -90,7 +90,7 @@ def _stream(session: Session, lock: int) -> str | None:
     process = session.process
     for name in ("stdin", "stdout", "stderr"):
         with suppress(OmpdError):
-            stream = process.find_symbol(f"_IO_2_1_{name}_")
-            if read_pointer(process, stream + _LOCK_OF_STREAM[process.pointer_size]) == lock:
+            stream = process.symbols.find_symbol(f"_IO_2_1_{name}_")
+            if read_pointer(process.memory, stream + _LOCK_OF_STREAM[process.memory.pointer_size]) == lock:
                 return name
     return None

@@ -53,9 +53,9 @@ def unloaded(session: Session) -> VerdictRecord | None:
 def _unloader(session: Session) -> Place | None:
     # The line at which a thread has called what unloads a library.
     process = session.process
-    for thread in process.threads():
+    for thread in process.threads.ids():
         with suppress(OmpdError):
-            frames = process.stack(thread).frames
-            if any(process.locate(frame.call_site).symbol in _UNLOADING for frame in frames):
+            frames = process.stacks.stack(thread).frames
+            if any(process.places.locate(frame.call_site).symbol in _UNLOADING for frame in frames):
                 return places.innermost_user_place(session, thread)
     return None

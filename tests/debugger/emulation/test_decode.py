@@ -41,10 +41,10 @@ def test_getters_of_libgomp_answer_and_read_as_in_the_emulator(kind: str) -> Non
     with opened(taken) as process:
         compared = 0
         for name in GETTERS:
-            routine = process.find_symbol(name)
+            routine = process.symbols.find_symbol(name)
             for thread in taken.threads:
                 decoded = process.routines.decoder.call(routine, thread["id"])
-                assert decoded == process.call(routine, thread["id"]), name
+                assert decoded == process.routines.call(routine, thread["id"]), name
                 compared += 1
         assert compared >= 9 * 4
 
@@ -220,7 +220,7 @@ def test_the_thread_pointer_of_32_bits() -> None:
 def refusal(process: StoppedProcess, thread: int, routine: str = "omp_get_level") -> str:
     """Return why a routine of the runtime's is not followed."""
     with pytest.raises(Unavailable) as raised:
-        process.routines.decoder.call(process.find_symbol(routine), thread)
+        process.routines.decoder.call(process.symbols.find_symbol(routine), thread)
     text = str(raised.value)
     assert text.startswith(f"{routine} cannot be decoded in thread {thread}: "), text
     return text
@@ -229,9 +229,9 @@ def refusal(process: StoppedProcess, thread: int, routine: str = "omp_get_level"
 def test_code_that_is_not_what_its_file_has_is_not_followed() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        at = process.find_symbol("omp_get_level")
+        at = process.symbols.find_symbol("omp_get_level")
         page, within = at & ~0xFFF, at & 0xFFF
-        original = process.read(page, PAGE)
+        original = process.memory.read(page, PAGE)
     patched = original[:within] + b"\xcc" + original[within + 1 :]  # a breakpoint
     with opened(taken, Held(taken, {page: patched})) as process:
         assert "that is not what its file has" in refusal(process, taken.thread("inner"))
@@ -243,7 +243,7 @@ def test_code_of_a_file_that_is_not_verified_is_not_followed(monkeypatch: pytest
     taken = sample("lazy")
     with opened(taken) as process:
         monkeypatch.setattr(LoadedModule, "unproven", "another file than ran", raising=False)
-        assert process.module_list.at(process.find_symbol("omp_get_level")) is not None
+        assert process.modules.at(process.symbols.find_symbol("omp_get_level")) is not None
         assert "which is another file than ran" in refusal(process, taken.thread("inner"))
 
 
@@ -251,22 +251,22 @@ def test_a_thread_whose_storage_is_lost_is_not_followed(monkeypatch: pytest.Monk
     taken = sample("lazy")
     with opened(taken) as process:
         # Of another thread: what lies there is not its own address.
-        pointer = process.thread_pointer(taken.thread("inner")) + 64
+        pointer = process.threads.thread_pointer(taken.thread("inner")) + 64
         monkeypatch.setattr(process.routines.code, "thread_pointer", lambda thread: pointer)
         with pytest.raises(Unavailable, match="is lost"):
-            process.evaluate(process.find_symbol("omp_get_level"), taken.thread("inner"))
+            process.routines.evaluate(process.symbols.find_symbol("omp_get_level"), taken.thread("inner"))
 
 
 def test_what_is_not_decoded_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        routine, thread = process.find_symbol("asks_level"), taken.thread("inner")
+        routine, thread = process.symbols.find_symbol("asks_level"), taken.thread("inner")
         with pytest.raises(Unavailable, match="cannot be decoded"):  # a call that the loader has to bind
             process.routines.decoder.call(routine, thread)
-        assert process.evaluate(routine, thread) == process.call(routine, thread)
+        assert process.routines.evaluate(routine, thread) == process.routines.call(routine, thread)
     monkeypatch.setitem(sys.modules, "unicorn", None)
     with opened(taken) as process, pytest.raises(Unavailable) as raised:
-        process.evaluate(routine, thread)
+        process.routines.evaluate(routine, thread)
     assert "cannot be decoded" in str(raised.value) and "without unicorn" in str(raised.value)
     assert raised.value.hint.startswith("pip install 'ompd[emulate]'")
 
@@ -275,7 +275,7 @@ def test_other_processors_are_not_decoded() -> None:
     taken = sample("lazy")
     architecture = replace(X86_64, name="riscv64", e_machine=243)
     with opened(taken) as process, pytest.raises(Unavailable, match=r"not decoded on this architecture \(riscv64\)"):
-        Decoder(process.routines.code, architecture).call(0, process.threads()[0])
+        Decoder(process.routines.code, architecture).call(0, process.threads.ids()[0])
 
 
 @pytest.mark.parametrize("pointer_size", [8, 4], ids=["x86-64", "i386"])

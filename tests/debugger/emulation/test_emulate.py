@@ -69,7 +69,7 @@ def test_a_thread_that_the_runtime_does_not_know() -> None:
     for kind, told in (("lazy", "0"), ("intel", "would write at 0x")):
         taken = sample(kind)
         with opened(taken) as process:
-            (thread,) = set(process.threads()) - {thread["id"] for thread in taken.threads}
+            (thread,) = set(process.threads.ids()) - {thread["id"] for thread in taken.threads}
             try:
                 said = f"{answer(process, 'omp_get_level', thread).as_int}"
             except Unavailable as error:
@@ -80,7 +80,7 @@ def test_a_thread_that_the_runtime_does_not_know() -> None:
 def test_with_another_threads_pointer_answers_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        pointer = process.thread_pointer(taken.thread("final task"))
+        pointer = process.threads.thread_pointer(taken.thread("final task"))
         monkeypatch.setattr(process.routines.code, "thread_pointer", lambda thread: pointer)
         assert len(compared(process, taken.threads)[1]) > 10
 
@@ -121,16 +121,16 @@ def test_reads_tell_where_the_runtime_keeps_things() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
         for thread in taken.threads:
-            block = process.thread_local_block(runtime_of(process), thread["id"])
+            block = process.contract.thread_local_block(runtime_of(process), thread["id"])
             assert block is not None
             first, second = answer(process, "omp_get_thread_num", thread["id"]).reads
             # An entry of the global offset table has the distance, then the thread's own storage the number.
-            module = process.module_at(first[0])
+            module = process.symbols.module_at(first[0])
             assert module == runtime_of(process) and first[1] == 8
-            distance = int.from_bytes(process.read(*first), "little", signed=True)
-            assert block[0] == process.thread_pointer(thread["id"]) + distance
+            distance = int.from_bytes(process.memory.read(*first), "little", signed=True)
+            assert block[0] == process.threads.thread_pointer(thread["id"]) + distance
             assert block[0] <= second[0] and second[0] + second[1] <= block[0] + block[1]
-            told = int.from_bytes(process.read(*second), "little")
+            told = int.from_bytes(process.memory.read(*second), "little")
             assert told == thread["calls"]["omp_get_thread_num"]
 
 
@@ -138,17 +138,17 @@ def test_reads_are_those_of_data_in_order() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
         thread = taken.thread("inner")
-        rows = process.find_symbol("rows")
+        rows = process.symbols.find_symbol("rows")
         result = asked(process, "sum_rows", thread)
         assert result.value == 1 * ord("o") + 20 * ord("t") + 300 * ord("t")
-        wanted = [process.find_symbol("first_row")]
+        wanted = [process.symbols.find_symbol("first_row")]
         for row in range(3):
             at = rows + 24 * row
-            wanted += [at + 8, int.from_bytes(process.read(at + 8, 8), "little"), at, at + 16]
+            wanted += [at + 8, int.from_bytes(process.memory.read(at + 8, 8), "little"), at, at + 16]
         assert sorted(address for address, _ in result.reads) == sorted(wanted)
         assert result.reads[0] == (wanted[0], 8)
         assert asked(process, "reads_much", thread, 5000).reads == tuple(
-            (process.find_symbol("lines") + at, 1) for at in range(5000)
+            (process.symbols.find_symbol("lines") + at, 1) for at in range(5000)
         )
 
 
@@ -159,7 +159,7 @@ def test_arguments_and_results_are_those_of_c() -> None:
         assert asked(process, "sum_six", thread, 1, 2, 3, 4, 5, 6).value == 654321
         assert asked(process, "sum_six", thread, -1).value == (1 << 64) - 1
         assert asked(process, "negative", thread).as_int == -5
-        assert asked(process, "call", thread, process.find_symbol("sum_rows")).value == 37231 + 1
+        assert asked(process, "call", thread, process.symbols.find_symbol("sum_rows")).value == 37231 + 1
         assert asked(process, "misaligned", thread).value == 8  # as after a call instruction
         assert asked(process, "rising", thread, 40).value == 820
         for arguments in ([0] * 7, [1 << 64], [-(1 << 63) - 1]):
@@ -176,7 +176,7 @@ def test_nothing_is_left_of_a_call() -> None:
             asked(process, "changes_base", thread)
         assert asked(process, "own_of_thread", thread).value == thread
         refused(process, "write_at", thread, CHANGED)
-        assert asked(process, "word_at", thread, process.find_symbol(CHANGED)).value == 0
+        assert asked(process, "word_at", thread, process.symbols.find_symbol(CHANGED)).value == 0
 
 
 # What is bound lazily
@@ -196,10 +196,10 @@ def test_what_the_program_has_not_called_yet_is_bound_as_the_loader_would(kind: 
         # It was not bound before, nor is it now.
         assert process.routines.emulator().linkage.bound
         slots = [read for read in asked(process, "asks_level", native).reads if read[1] == 8]
-        library = process.module_at(process.find_symbol("asks_level"))
+        library = process.symbols.module_at(process.symbols.find_symbol("asks_level"))
         assert library is not None
-        slot = next(at for at, _ in slots if process.module_at(at) == library)
-        assert process.module_at(int.from_bytes(process.read(slot, 8), "little")) == library
+        slot = next(at for at, _ in slots if process.symbols.module_at(at) == library)
+        assert process.symbols.module_at(int.from_bytes(process.memory.read(slot, 8), "little")) == library
 
 
 @pytest.mark.parametrize(("kind", "least"), [("now", 40), ("lazy", 30), ("intel", 100)])
@@ -209,10 +209,10 @@ def test_what_the_loader_has_bound_is_what_would_be_bound(kind: str, least: int)
         linkage = process.routines.linkage(7)
         same = refused = 0
         for link_map in process.loader.link_maps:
-            module = process.module_list.at(link_map.l_ld)
+            module = process.modules.at(link_map.l_ld)
             for index, slot in enumerate(linkage_slots(module) if module is not None else ()):
-                bound = int.from_bytes(process.read(slot, 8), "little")
-                if process.module_list.at(bound) is module:
+                bound = int.from_bytes(process.memory.read(slot, 8), "little")
+                if process.modules.at(bound) is module:
                     continue  # not yet
                 try:
                     assert linkage.bind(link_map.address, index) == bound, (link_map, index)
@@ -233,7 +233,7 @@ def linkage_slots(module: LoadedModule) -> list[int]:
 def test_what_depends_on_the_processor_is_not_bound() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        thread, text = taken.thread("inner"), process.find_symbol("rows")
+        thread, text = taken.thread("inner"), process.symbols.find_symbol("rows")
         assert "strlen of /" in refused(process, "asks_length", thread, text)
         assert "no module of the process has nowhere" in refused(process, "asks_nowhere", thread)
 
@@ -247,7 +247,7 @@ def test_wild_words_in_a_linkage_table_are_told(wild: int | str) -> None:
         address = (
             wild if isinstance(wild, int) else process.routines.emulator().stack_start if wild == "stack" else None
         )
-        address = process.find_symbol(str(wild)) if address is None else address
+        address = process.symbols.find_symbol(str(wild)) if address is None else address
         slot = next(at for at, size in asked(process, "asks_level", thread).reads if at >= table)
     for at in (slot, table + 8, table + 16):
         with changed(taken, {at: word(address)}) as process:
@@ -255,7 +255,7 @@ def test_wild_words_in_a_linkage_table_are_told(wild: int | str) -> None:
 
 
 def linkage_table(process: StoppedProcess, name: str) -> int:
-    module = process.module_list.at(process.find_symbol(name))
+    module = process.modules.at(process.symbols.find_symbol(name))
     assert module is not None and module.elf is not None
     return module.bias + dict(module.elf.dynamic())[3]  # DT_PLTGOT
 
@@ -264,7 +264,7 @@ def test_a_forged_list_of_modules_binds_nothing() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
         thread = taken.thread("inner")
-        links = [(link, process.read_string(link.l_name).decode()) for link in process.loader.link_maps]
+        links = [(link, process.memory.read_string(link.l_name).decode()) for link in process.loader.link_maps]
     at = {Path(name).name: link for link, name in links}
     asking, versions, libc = at["libasking.so"].address, at["libversions.so"], at["libc.so.6"]
     forged: dict[str, dict[int, bytes | None]] = {
@@ -287,22 +287,22 @@ def test_a_forged_list_of_modules_binds_nothing() -> None:
 def test_the_block_of_a_modules_thread_local_variables(kind: str) -> None:
     taken = sample(kind)
     with opened(taken) as process:
-        program = next(module for module in process.modules() if module.is_program)
-        blocks = [process.thread_local_block(program, thread["id"]) for thread in taken.threads]
+        program = next(module for module in process.symbols.modules() if module.is_program)
+        blocks = [process.contract.thread_local_block(program, thread["id"]) for thread in taken.threads]
         assert len(set(blocks)) == len(taken.threads)
         for block, thread in zip(blocks, taken.threads, strict=True):
             assert block is not None and block[0] <= thread["own_word"] < block[0] + block[1]
         if kind not in ("static-pie",):
-            library = process.module_at(process.find_symbol("asks_level"))
-            assert library is not None and process.thread_local_block(library, taken.threads[0]["id"]) is None
+            library = process.symbols.module_at(process.symbols.find_symbol("asks_level"))
+            assert library is not None and process.contract.thread_local_block(library, taken.threads[0]["id"]) is None
 
 
 def test_a_module_whose_file_is_not_known_has_no_known_block() -> None:
     taken = sample("lazy")
     with opened(taken, finder=Without("libgomp")) as process:
-        runtime = next(module for module in process.modules() if "libgomp" in module.name)
+        runtime = next(module for module in process.symbols.modules() if "libgomp" in module.name)
         with pytest.raises(Unavailable, match="unknown"):
-            process.thread_local_block(runtime, taken.threads[0]["id"])
+            process.contract.thread_local_block(runtime, taken.threads[0]["id"])
 
 
 @EVERY_KIND
@@ -312,7 +312,7 @@ def test_a_stripped_runtimes_routines_are_found_by_name(kind: str) -> None:
         runtime = runtime_of(process)
         names = [call.split()[0] for call in taken.threads[0]["calls"] if call]
         for name in names:
-            address = process.symbol_in(runtime, name)
+            address = process.symbols.symbol_in(runtime, name)
             aliases = (f"{prefix}{name}" for prefix in ("", "__kmp_api_", "ompc_", "gomp_ialias_"))
-            assert address is not None and process.locate(address).symbol in aliases
-        assert process.symbols_in(runtime, names).keys() == set(names)
+            assert address is not None and process.places.locate(address).symbol in aliases
+        assert process.symbols.symbols_in(runtime, names).keys() == set(names)

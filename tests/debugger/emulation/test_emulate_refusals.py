@@ -92,7 +92,7 @@ def test_what_begins_in_one_page_and_ends_in_another() -> None:
         end = next(region.end for region in regions if process.regions.is_free(region.end, region.end + 4096))
         assert f"reads at {end:#x}: " in refused(process, "word_at", thread, end - 4)
         assert f"would write at {end - 4:#x}" in refused(process, "write_at", thread, end - 4)
-        lines = process.find_symbol("lines")
+        lines = process.symbols.find_symbol("lines")
         border = (lines + 4096) & ~0xFFF
         assert asked(process, "word_at", thread, border - 4).reads == ((border - 4, 8),)
 
@@ -102,29 +102,37 @@ def test_without_strictness_a_write_would_go_unnoticed(monkeypatch: pytest.Monke
     monkeypatch.setattr(emulate, "_READ", emulate._READ | emulate._WRITE)
     taken = sample("lazy")
     with opened(taken) as process:
-        thread, at = taken.thread("inner"), process.find_symbol(CHANGED)
+        thread, at = taken.thread("inner"), process.symbols.find_symbol(CHANGED)
         assert asked(process, "write_at", thread, at).value == 1
-        assert process.read(at, 8) == bytes(8)
+        assert process.memory.read(at, 8) == bytes(8)
 
 
 def test_addresses_that_are_no_code_and_threads_that_are_not_there() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        thread, good = taken.thread("inner"), process.find_symbol("negative")
-        for routine in (0, 8, 1 << 46, 1 << 63, (1 << 64) - 1, process.find_symbol("rows"), process.modules()[0].start):
+        thread, good = taken.thread("inner"), process.symbols.find_symbol("negative")
+        for routine in (
+            0,
+            8,
+            1 << 46,
+            1 << 63,
+            (1 << 64) - 1,
+            process.symbols.find_symbol("rows"),
+            process.symbols.modules()[0].start,
+        ):
             with pytest.raises(Unavailable, match=r"where no code is|cannot read"):
-                process.call(routine, thread)
+                process.routines.call(routine, thread)
         for routine in (-1, 1 << 64):
             with pytest.raises(BadInput):
-                process.call(routine, thread)
+                process.routines.call(routine, thread)
         for unknown in (0, -1, 1, 1 << 40):
             with pytest.raises(BadInput, match="no thread"):
-                process.call(good, unknown)
-        assert process.call(good, thread).as_int == -5
+                process.routines.call(good, unknown)
+        assert process.routines.call(good, thread).as_int == -5
 
 
 def code_of(process: StoppedProcess) -> int:
-    address = process.symbol_in(runtime_of(process), "omp_get_thread_num")
+    address = process.symbols.symbol_in(runtime_of(process), "omp_get_thread_num")
     assert address is not None
     return address
 
@@ -137,7 +145,7 @@ def test_code_that_its_file_does_not_have_is_not_run(code: bytes) -> None:
     taken = sample("lazy")
     with opened(taken) as process:
         at, page = code_of(process), code_of(process) & ~0xFFF
-        original = process.read(page, 4096)
+        original = process.memory.read(page, 4096)
     within = at - page
     patched = original[:within] + code + original[within + len(code) :]
     with opened(taken, Held(taken, {page: patched})) as process, pytest.raises(Unavailable, match="not what its file"):
@@ -161,10 +169,10 @@ def test_code_of_files_that_are_not_surely_those_that_ran_is_not_run(
     with opened(taken) as process:
         name = "asks_chosen" if where == "library" else "omp_get_level"
         called = "chosen" if where == "library" else name
-        module = process.module_list.at(process.find_symbol(called))
+        module = process.modules.at(process.symbols.find_symbol(called))
         assert isinstance(module, LoadedModule)
         meant = module.start
-        honest = {each.start: getattr(each, attribute) for each in process.module_list}
+        honest = {each.start: getattr(each, attribute) for each in process.modules}
         monkeypatch.setattr(
             LoadedModule,
             attribute,
@@ -179,9 +187,9 @@ def test_a_core_that_was_cut_runs_nothing_of_files_it_does_not_prove() -> None:
     taken = sample("lazy")
     loss = Loss("cut", threads=False, files=False)
     with opened(taken, Changed(taken, loss=loss), Without("libgomp")) as process:
-        runtime = next(module for module in process.modules() if "libgomp" in module.name)
+        runtime = next(module for module in process.symbols.modules() if "libgomp" in module.name)
         with pytest.raises(Unavailable, match="libgomp"):
-            process.call(runtime.start + 0x10000, taken.thread("inner"))
+            process.routines.call(runtime.start + 0x10000, taken.thread("inner"))
 
 
 def test_memory_that_is_lost_is_told() -> None:
@@ -202,7 +210,7 @@ def test_a_thread_whose_storage_is_lost_answers_nothing() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
         thread = taken.thread("inner")
-        pointer = process.thread_pointer(thread)
+        pointer = process.threads.thread_pointer(thread)
     for data in (bytes(4096), word(pointer + 8), None):
         at = pointer & ~0xFFF if data is None else pointer
         with changed(taken, {at: data}) as process, pytest.raises(Unavailable, match=f"storage of thread {thread} is"):
@@ -220,7 +228,9 @@ def test_of_a_core_that_was_cut_answers_are_true_or_not_given(percent: int, tmp_
             for call, truth in thread["calls"].items():
                 name, *arguments = call.split() or [""]
                 with contextlib.suppress(OmpdError):
-                    result = process.call(process.find_symbol(name), thread["id"], list(map(int, arguments)))
+                    result = process.routines.call(
+                        process.symbols.find_symbol(name), thread["id"], list(map(int, arguments))
+                    )
                     assert result.as_int == truth
                     told += 1
     assert told == (6 * 25 if percent == 99 else 0)

@@ -87,7 +87,7 @@ from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import Unavailable
 process = StoppedProcess(CoreTarget(sys.argv[1]), FileFinder())
 try:
-    process.call(process.find_symbol("negative"), process.threads()[0])
+    process.routines.call(process.symbols.find_symbol("negative"), process.threads.ids()[0])
 except Unavailable as error:
     print(error.hint)
 """
@@ -97,8 +97,9 @@ from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
 process = StoppedProcess(CoreTarget(sys.argv[1]), FileFinder())
-routine = process.find_symbol("negative")
-print("unicorn" in sys.modules, process.call(routine, process.threads()[0]).as_int, "unicorn" in sys.modules)
+routine = process.symbols.find_symbol("negative")
+thread = process.threads.ids()[0]
+print("unicorn" in sys.modules, process.routines.call(routine, thread).as_int, "unicorn" in sys.modules)
 """
 
 

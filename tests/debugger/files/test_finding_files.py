@@ -177,15 +177,15 @@ def machine(tmp_path: Path, good: Stopped) -> Path:
 
 def files_of(core: Path, **options: Any) -> dict[str, str | None]:
     with open_core(core, **options) as session:
-        return {module.name: module.path for module in session.process.modules()}
+        return {module.name: module.path for module in session.process.symbols.modules()}
 
 
 def test_every_file_of_a_sysroot_is_used(good: Stopped, machine: Path) -> None:
     files = files_of(good.core, sysroot=machine)
     assert len(files) >= 4 and all(path == f"{machine}{name}" for name, path in files.items())
     with Session.open_core(good.core) as here, open_core(good.core, sysroot=machine) as there:
-        for thread in here.process.threads():
-            assert here.process.stack(thread) == there.process.stack(thread)
+        for thread in here.process.threads.ids():
+            assert here.process.stacks.stack(thread) == there.process.stacks.stack(thread)
 
 
 def test_files_here_are_of_another_build_and_those_of_the_sysroot_right(

@@ -56,7 +56,7 @@ def test_the_runtime_is_found_in_the_program_itself(link: str, kind: str) -> Non
         module = runtime.found.module
         assert module.is_program and module.path == str(core.executable)
         # Nothing else is there for it to be found in; of a static program nothing else at all.
-        others = {other.name.rpartition("/")[2] for other in session.process.modules() if other is not module}
+        others = {other.name.rpartition("/")[2] for other in session.process.symbols.modules() if other is not module}
         assert not any(name.startswith(("libiomp", "libomp", "libgomp")) for name in others)
         assert bool(others) == (link == "runtime")
         assert bool(module.bias) == (link != "static")
@@ -90,8 +90,8 @@ def test_whose_code_cannot_be_told_is_not_guessed(flags: tuple[str, ...], compil
         "answer: complete is False, in truth True"
     ] * bool(lost)
     with Session.open_core(core.core) as session:
-        for thread in session.process.threads():
-            assert session.process.stack(thread).stopped is None
+        for thread in session.process.threads.ids():
+            assert session.process.stacks.stack(thread).stopped is None
 
 
 def test_who_met_a_region_is_known_by_its_call_of_libgomp() -> None:

@@ -131,13 +131,13 @@ def test_what_others_need_not_know_is_left_out(tmp_path: Path) -> None:
     path = snapshot(core, tmp_path)
     assert b"password123" in core.read_bytes() and b"password123" not in path.read_bytes()
     with ompd.open_core(path, sysroot="/nonexistent") as session:
-        environment = session.process.environment()
+        environment = session.process.environment.at_start()
         command = session.target.command
     assert environment["OMP_SCHEDULE"] == "guided,3" and "SECRET" not in environment and "PATH" not in environment
     assert command is not None and "/" not in command
     kept = snapshot(core, tmp_path, keep_environment=True)
     with ompd.open_core(kept, sysroot="/nonexistent") as session:
-        assert session.process.environment()["SECRET"] == "password123"
+        assert session.process.environment.at_start()["SECRET"] == "password123"
 
 
 @pytest.mark.parametrize(
@@ -264,8 +264,8 @@ def test_threadprivate_variables_are_in_it(compiler: str, flags: tuple[str, ...]
     told = [word for word in core.words if "at" in word]
     with ompd.open_core(path, sysroot="/nonexistent") as session:
         for word in told:
-            assert int.from_bytes(session.process.read(word["at"], 4), "little") == word["is"]
-            assert struct.unpack("<d", session.process.read(word["end"], 8)) == (word["is"] + 0.5,)
+            assert int.from_bytes(session.process.memory.read(word["at"], 4), "little") == word["is"]
+            assert struct.unpack("<d", session.process.memory.read(word["end"], 8)) == (word["is"] + 0.5,)
     assert len(told) == 3
 
 

@@ -122,7 +122,7 @@ def test_the_holder_of_a_lock_is_the_one_that_stands_in_it() -> None:
 def test_locks_of_fortran() -> None:
     of = hung(WHYS["locks-cycle"], "gfortran", GNU)
     with Session.open_core(of.core) as session:
-        found = [record for thread in session.process.threads() for record in held(session, thread)]
+        found = [record for thread in session.process.threads.ids() for record in held(session, thread)]
     assert [record.is_certain for record in found] == [True, True]
     assert sorted((record.symbol or "").partition(".")[0] for record in found) == ["&first", "&second"]
 
@@ -215,7 +215,7 @@ def test_instructions_are_as_long_as_objdump_has_them(library: str) -> None:
     objdump = require("objdump")
     of = core("locks", "gcc", "-O2", "libgomp" if library == "libgomp" else "dynamic")
     with Session.open_core(of.path) as session:
-        path = next(module.path for module in session.process.modules() if library in module.name)
+        path = next(module.path for module in session.process.symbols.modules() if library in module.name)
     assert path is not None
     command = [str(objdump), "-d", "-w", "-z", "--show-raw-insn", path]
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=True)

@@ -91,9 +91,9 @@ def compared(kind: Kind, number: int, *options: str) -> Tally:
     stacks = gdb_stacks(program_of(kind), core, *options)
     tally = Tally()
     with opened(core) as process:
-        assert stacks.keys() == set(process.threads())
+        assert stacks.keys() == set(process.threads.ids())
         assert len(stacks) >= kind.threads
-        for thread in process.threads():
+        for thread in process.threads.ids():
             check(process, thread, stacks[thread], tally)
     return tally
 
@@ -132,7 +132,7 @@ def test_glibc_is_unwound_without_its_debug_file(kind: Kind, monkeypatch: pytest
 @pytest.mark.xdist_group("raw_stacks")
 def test_where_the_c_library_makes_threads() -> None:
     with opened(stopped_at_work(KINDS[0])) as process:
-        (library,) = (m.path for m in process.modules() if Path(m.name).name == "libc.so.6")
+        (library,) = (m.path for m in process.symbols.modules() if Path(m.name).name == "libc.so.6")
     assert library is not None and X86_64.system_calls is not None
     assert uncovered_clones(Path(library), X86_64) == set(X86_64.system_calls.clones)
 
@@ -140,10 +140,15 @@ def test_where_the_c_library_makes_threads() -> None:
 @pytest.mark.xdist_group("raw_stacks")
 def test_a_process_of_200_modules_is_unwound_by_few_of_their_files() -> None:
     with opened(stopped_at_work(KINDS[-1])) as process:
-        assert len(process.modules()) >= 200
-        stacks = [process.stack(thread) for thread in process.threads()]
-        met = {module.name for stack in stacks for f in stack.frames if (module := process.module_at(f.pc)) is not None}
-        asked = {module.name for module in process.loaded_modules() if "unwind_table" in module.__dict__}
+        assert len(process.symbols.modules()) >= 200
+        stacks = [process.stacks.stack(thread) for thread in process.threads.ids()]
+        met = {
+            module.name
+            for stack in stacks
+            for f in stack.frames
+            if (module := process.symbols.module_at(f.pc)) is not None
+        }
+        asked = {module.name for module in process.modules if "unwind_table" in module.__dict__}
     assert asked <= met and len(met) < 60
 
 
@@ -157,9 +162,9 @@ def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, Noted]]:
     key = key_of(program.parent.name, end)
     core = entry("stacks", key, lambda f: take_core(f, [str(program), end], clean_environment(), is_ready=False))
     with opened(core / "core.kernel") as process:
-        count = int.from_bytes(process.read(process.find_symbol("note_count"), 8), "little")
-        words = struct.unpack(f"<{2 * count}Q", process.read(process.find_symbol("notes"), 16 * count))
-        registers = struct.unpack("<23Q", process.read(process.find_symbol("interrupted"), 8 * 23))
+        count = int.from_bytes(process.memory.read(process.symbols.find_symbol("note_count"), 8), "little")
+        words = struct.unpack(f"<{2 * count}Q", process.memory.read(process.symbols.find_symbol("notes"), 16 * count))
+        registers = struct.unpack("<23Q", process.memory.read(process.symbols.find_symbol("interrupted"), 8 * 23))
         yield process, Noted([*zip(words[::2], words[1::2], strict=True)][::-1], registers)
 
 
@@ -167,8 +172,8 @@ def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, Noted]]:
 @pytest.mark.parametrize("build", BUILDS)
 def test_frames_without_unwind_data_are_those_that_the_program_noted(build: str, end: str) -> None:
     with blind(build, end) as (process, noted):
-        thread = process.threads()[0]
-        certain, guessed = process.stack(thread), process.stack(thread, guess=True)
+        thread = process.threads.ids()[0]
+        certain, guessed = process.stacks.stack(thread), process.stacks.stack(thread, guess=True)
     assert len(noted.frames) == 9 if end == "signal" else 8
     # Without guesses it ends in the first function that has no unwind data, and says so.
     assert certain.stopped is not None and certain.stopped.startswith(UNCOVERED)
@@ -191,8 +196,8 @@ def test_frames_without_unwind_data_are_those_that_the_program_noted(build: str,
 @pytest.mark.parametrize("build", ["frame-pointer", "none"])
 def test_a_return_from_a_handler_without_unwind_data_restores_all_registers(build: str) -> None:
     with blind(build, "signal") as (process, noted):
-        frames = process.stack(process.threads()[0], guess=True).frames
-        names = {number: process.locate(frame.call_site).symbol for number, frame in enumerate(frames)}
+        frames = process.stacks.stack(process.threads.ids()[0], guess=True).frames
+        names = {number: process.places.locate(frame.call_site).symbol for number, frame in enumerate(frames)}
     at = next(number for number, frame in enumerate(frames) if frame.is_signal_frame)
     assert names[at - 1] == "handler" and names[at + 1] == "kill"
     # REG_R8 … REG_RIP of <sys/ucontext.h>, by their DWARF numbers
@@ -204,21 +209,23 @@ def test_a_return_from_a_handler_without_unwind_data_restores_all_registers(buil
 @pytest.mark.parametrize("build", ["frame-pointer", "none"])
 def test_a_snapshot_holds_what_guesses_need(build: str, tmp_path: Path) -> None:
     with blind(build, "abort") as (process, _):
-        thread = process.threads()[0]
+        thread = process.threads.ids()[0]
         pages = process.memory.note_reads()
-        taken = snapshot.take(process.target, process, pages, data_limit=0, keep_environment=True)
+        taken = snapshot.take(process, pages, data_limit=0, keep_environment=True)
         with (tmp_path / "snapshot").open("wb") as file:
             taken.write(file)
         with opened(tmp_path / "snapshot") as other:
-            assert other.stack(thread, guess=True) == process.stack(thread, guess=True)
+            assert other.stacks.stack(thread, guess=True) == process.stacks.stack(thread, guess=True)
 
 
 def test_a_whole_stack_has_no_guesses() -> None:
     with opened(stopped_at_work(KINDS[4])) as process:
-        whole = {thread: stack for thread in process.threads() if (stack := process.stack(thread)).stopped is None}
+        whole = {
+            thread: stack for thread in process.threads.ids() if (stack := process.stacks.stack(thread)).stopped is None
+        }
         assert whole
         for thread, stack in whole.items():
-            assert process.stack(thread, guess=True) is stack
+            assert process.stacks.stack(thread, guess=True) is stack
 
 
 # Instruction by instruction

@@ -22,7 +22,6 @@ import ompd
 from ompd.binary.core import notes
 from ompd.binary.core.notes import SignalInfo
 from ompd.binary.elf.elf import ElfFile, iter_notes
-from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import MalformedFile, Unavailable
 from ompd.model import StackRecord, ThreadRecord
 from ompd.render.answers.stacks import stack_lines
@@ -246,18 +245,18 @@ def test_siginfo_is_read_as_the_kernel_lays_it_out() -> None:
 
 def test_only_a_fault_or_its_own_signal_is_a_threads_failure() -> None:
     own = (100, 101)
-    assert has_failed(SignalInfo(signal.SIGSEGV, 1), own, lambda: True)
-    assert has_failed(SignalInfo(signal.SIGABRT, -6, 100), own, lambda: True)
-    assert not has_failed(SignalInfo(signal.SIGABRT, -6, 100), own, lambda: False)  # by a handler that received it
-    assert has_failed(SignalInfo(signal.SIGSEGV, -6, 100), own, lambda: False)
-    assert not has_failed(SignalInfo(signal.SIGABRT, -6, 7), own, lambda: True)  # tgkill by another process
-    assert not has_failed(SignalInfo(signal.SIGQUIT, 128, 0), own, lambda: True)  # from the terminal
-    assert not has_failed(SignalInfo(signal.SIGSEGV, 0, 100), own, lambda: True)  # kill, which reaches any thread
+    assert SignalInfo(signal.SIGSEGV, 1).has_failed(own, lambda: True)
+    assert SignalInfo(signal.SIGABRT, -6, 100).has_failed(own, lambda: True)
+    assert not SignalInfo(signal.SIGABRT, -6, 100).has_failed(own, lambda: False)  # by a handler that received it
+    assert SignalInfo(signal.SIGSEGV, -6, 100).has_failed(own, lambda: False)
+    assert not SignalInfo(signal.SIGABRT, -6, 7).has_failed(own, lambda: True)  # tgkill by another process
+    assert not SignalInfo(signal.SIGQUIT, 128, 0).has_failed(own, lambda: True)  # from the terminal
+    assert not SignalInfo(signal.SIGSEGV, 0, 100).has_failed(own, lambda: True)  # kill, which reaches any thread
     with pytest.raises(Unavailable):
-        has_failed(SignalInfo(signal.SIGABRT), own, lambda: True)
+        SignalInfo(signal.SIGABRT).has_failed(own, lambda: True)
     with pytest.raises(Unavailable):
-        fault_address(SignalInfo(signal.SIGSEGV, 128, 0, 0))
-    assert fault_address(SignalInfo(signal.SIGABRT, -6, 100, 100)) is None
+        SignalInfo(signal.SIGSEGV, 128, 0, 0).fault_address()
+    assert SignalInfo(signal.SIGABRT, -6, 100, 100).fault_address() is None
 
 
 # LLDB

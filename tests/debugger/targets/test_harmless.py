@@ -147,7 +147,7 @@ def test_a_sleeping_thread_is_stopped_only_if_its_registers_are_needed(monkeypat
 
     monkeypatch.setattr(ptrace, "seize", counting)
     with crossed(built("crossed", "crossed.c", "-O0", "-fopenmp", "-DALLOCA")) as session:
-        assert session.ask_tasks().complete and set(seized) == set(session.process.threads())
+        assert session.ask_tasks().complete and set(seized) == set(session.process.threads.ids())
 
 
 SHAPES = list(product(["gcc", "clang"], ["-O0", "-O1", "-O2", "-Os"]))

@@ -58,10 +58,10 @@ def test_frames_of_all_threads_are_those_that_gdb_shows(name: str) -> None:
     taken = sample(name)
     stacks = gdb_stacks(taken.program, taken.core)
     with process_of(taken.core) as process:
-        assert stacks.keys() == set(process.threads())
-        for thread in process.threads():
+        assert stacks.keys() == set(process.threads.ids())
+        for thread in process.threads.ids():
             theirs = [frame for frame in stacks[thread] if frame.kind in ("normal", "signal")]
-            ours = process.stack(thread).frames
+            ours = process.stacks.stack(thread).frames
             assert [(f.pc, f.is_signal_frame) for f in ours] == [(f.pc, f.kind == "signal") for f in theirs]
             # gdb tells no CFA of the outermost frame.
             assert [frame.cfa for frame in ours[:-1]] == [frame.cfa for frame in theirs[:-1]]
@@ -157,7 +157,7 @@ def test_thread_local_variables_of_all_kinds_and_keys(name: str, monkeypatch: py
     with process_of(taken.core) as process:
         tls.check_variables(process, taken.truth, tls.OF_PROGRAM | tls.OF_LIBRARIES)
         tls.check_keys(process, taken.truth)
-        assert process.environment() == tls.ENVIRONMENT
+        assert process.environment.at_start() == tls.ENVIRONMENT
 
 
 @TLS
@@ -170,15 +170,15 @@ def test_without_the_file_of_libc_nothing_is_guessed(name: str) -> None:
             for variable in ("exe_static", "exe_aligned", "static_own", "static_variable"):
                 address = thread["variables"][variable] - WITHIN.get(variable, 0)
                 if name.endswith("kernel"):
-                    assert process.find_symbol(variable, thread=native) == address, variable
+                    assert process.symbols.find_symbol(variable, thread=native) == address, variable
                 else:
                     with pytest.raises(Unavailable, match="does not describe its threads"):
-                        process.find_symbol(variable, thread=native)
+                        process.symbols.find_symbol(variable, thread=native)
             for variable in ("linked_variable", "second_variable", "other_variable"):
                 with pytest.raises(Unavailable, match="does not describe its threads"):
-                    process.find_symbol(variable, thread=native)
+                    process.symbols.find_symbol(variable, thread=native)
             with pytest.raises(Unavailable, match="does not describe its threads"):
-                process.pthread_key(native, 1)
+                process.storage.key_value(native, 1)
 
 
 # Live
@@ -317,10 +317,10 @@ def test_machine_code_tells_which_construct_a_function_is_of(flags: tuple[str, .
         write_gcore(process.pid, tmp_path / "core")
     with process_of(tmp_path / "core") as inspected:
         for number, routine in enumerate(("GOMP_parallel", "GOMP_task")):
-            function = inspected.find_symbol(f"main._omp_fn.{number}")
-            assert next(inspected.receivers(function, "main")) == routine
-        frames = inspected.stack(process.pid).frames
-        called = {inspected.locate(f.call_site).symbol: inspected.routine_called(f.pc) for f in frames}
+            function = inspected.symbols.find_symbol(f"main._omp_fn.{number}")
+            assert next(inspected.calls.receivers(function, "main")) == routine
+        frames = inspected.stacks.stack(process.pid).frames
+        called = {inspected.places.locate(f.call_site).symbol: inspected.calls.routine_called(f.pc) for f in frames}
         assert called["main"] == "GOMP_parallel" and called["main._omp_fn.0"] == "pause"
 
 
@@ -337,9 +337,9 @@ def test_symbols_and_notes_are_those_that_readelf_shows(name: str) -> None:
     wanted = {n: int(a, 16) for a, _, n in rows if n in (*GLOBALS, "main", "run", "by_mutex", "inner", "zeroed")}
     assert len(wanted) >= 10
     with process_of(taken.core) as process:
-        program = next(module for module in process.loaded_modules() if module.record.is_program)
-        assert {n: process.find_symbol(n) - program.bias for n in wanted} == wanted
+        program = next(module for module in process.modules if module.record.is_program)
+        assert {n: process.symbols.find_symbol(n) - program.bias for n in wanted} == wanted
         for symbol in ("main", "run", "inner"):
-            assert process.locate(wanted[symbol] + program.bias + 1).symbol == symbol
+            assert process.places.locate(wanted[symbol] + program.bias + 1).symbol == symbol
         for name_, address in taken.truth["globals"].items():
-            assert process.find_symbol(name_) == address
+            assert process.symbols.find_symbol(name_) == address

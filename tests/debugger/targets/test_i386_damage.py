@@ -100,7 +100,7 @@ def test_without_descriptors_glibcs_lists_tell_the_thread_pointers(tmp_path: Pat
     assert changed_core != whole
     (tmp_path / "core").write_bytes(changed_core)
     with process_of(tmp_path / "core") as process:
-        assert all("gs_base" not in process.registers(thread) for thread in process.threads())
+        assert all("gs_base" not in process.threads.registers(thread) for thread in process.threads.ids())
         check_process(process, taken.truth)
 
 
@@ -109,8 +109,10 @@ def test_local_variables_have_the_values_that_they_were_given(name: str) -> None
     taken = sample(name)
     with process_of(taken.core) as process:
         for thread in taken.truth["threads"][:-1]:
-            frame = next(f for f in process.stack(thread["id"]).frames if process.locate(f.pc).symbol == "outer")
-            (function,) = process.local_variables(frame, thread["id"])
+            frame = next(
+                f for f in process.stacks.stack(thread["id"]).frames if process.places.locate(f.pc).symbol == "outer"
+            )
+            (function,) = process.locals.of_frame(frame, thread["id"])
             told = {row.name: row.shown.text for row in function.variables if row.shown is not None}
             assert {name: told[name] for name in ("number", "wide", "real", "kept")} == {
                 "number": str(thread["number"]),
@@ -123,11 +125,11 @@ def test_local_variables_have_the_values_that_they_were_given(name: str) -> None
 def test_routines_are_not_run_and_runtimes_without_layouts_are_not_read() -> None:
     taken = sample("gcc-O0-pie")
     with process_of(taken.core) as process:
-        routine = process.find_symbol("main")
+        routine = process.symbols.find_symbol("main")
         with pytest.raises(Unavailable, match=r"not emulated on this architecture \(i386\)"):
-            process.call(routine, process.threads()[0])
+            process.routines.call(routine, process.threads.ids()[0])
         with pytest.raises(SymbolNotFound):
-            process.find_symbol("no_such_symbol")
+            process.symbols.find_symbol("no_such_symbol")
     m32 = m32_flags()
     options = ["-fopenmp", *m32.compile]
     program = compiled("gcc", options, {"team.c": TEAM}, ["team.c", *m32.link], "program") / "program"
@@ -151,8 +153,8 @@ def test_getters_that_only_load_are_decoded(tmp_path: Path) -> None:
     with process_of(tmp_path / "core") as inspected:
 
         def answers(name: str) -> list[int]:
-            routine = inspected.find_symbol(name)
-            return sorted(inspected.evaluate(routine, thread).as_int for thread in inspected.threads())
+            routine = inspected.symbols.find_symbol(name)
+            return sorted(inspected.routines.evaluate(routine, thread).as_int for thread in inspected.threads.ids())
 
         assert answers("omp_get_thread_num") == [0, 1, 2]
         assert answers("omp_get_num_threads") == [3, 3, 3]

@@ -61,11 +61,11 @@ def check_threads_at_work(kind: Kind, number: int, tally: comparing.Tally) -> No
     core = stopped_at_work(kind, number)
     stacks = gdb_stacks(comparing.program_of(kind), core)
     with process_of(core) as process:
-        assert stacks.keys() == set(process.threads()) and len(stacks) >= kind.threads
+        assert stacks.keys() == set(process.threads.ids()) and len(stacks) >= kind.threads
         astray = 0
         for thread, frames in stacks.items():
-            ours = process.stack(thread)
-            if ours.stopped is not None and process.module_at(ours.frames[-1].pc) is None:
+            ours = process.stacks.stack(thread)
+            if ours.stopped is not None and process.symbols.module_at(ours.frames[-1].pc) is None:
                 # Unwind data of glibc's routines in assembly is not right everywhere: it leads to where no code is.
                 assert [frame.pc for frame in ours.frames] == [frame.pc for frame in frames[: len(ours.frames)]]
                 astray += 1
@@ -176,9 +176,9 @@ def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, comparing.Note
     key = key_of(program.parent.name, end)
     folder = entry("i386-cores", key, lambda f: take_core(f, [str(program), end], clean_environment(), is_ready=False))
     with process_of(folder / "core.kernel") as process:
-        count = int.from_bytes(process.read(process.find_symbol("note_count"), 4), "little")
-        words = struct.unpack(f"<{2 * count}I", process.read(process.find_symbol("notes"), 8 * count))
-        registers = struct.unpack("<19I", process.read(process.find_symbol("interrupted"), 4 * 19))
+        count = int.from_bytes(process.memory.read(process.symbols.find_symbol("note_count"), 4), "little")
+        words = struct.unpack(f"<{2 * count}I", process.memory.read(process.symbols.find_symbol("notes"), 8 * count))
+        registers = struct.unpack("<19I", process.memory.read(process.symbols.find_symbol("interrupted"), 4 * 19))
         yield process, comparing.Noted([*zip(words[::2], words[1::2], strict=True)][::-1], registers)
 
 
@@ -186,8 +186,8 @@ def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, comparing.Note
 @pytest.mark.parametrize("build", comparing.BUILDS)
 def test_frames_without_unwind_data_are_those_that_the_program_noted(build: str, end: str) -> None:
     with blind(build, end) as (process, noted):
-        thread = process.threads()[0]
-        certain, guessed = process.stack(thread), process.stack(thread, guess=True)
+        thread = process.threads.ids()[0]
+        certain, guessed = process.stacks.stack(thread), process.stacks.stack(thread, guess=True)
     assert len(noted.frames) == 9 if end == "signal" else 8
     assert certain.stopped is not None and certain.stopped.startswith(comparing.UNCOVERED)
     last = len(certain.frames) - 1
@@ -203,8 +203,8 @@ def test_frames_without_unwind_data_are_those_that_the_program_noted(build: str,
 @pytest.mark.parametrize("build", ["frame-pointer", "none"])
 def test_a_return_from_a_handler_without_unwind_data_restores_all_registers(build: str) -> None:
     with blind(build, "signal") as (process, noted):
-        frames = process.stack(process.threads()[0], guess=True).frames
-        names = {number: process.locate(frame.call_site).symbol for number, frame in enumerate(frames)}
+        frames = process.stacks.stack(process.threads.ids()[0], guess=True).frames
+        names = {number: process.places.locate(frame.call_site).symbol for number, frame in enumerate(frames)}
     at = next(number for number, frame in enumerate(frames) if frame.is_signal_frame)
     assert names[at - 1] == "handler"
     # REG_GS, REG_FS, REG_ES, REG_DS, then REG_EDI … REG_EAX, REG_TRAPNO, REG_ERR, REG_EIP, by their DWARF numbers

@@ -78,7 +78,7 @@ PEERS = {
 
 
 def all_waits(session: Session) -> dict[int, SystemWait | None]:
-    return {thread: system_wait(session, thread) for thread in session.process.threads()}
+    return {thread: system_wait(session, thread) for thread in session.process.threads.ids()}
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_a_core_of_gdb_shows_all_waits() -> None:
 def test_a_stripped_library_shows_all_waits(kernel: Words, tmp_path: Path) -> None:
     # The folder that stands for the machine's root has the libraries, and no debug files.
     with Session.open_core(kernel.place) as session:
-        files = [module.path for module in session.process.modules() if module.path is not None]
+        files = [module.path for module in session.process.symbols.modules() if module.path is not None]
     for file in files:
         copy = tmp_path / Path(file).relative_to("/")
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,6 @@ from ompd.questions.why.collect import from_outside
 from ompd.questions.why.signalled import signalled
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
-from ompd.session.face import is_same_process as is_same
 from tests.support.machine import Missing
 from tests.support.outside import (
     LONG,
@@ -165,9 +164,9 @@ def test_moments_of_one_process_are_known_to_be_so(kernel: Words, tmp_path: Path
         with Session.open_core(tmp_path / name) as session:
             moments.append(session.process.system.identity())
     with Session.open_core(tmp_path / "gcore") as one, Session.open_core(tmp_path / "kernel") as other:
-        assert is_same(one, other)
+        assert one.process.system.is_same_process(other.process.system)
         with Session.open_core(kernel.place) as session:
-            assert is_same(one, session) is False
+            assert one.process.system.is_same_process(session.process.system) is False
             stranger = session.process.system.identity()
     for one in moments:
         assert [is_same_process(one, other) for other in moments] == [True] * len(moments)

@@ -284,7 +284,7 @@ def test_a_snapshot_says_what_was_not_copied_in_time(monkeypatch: pytest.MonkeyP
         assert whole.problems == () and whole.memory_bytes > taken.memory_bytes
         assert is_let_go(program.pid)
     with ompd.open_core(tmp_path / "cut.core") as session:
-        assert session.process.threads()
+        assert session.process.threads.ids()
 
 
 # A program that changes all the time

@@ -103,8 +103,8 @@ def test_a_thread_that_was_woken_up_and_has_not_run_yet_does_not_sleep() -> None
         target = Woken(str(words.place))
         target.answer = answer
         with Session(target, FileFinder()) as session:
-            ways = [session.process.progress(thread) for thread in sleeping]
-            waiting = [thread for thread in sleeping if session.process.system_wait(thread) is not None]
+            ways = [session.process.waiting.progress(thread) for thread in sleeping]
+            waiting = [thread for thread in sleeping if session.process.system_waits.of(thread) is not None]
         assert ways == ["blocked" if thread in still else "spinning" for thread in sleeping], answer
         assert waiting == still, answer
 
@@ -164,7 +164,7 @@ def test_an_owner_whose_own_page_is_lost_is_not_taken_for_dead(core: Core) -> No
     with Session.open_core(core.words.place) as session:
         holder = system_wait(session, core.words.thread("mutex_normal"))
         assert holder is not None and holder.owner is not None
-        descriptor = session.process.thread_pointer(holder.owner)
+        descriptor = session.process.threads.thread_pointer(holder.owner)
     core.target.reads, core.target.overlay = 0, {descriptor // 4096 * 4096: bytes(4096)}
     with Session(core.target, FileFinder()) as session:
         session.target.close = lambda: None  # type: ignore[method-assign]

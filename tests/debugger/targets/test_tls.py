@@ -135,21 +135,21 @@ def test_a_deleted_thread_key_is_no_key(program: str) -> None:
     process, thread = taken.process(), taken.truth["threads"][0]["id"]
     for key in (taken.truth["deleted"], 500, -1, 1024, 1 << 40):
         with pytest.raises(BadInput):
-            process.pthread_key(thread, key)
+            process.storage.key_value(thread, key)
 
 
 @PROGRAMS
 def test_the_environment_is_the_one_that_the_program_was_started_with(program: str) -> None:
     taken = sample(*KINDS_OF_PROGRAMS[program])
-    assert taken.process().environment() == ENVIRONMENT
+    assert taken.process().environment.at_start() == ENVIRONMENT
 
 
 def test_a_thread_local_variable_has_no_address_without_a_thread() -> None:
     process = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"]).process()
     with pytest.raises(BadInput, match="thread-local"):
-        process.find_symbol("exe_initialised")
+        process.symbols.find_symbol("exe_initialised")
     with pytest.raises(BadInput, match="no thread"):
-        process.find_symbol("exe_initialised", thread=1)
+        process.symbols.find_symbol("exe_initialised", thread=1)
 
 
 class Changed:
@@ -186,7 +186,7 @@ def test_the_thread_pointer_is_also_in_glibcs_lists(program: str) -> None:
     taken = sample(*KINDS_OF_PROGRAMS[program])
     process = changed(taken, hidden="fs_base")
     for thread in taken.truth["threads"]:
-        assert process.thread_pointer(thread["id"]) == thread["pthread"]
+        assert process.threads.thread_pointer(thread["id"]) == thread["pthread"]
     check_variables(process, taken.truth, OF_PROGRAM | OF_LIBRARIES)
 
 
@@ -199,14 +199,14 @@ def test_without_the_file_of_libc_nothing_is_guessed(program: str) -> None:
         native = thread["id"]
         for name in ("exe_static", "exe_aligned", "static_own", "static_variable"):
             address = thread["variables"][name] - WITHIN.get(name, 0)
-            assert process.find_symbol(name, thread=native) == address, name
+            assert process.symbols.find_symbol(name, thread=native) == address, name
         for name in ("linked_variable", "second_variable", "other_variable"):
             with pytest.raises(Unavailable, match=f"{name}: .*does not describe its threads") as raised:
-                process.find_symbol(name, thread=native)
+                process.symbols.find_symbol(name, thread=native)
             assert raised.value.hint
         with pytest.raises(Unavailable, match="does not describe its threads"):
-            process.pthread_key(native, 1)
-    assert process.environment() == ENVIRONMENT
+            process.storage.key_value(native, 1)
+    assert process.environment.at_start() == ENVIRONMENT
 
 
 def test_lists_that_do_not_end_are_told_as_such() -> None:
@@ -216,48 +216,48 @@ def test_lists_that_do_not_end_are_told_as_such() -> None:
     following = links[3].address + 3 * 8
     looped = changed(taken, {following: links[1].address.to_bytes(8, "little")})
     with pytest.raises(CorruptState, match="modules does not end"):
-        looped.find_symbol("linked_variable", thread=looped.threads()[0])
+        looped.symbols.find_symbol("linked_variable", thread=looped.threads.ids()[0])
     pthreads = list(process.glibc.pthreads().values())
     nodes = [pthread + process.glibc.member("pthread_list").offset for pthread in pthreads]
     looped = changed(taken, {nodes[2]: nodes[1].to_bytes(8, "little")}, hidden="fs_base")
     with pytest.raises(CorruptState, match="threads"):
-        looped.thread_pointer(looped.threads()[0])
+        looped.threads.thread_pointer(looped.threads.ids()[0])
 
 
 def test_damaged_memory_is_an_error_and_no_address() -> None:
     taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
     process = taken.process()
     first = taken.truth["threads"][0]
-    vector = int.from_bytes(process.read(first["pthread"] + 8, 8), "little")
+    vector = int.from_bytes(process.memory.read(first["pthread"] + 8, 8), "little")
     link = next(link for link in process.loader.link_maps if process.glibc.tls_module(link.address)[0] > 1)
     for address in (vector, vector - vector % 4096, link.address):
         for data in (None, b"\0" * 16, b"\xff" * 16, b"\x01" * 4000):
             for name in ("linked_variable", "second_variable", "static_variable", "exe_static"):
                 with contextlib.suppress(OmpdError):
-                    changed(taken, {address: data}).find_symbol(name, thread=first["id"])
+                    changed(taken, {address: data}).symbols.find_symbol(name, thread=first["id"])
 
 
 def test_the_environment_is_unavailable_once_it_was_written_over() -> None:
     taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
     process = taken.process()
     arguments = process.target.auxiliary_vector()[31]
-    strings = process.read(arguments - 12000, 12000)
+    strings = process.memory.read(arguments - 12000, 12000)
     start = arguments - 12000 + strings.index(str(taken.program).encode() + b"\0")
     first_variable = arguments - 12000 + strings.index(b"PATH=")
-    assert changed(taken, {start: b"short\0"}).environment() == ENVIRONMENT
+    assert changed(taken, {start: b"short\0"}).environment.at_start() == ENVIRONMENT
     for title in (b"t" * (first_variable - start), b"t" * (first_variable - start + 3) + b"\0"):
         with pytest.raises(Unavailable, match="written over"):
-            changed(taken, {start: title}).environment()
+            changed(taken, {start: title}).environment.at_start()
     with pytest.raises(Unavailable, match="stack is not there"):
-        changed(taken, {(arguments - 100) & ~4095: None}).environment()
+        changed(taken, {(arguments - 100) & ~4095: None}).environment.at_start()
 
 
 def test_debug_information_of_the_c_library_agrees_with_what_it_publishes() -> None:
     # Where its separate debug file is installed, a second source tells the same.
     process = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"]).process()
-    libc = next(module for module in process.modules() if "/libc.so" in module.name)
+    libc = next(module for module in process.symbols.modules() if "/libc.so" in module.name)
     try:
-        layout = process.struct_layout(libc, "struct pthread", ["tid", "list", "specific", "header.dtv"])
+        layout = process.types.layout(libc, "struct pthread", ["tid", "list", "specific", "header.dtv"])
     except OmpdError:
         pytest.skip("missing: debug information of libc")
     described = process.glibc
@@ -269,7 +269,7 @@ def test_debug_information_of_the_c_library_agrees_with_what_it_publishes() -> N
 
 def test_variables_of_another_sysroot_are_found(tmp_path: Path) -> None:
     taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
-    for module in taken.process().modules():
+    for module in taken.process().symbols.modules():
         copy = tmp_path / module.name.lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(module.name, copy)
@@ -296,4 +296,4 @@ def test_gdb_finds_the_same_addresses(program: str) -> None:
         pytest.skip("forbidden here: gdb does not load libthread_db")
     process = taken.process()
     for thread in taken.truth["threads"]:
-        assert f"{process.find_symbol('exe_initialised', thread=thread['id']):#x}" in shown
+        assert f"{process.symbols.find_symbol('exe_initialised', thread=thread['id']):#x}" in shown

@@ -80,9 +80,11 @@ def test_each_thread_has_counted_its_iterations(compiler_name: str, flag: str, r
         for row in rows:
             (handle,) = (one for one in found.space.threads() if one.native_thread_id() == row.native_thread_id)
             if flag == BY_RUNTIME:
-                address = handle.threadprivate_address(process.callbacks(process.modules()[0]).find_symbol("a"))
+                address = handle.threadprivate_address(
+                    process.contract.callbacks(process.symbols.modules()[0]).find_symbol("a")
+                )
                 assert address == row.address and address is not None
-                assert int.from_bytes(process.read(address, 4), "little") == row.value
+                assert int.from_bytes(process.memory.read(address, 4), "little") == row.value
             else:
                 with pytest.raises(BadInput):
                     handle.threadprivate_address(row.address or 0)

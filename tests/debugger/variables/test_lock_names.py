@@ -77,8 +77,8 @@ def test_all_places_of_locks_are_found_and_no_others(compiler: str, flags: str) 
     core = core_of(locks("everywhere", flags), compiler)
     with Session.open_core(core.path) as session:
         process = session.process
-        (program,) = (module for module in process.modules() if module.is_program)
-        found = [(v.expression, f"{v.address:#x}") for v in process.variables_of_type(program, LOCK_TYPES)]
+        (program,) = (module for module in process.symbols.modules() if module.is_program)
+        found = [(v.expression, f"{v.address:#x}") for v in process.types.variables_of_type(program, LOCK_TYPES)]
     assert sorted(found) == sorted((word["place"], word["address"]) for word in core.words if "place" in word)
     told, true = symbols(core)
     assert told == true
@@ -102,7 +102,7 @@ def test_locks_of_other_kinds(kind: str, name: str, compiler: str) -> None:
 def test_programs_without_locks_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     core = core_of(Odd("loops"), "gcc")
     with Session.open_core(core.path) as session:
-        monkeypatch.setattr(session.process, "variables_of_type", None)
+        monkeypatch.setattr(session.process.types, "variables_of_type", None)
         assert threads.ask(session).complete
 
 

@@ -17,10 +17,10 @@ from ompd.errors import NoAnswer
 from ompd.inspection import Inspection
 from ompd.model import CheckAnswer
 from ompd.questions.check import answering
+from ompd.questions.check.answering import own_space
 from ompd.questions.check.compare import compare
 from ompd.questions.check.interface import NativeThread, OfSpace
 from ompd.questions.check.known import Entry, Known
-from ompd.session.face import own_space
 from tests.check.minimal import core_of
 from tests.check.page import PAGE
 from tests.support import ALL_PROGRAMS, FULL, MODES, fable, running, stopped
@@ -202,7 +202,7 @@ def test_as_a_plugin_the_library_tells_what_ours_does(program: str) -> None:
         (runtime,) = (each for each in session.runtimes if each.space is not None)
         ours, process = own_space(session, runtime), session.process
         assert ours is not None and runtime.space is not None
-        threads = [NativeThread(each, process.thread_pointer(each)) for each in process.threads()]
+        threads = [NativeThread(each, process.threads.thread_pointer(each)) for each in process.threads.ids()]
         facts = list(compare(OfSpace(runtime.space), OfSpace(ours), threads, keeps_states=ours.keeps_states()))
     differing = {fact.name for fact in facts if not fact.is_same}
     flags, listed = {"exit frame flag", "enter frame flag"}, {"listed wait-policy-var", "listed target-offload-var"}

@@ -35,7 +35,7 @@ def opened(program: str, runtime: str) -> Iterator[tuple[AddressSpace, Sequence[
         (loaded,) = (each for each in session.runtimes if each.space is not None)
         process = session.process
         assert loaded.space is not None
-        yield loaded.space, [NativeThread(each, process.thread_pointer(each)) for each in process.threads()]
+        yield loaded.space, [NativeThread(each, process.threads.thread_pointer(each)) for each in process.threads.ids()]
 
 
 def differences(space: AddressSpace, threads: Sequence[NativeThread], lie: Lie | None) -> list[Fact]:

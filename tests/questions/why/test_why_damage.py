@@ -167,7 +167,7 @@ def test_a_waiting_thread_whose_number_was_overwritten_holds_nothing(of_owner: b
     with Session(core, FileFinder()) as session:
         core.close = lambda: None  # type: ignore[method-assign]
         process = session.process
-        waits = {thread: process.system_wait(thread) for thread in process.threads()}
+        waits = {thread: process.system_waits.of(thread) for thread in process.threads.ids()}
         waiting, owner = next(
             (t, wait.owner) for t, wait in waits.items() if wait is not None and wait.owner is not None
         )
@@ -247,7 +247,7 @@ def stripped(path: Path) -> Path:
 def without(core: Path, program: Path, bare: str, sysroot: Path) -> WhyAnswer:
     """Return the answer for a core whose files are in *sysroot*, some of them stripped."""
     with Session.open_core(core) as session:
-        names = {Path(module.path) for module in session.process.modules() if module.path}
+        names = {Path(module.path) for module in session.process.symbols.modules() if module.path}
     for path in names:
         if not path.is_file():
             continue

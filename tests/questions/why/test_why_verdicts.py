@@ -119,7 +119,7 @@ def test_a_runtime_without_section_headers_is_read(runtime: str, tmp_path: Path)
         hanging(WHYS["lock_cycle-nested"], "gcc", runtime, folder=folder, environment=variables) as live,
         ompd.attach(live.pid, max_stop=10_000) as session,
     ):
-        assert str(libraries / own_name) in {module.name for module in session.process.modules()}
+        assert str(libraries / own_name) in {module.name for module in session.process.symbols.modules()}
         assert differences(live, session.ask(question.ask)) == []
 
 

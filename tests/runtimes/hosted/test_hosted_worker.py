@@ -358,7 +358,7 @@ def test_a_live_process_runs_on_whatever_its_library_does(
             (runtime,) = asked.runtimes
             assert runtime.space is not None
             batch = made.batch()
-            space = batch.process_initialize(asked.process.callbacks(runtime.space.module))
+            space = batch.process_initialize(asked.process.contract.callbacks(runtime.space.module))
             batch.get_state(batch.get_thread_handle(space, LWP, 7)).value()
 
         with pytest.raises(LibraryError, match="took more than 1 s in ompd_get_state"):
@@ -442,7 +442,7 @@ def test_the_vendors_library_answers_as_in_a_host_of_its_own(program: str) -> No
     with made, Session.open_core(core.core) as session:
         (runtime,) = session.runtimes
         assert runtime.space is not None
-        callbacks = session.process.callbacks(runtime.space.module)
+        callbacks = session.process.contract.callbacks(runtime.space.module)
         space = made.batch().process_initialize(callbacks, ahead=1 << 16).value()
         seen = Seen(made, space)
         batch = made.batch()
@@ -456,7 +456,9 @@ def test_the_vendors_library_answers_as_in_a_host_of_its_own(program: str) -> No
         (kind,) = batch.get_device_thread_id_kinds(space).value()
         assert kind == (ThreadIdKind.PTHREAD, 8)
         for native, answer in theirs["threads"].items():
-            thread = batch.get_thread_handle(space, ThreadIdKind.PTHREAD, session.process.thread_pointer(int(native)))
+            thread = batch.get_thread_handle(
+                space, ThreadIdKind.PTHREAD, session.process.threads.thread_pointer(int(native))
+            )
             if "rc" in answer:
                 error = thread.error()
                 assert error is not None and error.rc == answer["rc"]

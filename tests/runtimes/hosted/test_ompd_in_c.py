@@ -183,7 +183,7 @@ def compared(core: Path, width: int = 64) -> Comparison:
         (runtime,) = session.runtimes
         assert runtime.space is not None
         batch = library.batch()
-        space = batch.process_initialize(session.process.callbacks(runtime.found.module)).value()
+        space = batch.process_initialize(session.process.contract.callbacks(runtime.found.module)).value()
         comparison = Comparison(batch, space, runtime.space)
         comparison.everything()
         library.forget(space)
@@ -226,9 +226,9 @@ def test_a_damaged_runtime_is_one_error_of_the_library(word: str, width: int) ->
     with Session.open_core(core) as session, hosted(warnings, width) as library:
         (runtime,) = session.runtimes
         batch = library.batch()
-        space = batch.process_initialize(session.process.callbacks(runtime.found.module)).value()
+        space = batch.process_initialize(session.process.contract.callbacks(runtime.found.module)).value()
         failed = 0
-        for native in session.process.threads():
+        for native in session.process.threads.ids():
             thread: Pending[ThreadRef] = batch.get_thread_handle(space, ThreadIdKind.LWP, native)
             region = batch.get_curr_parallel_handle(thread)
             for pending in (
@@ -247,7 +247,7 @@ def test_a_runtime_that_has_not_begun_is_unavailable() -> None:
     core = core_of(built("locations.c"), "before")
     with Session.open_core(core) as session, hosted([]) as library:
         (runtime,) = session.runtimes
-        callbacks = session.process.callbacks(runtime.found.module)
+        callbacks = session.process.contract.callbacks(runtime.found.module)
         with pytest.raises(LibraryError) as caught:
             library.batch().process_initialize(callbacks).value()
         assert caught.value.rc == Rc.UNAVAILABLE and library.allocated == 0

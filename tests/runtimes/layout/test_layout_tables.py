@@ -211,7 +211,7 @@ def test_the_table_of_intels_runtime_agrees_with_what_that_publishes(intels: tab
     with Session.open_core(stopped("lock").core) as session:
         runtime = session.runtimes[0].space
         assert isinstance(runtime, Runtime)
-        sources = runtime.layouts, selfdescribed.load(session.process, runtime.module)
+        sources = runtime.layouts, selfdescribed.load(session.process.contract, runtime.module)
     compared = 0
     for name, layout in [row for source in sources for row in source.items()]:
         made = intels.structs[TYPES.get(name) or (name if name in intels.structs else name.removesuffix("_t"))]

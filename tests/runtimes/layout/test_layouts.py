@@ -29,10 +29,10 @@ def without_self_description(*_: Any) -> dict[str, Any]:
 def test_debug_information_and_self_description_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     with Session.open_core(stopped("lock").core) as session:
         runtime = runtime_of(session)
-        told = selfdescribed.load(session.process, runtime.module)
+        told = selfdescribed.load(session.process.contract, runtime.module)
         assert selfdescribed.contradictions(runtime.layouts, told) == {}
         monkeypatch.setattr(selfdescribed, "load", without_self_description)
-        known = load_layouts(session.process, runtime.module)
+        known = load_layouts(session.process.contract, runtime.module)
     compared = 0
     for name, layout in known.items():
         assert layout.source == dwarf.SOURCE
@@ -70,7 +70,7 @@ def test_without_either_source_what_is_not_known_is_said(monkeypatch: pytest.Mon
 def test_two_sources_that_contradict_each_other_are_not_believed() -> None:
     with Session.open_core(stopped("lock").core) as session:
         runtime = runtime_of(session)
-        told = selfdescribed.load(session.process, runtime.module)
+        told = selfdescribed.load(session.process.contract, runtime.module)
         fields = {**told["kmp_taskdata_t"].fields, "td_team": told["kmp_taskdata_t"].fields["td_parent"]}
         wrong = {**told, "kmp_taskdata_t": type(told["kmp_taskdata_t"])("kmp_taskdata_t", None, fields, "published")}
         found = selfdescribed.contradictions(runtime.layouts, wrong)

@@ -337,7 +337,7 @@ def test_parts_of_a_regions_code_that_are_seldom_executed(tmp_path: Path) -> Non
     with Session.open_core(told) as session:
         rows = [row for row in stacks.ask(session).rows if row.runtime is not None]
         (region,) = regions.ask(session).rows
-        parts = [session.process.locate(frame.address).symbol or "" for row in rows for frame in row.frames]
+        parts = [session.process.places.locate(frame.address).symbol or "" for row in rows for frame in row.frames]
     assert any(name.endswith(".cold") for name in parts)
     constructs = [frame.construct for row in rows for frame in row.frames if frame.construct is not None]
     assert region.function is not None and constructs
@@ -384,7 +384,7 @@ def test_a_worker_that_ends_is_no_thread_of_openmp(tmp_path: Path) -> None:
         """,
     )
     with Session.open_core(told) as session:
-        answer, ending = threads.ask(session), session.process.threads()[0]  # whoever aborted is the first
+        answer, ending = threads.ask(session), session.process.threads.ids()[0]  # whoever aborted is the first
         tree = tasks.ask(session)
     assert answer.complete and tree.complete, (answer.warnings, tree.warnings)
     known = {row.native_thread_id: (row.thread_num, row.team_size, row.level) for row in answer.rows if row.runtime}

@@ -127,7 +127,7 @@ def test_threads_that_need_not_wait_any_more(changed: int, how: str, monkeypatch
     core = on_libgomp("barrier")
     with Session.open_core(core.core) as session:
         waiting = [row.native_thread_id or 0 for row in threads.ask(session).rows if row.wait is not None]
-        (word,) = {session.process.stack(native).frames[0].registers[5] for native in waiting}
+        (word,) = {session.process.stacks.stack(native).frames[0].registers[5] for native in waiting}
     honest = CoreTarget.read
 
     def read(self: CoreTarget, address: int, size: int) -> bytes:
@@ -219,7 +219,7 @@ def test_who_wakes_the_others_up_does_not_sleep(tmp_path: Path) -> None:
     if "ptrace" in done.stderr:
         raise Missing("gdb", "ptrace is not permitted", forbidden=True)
     with Session.open_core(tmp_path / "core") as session:
-        ways = {native: session.process.progress(native) for native in session.process.threads()}
+        ways = {native: session.process.waiting.progress(native) for native in session.process.threads.ids()}
     (waker,) = re.findall(r"^\[Current thread is \d+ \(Thread \w+ \(LWP (\d+)\)\)\]", done.stdout, re.MULTILINE)
     assert ways.pop(int(waker)) == "spinning", (ways, done.stdout, done.stderr)
     assert len(ways) == 1 and set(ways.values()) <= {"spinning", "blocked", "released"}, (done.stdout, done.stderr)

@@ -48,7 +48,7 @@ def number_at(session: Session, row: ThreadRecord) -> tuple[int, int]:
     runtime = runtime_in(session)
     start = runtime.details.layout("kmp_base_info_t").field("th_info").offset
     at = (row.address or 0) + start + runtime.details.layout("kmp_desc_base_t").field("ds_gtid").offset
-    return at, int.from_bytes(session.process.read(at, 4), "little")
+    return at, int.from_bytes(session.process.memory.read(at, 4), "little")
 
 
 # libomp
@@ -74,15 +74,15 @@ def an_owner_of_a_simple_lock(session: Session) -> Mapping[int, bytes]:
 
 def a_published_offset(struct: str, member: str, by: int) -> Change:
     def change(session: Session) -> Mapping[int, bytes]:
-        at = session.process.find_symbol(f"ompd_access__{struct}__{member}")
-        return {at: word(int.from_bytes(session.process.read(at, 8), "little") + by, 8)}
+        at = session.process.symbols.find_symbol(f"ompd_access__{struct}__{member}")
+        return {at: word(int.from_bytes(session.process.memory.read(at, 8), "little") + by, 8)}
 
     return change
 
 
 def team_at(session: Session) -> tuple[Any, Process]:
     region = next(row for row in regions.ask(session).rows if len(row.threads) != 1)
-    return runtime_in(session).team_at(int(region.id, 16)), session.process
+    return runtime_in(session).team_at(int(region.id, 16)), session.process.contract
 
 
 def a_team_of_one_less(session: Session) -> Mapping[int, bytes]:
@@ -198,7 +198,7 @@ def test_thread_local_storage_is_aligned(monkeypatch: pytest.MonkeyPatch) -> Non
         runtime = runtime_in(session)
         monkeypatch.setattr(runtime, "_offset", runtime._offset + 1)
         with pytest.raises(CorruptState, match="is not aligned"):
-            runtime.gomp_thread(session.process.threads()[0])
+            runtime.gomp_thread(session.process.threads.ids()[0])
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_which_tasks_a_thread_waits_for(runtime: tuple[str, str], at: str) -> No
     assert point.address is not None
     with Session.open_core(core.path) as session:
         size = 8 if link == "libgomp" else 4
-        assert point.value == int.from_bytes(session.process.read(point.address, size), "little")
+        assert point.value == int.from_bytes(session.process.memory.read(point.address, size), "little")
         (row,) = (row for row in threads.ask(session).rows if row.native_thread_id == waiting)
     assert row.wait is not None and row.wait.kind == at
 
@@ -151,7 +151,7 @@ def test_a_child_of_libgomps_knows_threads_that_it_does_not_have(where: str, num
     core = stalled("forked", "libgomp", "gcc", WHERE=where)
     with Session.open_core(core.path) as session:
         (gone,) = gone_threads(session).values()
-        assert len(session.process.threads()) == 1
+        assert len(session.process.threads.ids()) == 1
     assert sorted(thread.thread_num or 0 for thread in gone) == numbers
     assert {thread.identifier for thread in gone} == {None}
 
@@ -178,7 +178,7 @@ def test_libomp_keeps_what_fork_has_left_until_it_is_called() -> None:
     (child,) = said(core, "child")
     with Session.open_core(core.path) as session:
         (gone,) = gone_threads(session).values()
-        assert session.process.threads() == (child,)
+        assert session.process.threads.ids() == (child,)
     assert len(gone) == 2 and all(thread.identifier for thread in gone)
 
 

@@ -498,8 +498,8 @@ def test_a_second_array_of_threads_is_refused(is_listed: bool, monkeypatch: pyte
         runtime = runtime_of(session)
         assert runtime.stripped is not None
         found, process = runtime.stripped.threads, session.process
-        whole = process.read(found.array, 2 * 8 * found.capacity)
-        stack = process.registers(core.truth["monitor"])["rsp"] & ~63
+        whole = process.memory.read(found.array, 2 * 8 * found.capacity)
+        stack = process.threads.registers(core.truth["monitor"])["rsp"] & ~63
     overlaid = Overlaid(monkeypatch)
     overlaid.write(stack, whole)
     unused = found.variable + 8 * 16
@@ -635,7 +635,7 @@ def test_what_was_found_at_one_stop_is_checked_at_the_next(monkeypatch: pytest.M
     core = stopped("nested", compiler="clang", mode="neither", runtime="libomp-19")
     with Session.open_core(core.core) as session:
         (runtime,) = session.runtimes
-        found = Runtime(session.process, runtime.found.module).stripped
+        found = Runtime(session.process.contract, runtime.found.module).stripped
         assert found is not None and len(searches) == 1
         for change, anew in (({}, 0), ({"array": found.threads.array + 8}, 1), ({"capacity": 1}, 1), ({}, 0)):
             searches.clear()
@@ -643,6 +643,6 @@ def test_what_was_found_at_one_stop_is_checked_at_the_next(monkeypatch: pytest.M
             (known,) = process.lasting.values()
             key = next(iter(process.lasting))
             process.lasting[key] = replace(known, threads=replace(found.threads, **change))  # type: ignore[type-var]
-            now = Runtime(process, runtime.found.module).stripped
+            now = Runtime(process.contract, runtime.found.module).stripped
             assert now is not None and (now.threads, now.table, now.how) == (found.threads, found.table, found.how)
             assert len(searches) == anew

@@ -42,7 +42,7 @@ def waits_of(core: Core, word: str = "waits") -> list[Wait]:
 
 def word_at(core: Core, address: int, size: int) -> int:
     with Session.open_core(core.path) as session:
-        return int.from_bytes(session.process.read(address, size), "little", signed=size == 4)
+        return int.from_bytes(session.process.memory.read(address, size), "little", signed=size == 4)
 
 
 # Locks

@@ -126,7 +126,7 @@ def test_without_debug_information_it_is_said_that_priorities_hide_tasks(monkeyp
     # For gcc's code libomp drops the priorities of tasks.
     core = core_of(waits("prioritized", OMP_MAX_TASK_PRIORITY="5"), "clang")
     with Session.open_core(core.path) as session:
-        monkeypatch.setattr(session.process, "struct_layout", _no_debug_information)
+        monkeypatch.setattr(session.process.types, "layout", _no_debug_information)
         answer: Answer[TaskRecord] = tasks.ask(session)
     assert any("given a priority are not known" in warning for warning in answer.warnings)
     assert len([row for row in answer.rows if row.status == "queued"]) == 2

@@ -19,7 +19,7 @@ from ompd_stub import plugin, structures
 from ompd_stub.runtime import Runtime
 
 from ompd.contract.memory import Field, StructLayout
-from ompd.debugger.module_callbacks import BoundCallbacks
+from ompd.debugger.contract import ModuleCallbacks
 from ompd.errors import OmpdError
 from ompd.questions import runtimes, threads
 from ompd.runtimes.guarded import original
@@ -314,13 +314,13 @@ def test_a_defect_in_a_callback_is_noticed(name: str, monkeypatch: pytest.Monkey
             return row.version != "1.0"
 
     assert not failing(core) and not is_noticed()
-    honest = BoundCallbacks.__init__
+    honest = ModuleCallbacks.__init__
 
-    def broken(self: BoundCallbacks, *arguments: Any) -> None:
+    def broken(self: ModuleCallbacks, *arguments: Any) -> None:
         honest(self, *arguments)
         setattr(self, name, DEFECTS[name](self))
 
-    monkeypatch.setattr(BoundCallbacks, "__init__", broken)
+    monkeypatch.setattr(ModuleCallbacks, "__init__", broken)
     assert is_noticed() if name == "read_string" else failing(core)
 
 

@@ -19,7 +19,7 @@ from ompd_stub.runtime import Runtime
 
 from ompd.contract.callbacks import Callbacks, TypeSizes
 from ompd.contract.ompd import ThreadIdKind
-from ompd.debugger.module_callbacks import BoundCallbacks
+from ompd.debugger.contract import ModuleCallbacks
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
@@ -160,12 +160,12 @@ def test_what_nobody_has_used_has_no_storage(library: None) -> None:
 
 def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.MonkeyPatch, library: None) -> None:
     # Its own table tells where members of its records lie.
-    def find_type(self: BoundCallbacks, name: str) -> Any:
+    def find_type(self: ModuleCallbacks, name: str) -> Any:
         from ompd.errors import TypeNotFound
 
         raise TypeNotFound(name)
 
-    monkeypatch.setattr(BoundCallbacks, "find_type", find_type)
+    monkeypatch.setattr(ModuleCallbacks, "find_type", find_type)
     assert wrong_of_private() == []
 
 
@@ -184,26 +184,26 @@ def test_a_stripped_stub_tells_the_same(library: None) -> None:
     assert {row.boundaries for row in told.rows} <= {None, "runtime"}
 
 
-Defect = Callable[[BoundCallbacks], Callable[..., Any]]
+Defect = Callable[[ModuleCallbacks], Callable[..., Any]]
 DEFECTS: Mapping[str, Defect] = {
     "type_sizes": lambda honest: lambda: TypeSizes(1, 2, 4, 4, 8, 4),
-    "find_type": lambda honest: lambda name: BoundCallbacks.find_type(honest, "stub_thread"),
+    "find_type": lambda honest: lambda name: ModuleCallbacks.find_type(honest, "stub_thread"),
     "sizeof": lambda honest: lambda type_ref: 8,
     "field_offset": lambda honest: lambda type_ref, name: 0,
-    "pthread_key": lambda honest: lambda thread, key: BoundCallbacks.pthread_key(honest, thread, key + 1),
+    "pthread_key": lambda honest: lambda thread, key: ModuleCallbacks.pthread_key(honest, thread, key + 1),
 }
 
 
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_in_a_callback_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong_of_private() == []
-    honest = BoundCallbacks.__init__
+    honest = ModuleCallbacks.__init__
 
-    def broken(self: BoundCallbacks, *arguments: Any) -> None:
+    def broken(self: ModuleCallbacks, *arguments: Any) -> None:
         honest(self, *arguments)
         setattr(self, name, DEFECTS[name](self))
 
-    monkeypatch.setattr(BoundCallbacks, "__init__", broken)
+    monkeypatch.setattr(ModuleCallbacks, "__init__", broken)
     try:
         noticed = bool(wrong_of_private())
     except (AssertionError, OmpdError):
@@ -220,13 +220,13 @@ def test_there_is_a_defect_for_each_callback() -> None:
 def test_names_of_constructs_mean_functions_and_lines(compiler_name: str) -> None:
     library = StubLibrary()
     with Session.open_core(stopped("nested", compiler=compiler_name).core) as session:
-        program = next(module for module in session.process.modules() if module.is_program)
-        source_of = session.process.callbacks(program).source_of
+        program = next(module for module in session.process.symbols.modules() if module.is_program)
+        source_of = session.process.contract.callbacks(program).source_of
         rows = regions.ask(session).rows
         assert len(rows) > 5
         for row in rows:
             assert row.function is not None and row.function.address is not None
-            mangled = session.process.locate(row.function.address).symbol or ""
+            mangled = session.process.places.locate(row.function.address).symbol or ""
             told = library.demangle_name(mangled, 80, source_of)
             assert (told.code, told.demangled, told.decl_line) == (0, row.function.function, row.function.line)
         assert library.demangle_name("nobody._omp_fn.7", 80, source_of).decl_line == 0
@@ -375,7 +375,7 @@ def test_a_program_with_copies_of_its_variables(flags: tuple[str, ...]) -> None:
         (row,) = runtimes.ask(session).rows
         answer = threads.ask(session)
         (runtime,) = session.runtimes
-        root = session.process.callbacks(runtime.found.module).find_symbol("omp_stub_process")
+        root = session.process.contract.callbacks(runtime.found.module).find_symbol("omp_stub_process")
     assert before == "before: 0" and row.dll_locations == tuple(names) and f"at {root:#x}" == where
     assert answer.complete and [row.thread_num for row in answer.rows] == [0, 1, 2]
     assert answer.rows[0].state == "work_parallel"
@@ -495,9 +495,9 @@ def test_a_region_whose_code_is_called_by_the_function_that_met_it() -> None:
         assert runtime.space is not None and threads.ask(session).complete
         primary, worker = runtime.space.threads()
         for thread, functions in ((primary, ("body", "main")), (worker, ("body",))):
-            frames = session.process.stack(thread.native_id(ThreadIdKind.LWP)).frames
+            frames = session.process.stacks.stack(thread.native_id(ThreadIdKind.LWP)).frames
             (code,) = thread.construct_code()
-            names = [session.process.locate(frame.call_site).symbol for frame in frames[: code.frame + 1]]
+            names = [session.process.places.locate(frame.call_site).symbol for frame in frames[: code.frame + 1]]
             assert code.kind == "parallel" and tuple(names[-len(functions) :]) == functions
 
 
@@ -547,9 +547,9 @@ def test_frames_are_those_of_the_reports_picture(flags: tuple[str, ...], width: 
 
         def function(thread: int, address: int) -> tuple[str | None, int]:
             # The function in whose frame an address lies, and that frame's place on the stack.
-            frames = session.process.stack(thread).frames
+            frames = session.process.stacks.stack(thread).frames
             (index,) = [i for i, f in enumerate(frames) if f.sp <= address < (f.cfa or 0)]
-            return session.process.locate(frames[index].call_site).symbol, index
+            return session.process.places.locate(frames[index].call_site).symbol, index
 
         # Each frame that the program noted is one of the functions that stand for A, B and C.
         for what, (thread, address) in [(what, place) for what, place in noted.items() if what != "end"]:

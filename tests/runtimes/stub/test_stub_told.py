@@ -61,7 +61,7 @@ def told(session: Session) -> dict[int, Told]:
     (count,) = {row.value for row in variables.ask(session, "mirrored_count").rows}
     (address,) = {row.address for row in variables.ask(session, "mirrored").rows}
     assert address is not None
-    raw = session.process.read(address, int(str(count)) * words * 8)
+    raw = session.process.memory.read(address, int(str(count)) * words * 8)
     numbers = [int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 8)]
     rows = [Told(*numbers[at : at + words]) for at in range(0, len(numbers), words)]
     return {row.native: row for row in rows if row.native}
