@@ -304,7 +304,7 @@ def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[Ta
         for key in ("kind", "status", "thread", "final"):
             found.check(subject, f"task.{key}", getattr(row, key), task[key])
         # The stub leaves every task on its thread.
-        may_move = bool(task["untied"]) and RUNTIMES[stopped.runtime].kind == "libomp"
+        may_move = bool(task["untied"]) and RUNTIMES[stopped.runtime].kind in ("libomp", "libiomp5")
         found.check(subject, "task.tied", row.tied is False, may_move)
         for key in ("generating", "scheduling"):
             found.check(subject, f"task.{key}", ids.get(getattr(row, key)), known.get(task[key]))

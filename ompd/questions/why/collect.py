@@ -213,10 +213,12 @@ def _processor_times(session: Session) -> dict[int, int]:
 def from_outside(session: Session) -> tuple[str, ...]:
     """Return what may act on a process though all of its threads sleep; of a core no more than pending signals."""
     found: list[str] = []
-    with suppress(OmpdError):
-        # The first thread may have ended before the others.
-        for process in session.process.system.sharers(max(session.process.threads.ids())):
-            found.append(f"process {process} has the same memory, and may do anything")
+    threads = session.process.threads.ids()
+    if threads:  # a core that is cut off may have lost them all
+        with suppress(OmpdError):
+            # The first thread may have ended before the others.
+            sharers = session.process.system.sharers(max(threads))
+            found += [f"process {process} has the same memory, and may do anything" for process in sharers]
     with suppress(OmpdError):
         count = len(session.process.system.timers())
         if count:
