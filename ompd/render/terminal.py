@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TextIO
-
-from rich.console import Console
-from rich.text import Text
+from typing import IO, TYPE_CHECKING, Any, Protocol, TextIO
 
 from ompd.render import columns, trees, words
 from ompd.render.answers import icvs, regions, runtimes, stacks, tasks, threads, variables
@@ -30,17 +28,41 @@ if TYPE_CHECKING:
     )
     from ompd.model.layouts import LayoutAnswer
 
-# Styles by the names that words.Line uses.
-_STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold", "failed": "bold red"}
 # A pipe has no width; nothing may be cut off or wrapped in it.
 _UNBOUNDED = 100_000
 
 
-class _Console(Console):
-    """A console whose reader may go away: the caller decides what that means, not rich."""
+class Console(Protocol):
+    """Where answers are printed. ``color_system`` is None if there are no colours."""
 
-    def on_broken_pipe(self) -> None:
-        raise
+    @property
+    def file(self) -> IO[str]: ...
+
+    @property
+    def encoding(self) -> str: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def color_system(self) -> str | None: ...
+
+    def write_lines(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Write lines that fit already, each with its style."""
+        ...
+
+
+class _Pipe:
+    # A console without colours and width: what rich has for a pipe, without the import of rich.
+
+    width, color_system = _UNBOUNDED, None
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self.encoding = file.encoding or "utf-8"
+
+    def write_lines(self, lines: Sequence[tuple[str, str]]) -> None:
+        self.file.write("".join(f"{line}\n" for line, _ in lines))
 
 
 def make_console(color: str, *, file: TextIO | None = None, width: int | None = None) -> Console:
@@ -49,34 +71,19 @@ def make_console(color: str, *, file: TextIO | None = None, width: int | None = 
     :param file: write there instead, *width* columns wide, None for no limit
     """
     terminal = sys.stdout.isatty() if file is None else width is not None
-    return _Console(
-        file=file,
-        force_terminal=True if color == "always" else None,
-        no_color=True if color == "never" else None,
-        color_system="auto" if color != "never" else None,
-        width=width if terminal else _UNBOUNDED,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=not terminal,
-    )
+    # By these variables rich takes a pipe for a terminal.
+    is_forced = "FORCE_COLOR" in os.environ or "TTY_COMPATIBLE" in os.environ
+    if not terminal and (color == "never" or (color == "auto" and not is_forced)):
+        return _Pipe(sys.stdout if file is None else file)
+    from ompd.render.colours import make_rich_console
 
-
-def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
-    # Lines that fit already, each with its style.
-    lines = list(lines)
-    if console.color_system is None:
-        # Some ten thousand lines, in which there is nothing to lay out.
-        console.file.write("".join(f"{line}\n" for line, _ in lines))
-    elif lines:
-        text = Text("\n").join(Text(line, style=_STYLES[style]) for line, style in lines)
-        console.print(text, soft_wrap=True)
+    return make_rich_console(color, file=file, width=width if terminal else _UNBOUNDED, wraps=terminal)
 
 
 def _print_wrapped(console: Console, lines: Iterable[tuple[str, str]]) -> None:
     # Lines that are broken between words where they are too long, those that follow being indented more.
     width, clean = console.width, words.clean
-    _print_lines(console, ((part, style) for line, style in lines for part in columns.wrap_line(clean(line), width)))
+    console.write_lines([(part, style) for line, style in lines for part in columns.wrap_line(clean(line), width)])
 
 
 def _print_head(console: Console, answer: Answer[Any], verbose: bool) -> None:
@@ -102,14 +109,14 @@ def print_threads(
 
 def _print_table(console: Console, table: words.Table) -> None:
     lines = tuple(words.Line(tuple(map(words.clean, line.cells)), line.style) for line in table.lines)
-    _print_lines(console, columns.table_lines(replace(table, lines=lines), console.width))
+    console.write_lines(list(columns.table_lines(replace(table, lines=lines), console.width)))
 
 
 def _print_tree(console: Console, lines: Iterable[tuple[int, str]]) -> None:
     stems = trees.grow(lines, drawn=console.encoding.lower().startswith("utf"))
     width, clean = console.width, words.clean
     parts = (part for stem, line in stems for part in columns.wrap_branch(stem, clean(line), width))
-    _print_lines(console, ((part, "") for part in parts))
+    console.write_lines([(part, "") for part in parts])
 
 
 def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, verbose: bool) -> None:

@@ -93,7 +93,7 @@ ONLY_IN = {
             )
         ),
     },
-    "rich": {"ompd.render.terminal"},
+    "rich": {"ompd.render.colours"},
     "jinja2": {"ompd.report.template"},
     "markupsafe": {"ompd.report.sections", "ompd.report.template", "ompd.report.triage.sections"},
     "pandas": {"ompd.model.base"},
