@@ -1,8 +1,8 @@
-"""``triage``: any number of cores and processes, grouped by what is wrong with them.
+"""``triage``: any number of cores and processes, grouped by their faults.
 
-``targets`` finds out what is to be inspected. ``inspect`` makes a small result of one target, with its ``ranks``;
-``work`` does so in a limited child of a worker, and ``engine`` has workers do it, by Python's ``Executor`` protocol.
-``results`` keeps what has been done in a file. ``normal`` says which stacks are the same, ``groups`` and ``tree`` put
-results together, ``across`` joins the ranks of a job, ``baseline`` compares with earlier ones. ``clusters`` has the
-workers of Dask and mpi4py. Whoever wants a triage comes in by ``run``.
+``run`` makes a triage. ``targets`` lists the targets. ``engine`` distributes them to workers through Python's
+``Executor`` protocol, and ``clusters`` does so for Dask and mpi4py. A worker calls ``work``, which runs ``inspect`` in
+a child with limits; its result is small and names the MPI rank (``ranks``). ``results`` keeps results in a file.
+``normal`` decides which stacks are the same, ``groups`` and ``tree`` merge results, ``across`` joins the ranks of a
+job, and ``baseline`` reads an earlier triage.
 """

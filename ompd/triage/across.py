@@ -1,8 +1,7 @@
-"""Across ranks: who of a job waits for whom in calls of MPI, and on which ranks all that depends in the end.
+"""Waits across ranks: which ranks of a job wait for which in MPI calls, and which ranks they all depend on.
 
-A call of all ranks waits for those of its communicator that are not in the same call; this is known of MPI_COMM_WORLD,
-whose ranks are the job's. A call that names a rank waits for that one. What a call waits for that names any rank, or
-another communicator, is not known.
+A collective call waits for the ranks of its communicator that are not in the same call. Only MPI_COMM_WORLD's ranks are
+known: they are the job's. A call that names a rank waits for that rank. Other calls wait for unknown ranks.
 """
 
 from __future__ import annotations
@@ -12,18 +11,29 @@ from typing import Any, NamedTuple
 
 from ompd.model.triage import JobRecord, RankEnd, RankWait
 
-# Each rank of a collective call has all others in it before it returns; the root of a broadcast need not wait.
+# The collective calls that return after all ranks have entered. Others, as a broadcast, need not wait for all.
 _COLLECTIVE = frozenset(
     f"MPI_{name}"
     for name in (
-        *("Barrier", "Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"),
-        *("Reduce_scatter", "Reduce_scatter_block", "Finalize", "Comm_dup", "Comm_split", "Comm_create"),
+        "Barrier",
+        "Allreduce",
+        "Allgather",
+        "Allgatherv",
+        "Alltoall",
+        "Alltoallv",
+        "Alltoallw",
+        "Reduce_scatter",
+        "Reduce_scatter_block",
+        "Finalize",
+        "Comm_dup",
+        "Comm_split",
+        "Comm_create",
     )
 )
-_FINALIZE = "MPI_Finalize"  # which has no communicator, and is about all ranks
+_FINALIZE = "MPI_Finalize"  # has no communicator: it waits for all ranks
 _NOT_SHOWN = "the code does not show which rank or communicator the call is about"
-_MOST_MISSING = 1 << 20  # ranks that were not inspected: a size is whatever an environment says
-_MOST_ENDS = 64  # each with all ranks that wait for it
+_MOST_MISSING = 1 << 20  # ranks that were not inspected: an environment may claim any size
+_MOST_ENDS = 64  # each lists all ranks that wait for it
 _ANOTHER = "which ranks another communicator has is not known"
 
 
@@ -42,18 +52,18 @@ class Jobs:
         self._jobs: dict[str | None, dict[int, _Rank]] = {}
 
     def add(self, result: Mapping[str, Any], summary: str) -> None:
-        """Take a result whose target is a rank; of several of one rank the last one by name."""
+        """Add a result if its target is a rank. Of several targets of a rank keep the last by name."""
         if result["rank"] is None:
             return
         calls = tuple((c["routine"], c["link"], c["rank"], c["world"]) for c in result.get("mpi", ()))
-        found = _Rank(result["target"], result["verdict"], summary, calls, result["size"])
+        rank = _Rank(result["target"], result["verdict"], summary, calls, result["size"])
         ranks = self._jobs.setdefault(result["job"], {})
         before = ranks.get(result["rank"])
-        if before is None or before.target < found.target:
-            ranks[result["rank"]] = found
+        if before is None or before.target < rank.target:
+            ranks[result["rank"]] = rank
 
     def records(self) -> tuple[JobRecord, ...]:
-        """Return the jobs of which a rank is in a call of MPI."""
+        """Return the jobs with a rank in an MPI call."""
         names = sorted(self._jobs, key=lambda job: (job is not None, job or ""))
         return tuple(
             _job(job, self._jobs[job]) for job in names if any(rank.calls for rank in self._jobs[job].values())
@@ -78,17 +88,17 @@ def _waits(ranks: Mapping[int, _Rank], size: int | None) -> Iterator[RankWait]:
     for (routine, link, peer, is_world), members in sorted(
         inside.items(), key=lambda item: (str(item[0]), len(item[1]))
     ):
-        own = tuple(sorted(members))
+        callers = tuple(sorted(members))
         if link and peer is not None:
-            yield RankWait(f"{routine} {link} rank {peer}", own, (peer,))
+            yield RankWait(f"{routine} {link} rank {peer}", callers, (peer,))
         elif (routine in _COLLECTIVE and is_world) or routine == _FINALIZE:
-            yield RankWait(routine, own, tuple(sorted(everyone - members)))
+            yield RankWait(routine, callers, tuple(sorted(everyone - members)))
         else:
-            yield RankWait(routine, own, (), _ANOTHER if is_world is False else _NOT_SHOWN)
+            yield RankWait(routine, callers, (), _ANOTHER if is_world is False else _NOT_SHOWN)
 
 
 def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[RankEnd]:
-    # Nodes are ranks, and calls as negative numbers: so there are few edges, however many ranks wait for however many.
+    # Nodes are ranks, and calls as negative numbers. With a node for each call the edges stay few.
     edges: dict[int, list[int]] = {}
     for number, wait in enumerate(waits):
         if wait.missing:
@@ -99,64 +109,64 @@ def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[Ran
         return
     circles = _circles(edges)
     circle_of = {node: index for index, circle in enumerate(circles) for node in circle}
-    leads_on = {
-        circle_of[node] for node, others in edges.items() for other in others if circle_of[other] != circle_of[node]
+    has_exit = {
+        circle_of[node] for node, targets in edges.items() for target in targets if circle_of[target] != circle_of[node]
     }
     callers: dict[int, list[int]] = {}
-    for node, others in edges.items():
-        for other in others:
-            callers.setdefault(other, []).append(node)
-    # Most have the same callers: many ranks have not come to the call in which all others are.
+    for node, targets in edges.items():
+        for target in targets:
+            callers.setdefault(target, []).append(node)
+    # Ends often share their callers: many ranks are missing in the same call.
     reaching: dict[tuple[int, ...], tuple[int, ...]] = {}
     joined: dict[tuple[str, str | None, str | None, tuple[int, ...]], list[int]] = {}
-    found = []
+    ends = []
     for index, circle in enumerate(circles):
-        own = tuple(sorted(node for node in circle if node >= 0))
-        if index in leads_on or not own or (len(own) == 1 and own[0] not in callers):
+        members = tuple(sorted(node for node in circle if node >= 0))
+        if index in has_exit or not members or (len(members) == 1 and members[0] not in callers):
             continue
         outside = tuple(sorted({caller for node in circle for caller in callers.get(node, ())} - set(circle)))
         if outside not in reaching:
             reaching[outside] = tuple(sorted(node for node in _reaching(outside, callers) if node >= 0))
         waiting = reaching[outside]
-        single = ranks.get(own[0]) if len(own) == 1 else None
+        single = ranks.get(members[0]) if len(members) == 1 else None
         if len(circle) > 1:
-            found.append(RankEnd(own, "cycle", waiting))
+            ends.append(RankEnd(members, "cycle", waiting))
         elif single is not None:
-            joined.setdefault(("rank", single.verdict, single.summary, outside), []).append(own[0])
+            joined.setdefault(("rank", single.verdict, single.summary, outside), []).append(members[0])
         else:
-            joined.setdefault(("not_inspected", None, None, outside), []).append(own[0])
+            joined.setdefault(("not_inspected", None, None, outside), []).append(members[0])
     for (kind, verdict, summary, outside), alike in joined.items():
-        found.append(RankEnd(tuple(sorted(alike)), kind, reaching[outside], verdict, summary))
-    yield from sorted(found, key=lambda end: (-len(end.waiting), end.ranks))
+        ends.append(RankEnd(tuple(sorted(alike)), kind, reaching[outside], verdict, summary))
+    yield from sorted(ends, key=lambda end: (-len(end.waiting), end.ranks))
 
 
 def _reaching(circle: Sequence[int], callers: Mapping[int, Sequence[int]]) -> set[int]:
-    seen = set(circle)
+    reached = set(circle)
     waiting = list(circle)
     while waiting:
         for caller in callers.get(waiting.pop(), ()):
-            if caller not in seen:
-                seen.add(caller)
+            if caller not in reached:
+                reached.add(caller)
                 waiting.append(caller)
-    return seen
+    return reached
 
 
 def _circles(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    # Tarjan's strongly connected components, without recursion: a node that is in no circle is one of its own.
+    # Tarjan's strongly connected components, without recursion. A node outside of any circle is a component, too.
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_path: dict[int, None] = {}
-    found: list[list[int]] = []
-    for start in sorted({*edges, *(other for others in edges.values() for other in others)}):
+    components: list[list[int]] = []
+    for start in sorted({*edges, *(target for targets in edges.values() for target in targets)}):
         if start in index:
             continue
         work = [(start, iter(edges.get(start, ())))]
         index[start] = low[start] = len(index)
         on_path[start] = None
         while work:
-            node, others = work[-1]
-            other = next((each for each in others if each not in index or each in on_path), None)
-            if other is None:
+            node, targets = work[-1]
+            target = next((target for target in targets if target not in index or target in on_path), None)
+            if target is None:
                 work.pop()
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
@@ -164,11 +174,11 @@ def _circles(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
                     circle: list[int] = []
                     while not circle or circle[-1] != node:
                         circle.append(on_path.popitem()[0])
-                    found.append(circle)
-            elif other in index:
-                low[node] = min(low[node], index[other])
+                    components.append(circle)
+            elif target in index:
+                low[node] = min(low[node], index[target])
             else:
-                index[other] = low[other] = len(index)
-                on_path[other] = None
-                work.append((other, iter(edges.get(other, ()))))
-    return found
+                index[target] = low[target] = len(index)
+                on_path[target] = None
+                work.append((target, iter(edges.get(target, ()))))
+    return components

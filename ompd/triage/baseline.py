@@ -1,4 +1,4 @@
-"""An earlier triage, beside which groups are new, grown or gone."""
+"""An earlier triage, against which groups are new, grown, fewer or gone."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Baseline:
         self.groups = groups
 
     def before(self, key: str) -> int | None:
-        """Return how many targets the group had, None if there was none."""
-        found = self.groups.get(key)
-        return found.before if found is not None else None
+        """Return the group's former number of targets, None if there was no such group."""
+        group = self.groups.get(key)
+        return group.before if group is not None else None
 
 
 def read_baseline(path: str) -> Baseline:
-    """Return what ``ompd triage --json`` has written to a file.
+    """Return the groups in a file that ``ompd triage --json`` has written.
 
-    :raises BadFile: if the file is something else, or its groups were made by other rules
+    :raises BadFile: if it is no such file, or its groups were made by other rules
     """
     with open_paged(path) as data:
         if len(data) > _LARGEST:

@@ -1,4 +1,4 @@
-"""Workers of engines that others have: Dask's, and those of ``mpi4py.futures``. Each is imported when it is chosen."""
+"""The engines of Dask and of ``mpi4py.futures``, which are imported when the user chooses them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SECONDS = 30
 
 
 def dask(scheduler: str | None) -> Engine:
-    """Return the workers of a Dask cluster, which have ompd themselves.
+    """Return the engine of a Dask cluster, whose workers have ompd installed.
 
-    :param scheduler: its address, or the file in which it has written that (``dask scheduler --scheduler-file``)
+    :param scheduler: the scheduler's address, or its file with the address (``dask scheduler --scheduler-file``)
     :raises Unsupported: if Dask is not installed
     :raises BadInput: if no scheduler answers, or it has no worker
     """
@@ -33,11 +33,11 @@ def dask(scheduler: str | None) -> Engine:
     try:
         client = Client(**named, timeout=_SECONDS)
         client.wait_for_workers(1, timeout=_SECONDS)
-        known = client.scheduler_info(n_workers=-1)["workers"]
+        workers = client.scheduler_info(n_workers=-1)["workers"]
     except (OSError, ValueError, TimeoutError) as error:
         raise BadInput(f"no Dask worker answers at {scheduler}: {error}") from error
     hosts: dict[str, list[str]] = {}
-    for address, worker in known.items():
+    for address, worker in workers.items():
         for name in {worker.get("host"), str(worker.get("name")).partition(":")[0]}:
             if name:
                 hosts.setdefault(name, []).append(address)
@@ -51,18 +51,18 @@ def dask(scheduler: str | None) -> Engine:
         client.close()
 
     def place(wanted: Wanted) -> tuple[Wanted, Mapping[str, Any]]:
-        # HOST:PATH, where the cluster has workers on the host: nobody else has the path.
+        # HOST:PATH goes to the workers on that host, because only they can open the path.
         host, colon, path = wanted.name.partition(":")
         if not colon or host not in hosts:
             return wanted, {}
         number = int(path) if path.isascii() and path.isdigit() and len(path) < len(str(1 << 31)) else None
         return Wanted(path, number), {"workers": hosts[host], "allow_other_workers": False}
 
-    return Engine(make, end, sum(worker["nthreads"] for worker in known.values()), place)
+    return Engine(make, end, sum(worker["nthreads"] for worker in workers.values()), place)
 
 
 def mpi() -> Engine:
-    """Return the other ranks of ``mpiexec -n N python -m mpi4py.futures -m ompd triage``.
+    """Return the engine of the other ranks of ``mpiexec -n N python -m mpi4py.futures -m ompd triage``.
 
     :raises Unsupported: if mpi4py or MPI is not installed
     """

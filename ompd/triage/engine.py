@@ -1,7 +1,7 @@
-"""Workers that inspect targets, by Python's ``Executor`` protocol alone: which engine they belong to does not matter.
+"""Distributes targets to workers through Python's ``Executor`` protocol, whichever engine provides it.
 
-Few targets are in flight at a time, so that a list of a million takes no memory. A worker that dies takes with it what
-it was inspecting: those targets are inspected again, one at a time, so that the one that kills workers is found.
+Few targets are submitted at a time, so that a list of a million needs little memory. If a worker dies, all submitted
+targets are lost. They are inspected again one at a time, which identifies the target that kills workers.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from ompd.triage.work import Limits, begin, inspect_target
 
 Result = dict[str, Any]
 
-_IN_FLIGHT = 3  # for each worker: one that it works on, and some that it need not wait for
+_IN_FLIGHT = 3  # targets for each worker: the current one, and the next ones in its queue
 _ATTEMPTS = 2
 _MOST_REASON = 200
 
 
 @record
 class Engine:
-    """Where workers come from. ``make`` starts them, ``end`` ends them at once; ``workers`` is how many there are.
-
-    ``place`` returns what a target is called where it is inspected, and what ``submit`` is to know of where that is.
-    """
+    """A source of workers."""
 
     make: Callable[[], Executor]
+    """Starts the workers."""
     end: Callable[[Executor], None]
+    """Ends the workers at once."""
     workers: int
+    """The number of workers."""
     place: Callable[[Wanted], tuple[Wanted, Mapping[str, Any]]] = lambda wanted: (wanted, {})
+    """Returns the target as its worker names it, and keyword arguments of ``submit`` that choose the worker."""
 
 
 def local(workers: int | None = None) -> Engine:
-    """Return workers that are processes of this machine.
+    """Return the engine whose workers are processes of this machine.
 
-    :param workers: how many; None for one on each processor that this process may use
+    :param workers: their number; None for one on each processor that this process may use
     """
     count = workers or len(os.sched_getaffinity(0))
-    context = multiprocessing.get_context("fork")  # with everything loaded; this process has no other threads yet
+    context = multiprocessing.get_context("fork")  # safe, because this process has no other threads yet
 
     def end(executor: Executor) -> None:
         executor.shutdown(wait=False, cancel_futures=True)
@@ -62,7 +63,7 @@ class Inspecting:
         self._engine = engine
         self._limits = astuple(limits)
         self._flying: dict[Future[Result], Wanted] = {}
-        # What was lost with a worker, and how often each was lost while nothing else was in flight.
+        # The targets to inspect again, and how often each was lost while it was submitted alone.
         self._again: deque[Wanted] = deque()
         self._lost: Counter[Wanted] = Counter()
         self._alone: Wanted | None = None
@@ -70,7 +71,7 @@ class Inspecting:
         self._is_broken = False
 
     def results(self, targets: Iterable[Wanted]) -> Iterator[Result]:
-        """Yield the result of each target once, in the order in which they are ready."""
+        """Yield the result of each target once, as soon as it is ready."""
         waiting = iter(targets)
         try:
             while self._send(waiting):
@@ -89,7 +90,8 @@ class Inspecting:
             self._alone = None
             if self._is_broken and self._executor is not None:
                 self._executor.shutdown(wait=False)
-                self._executor, self._is_broken = None, False
+                self._executor = None
+                self._is_broken = False
         while not self._is_broken and len(self._flying) < self._engine.workers * _IN_FLIGHT:
             if self._alone is not None or (self._again and self._flying):
                 break
@@ -100,17 +102,17 @@ class Inspecting:
             try:
                 if self._executor is None:
                     self._executor = self._engine.make()
-                there, where = self._engine.place(wanted)
-                words = (wanted.name, there.name, there.process_id, self._limits)
-                future = self._executor.submit(inspect_target, *words, **where)
+                placed, options = self._engine.place(wanted)
+                arguments = (wanted.name, placed.name, placed.process_id, self._limits)
+                future = self._executor.submit(inspect_target, *arguments, **options)
             except BrokenExecutor:
                 self._again.append(wanted)
                 self._is_broken = True
                 return bool(self._flying) or self._send(waiting)
-            except (OSError, RuntimeError) as error:  # of processes, and of threads
-                why = error.strerror if isinstance(error, OSError) else error
+            except (OSError, RuntimeError) as error:  # no process, or no thread, can be started
+                reason = error.strerror if isinstance(error, OSError) else error
                 hint = "raise the limit of processes (ulimit -u), or take fewer --workers"
-                raise OmpdError(f"no worker can be started: {why}", hint=hint) from error
+                raise OmpdError(f"no worker can be started: {reason}", hint=hint) from error
             self._flying[future] = wanted
             self._alone = wanted if is_lost else None
         return bool(self._flying)
@@ -118,17 +120,17 @@ class Inspecting:
     def _taken(self, future: Future[Result], wanted: Wanted) -> Iterator[Result]:
         try:
             result = future.result()
-        except Exception as error:  # noqa: BLE001  engines have errors of their own for workers that were lost
+        except Exception as error:  # noqa: BLE001  each engine has its own errors for lost workers
             self._is_broken |= isinstance(error, BrokenExecutor)
             self._lost[wanted] += wanted == self._alone
             if self._lost[wanted] < _ATTEMPTS:
                 self._again.append(wanted)
                 return
-            why = f"{_ATTEMPTS} workers were lost while they inspected it alone ({type(error).__name__}: {error})"
+            reason = f"{_ATTEMPTS} workers were lost while they inspected it alone ({type(error).__name__}: {error})"
             identity = wanted.identity()
             result = {
                 "target": wanted.name,
                 "identity": list(identity) if identity is not None else None,
-                "failed": why[:_MOST_REASON],
+                "failed": reason[:_MOST_REASON],
             }
         yield result

@@ -1,4 +1,4 @@
-"""Groups of results with the same thing wrong. In what order results come makes no difference."""
+"""Groups of results with the same fault. The order in which results come makes no difference."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ompd.triage.targets import natural
 from ompd.triage.tree import Tree
 
 _MOST_NAMES = 8  # of targets in a warning
-_MOST_LINES = 16  # of one loop that are said
-# Native ids behind what threads are called: two targets have none in common.
+_MOST_LINES = 16  # lines of one loop that are listed
+# Native ids behind the names of threads: they differ between targets.
 _THREAD_IDS = re.compile(r" \([0-9,…]+\)")
 
 
@@ -50,13 +50,13 @@ class Groups:
 
     @property
     def failed(self) -> int:
-        """How many targets have no answer."""
+        """The number of targets without an answer."""
         return len(self._failed)
 
     def answer(self, warnings: Sequence[str] = (), baseline: Baseline | None = None) -> TriageAnswer:
-        """Return the groups, outliers first, each beside what it was in an earlier triage."""
+        """Return the groups, outliers first, each compared with the baseline."""
         rows = [group.record(key, baseline) for key, group in self._groups.items()]
-        failed = sorted(self._failed, key=lambda each: natural(each[0]))
+        failed = sorted(self._failed, key=lambda failure: natural(failure[0]))
         warnings = (*warnings, *_cut_off(sorted(self._cut, key=natural)))
         return TriageAnswer(
             rows=tuple(sorted(rows, key=lambda row: (len(row.targets), row.verdict, row.id))),
@@ -85,13 +85,13 @@ def _gone(baseline: Baseline | None, groups: Mapping[str, object]) -> tuple[Gone
 
 
 class _Group:
-    """The targets of one group. The first one by name stands for it."""
+    """The targets of one group. The first target by name represents it."""
 
     def __init__(self) -> None:
         self._targets: list[str] = []
         self._ranks: set[Ranked] = set()
         self._first: tuple[Any, str, str, Sequence[Frame]] | None = None
-        # What was joined: lines of one loop, and depths of one recursion, by the frame.
+        # The differences that the key ignores, by frame: lines of one loop, and depths of one recursion.
         self._lines: dict[tuple[int, int, str, int], set[int]] = {}
         self._depths: dict[tuple[int, int, str], tuple[int, int]] = {}
 
@@ -109,7 +109,7 @@ class _Group:
                 self._note((number, place_on_stack), frame)
 
     def _note(self, place: tuple[int, int], frame: Frame) -> None:
-        # Frames of the same place are the same function in all targets: the key has seen to that.
+        # The group's key guarantees that a place has the same function in all targets.
         if frame.loop is not None and frame.line is not None:
             self._lines.setdefault((*place, function_name(frame.function), frame.loop), set()).add(frame.line)
         name = (*place, function_name(frame.function))
@@ -128,22 +128,22 @@ class _Group:
             ranks=rank_sets(self._ranks),
             stack=tuple(_frame(f) for f in reversed(frames)),
             joined=tuple(self._joined()),
-            baseline=_beside(len(self._targets), before) if baseline is not None else None,
+            baseline=_change(len(self._targets), before) if baseline is not None else None,
             before=before,
         )
 
     def _joined(self) -> Iterator[str]:
-        said = [
+        remarks = [
             f"{name} calls itself, {least} to {most} deep"
             for (_, _, name), (least, most) in sorted(self._depths.items())
             if least != most
         ]
-        said += (
+        remarks += (
             f"{name} is at lines {_lines(lines)} of the loop of line {loop}"
             for (_, _, name, loop), lines in sorted(self._lines.items())
             if len(lines) > 1
         )
-        yield from dict.fromkeys(said)
+        yield from dict.fromkeys(remarks)
 
 
 def _frame(frame: Frame) -> TriageFrame:
@@ -156,7 +156,7 @@ def _lines(lines: set[int]) -> str:
     return ", ".join(map(str, shown[: _MOST_LINES - bool(more)])) + more
 
 
-def _beside(now: int, before: int | None) -> str:
+def _change(now: int, before: int | None) -> str:
     if before is None:
         return "new"
     return "grown" if now > before else "fewer" if now < before else "same"

@@ -1,4 +1,4 @@
-"""What is kept of one target: at most ten kilobytes, as members of a JSON object."""
+"""The result of one target: a JSON object of at most ten kilobytes."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from ompd.triage.ranks import rank_of
 from ompd.triage.targets import Wanted
 
 LONGEST = 10_000
-"""Bytes of a result as JSON."""
+"""The size limit of a result as JSON, in bytes."""
 
 CRASH, NO_OPENMP, UNDECIDED = "crash", "no_openmp", "undecided"
 
 _MOST_NAME, _MOST_TEXT = 160, 400
 _OUTERMOST, _INNERMOST = 8, 24  # frames of a stack that is cut
-_LOOKS, _SECONDS_BETWEEN = 2, 0.5  # at a live process
+_LOOKS, _SECONDS_BETWEEN = 2, 0.5  # samples of a live process
 _MOST_STACKS = 64
 _MOST_RUNTIMES = 8
-# C's and Fortran's names of MPI's routines, and those that profilers leave to the library.
+# The names of MPI's routines in C and Fortran, with or without the P of the profiling interface.
 _CALL = re.compile(r"P?MPI_[A-Z]\w*|p?mpi_\w+_")
 _MOST_CALLS = 8  # of MPI
-_MOST_THREADS = 512  # that are looked at for these
-_MPI = "libmpi"  # in the names of Open MPI's, MPICH's and Intel's libraries
+_MOST_THREADS = 512  # searched for MPI calls
+_MPI = "libmpi"  # part of the names of Open MPI's, MPICH's and Intel's libraries
 
 
 def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: float | None = None) -> dict[str, Any]:
-    """Return what is wrong with a target, where its threads are, and which rank it is.
+    """Return the verdict on a target, the stacks of its threads, and its rank.
 
-    :param max_size: of a compressed core when it is unpacked
-    :param max_stop: milliseconds that a live process may be stopped for
-    :raises OmpdError: if the target has no answer at all, or too little is left of a core that was cut off
+    :param max_size: the limit for an unpacked core, in bytes
+    :param max_stop: how long a live process may be stopped, in milliseconds
+    :raises OmpdError: if the target has no answer, or too little is left of a truncated core
     """
     if wanted.process_id is None:
         with Session.open_core(wanted.name, files, max_size=max_size) as session:
@@ -56,19 +56,19 @@ def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: floa
 
 
 def _answer(session: Session, earlier: Any) -> dict[str, Any]:
-    reason: OmpdError | None = None
-    found: WhyAnswer | None = None
+    no_answer: OmpdError | None = None
+    why_answer: WhyAnswer | None = None
     try:
-        found = why.ask(session, earlier)
+        why_answer = why.ask(session, earlier)
     except NoAnswer as error:
-        reason = error
-    every = stacks.ask(session, fold=True)
-    failed = next((row for row in every.rows if row.failed is True and row.frames), None)
-    verdict = found.rows[0] if found is not None and found.rows else None
+        no_answer = error
+    all_stacks = stacks.ask(session, fold=True)
+    failed = next((row for row in all_stacks.rows if row.failed is True and row.frames), None)
+    verdict = why_answer.rows[0] if why_answer is not None and why_answer.rows else None
     if failed is None and is_damaged(session) and (verdict is None or verdict.kind == UNDECIDED):
-        raise reason or in_what_is_left(session, NoAnswer("why its threads wait is unknown"))
+        raise no_answer or in_what_is_left(session, NoAnswer("why its threads wait is unknown"))
     kept = _Stacks(Loops(session))
-    for row in every.rows:
+    for row in all_stacks.rows:
         kept.add(row)
     about: tuple[StackRecord, ...]
     if failed is not None:
@@ -76,18 +76,18 @@ def _answer(session: Session, earlier: Any) -> dict[str, Any]:
     elif verdict is not None:
         kind, summary, about = verdict.kind, verdict.summary, verdict.stacks
     else:
-        kind, summary, about = _without_openmp(session, every, reason)
+        kind, summary, about = _without_openmp(session, all_stacks, no_answer)
     result = {
         "verdict": kind,
         "stuck": verdict.stuck if verdict is not None and failed is None else None,
         "summary": summary[:_MOST_TEXT],
-        "runtimes": [_runtime(row) for row in every.runtimes[:_MOST_RUNTIMES]],
-        "program": _name(every.target.command or every.target.executable),
-        "pid": every.target.process_id,
+        "runtimes": [_runtime(row) for row in all_stacks.runtimes[:_MOST_RUNTIMES]],
+        "program": _name(all_stacks.target.command or all_stacks.target.executable),
+        "pid": all_stacks.target.process_id,
         **_rank(session),
         "about": [kept.add(row, counts=False) for row in about],
-        "mpi": _calls(session, every),
-        "complete": every.complete and (found is None or found.complete),
+        "mpi": _mpi_calls(session, all_stacks),
+        "complete": all_stacks.complete and (why_answer is None or why_answer.complete),
         "is_cut": is_damaged(session),
     }
     return _small(result, kept)
@@ -100,37 +100,39 @@ def _crash(row: StackRecord) -> str:
 
 
 def _without_openmp(
-    session: Session, every: Answer[StackRecord], reason: OmpdError | None
+    session: Session, all_stacks: Answer[StackRecord], no_answer: OmpdError | None
 ) -> tuple[str, str, tuple[StackRecord, ...]]:
-    if not every.rows:
-        raise reason or NoAnswer(f"{session.target.name}: has no threads")
-    first = next((row for row in every.rows if row.native_thread_id == every.target.process_id), every.rows[0])
-    if reason is not None and every.runtimes:
-        return UNDECIDED, str(reason), (first,)
+    if not all_stacks.rows:
+        raise no_answer or NoAnswer(f"{session.target.name}: has no threads")
+    first = next(
+        (row for row in all_stacks.rows if row.native_thread_id == all_stacks.target.process_id), all_stacks.rows[0]
+    )
+    if no_answer is not None and all_stacks.runtimes:
+        return UNDECIDED, str(no_answer), (first,)
     return NO_OPENMP, "no OpenMP runtime is in the process", (first,)
 
 
 def _rank(session: Session) -> dict[str, Any]:
     try:
-        found = rank_of(session.process.environment.current()[0])
+        rank = rank_of(session.process.environment.current()[0])
     except OmpdError:
         return {"rank": None, "size": None, "job": None, "host": None}
-    return {"rank": found.rank, "size": found.size, "job": _name(found.job), "host": _name(found.host)}
+    return {"rank": rank.rank, "size": rank.size, "job": _name(rank.job), "host": _name(rank.host)}
 
 
-def _calls(session: Session, every: Answer[StackRecord]) -> list[dict[str, Any]]:
-    # The calls of MPI that threads are in, each once.
-    found: dict[str, dict[str, Any]] = {}
+def _mpi_calls(session: Session, all_stacks: Answer[StackRecord]) -> list[dict[str, Any]]:
+    # The MPI calls in which threads wait, each once.
+    calls: dict[str, dict[str, Any]] = {}
     if not any(_MPI in (module.name or "") for module in session.process.modules):
         return []
-    natives = [native for row in every.rows if not row.idle for native in (row.threads or (row.native_thread_id,))]
+    natives = [native for row in all_stacks.rows if not row.idle for native in (row.threads or (row.native_thread_id,))]
     for native in natives[:_MOST_THREADS]:
         with suppress(OmpdError):
             wait = session.process.system_waits.of(native) if native is not None else None
             if native is not None and wait is not None and wait.kind == "mpi" and wait.routine is not None:
                 call = _call(session, native, wait.routine)
-                found.setdefault(json.dumps(call), call)
-    return list(found.values())[:_MOST_CALLS]
+                calls.setdefault(json.dumps(call), call)
+    return list(calls.values())[:_MOST_CALLS]
 
 
 def _call(session: Session, native: int, routine: str) -> dict[str, Any]:
@@ -155,10 +157,10 @@ def _name(text: str | None) -> str | None:
 
 
 def _shown(frames: Sequence[StackFrame]) -> list[StackFrame]:
-    # What MPI does inside of a call is chance: ranks that wait for one another are in the middle of any of it.
-    own = [frame for frame in frames if frame.kind in ("user", "unknown")] or list(frames)
-    call = next((n for n in range(len(own) - 1, -1, -1) if _CALL.fullmatch(own[n].function or "")), 0)
-    return own[call:]
+    # Drop the frames inside an MPI call: a rank that waits polls, and its innermost functions are chance.
+    shown = [frame for frame in frames if frame.kind in ("user", "unknown")] or list(frames)
+    call = next((n for n in range(len(shown) - 1, -1, -1) if _CALL.fullmatch(shown[n].function or "")), 0)
+    return shown[call:]
 
 
 def _role(row: StackRecord, thread_num: int | None) -> str:
@@ -172,7 +174,7 @@ def _role(row: StackRecord, thread_num: int | None) -> str:
 
 
 class _Stacks:
-    """Stacks of one target, each once, with the threads that have it by their roles."""
+    """The stacks of one target, each once, with the number of its threads by role."""
 
     def __init__(self, loops: Loops) -> None:
         self._loops = loops
@@ -180,8 +182,8 @@ class _Stacks:
         self.threads: list[Counter[str]] = []
 
     def add(self, row: StackRecord, *, counts: bool = True) -> int:
-        """Note the stack of a row, and return its number."""
-        # Where a thread has failed, the line is what matters.
+        """Add the stack of a row, and return its number."""
+        # A failed thread keeps its line, because a crash is at a line and not in a loop.
         loops = self._loops.around(row) if row.failed is not True else {}
         frames = tuple(rolled([_frame(frame, loops.get(id(frame))) for frame in reversed(_shown(row.frames))]))
         number = self._numbers.setdefault(frames, len(self._numbers))
@@ -205,17 +207,19 @@ def _frame(frame: StackFrame, loop: int | None) -> Frame:
 
 
 def _small(result: dict[str, Any], kept: _Stacks) -> dict[str, Any]:
-    # Those that the verdict names come first; the others by how many threads they have, until there is no room.
+    # The verdict's stacks come first, then those with most threads, as long as there is room.
     files: dict[str, int] = {}
-    every = [(frames, dict(sorted(threads.items()))) for frames, threads in kept]
+    all_stacks = [(frames, dict(sorted(threads.items()))) for frames, threads in kept]
     about = dict.fromkeys(result["about"])
-    others = sorted((n for n in range(len(every)) if n not in about), key=lambda n: (-sum(every[n][1].values()), n))
-    order = [*about, *others][:_MOST_STACKS]
+    rest_by_threads = sorted(
+        (n for n in range(len(all_stacks)) if n not in about), key=lambda n: (-sum(all_stacks[n][1].values()), n)
+    )
+    order = [*about, *rest_by_threads][:_MOST_STACKS]
     for longest in (None, _OUTERMOST + _INNERMOST, _OUTERMOST):
         files.clear()
-        stacks = [{"frames": [*_packed(every[n][0], longest, files)], "threads": every[n][1]} for n in order]
+        stacks = [{"frames": [*_packed(all_stacks[n][0], longest, files)], "threads": all_stacks[n][1]} for n in order]
         packed = {**result, "about": [*range(len(about))], "stacks": stacks}
-        packed |= {"files": list(files), "left_out": len(every) - len(order)}
+        packed |= {"files": list(files), "left_out": len(all_stacks) - len(order)}
         if _size(packed) <= LONGEST:
             return packed
     while stacks and _size(packed) > LONGEST:

@@ -1,8 +1,11 @@
-"""Which stacks are the same: the key by which targets are grouped. Whoever changes what it is made of changes KEY.
+"""Which stacks count as the same: the key by which targets are grouped. Increase KEY with every change of its parts.
 
-Key 1: the verdict, and the stacks of the threads that the verdict names, each without what chance decides. That is the
-depth of a recursion (functions that repeat, up to four in turn, count once), the line in a loop of threads that run the
-program's code, folders of source files, and the suffixes and arguments that compilers add to the names of functions.
+Key 1 consists of the verdict and the stacks of the threads that it names, without their chance differences:
+
+- the depth of a recursion: up to four functions that repeat in turn count once
+- the line within a loop, for threads that run the program's code
+- the folders of source files
+- the suffixes and arguments that compilers add to function names
 """
 
 from __future__ import annotations
@@ -21,66 +24,69 @@ _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)")
 
 
 class Frame(NamedTuple):
-    """A function on a stack, as results have it. ``loop`` is the first line of the innermost loop that it is in, known
-    of threads that run the program's code; ``depth`` how often it was there, with those that repeat with it.
-    ``construct`` is the kind of the OpenMP construct whose code the frame is, None for the function's own.
-    """
+    """A function on a stack, as results have it."""
 
     function: str | None
     file: str | None
     line: int | None
     loop: int | None = None
+    """The first line of the innermost loop around the frame, None if unknown."""
     depth: int = 1
+    """How often the function repeats on the stack."""
     construct: str | None = None
+    """The kind of the OpenMP construct that the frame belongs to, None for a function's own code."""
 
 
 Part = tuple[str, str, int, str]
-"""What of a frame counts: function, file's name, line (that of the loop if it is in one), and construct."""
+"""A frame's contribution to the key: function, file name, line (of the loop, inside a loop), construct."""
 
 
 def part(frame: Frame) -> Part:
-    """Return what of a frame counts."""
+    """Return a frame's contribution to the key."""
     line = frame.loop if frame.loop is not None else frame.line
     return function_name(frame.function), (frame.file or "").rpartition("/")[2], line or 0, frame.construct or ""
 
 
 @lru_cache(maxsize=1 << 12)
 def function_name(name: str | None) -> str:
-    """Return a function's name without what compilers and templates add to it."""
+    """Return a function's name without compilers' suffixes, template arguments and parameters."""
     text = _SUFFIX.sub("", name or "?")
     if text.startswith("operator") or "::operator" in text:
-        return text  # whose brackets are its name
+        return text  # its brackets are part of the name
     while (shorter := _NESTED.sub("", text)) != text and shorter:
         text = shorter
     return text
 
 
 def group_id(verdict: str, stacks: Iterable[Sequence[Frame]]) -> str:
-    """Return what targets with this verdict and these stacks have in common."""
+    """Return the id of the group with this verdict and these stacks."""
     parts = sorted({tuple(map(part, frames)) for frames in stacks})
     digest = hashlib.sha256(repr((verdict, parts)).encode("utf-8", "replace")).hexdigest()
     return f"{KEY}-{digest[:16]}"
 
 
 def rolled(frames: Sequence[Frame]) -> list[Frame]:
-    """Return frames, outermost first, with those that repeat in turn once: the innermost ones, which say where."""
-    found: list[Frame] = []
+    """Return frames, outermost first, with each recursion once: its innermost turn, which has the current place."""
+    result: list[Frame] = []
     names = [(function_name(frame.function), frame.file, frame.construct) for frame in frames]
-    at = 0
-    while at < len(frames):
-        times, period = max((_times(names, at, period) * period, -period) for period in range(1, _MOST_IN_TURN + 1))
-        period = -period
-        times = times // period
-        last = at + (times - 1) * period
-        found += (frame._replace(depth=frame.depth * times) for frame in frames[last : last + period])
-        at += times * period
-    return found
+    index = 0
+    while index < len(frames):
+        # Take the period that covers most frames, the shortest of several.
+        covered, negative = max(
+            (_times(names, index, period) * period, -period) for period in range(1, _MOST_IN_TURN + 1)
+        )
+        period = -negative
+        times = covered // period
+        last = index + (times - 1) * period
+        result += (frame._replace(depth=frame.depth * times) for frame in frames[last : last + period])
+        index += times * period
+    return result
 
 
-def _times(names: Sequence[object], at: int, period: int) -> int:
-    # How often the names from *at* on come in turn; 1 if they do not, and for more than one only if they do.
+def _times(names: Sequence[object], start: int, period: int) -> int:
+    # How often the *period* names from *start* on follow each other. Without a repetition 1 for a single name, else 0.
     times = 1
-    first = names[at : at + period]
-    while names[at + times * period : at + (times + 1) * period] == first:
+    first = names[start : start + period]
+    while names[start + times * period : start + (times + 1) * period] == first:
         times += 1
     return times if times > 1 or period == 1 else 0

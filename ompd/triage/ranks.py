@@ -1,4 +1,4 @@
-"""Which rank of which job a process is, by its environment block: what launchers of MPI put there."""
+"""The MPI rank and job of a process, from the variables that launchers put into its environment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _MOST_WORD = 64
 
 Ranked = tuple[str | None, int]
-"""A rank, behind the name of its job."""
+"""The name of a job, and a rank of it."""
 
 
 @record
 class RankOf:
-    """The rank of a process, of how many, of which job, on which host; None for what the environment does not say."""
+    """The rank of a process, the number of ranks, the job and the host. None if the environment lacks it."""
 
     rank: int | None = None
     size: int | None = None
@@ -42,7 +42,7 @@ def _word(environment: Mapping[str, str], names: Iterable[str]) -> str | None:
 
 
 def rank_sets(ranks: Iterable[Ranked]) -> tuple[RankSet, ...]:
-    """Return ranks by their jobs."""
+    """Return the ranks of each job, sorted."""
     jobs: dict[str | None, list[int]] = {}
     for job, rank in ranks:
         jobs.setdefault(job, []).append(rank)

@@ -1,4 +1,4 @@
-"""Results in a file, one JSON object a line, written as they come: whoever goes on from it inspects nothing twice."""
+"""A file of results, one JSON object a line, from which an interrupted triage continues."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MOST_ITEMS = 4096
 
 
 class ResultFile:
-    """A file of results that is read once and then added to. Use it in a ``with`` statement.
+    """A file of results, which is read once and then extended. Use it in a ``with`` statement.
 
-    :raises BadFile: if it is no such file, another triage writes to it, or another user could have written it
+    :raises BadFile: if it has another format, another triage writes to it, or another user could have written it
     """
 
     def __init__(self, path: str) -> None:
@@ -44,9 +44,9 @@ class ResultFile:
         self._file.close()
 
     def kept(self, targets: Iterable[Wanted]) -> Iterator[dict[str, Any]]:
-        """Yield the results that the file has of these targets as they are now, each once; then results may be added.
+        """Yield the results for these targets, each once, unless a target's file has changed. Call it before ``add``.
 
-        A last line without its end, which was being written when a triage was killed, is removed.
+        Remove an unfinished last line, which a killed triage leaves.
 
         :raises BadFile: if it is no file of results
         """
@@ -68,7 +68,7 @@ class ResultFile:
             self._write({"schema": SCHEMA})
 
     def add(self, result: Mapping[str, Any]) -> None:
-        """Write a result to the end of the file.
+        """Append a result to the file.
 
         :raises BadFile: if there is no room
         """
@@ -85,7 +85,7 @@ class ResultFile:
 
 
 def _lines(path: str, file: BinaryIO) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    # The first line says what the others are, and stands for no result.
+    # Yields each line with its result. The first line is the header, and has None.
     number = 0
     while line := file.readline(_LONGEST_LINE):
         number += 1
@@ -108,11 +108,11 @@ def _lines(path: str, file: BinaryIO) -> Iterator[tuple[bytes, dict[str, Any] | 
 
 
 def is_result(members: Any) -> bool:
-    """Return whether *members* are those of a result: what is read of it later is there, and of the right kind."""
+    """Return whether *members* are a valid result: all members that are used are there and have the right type."""
     if not isinstance(members, dict) or not isinstance(members.get("target"), str):
         return False
     identity = members.get("identity")
-    if identity is not None and not (isinstance(identity, list) and all(type(each) is int for each in identity)):
+    if identity is not None and not (isinstance(identity, list) and all(type(number) is int for number in identity)):
         return False
     if "failed" in members:
         return isinstance(members["failed"], str)
@@ -121,9 +121,9 @@ def is_result(members: Any) -> bool:
         and all(_is_count(members.get(name)) for name in ("rank", "size"))
         and all(isinstance(members.get(name), str | None) for name in ("job", "host"))
         and _is_list(members.get("mpi", []), _is_call)
-        and _is_list(members.get("files"), lambda each: isinstance(each, str))
-        and _is_list(members.get("stacks"), lambda each: _is_stack(each, len(members["files"])))
-        and _is_list(members.get("about"), lambda each: type(each) is int and 0 <= each < len(members["stacks"]))
+        and _is_list(members.get("files"), lambda file: isinstance(file, str))
+        and _is_list(members.get("stacks"), lambda stack: _is_stack(stack, len(members["files"])))
+        and _is_list(members.get("about"), lambda index: type(index) is int and 0 <= index < len(members["stacks"]))
     )
 
 

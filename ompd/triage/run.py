@@ -1,4 +1,4 @@
-"""A triage from its targets to its answer."""
+"""A whole triage: from its targets to its answer."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def triage(
 ) -> tuple[TriageAnswer, bool]:
     """Return the groups of all targets, and whether Ctrl-C ended it before all were inspected.
 
-    :param results: a file to which each result is written when it is ready; those that it has already are not made anew
+    :param results: a file for the results; targets that it has already are not inspected again
     :param baseline: an earlier triage
-    :param warnings: what is to be said besides
+    :param warnings: further warnings of the answer
     :param progress: is called with a line of text after each target
-    :raises BadFile: if *results* cannot be written, or is something else
+    :raises BadFile: if *results* cannot be written, or is no file of results
     """
     groups = Groups()
-    noted = list(warnings)
+    all_warnings = list(warnings)
     pace = _Pace(len(targets), progress)
     is_interrupted = False
     with ExitStack() as stack:
@@ -43,40 +43,45 @@ def triage(
         try:
             for result in file.kept(targets) if file is not None else ():
                 groups.add(result)
-                pace.known += 1
+                pace.kept += 1
                 waiting.pop(Wanted(result["target"]), None)
             for result in Inspecting(engine, limits).results(waiting):
                 groups.add(result)
                 pace.step(groups.failed)
                 if file is not None:
-                    file.add(result)  # at last: whatever is in the file is in the answer, too, when Ctrl-C comes
+                    file.add(result)  # last, so that after Ctrl-C the answer has every result of the file
         except KeyboardInterrupt:
             is_interrupted = True
-            left = len(targets) - pace.known - pace.done
+            left = len(targets) - pace.kept - pace.done
             more = f"; `--results {results}` goes on from here" if results is not None else ""
-            noted.append(f"interrupted: {left} of {len(targets)} targets were not inspected{more}")
-    return groups.answer(noted, baseline), is_interrupted
+            all_warnings.append(f"interrupted: {left} of {len(targets)} targets were not inspected{more}")
+    return groups.answer(all_warnings, baseline), is_interrupted
 
 
 class _Pace:
-    """How many targets are done, how fast, and how long the others will take."""
+    """The progress: the number of targets that are done, the rate, and the time that is left."""
 
     def __init__(self, total: int, progress: Callable[[str], None]) -> None:
-        self._total, self._progress = total, progress
+        self._total = total
+        self._progress = progress
         self._began = time.monotonic()
-        self.known = self.done = 0
+        self.kept = 0
+        """Targets whose results were in the file."""
+        self.done = 0
 
     def step(self, failed: int) -> None:
-        """Count one more target."""
+        """Count a target, and report the progress."""
         self.done += 1
         seconds = max(time.monotonic() - self._began, 1e-6)
         rate = self.done / seconds
-        left = self._total - self.known - self.done
-        text = f"{self.known + self.done} of {self._total} targets, {rate:.1f} a second, {_duration(left / rate)} left"
+        left = self._total - self.kept - self.done
+        text = f"{self.kept + self.done} of {self._total} targets, {rate:.1f} a second, {_duration(left / rate)} left"
         self._progress(f"{text}, {failed} failed" if failed else text)
 
 
 def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, whole_seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes} min" if hours else f"{minutes} min {whole_seconds} s" if minutes else f"{whole_seconds} s"
+    )

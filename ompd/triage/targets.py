@@ -1,4 +1,4 @@
-"""What is to be inspected: paths, patterns, folders, lists, processes and what ``coredumpctl`` finds."""
+"""The targets of a triage: paths, patterns, folders, lists, processes and the dumps of ``coredumpctl``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Wanted:
     process_id: int | None = None
 
     def identity(self) -> tuple[int, ...] | None:
-        """Return what another file of that name would not have in common with this one; None if nothing tells, as of a
-        process, which goes on.
+        """Return the file's size and modification time in ns, which another file of the same name would not share.
+
+        None for a process, and for a file without status.
         """
         if self.process_id is not None:
             return None
@@ -43,26 +44,26 @@ class Wanted:
 def find_targets(
     words: Iterable[str], process_id_of: Callable[[str], int | None], lines: TextIO
 ) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
-    """Return the targets that *words* mean, each once, in the order in which people count; and what was left out.
+    """Return the targets that *words* name, each once, in natural order; and warnings about unread folders.
 
-    A folder stands for the regular files in it, and those in its folders, that may be cores by their first bytes.
+    A folder stands for all regular files below it whose first bytes may be those of a core.
 
-    :param process_id_of: returns the number of the process that a word means, None if it means none
-    :param lines: what ``-`` stands for: one word a line
-    :raises BadInput: if a pattern or a folder has nothing
+    :param process_id_of: returns the process id that a word means, None if it means none
+    :param lines: the input that ``-`` stands for: one word a line
+    :raises BadInput: if a pattern or a folder matches no file
     """
-    found: dict[Wanted, None] = {}
+    targets: dict[Wanted, None] = {}
     left_out: list[str] = []
     for word in _all_words(words, lines):
-        for target in _meant(word, process_id_of, left_out):
-            found[target] = None
-            if len(found) > _MOST:
+        for target in _targets_of(word, process_id_of, left_out):
+            targets[target] = None
+            if len(targets) > _MOST:
                 raise BadInput(f"more than {_MOST} targets")
-    return tuple(sorted(found, key=lambda target: natural(target.name))), tuple(left_out)
+    return tuple(sorted(targets, key=lambda target: natural(target.name))), tuple(left_out)
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return by what names are sorted so that core.9 comes before core.10."""
+    """Return the sort key that puts core.9 before core.10."""
     parts = (re.match(r"[0-9]{1,18}", part, re.ASCII) for part in re.findall(r"[0-9]{1,18}|[^0-9]+", name))
     words = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
     return tuple((0, int(word), "") if number else (1, 0, word) for number, word in zip(parts, words, strict=True))
@@ -87,7 +88,7 @@ def _line(lines: TextIO) -> str:
         raise BadInput(f"standard input cannot be read: {error.strerror}") from error
 
 
-def _meant(word: str, process_id_of: Callable[[str], int | None], left_out: list[str]) -> Iterator[Wanted]:
+def _targets_of(word: str, process_id_of: Callable[[str], int | None], left_out: list[str]) -> Iterator[Wanted]:
     process_id = process_id_of(word)
     if process_id is not None:
         yield Wanted(word, process_id)
@@ -107,14 +108,14 @@ def _meant(word: str, process_id_of: Callable[[str], int | None], left_out: list
         yield Wanted(word)
 
 
-# ELF, zstd, lz4, gzip, bzip2, xz: what may be a core. Whether it is one the inspection finds out.
+# ELF, zstd, lz4, gzip, bzip2, xz. Such a file may be a core; the inspection checks it.
 _BEGINNINGS = (b"\x7fELF", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
 _E_TYPE, _ET_CORE = 16, 4
 
 
 def _in_folder(folder: str, left_out: list[str]) -> list[str]:
-    # Neither links to folders nor anything but regular files: to open those may wait for ever.
-    found: list[str] = []
+    # Skip links to folders, and all but regular files, because opening a pipe may block.
+    cores: list[str] = []
     count = 0
     for place, folders, names in os.walk(folder, onerror=lambda error: left_out.append(_unread(error))):
         folders.sort()
@@ -124,8 +125,8 @@ def _in_folder(folder: str, left_out: list[str]) -> list[str]:
                 raise BadInput(f"{folder}: more than {_MOST_FILES} files")
             path = os.path.join(place, name)  # noqa: PTH118  a million of them
             if _may_be_core(path):
-                found.append(path)
-    return found
+                cores.append(path)
+    return cores
 
 
 def _unread(error: OSError) -> str:
@@ -138,7 +139,7 @@ def _may_be_core(path: str) -> bool:
             return False
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
-        return True  # which the inspection says of it
+        return True  # the inspection will report the error
     try:
         head = os.read(descriptor, _E_TYPE + 2)
     except OSError:

@@ -24,7 +24,7 @@ class Tree:
         touched: set[_Node] = set()
         for frames, threads in stacks:
             if not threads:
-                continue  # the same as another one, but for what a verdict adds to it
+                continue  # a verdict's copy of a stack that is counted already
             node = self._root
             node.threads.update(threads)
             for frame in frames:
@@ -35,7 +35,7 @@ class Tree:
                     self._count += 1
                     below = node.children[part(frame)] = _Node(frame)
                 elif frame != below.frame and _words(frame) < _words(below.frame):
-                    below.frame = frame  # of folders and suffixes those that come first, whichever target did
+                    below.frame = frame  # the smallest name, so that the order of targets makes no difference
                 node = below
                 node.threads.update(threads)
                 touched.add(node)
@@ -46,7 +46,7 @@ class Tree:
                 node.ranks.add(rank)
 
     def nodes(self) -> tuple[TreeNode, ...]:
-        """Return the nodes, each before those that it calls, the fewest targets first."""
+        """Return the nodes, callers before their callees, and among callees those of the fewest targets first."""
         return tuple(self._numbered())
 
     def _numbered(self) -> Iterator[TreeNode]:
@@ -55,14 +55,14 @@ class Tree:
         while waiting:
             parent, node = waiting.pop()
             number += 1
-            first = node.frame
+            frame = node.frame
             yield TreeNode(
                 id=number,
                 parent=parent,
-                function=first.function,
-                file=first.file,
-                line=first.loop if first.loop is not None else first.line,
-                construct=first.construct,
+                function=frame.function,
+                file=frame.file,
+                line=frame.loop if frame.loop is not None else frame.line,
+                construct=frame.construct,
                 targets=node.targets,
                 ranks=rank_sets(node.ranks),
                 threads=dict(sorted(node.threads.items())),
@@ -87,5 +87,5 @@ class _Node:
         self.ends: Counter[str] = Counter()
 
     def sorted(self) -> list[_Node]:
-        """Return what it calls, outliers first."""
+        """Return the callees, outliers first."""
         return [child for _, child in sorted(self.children.items(), key=lambda item: (item[1].targets, item[0]))]

@@ -1,7 +1,7 @@
-"""What a worker does with a target, whatever engine it belongs to: inspects it in a child that has limits.
+"""The work of a worker, of any engine: it inspects a target in a child with limits.
 
-The child is forked from a worker that has everything loaded: it begins within milliseconds, and whatever a target makes
-of it, the worker goes on.
+The worker has loaded everything before it forks, so that a child starts within milliseconds. If a target crashes the
+child, the worker goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-# What an inspection would import when it comes to it: each child would import it anew.
+# An inspection imports these modules when it needs them; loaded here, they are shared by all children.
 import ompd.binary.dwarf.source.calls
 import ompd.debugger.emulation.decode
 import ompd.debugger.emulation.linking
@@ -45,14 +45,15 @@ _MOST_REASON = 600
 
 @record
 class Limits:
-    """What the inspection of one target may take: ``seconds``, and bytes of ``memory``; and what all inspections have
-    in common. ``max_size`` and ``max_stop`` are those of ``inspect()``, the rest is where files are.
-    """
+    """The limits of one inspection, and the folders of files, which all inspections share."""
 
     seconds: float
     memory: int
+    """Bytes."""
     max_size: int
+    """Bytes of an unpacked core, as in ``inspect()``."""
     max_stop: float | None = None
+    """Milliseconds, as in ``inspect()``."""
     exe: str | None = None
     sysroot: str | None = None
     debug_dir: tuple[str, ...] = ()
@@ -60,21 +61,22 @@ class Limits:
 
 
 def inspect_target(label: str, name: str, process_id: int | None, limits: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the result of one target: what is wrong with it or, under ``failed``, why that is not known.
+    """Return the result of one target: its verdict, or under ``failed`` the reason why there is none.
 
-    :param label: what the user called it
-    :param name: what it is called where this worker is
+    :param label: the user's name of the target
+    :param name: its name on this worker's machine
     """
-    wanted, kept = Wanted(name, process_id), Limits(*limits)
+    wanted = Wanted(name, process_id)
+    limit = Limits(*limits)
     identity = wanted.identity()
     result: dict[str, Any] = {}
     for attempt in range(_ATTEMPTS):
         try:
-            found = run(
-                partial(_inspected, wanted, kept),
-                seconds=max(1, round(kept.seconds)),
-                memory=kept.memory,
-                within=kept.seconds,
+            answer = run(
+                partial(_inspected, wanted, limit),
+                seconds=max(1, round(limit.seconds)),
+                memory=limit.memory,
+                within=limit.seconds,
             )
         except Killed as error:
             result = {"failed": str(error) if not attempt else f"{error}, and so it did before"}
@@ -82,7 +84,7 @@ def inspect_target(label: str, name: str, process_id: int | None, limits: tuple[
         except GivenUp as error:
             result = {"failed": str(error)}
         else:
-            result = found if isinstance(found, dict) else {"failed": "the inspection has no result"}
+            result = answer if isinstance(answer, dict) else {"failed": "the inspection has no result"}
         break
     return {"target": label, "identity": list(identity) if identity is not None else None, **result}
 
@@ -97,7 +99,7 @@ def _inspected(wanted: Wanted, limits: Limits) -> dict[str, Any]:
 
 
 def begin() -> None:
-    """Make this process a worker: Ctrl-C is for the one that started it, with which it ends, however that ends."""
+    """Make this process a worker: it ignores Ctrl-C, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
@@ -105,11 +107,11 @@ def begin() -> None:
         end_with(parent.sentinel, os.getpid())
     _prepare()
     gc.collect()
-    gc.freeze()  # what is loaded is shared with the children: they need not look at it
+    gc.freeze()  # the children share the loaded objects, and need not collect them
 
 
 def _prepare() -> None:
-    # What an inspection reads or compiles once in a process, whatever the target: its children find it done.
+    # Read and compile here what every inspection needs, so that no child has to.
     with suppress(OmpdError):
         shipped_tables()
     for name in ("f._omp_fn.0", ".omp_outlined.", ".omp_task_entry.", "f.omp.reduction.reduction_func"):
