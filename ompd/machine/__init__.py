@@ -1,5 +1,5 @@
-"""What `ompd doctor` examines of this machine and of the installation: tracing, core files, packages of Python.
+"""Examines this machine and the installation for `ompd doctor`: tracing, core files, Python packages.
 
-No program has any part in it, and nothing is changed. What is tried is tried on a child of its own (`tracing`). Each
-module adds rows to a `Report`; folders are parameters, so that tests can bring their own.
+No target is needed, and nothing is changed; `tracing` tries to trace a child that it forks. Each module adds rows to a
+`Report`. Folders are parameters, so that tests can pass their own.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a program that crashes here: where the kernel writes its core, how much of it, and who keeps it."""
+"""Core files on this machine: where the kernel writes them, with how much memory, and which service keeps them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from ompd.machine.report import Report
 
 _ROOT = Path("/")
-# What Linux writes by default: private and shared memory without a file, ELF headers, private huge pages (core(5)).
+# Bits of coredump_filter, core(5): private memory without a file, and the ELF headers of files.
 _ANONYMOUS_PRIVATE, _ELF_HEADERS = 1 << 0, 1 << 4
 _KEEPERS = {
     "systemd-coredump": ("/var/lib/systemd/coredump", "ompd COMMAND coredumpctl:PID"),
@@ -22,7 +22,7 @@ _LOST = "a program that crashes leaves no core to inspect"
 
 
 def examine(root: Path = _ROOT) -> Report:
-    """Return what is known of cores on this machine, and of the limits of this process, which its children inherit."""
+    """Return the report on cores: this machine's settings, and the limits that children of this process inherit."""
     report = Report("machine")
     is_piped = _pattern(report, root)
     if is_piped is not None:
@@ -44,7 +44,11 @@ def _pattern(report: Report, root: Path) -> bool | None:
         return True
     if not pattern:
         report.add(
-            *("core_pattern", "warning", subject, "kernel.core_pattern is empty", _LOST),
+            "core_pattern",
+            "warning",
+            subject,
+            "kernel.core_pattern is empty",
+            _LOST,
             "sudo sysctl kernel.core_pattern=core.%p",
         )
         return None
@@ -67,7 +71,7 @@ def _pattern(report: Report, root: Path) -> bool | None:
 def _piped(report: Report, root: Path, pattern: str) -> None:
     program = pattern[1:].split(maxsplit=1)[0] if pattern[1:].split() else ""
     name = program.rpartition("/")[2]
-    keeper = next((known for known in _KEEPERS if name.startswith(known)), None)
+    keeper = next((service for service in _KEEPERS if name.startswith(service)), None)
     if keeper is None:
         report.add(
             "core_pattern",
@@ -111,12 +115,16 @@ def _systemd(report: Report, root: Path) -> None:
         except OSError:
             continue
         for line in lines:
-            found = re.fullmatch(r"\s*(\w+)\s*=\s*(.*?)\s*", line)
-            if found is not None:
-                settings[found[1]] = found[2]
+            setting = re.fullmatch(r"\s*(\w+)\s*=\s*(.*?)\s*", line)
+            if setting is not None:
+                settings[setting[1]] = setting[2]
     if settings.get("Storage", "").lower() == "none":
         report.add(
-            *("core_pattern", "warning", "systemd-coredump", "systemd-coredump keeps no cores (Storage=none)", _LOST),
+            "core_pattern",
+            "warning",
+            "systemd-coredump",
+            "systemd-coredump keeps no cores (Storage=none)",
+            _LOST,
             "Storage=external in /etc/systemd/coredump.conf",
         )
     limits = [f"{name}={settings[name]}" for name in ("ProcessSizeMax", "ExternalSizeMax") if settings.get(name)]
@@ -145,7 +153,7 @@ def _limit(report: Report, *, is_piped: bool) -> None:
     if soft == resource.RLIM_INFINITY:
         report.fine("the size of cores has no limit (ulimit -c)")
         return
-    # Of a piped core the limit counts for nothing, but 1 means: none (core(5)).
+    # The kernel ignores the limit for piped cores, except that 1 disables them (core(5)).
     if is_piped and soft != 1:
         report.fine(f"the limit of the size of cores, {soft} bytes, does not apply to cores that are piped")
         return

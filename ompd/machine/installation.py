@@ -1,4 +1,4 @@
-"""What this installation of ompd can use: Python, its optional packages, LLDB, debuginfod, the cache."""
+"""The installation of ompd: Python, optional packages, LLDB, debuginfod, the cache, the sandbox."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OLDEST = (3, 10)
 
 
 def examine(environment: Mapping[str, str] | None = None, *, asks_lldb: bool = True) -> Report:
-    """Return what is known of this installation.
+    """Return the report on this installation.
 
-    :param environment: the variables that say where things are; those of this process if None
-    :param asks_lldb: whether LLDBs of this machine may be run to ask where their Python modules are
+    :param environment: environment variables; those of this process if None
+    :param asks_lldb: whether to run this machine's LLDBs to find their Python modules
     """
     environment = os.environ if environment is None else environment
     report = Report("installation")
@@ -45,13 +45,17 @@ def _python(report: Report) -> None:
         report.fine(f"Python {version} ({sys.executable or 'of another program'})")
         return
     report.add(
-        *("python", "error", "Python", f"Python {version} is older than 3.10", "ompd is not made for it"),
+        "python",
+        "error",
+        "Python",
+        f"Python {version} is older than 3.10",
+        "ompd is not made for it",
         "install Python 3.10 or newer, and ompd with it",
     )
 
 
 def is_installed(name: str) -> bool:
-    """Return whether this Python has the package or module *name*; nothing of it is run but the packages around it."""
+    """Return whether this Python has the module *name*, without running it. Its parent packages are imported."""
     try:
         return find_spec(name) is not None
     except (ImportError, ValueError):
@@ -91,11 +95,12 @@ def _packages(report: Report) -> None:
 
 
 def _lldb(report: Report, distribution: Distribution) -> None:
-    subject, here = "LLDB", f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    subject = "LLDB"
+    here = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     lost = "ompd.launch() and ompd.from_lldb() do not work in this Python"
-    found = next(find_installs(), None)
-    if found is not None:
-        report.fine(f"{found.command} has a module for {here}: {found.folder}")
+    install = next(find_installs(), None)
+    if install is not None:
+        report.fine(f"{install.command} has a module for {here}: {install.folder}")
         return
     commands = list({os.path.realpath(command): command for command in find_commands()}.values())
     if not commands:
@@ -134,7 +139,8 @@ def _debuginfod(report: Report, environment: Mapping[str, str], distribution: Di
 
 
 def _cache(report: Report, environment: Mapping[str, str]) -> None:
-    subject, slower = "cache", "what was derived of files is derived again by each command, which takes longer"
+    subject = "cache"
+    slower = "what was derived of files is derived again by each command, which takes longer"
     if environment.get("OMPD_CACHE") == "off":
         report.fine("the cache is turned off (OMPD_CACHE=off)")
         return
@@ -142,7 +148,11 @@ def _cache(report: Report, environment: Mapping[str, str]) -> None:
     root = environment.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
     if not root.startswith("/"):
         report.add(
-            *("cache", "note", subject, "neither XDG_CACHE_HOME nor HOME names a folder", slower),
+            "cache",
+            "note",
+            subject,
+            "neither XDG_CACHE_HOME nor HOME names a folder",
+            slower,
             "export XDG_CACHE_HOME=/a/folder/of/yours",
         )
         return
@@ -165,7 +175,7 @@ def _cache(report: Report, environment: Mapping[str, str]) -> None:
 
 
 _SECCOMP_PACKAGES = {"debian": "libseccomp2", "fedora": "libseccomp", "arch": "libseccomp", "opensuse": "libseccomp2"}
-# From this version of its interface on it forbids signals to other processes, too.
+# The first version of the interface that forbids signals to other processes.
 _LANDLOCK_WITH_SIGNALS = 6
 
 
@@ -179,12 +189,10 @@ def _sandbox(report: Report, distribution: Distribution) -> None:
         report.fine(f"Landlock (version {version}) keeps a library for debuggers from files")
     else:
         report.add(
-            *(
-                "sandbox",
-                "note",
-                subject,
-                "the kernel does not offer Landlock (Linux 5.13, and `landlock` in its lsm=)",
-            ),
+            "sandbox",
+            "note",
+            subject,
+            "the kernel does not offer Landlock (Linux 5.13, and `landlock` in its lsm=)",
             f"a library that you have ompd load may read and write your files; it runs {kept}",
             None,
         )
@@ -194,7 +202,10 @@ def _sandbox(report: Report, distribution: Distribution) -> None:
     package = _SECCOMP_PACKAGES.get(distribution.family or "", "libseccomp")
     signals = "" if version >= _LANDLOCK_WITH_SIGNALS else ", and send signals to your processes"
     report.add(
-        *("sandbox", "note", subject, f"{sandbox.LIBSECCOMP} is not installed"),
+        "sandbox",
+        "note",
+        subject,
+        f"{sandbox.LIBSECCOMP} is not installed",
         f"a library that you have ompd load may make any system call{signals}; it runs {kept}",
         distribution.install(package) or f"install {package}",
     )

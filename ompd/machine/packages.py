@@ -1,7 +1,7 @@
-"""Which package of the distribution a file is of, and how its debug information is installed.
+"""The distribution's package of a file, and the command that installs its debug information.
 
-dpkg's own lists are read (``/var/lib/dpkg/info/*.list``): no program is run. Other distributions' databases are not
-read, and there the command names the file.
+Only dpkg's lists are read (``/var/lib/dpkg/info/*.list``), without running a program. On other distributions the
+command names the file.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def distribution_of(root: Path = _ROOT) -> Distribution:
     names: list[str] = []
     for file in ("etc/os-release", "usr/lib/os-release"):
         with suppress(OSError):
-            found = _settings((root / file).read_text(errors="replace"))
-            names = [found.get("ID", ""), *found.get("ID_LIKE", "").split()]
+            settings = _settings((root / file).read_text(errors="replace"))
+            names = [settings.get("ID", ""), *settings.get("ID_LIKE", "").split()]
             break
     server = next((_SERVERS[key] for name in names for key in _SERVERS if name.startswith(key)), _EVERYWHERE)
     for name in names:
@@ -68,15 +68,15 @@ def _settings(text: str) -> dict[str, str]:
 
 
 def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
-    """Return the package of Debian's kind that installed each of some files, without those of none."""
+    """Return the Debian package of each file that one has installed."""
     wanted: dict[bytes, str] = {}
     for path in paths:
         if not path.startswith(_PACKAGED):
-            continue  # nobody's package: the lists are some hundred files
+            continue  # no package installs there, and reading hundreds of lists takes time
         wanted.update((name.encode("utf-8", "surrogateescape"), path) for name in _names_of(path))
     if not wanted:
         return {}
-    found: dict[str, str] = {}
+    package_of: dict[str, str] = {}
     try:
         lists = sorted((root / "var/lib/dpkg/info").glob("*.list"))[:_MAX_LISTS]
     except OSError:
@@ -90,12 +90,12 @@ def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
                 continue
             lines = set(bytes(text[:]).split(b"\n"))
             for name in wanted.keys() & lines:
-                found[wanted[name]] = package
-    return found
+                package_of[wanted[name]] = package
+    return package_of
 
 
 def _names_of(path: str) -> list[str]:
-    # dpkg may have a file by a name from before /lib became a link to /usr/lib.
+    # dpkg may list a file by its name from before /lib became a link to /usr/lib.
     names = dict.fromkeys((path, os.path.realpath(path)))
     for name in list(names):
         if name.startswith("/usr/lib"):

@@ -1,4 +1,4 @@
-"""The rows of one area, while they are gathered."""
+"""Collects the findings about one area."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ SEVERITIES = ("error", "warning", "note")
 
 
 class Report:
-    """What was found in one area: ``rows``, and what is ``in_order``.
+    """The findings about one area: ``rows`` of faults, and texts about things ``in_order``.
 
-    :param area: see :class:`ompd.model.FindingRecord`
+    :param area: the area, as in :class:`ompd.model.FindingRecord`
     """
 
     def __init__(self, area: str) -> None:
@@ -52,5 +52,5 @@ class Report:
         self.add(kind, "note", subject, None, consequence, remedy, unavailable={"finding": why})
 
     def fine(self, what: str) -> None:
-        """Note that something was examined and is as it should be."""
+        """Add a text about something that was examined and is in order."""
         self.in_order.append(what)

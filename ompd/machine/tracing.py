@@ -1,4 +1,4 @@
-"""Whether this user may look into running processes here: Yama, capabilities, seccomp, and a child that is traced."""
+"""The permission to trace processes: Yama, capabilities, seccomp, and a trial on a child."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LIVE = "live processes cannot be inspected; cores and snapshots can"
 
 
 def examine(proc: Path = _PROC, *, tries: bool = True) -> Report:
-    """Return what is known of tracing on this machine.
+    """Return the report on tracing.
 
-    :param tries: whether to trace a child of this process, which does nothing and ends
+    :param tries: whether to trace a child of this process, which only waits and exits
     """
     report = Report("machine")
     status = parse_status(_bytes(proc / "self" / "status"))
@@ -84,14 +84,14 @@ def _attempt(report: Report, status: dict[str, str]) -> None:
 
 
 def traced_child_fault() -> str | None:
-    """Trace a child that does nothing, and return why that failed, None if it worked.
+    """Trace a child that only waits, and return the error, None if it worked.
 
-    :raises OSError: if there could be no child
+    :raises OSError: if no child can be forked
     """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        # Nothing of this process's own runs in it: it waits for the end of the pipe.
+        # The child runs no other code of this process: it waits until the pipe is closed.
         os.close(writing)
         try:
             os.read(reading, 1)

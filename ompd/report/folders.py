@@ -1,27 +1,27 @@
-"""Names of files without their folders, which say more of a person than of a program."""
+"""Removes folders from texts, because folders reveal more about a person than about a program."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# Where a path begins, and not the second number of 1/4.
+# The folders of an absolute path, but not the slash in 1/4.
 _ABSOLUTE = re.compile(r"(?<![\w./-])/(?:[^\s/:,;'\"()\[\]]+/)+")
 
 
 class Folders:
-    """Folders of files that texts may name.
+    """The folders to remove from texts.
 
-    :param paths: the files that are known, whose folders may have any characters
+    :param paths: known files; their folders are found even with blanks in their names
     """
 
     def __init__(self, paths: Iterable[str | None]) -> None:
         folders = {path[: path.rindex("/") + 1] for path in paths if path is not None and path.rfind("/") > 0}
-        # Of two that begin alike the longer one first.
+        # The alternatives of a pattern are tried in order: the longer of two folders must come first.
         longest = sorted(folders, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest))) if longest else None
 
     def without(self, text: str) -> str:
-        """Return a text in which files have their names alone."""
-        found = self._known.sub("", text) if self._known is not None else text
-        return _ABSOLUTE.sub("", found)
+        """Return *text* with the folders of files removed."""
+        shortened = self._known.sub("", text) if self._known is not None else text
+        return _ABSOLUTE.sub("", shortened)

@@ -1,9 +1,10 @@
-"""Everything that is on the page, of one moment."""
+"""All answers on the page, from one moment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,11 +27,8 @@ from ompd.session import Session
 
 
 @record(kw_only=True)
-class Found:
-    """The answers that the page shows; None for one that could not be given, and ``faults`` says why, by its name.
-
-    ``environment`` is None unless it was asked for. ``modules`` are names and build-ids of the process's files.
-    """
+class PageAnswers:
+    """The answers that the page shows. A failed question has None, and its error in ``faults``."""
 
     runtimes: Answer[RuntimeRecord]
     threads: Answer[ThreadRecord] | None
@@ -41,18 +39,21 @@ class Found:
     why: WhyAnswer | None
     variables: Mapping[str, VariableAnswer]
     environment: Mapping[str, str] | None
+    """None unless it was requested."""
     modules: Sequence[tuple[str, str | None]]
+    """The name and build-id of each file of the process."""
     faults: Mapping[str, str]
+    """The error of each failed question, by the question's name."""
 
     @property
     def answers(self) -> Sequence[Answer[Any]]:
-        """All answers that there are."""
+        """The answers of the questions that did not fail."""
         several = (self.runtimes, self.why, self.threads, self.regions, self.tasks, self.icvs, self.stacks)
         return [answer for answer in (*several, *self.variables.values()) if answer is not None]
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What all answers say besides, each thing once."""
+        """The warnings of all answers, each once."""
         return tuple(dict.fromkeys(warning for answer in self.answers for warning in answer.warnings))
 
     @property
@@ -63,36 +64,32 @@ class Found:
 
     @property
     def complete(self) -> bool:
-        """Whether all could be read."""
+        """Whether all answers are complete."""
         return not self.faults and all(answer.complete for answer in self.answers)
 
 
-def gather(session: Session, names: Sequence[str] = (), *, has_environment: bool = False, earlier: Any = None) -> Found:
-    """Return what the page shows.
+def gather(
+    session: Session, names: Sequence[str] = (), *, has_environment: bool = False, earlier: Any = None
+) -> PageAnswers:
+    """Return the answers that the page shows.
 
     :param names: variables to show in each thread
-    :param has_environment: whether the environment is to be on the page
-    :param earlier: what ``why`` knows of an earlier moment
+    :param has_environment: whether the page shows the environment
+    :param earlier: the samples that ``why`` took earlier
     """
-    kept: list[Found] = []
+    attempts: list[PageAnswers] = []
 
     def question(session: Session) -> tuple[Any, ...]:
-        found = _ask(session, names, has_environment, earlier)
-        kept.append(found)
-        return (found.runtimes,)
+        answers = _ask(session, names, has_environment, earlier)
+        attempts.append(answers)
+        return (answers.runtimes,)
 
-    # Of a live process the last time counts, and the answer has the lengths of the stops.
-    (first,) = session.ask(question, may_stop=earlier is None or earlier.may_stop)
-    found = kept[-1]
-    return _with(found, first)
-
-
-def _with(found: Found, runtimes: Answer[RuntimeRecord]) -> Found:
-    members = {name: getattr(found, name) for name in type(found).__dataclass_fields__}
-    return Found(**{**members, "runtimes": runtimes})
+    # A live process is asked several times: the last attempt counts. Its runtimes answer has the lengths of the stops.
+    (runtimes_answer,) = session.ask(question, may_stop=earlier is None or earlier.may_stop)
+    return replace(attempts[-1], runtimes=runtimes_answer)
 
 
-def _ask(session: Session, names: Sequence[str], has_environment: bool, earlier: Any) -> Found:
+def _ask(session: Session, names: Sequence[str], has_environment: bool, earlier: Any) -> PageAnswers:
     faults: dict[str, str] = {}
 
     def ask(name: str, question: Callable[[Session], Any]) -> Any:
@@ -112,7 +109,7 @@ def _ask(session: Session, names: Sequence[str], has_environment: bool, earlier:
     modules: list[tuple[str, str | None]] = []
     with suppress(OmpdError):
         modules = [(module.name, module.build_id) for module in session.process.symbols.modules()]
-    return Found(
+    return PageAnswers(
         runtimes=runtimes.ask(session),
         why=ask("why", lambda session: why.ask(session, earlier)),
         threads=ask("threads", threads.ask),

@@ -1,4 +1,4 @@
-"""How the values of a variable are spread over threads."""
+"""A histogram of a variable's values over threads."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _WIDTH, _HIGH = 520, 110
 
 
 def draw_histogram(rows: Sequence[VariableRecord], name: str, key: str) -> str | None:
-    """Return the picture of numbers, None if the values are none, or all the same."""
+    """Return the histogram, None if there are no numbers or only equal ones."""
     values = [(_number(row.value), row.outlier) for row in rows]
-    known = [(value, is_outlier) for value, is_outlier in values if value is not None]
-    low, high = (min(v for v, _ in known), max(v for v, _ in known)) if known else (0.0, 0.0)
-    if not known or low == high or not math.isfinite(high - low):
+    numbers = [(value, is_outlier) for value, is_outlier in values if value is not None]
+    low, high = (min(v for v, _ in numbers), max(v for v, _ in numbers)) if numbers else (0.0, 0.0)
+    if not numbers or low == high or not math.isfinite(high - low):
         return None
     bins = [0] * _BINS
     odd = [False] * _BINS
-    for value, is_outlier in known:
-        at = min(int((value - low) / (high - low) * _BINS), _BINS - 1)
-        bins[at] += 1
-        odd[at] = odd[at] or is_outlier
+    for value, is_outlier in numbers:
+        index = min(int((value - low) / (high - low) * _BINS), _BINS - 1)
+        bins[index] += 1
+        odd[index] = odd[index] or is_outlier
     most, wide = max(bins), (_WIDTH - 16) / _BINS
     body = []
     for number, count in enumerate(bins):
@@ -45,21 +45,21 @@ def draw_histogram(rows: Sequence[VariableRecord], name: str, key: str) -> str |
     body.append(svg.element("path", d=f"M8,{base} H{_WIDTH - 8}", class_="axis"))
     body.append(svg.text(f"{low:g}", 8, base + 15))
     body.append(svg.text(f"{high:g}", _WIDTH - 8, base + 15, text_anchor="end"))
-    words = f"{format_count(len(known), 'value')} from {low:g} to {high:g}; at most {most} in one of {_BINS} bins"
+    words = f"{format_count(len(numbers), 'value')} from {low:g} to {high:g}; at most {most} in one of {_BINS} bins"
     return svg.picture(body, _WIDTH, base + 22, f"histogram of {name}", words, key)
 
 
 def _number(value: object) -> float | None:
-    # Whole numbers beyond 2**53 are strings, as are addresses, which are no numbers to compare.
+    # Records hold integers beyond 2**53 as strings. Addresses are strings, too, but are not to be compared.
     if isinstance(value, bool) or value is None:
         return None
     try:
         if isinstance(value, (int, float)):
-            found = float(value)
+            number = float(value)
         elif isinstance(value, str) and _WHOLE.fullmatch(value):
-            found = float(int(value))
+            number = float(int(value))
         else:
             return None
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""Stacks as an icicle graph: the outermost function on top, as wide as there are threads inside of it."""
+"""Stacks as an icicle graph: the outermost function on top, its width the number of threads inside it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ompd.report import svg
 from ompd.report.states import WORDS, state_of_stack
 
 _WIDTH, _HIGH = 860, 19
-_NARROWEST = 0.7  # what is narrower is not drawn
-_DEEPEST = 48  # rows; of a deeper stack the outermost ones
+_NARROWEST = 0.7  # narrower boxes are not drawn
+_DEEPEST = 48  # rows; deeper frames are not drawn
 _MOST = 3000  # boxes
 
 
@@ -20,13 +20,14 @@ class _Node:
     __slots__ = ("children", "name", "states", "whole")
 
     def __init__(self, name: str, whole: str) -> None:
-        self.name, self.whole = name, whole
+        self.name = name
+        self.whole = whole
         self.children: dict[object, _Node] = {}
         self.states: Counter[str] = Counter()
 
 
 def draw_icicle(stacks: Sequence[StackRecord], states: Mapping[int, str], key: str) -> str | None:
-    """Return the picture of all stacks, None if nobody has one."""
+    """Return the picture of all stacks, None if no busy thread has one."""
     root = _Node("all threads", "all threads")
     deepest = 0
     for row in stacks:
@@ -71,8 +72,9 @@ def draw_icicle(stacks: Sequence[StackRecord], states: Mapping[int, str], key: s
 
 def _name(frame: StackFrame) -> tuple[str, str]:
     name = frame.function or (f"{frame.address:#x}" if frame.address is not None else "?")
-    at = f"{basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
-    return svg.shorten(f"{name} {at}".rstrip()), svg.shorten(f"{name} {at}".rstrip(), 300)
+    line = f"{basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
+    text = f"{name} {line}".rstrip()
+    return svg.shorten(text), svg.shorten(text, 300)
 
 
 def _summary(states: Counter[str]) -> str:
@@ -82,7 +84,7 @@ def _summary(states: Counter[str]) -> str:
 def _box(node: _Node, x: float, y: float, wide: float) -> str:
     (state, most), *_ = node.states.most_common(1)
     total = node.states.total()
-    # A box of threads in several states has the colour of none.
+    # A box with threads in several states has a neutral colour.
     shade = f"s-{state}" if most == total else "s-mixed"
     words = svg.title(f"{node.whole}: {format_count(total, 'thread')} ({_summary(node.states)})")
     shape = svg.element("rect", words, x=x, y=y, width=max(wide - 1, 0.5), height=float(_HIGH - 2), class_=shade)

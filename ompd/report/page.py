@@ -10,41 +10,41 @@ import ompd
 from ompd.model import TargetRecord
 from ompd.render.words import basename, format_target
 from ompd.report import sections
-from ompd.report.gather import Found
+from ompd.report.gather import PageAnswers
 from ompd.report.template import fill
 
 
-def make_page(found: Found, command: Sequence[str], when: str) -> str:
+def make_page(answers: PageAnswers, command: Sequence[str], when: str) -> str:
     """Return the text of the page.
 
-    :param command: the words by which it was made
+    :param command: the words of the command
     :param when: the time, for a person
     """
-    target = _mailable(found.runtimes.target)
-    folders = found.folders
+    target = _mailable(answers.runtimes.target)
+    folders = answers.folders
     return fill(
         "page.html",
         title=f"ompd: {format_target(target, ())}",
-        heading=format_target(target, found.runtimes.runtimes),
-        complete=found.complete,
+        heading=format_target(target, answers.runtimes.runtimes),
+        complete=answers.complete,
         incomplete=folders.without(target.incomplete) if target.incomplete is not None else None,
-        warnings=[*map(folders.without, found.warnings)],
-        faults={name: folders.without(fault) for name, fault in found.faults.items()},
-        goes_on=sections.goes_on(found.why),
-        verdicts=list(sections.verdicts(found)),
-        more_verdicts=sections.more_verdicts(found.why),
-        teams=sections.teams(found),
-        legend=sections.legend(found),
-        threads=sections.threads(found),
-        regions=sections.regions(found),
-        tasks=sections.tasks(found),
-        icicle=sections.icicle(found),
-        runtimes=sections.runtimes(found),
-        icvs=sections.icvs(found),
-        variables=list(sections.variables(found)),
-        environment=found.environment,
-        unknown=sections.unknown(found),
-        modules=[(basename(name), build_id) for name, build_id in found.modules],
+        warnings=[*map(folders.without, answers.warnings)],
+        faults={name: folders.without(fault) for name, fault in answers.faults.items()},
+        goes_on=sections.goes_on(answers.why),
+        verdicts=list(sections.verdicts(answers)),
+        more_verdicts=sections.more_verdicts(answers.why),
+        teams=sections.teams(answers),
+        legend=sections.legend(answers),
+        threads=sections.threads(answers),
+        regions=sections.regions(answers),
+        tasks=sections.tasks(answers),
+        icicle=sections.icicle(answers),
+        runtimes=sections.runtimes(answers),
+        icvs=sections.icvs(answers),
+        variables=list(sections.variables(answers)),
+        environment=answers.environment,
+        unknown=sections.unknown(answers),
+        modules=[(basename(name), build_id) for name, build_id in answers.modules],
         architecture=target.architecture,
         version=ompd.__version__,
         python=platform.python_version(),
@@ -55,5 +55,5 @@ def make_page(found: Found, command: Sequence[str], when: str) -> str:
 
 
 def _mailable(target: TargetRecord) -> TargetRecord:
-    # Folders say more of a person than of a program.
+    # Folders and arguments are private: people send the page to others.
     return replace(target, file=basename(target.file) if target.file is not None else None, command=None)

@@ -1,4 +1,4 @@
-"""What the page shows: records made into texts, tables, trees and pictures. The template escapes every text."""
+"""The sections of the page: records turned into texts, tables, trees and pictures. The template escapes every text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ompd.render.answers.variables import stats_lines, variable_heading, variabl
 from ompd.render.answers.why import CAUSE, STUCK, chain_rows, notes_on
 from ompd.render.words import Table, basename, format_count, format_place
 from ompd.report.folders import Folders
-from ompd.report.gather import Found
+from ompd.report.gather import PageAnswers
 from ompd.report.histogram import draw_histogram
 from ompd.report.icicle import draw_icicle
 from ompd.report.states import WORDS, states_of
@@ -44,7 +44,7 @@ _REASONS = 60
 
 @record
 class Node:
-    """A line of a tree, and what is inside of it."""
+    """A line of a tree, and the lines below it."""
 
     text: str
     children: list[Node]
@@ -76,12 +76,12 @@ class Variable:
     picture: Markup | None
 
 
-def verdicts(found: Found) -> Iterator[Verdict]:
+def verdicts(answers: PageAnswers) -> Iterator[Verdict]:
     """Yield the verdicts, the surest one first."""
-    why, folders = found.why, found.folders
+    why, folders = answers.why, answers.folders
     if why is None:
         return
-    # Where the core was, and what is in the way there, is the user's own matter.
+    # The folder of the core is private.
     file = why.target.file
     target = replace(why.target, file=basename(file)) if file is not None else why.target
     for number, verdict in enumerate(why.rows[:_VERDICTS]):
@@ -120,35 +120,36 @@ def _stack(why: WhyAnswer, stack: StackRecord) -> Iterator[str]:
 
 
 def goes_on(why: WhyAnswer | None) -> bool:
-    """Return whether nothing is known to hang: then why it does is no question."""
+    """Return whether no thread is known to hang, so that the page needs no section about the cause."""
     return why is None or all(verdict.stuck not in ("proven", "likely", "possible") for verdict in why.rows)
 
 
 def more_verdicts(why: WhyAnswer | None) -> str | None:
-    """Return what is said of verdicts that are not shown."""
+    """Return the remark on verdicts that are not shown, None if there are none."""
     left = len(why.rows) - _VERDICTS if why is not None else 0
     return f"{format_count(left, 'more verdict')}: ompd why --all" if left > 0 else None
 
 
-def teams(found: Found) -> Markup | None:
+def teams(answers: PageAnswers) -> Markup | None:
     """Return the picture of teams."""
-    if found.threads is None:
+    if answers.threads is None:
         return None
-    rows, regions = found.threads.rows, found.regions.rows if found.regions is not None else ()
+    rows = answers.threads.rows
+    regions = answers.regions.rows if answers.regions is not None else ()
     return drawn(draw_teams(regions, rows, states_of(rows), "teams"))
 
 
-def legend(found: Found) -> Sequence[tuple[str, str, int]]:
-    """Return the states that threads are in: class, words, how many."""
-    counts = Counter(states_of(found.threads.rows).values()) if found.threads is not None else Counter[str]()
+def legend(answers: PageAnswers) -> Sequence[tuple[str, str, int]]:
+    """Return the states of the threads: class, words, number of threads."""
+    counts = Counter(states_of(answers.threads.rows).values()) if answers.threads is not None else Counter[str]()
     return [(state, words, counts[state]) for state, words in WORDS.items() if counts[state]]
 
 
-def threads(found: Found) -> Table | None:
-    """Return the table of threads; of very many, those that are alike share a line."""
-    if found.threads is None:
+def threads(answers: PageAnswers) -> Table | None:
+    """Return the table of threads. If there are very many, equal threads share a line."""
+    if answers.threads is None:
         return None
-    table = threads_table(found.threads, unfold=len(found.threads.rows) <= _LISTED)
+    table = threads_table(answers.threads, unfold=len(answers.threads.rows) <= _LISTED)
     return cut(table)
 
 
@@ -158,7 +159,7 @@ def cut(table: Table) -> Table:
 
 
 def tree(rows: Iterable[tuple[int, str]]) -> tuple[list[Node], bool]:
-    """Return lines with their depths as trees, and whether there were more than are shown."""
+    """Return lines with depths as trees, and whether lines are left out."""
     rows = iter(rows)
     roots: list[Node] = []
     path: list[list[Node]] = [roots]
@@ -171,39 +172,39 @@ def tree(rows: Iterable[tuple[int, str]]) -> tuple[list[Node], bool]:
     return roots, next(rows, None) is not None
 
 
-def regions(found: Found) -> tuple[list[Node], bool]:
+def regions(answers: PageAnswers) -> tuple[list[Node], bool]:
     """Return the tree of regions."""
-    return tree(region_lines(found.regions)) if found.regions is not None else ([], False)
+    return tree(region_lines(answers.regions)) if answers.regions is not None else ([], False)
 
 
-def tasks(found: Found) -> tuple[list[Node], bool]:
+def tasks(answers: PageAnswers) -> tuple[list[Node], bool]:
     """Return the tree of tasks."""
-    return tree(task_lines(found.tasks)) if found.tasks is not None else ([], False)
+    return tree(task_lines(answers.tasks)) if answers.tasks is not None else ([], False)
 
 
-def icicle(found: Found) -> Markup | None:
+def icicle(answers: PageAnswers) -> Markup | None:
     """Return the picture of stacks."""
-    if found.stacks is None:
+    if answers.stacks is None:
         return None
-    states = states_of(found.threads.rows) if found.threads is not None else {}
-    return drawn(draw_icicle(found.stacks.rows, states, "icicle"))
+    states = states_of(answers.threads.rows) if answers.threads is not None else {}
+    return drawn(draw_icicle(answers.stacks.rows, states, "icicle"))
 
 
-def runtimes(found: Found) -> Sequence[str]:
+def runtimes(answers: PageAnswers) -> Sequence[str]:
     """Return the lines of ``runtimes``."""
-    rows = [replace(row, file=basename(row.file)) for row in found.runtimes.rows]
-    return [*map(found.folders.without, runtime_lines(replace(found.runtimes, rows=tuple(rows))))]
+    rows = [replace(row, file=basename(row.file)) for row in answers.runtimes.rows]
+    return [*map(answers.folders.without, runtime_lines(replace(answers.runtimes, rows=tuple(rows))))]
 
 
-def icvs(found: Found) -> Table | None:
+def icvs(answers: PageAnswers) -> Table | None:
     """Return the table of control variables that differ."""
-    table = icvs_table(changed(found.icvs)) if found.icvs is not None else None
+    table = icvs_table(changed(answers.icvs)) if answers.icvs is not None else None
     return cut(table) if table is not None and table.lines else None
 
 
-def variables(found: Found) -> Iterator[Variable]:
+def variables(answers: PageAnswers) -> Iterator[Variable]:
     """Yield the variables that were asked for."""
-    for number, (name, answer) in enumerate(found.variables.items()):
+    for number, (name, answer) in enumerate(answers.variables.items()):
         yield _variable(name, answer, number)
 
 
@@ -217,11 +218,11 @@ def _variable(name: str, answer: VariableAnswer, number: int) -> Variable:
     )
 
 
-def unknown(found: Found) -> Sequence[tuple[str, str, int]]:
-    """Return what is unknown: a reason, of which facts, and of how many rows."""
+def unknown(answers: PageAnswers) -> Sequence[tuple[str, str, int]]:
+    """Return the unknown facts: the reason, the facts, and the number of rows that lack them."""
     reasons: dict[str, tuple[set[str], int]] = {}
-    folders = found.folders
-    for name, answer in _rows(found):
+    folders = answers.folders
+    for name, answer in _rows(answers):
         for row in answer.rows:
             unavailable: Mapping[str, str] = getattr(row, "unavailable", {})
             for whole, keys in _by_reason(unavailable).items():
@@ -232,14 +233,14 @@ def unknown(found: Found) -> Sequence[tuple[str, str, int]]:
     return sorted(rows, key=lambda row: -row[2])[:_REASONS]
 
 
-def _rows(found: Found) -> Iterator[tuple[str, Answer[Any]]]:
+def _rows(answers: PageAnswers) -> Iterator[tuple[str, Answer[Any]]]:
     named: dict[str, Answer[Any] | None] = {
-        "threads": found.threads,
-        "parallel": found.regions,
-        "tasks": found.tasks,
-        "stack": found.stacks,
-        "runtimes": found.runtimes,
-        **found.variables,
+        "threads": answers.threads,
+        "parallel": answers.regions,
+        "tasks": answers.tasks,
+        "stack": answers.stacks,
+        "runtimes": answers.runtimes,
+        **answers.variables,
     }
     for name, answer in named.items():
         if answer is not None:
@@ -247,9 +248,9 @@ def _rows(found: Found) -> Iterator[tuple[str, Answer[Any]]]:
 
 
 def _by_reason(unavailable: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    keys_by_reason: dict[str, list[str]] = {}
     for key, reason in unavailable.items():
-        # What only OMPT of 2015 has is missing everywhere.
+        # Today's runtimes lack the facts of OMPT of 2015, so that they would only lengthen the list.
         if not key.startswith("ompt_"):
-            found.setdefault(reason, []).append(key)
-    return found
+            keys_by_reason.setdefault(reason, []).append(key)
+    return keys_by_reason

@@ -1,4 +1,4 @@
-"""What a thread is drawn as: one of a few states, which colour, height and words tell apart."""
+"""The states in which threads are drawn. Each has a colour, a height and words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS: Mapping[str, str] = {
     "idle": "idle in the pool",
     "unknown": "unknown, or not OpenMP",
 }
-"""The states, and how the page names them."""
+"""The states, with their words on the page."""
 
 HEIGHTS: Mapping[str, float] = {
     "arrived": 0.55,
@@ -24,7 +24,7 @@ HEIGHTS: Mapping[str, float] = {
     "idle": 0.25,
     "unknown": 0.4,
 }
-"""How much of its cell each fills, for whoever sees no colours."""
+"""The filled part of a cell, for readers who see no colours."""
 
 
 def states_of(rows: Iterable[ThreadRecord]) -> dict[int, str]:
@@ -49,5 +49,5 @@ def _state(row: ThreadRecord, missing: set[int]) -> str:
 
 
 def state_of_stack(row: StackRecord, states: Mapping[int, str]) -> str:
-    """Return the state of the thread that a stack is of."""
+    """Return the state of a stack's thread."""
     return states.get(row.native_thread_id or 0, "idle" if row.idle else "unknown")

@@ -1,7 +1,7 @@
-"""Writes pictures: elements of SVG whose texts and attributes are escaped, whoever they are from.
+"""Writes SVG elements, with all texts and attributes escaped.
 
-Colours are classes, which the page's style has for light and for dark: no element has a style of its own, which the
-page's security policy would not apply.
+Colours are classes of the page's style sheet, for light and dark. Elements have no style attributes, because the page's
+security policy forbids them.
 """
 
 from __future__ import annotations
@@ -12,34 +12,38 @@ from html import escape
 from ompd.render.words import clean
 
 TIMES = "\u00d7"
-"""In front of how many there are of something."""
+"""The sign in front of a number of equal things."""
 LINE = 16
 """The height of a line of text."""
-# Of the fonts that browsers take for sans-serif at 12 pixels; wide characters count twice.
+# The width of a character in browsers' sans-serif fonts at 12 pixels. Wide characters count twice.
 _WIDTH = 6.9
 _MOST = 64  # characters of a text
 
 
 def width_of(text: str) -> float:
-    """Return about how wide a text is."""
-    # Not a sum of widths: each Python rounds that in its own way.
+    """Return the approximate width of a text."""
+    # Multiply once, because sums of floats differ between versions of Python.
     return _WIDTH * sum(1 if character < "\u1100" else 2 for character in text)
 
 
 def shorten(text: str, most: int = _MOST) -> str:
-    """Return a text of at most *most* characters, as it is safe to show."""
+    """Return *text* without control characters, cut to at most *most* characters."""
     shown = clean(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def fit(text: str, width: float) -> str:
-    """Return as much of *text* as fits into *width*, nothing if that is next to nothing."""
+    """Return the part of *text* that fits into *width*, ``""`` if fewer than three characters fit."""
     most = int(width / _WIDTH)
     return shorten(text, most) if most >= 3 else ""
 
 
 def element(name: str, *inside: str, **attributes: object) -> str:
-    """Return an element. What is *inside* is SVG already; attributes are escaped, and those that are None left out."""
+    """Return an element.
+
+    :param inside: SVG, which is not escaped
+    :param attributes: values, which are escaped; None omits the attribute
+    """
     parts = [f'{_key(key)}="{escape(_value(value))}"' for key, value in attributes.items() if value is not None]
     head = " ".join((name, *parts))
     return f"<{head}>{''.join(inside)}</{name}>" if inside else f"<{head}/>"
@@ -61,15 +65,23 @@ def text(words: str, x: float, y: float, **attributes: object) -> str:
 
 
 def title(words: str) -> str:
-    """Return what is shown where somebody points at the element that this is inside of."""
+    """Return a tooltip for the element around it."""
     return element("title", escape(shorten(words, 400)))
+
+
+def arrowhead(key: str) -> str:
+    """Return the definition of a picture's arrowhead, whose id is ``KEY-head``."""
+    shape = element("path", d="M0,0 L8,4 L0,8 z", class_="head")
+    sizes = {"markerWidth": 8, "markerHeight": 8, "refX": 7, "refY": 4}
+    return element("defs", element("marker", shape, id=f"{key}-head", orient="auto", **sizes))
 
 
 def picture(body: Sequence[str], width: float, height: float, name: str, description: str, key: str) -> str:
     """Return a picture.
 
-    :param name: what it is of, for whoever cannot see it, *description* what is to be seen
-    :param key: distinguishes it from all others of the page
+    :param name: its title, for screen readers
+    :param description: its contents in words, for screen readers
+    :param key: distinguishes its ids from those of other pictures on the page
     """
     head = element("title", escape(clean(name)), id=f"{key}-title")
     described = element("desc", escape(clean(description)), id=f"{key}-desc")

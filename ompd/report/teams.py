@@ -1,9 +1,9 @@
-"""Teams as strips: a cell for each thread, by its state, the teams inside of one below it."""
+"""Teams as strips with a coloured cell for each thread. Nested teams stand below the enclosing one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from ompd.model import ParallelRecord, ThreadRecord
@@ -14,9 +14,9 @@ from ompd.report.states import HEIGHTS, WORDS
 
 _WIDTH = 860
 _CELL, _HIGH, _GAP = 14, 18, 4
-_ALONE = 360  # threads of a team that have a cell each
-_RUNS = 400  # runs of threads alike in a larger one
-_TEAMS = 40  # teams that are drawn
+_ALONE = 360  # the largest team with a cell for each thread
+_RUNS = 400  # cells of a larger team, each for a run of equal threads
+_TEAMS = 40  # drawn teams
 _DEEPEST = 12
 
 
@@ -24,16 +24,16 @@ _DEEPEST = 12
 class _Team:
     region: ParallelRecord | None
     depth: int
-    count: int  # teams that look like this one
-    cells: tuple[tuple[str, str], ...]  # state and words, of each thread
+    count: int  # equal teams, drawn as this one
+    cells: tuple[tuple[str, str], ...]  # the state and words of each thread
 
 
 def draw_teams(
     regions: Sequence[ParallelRecord], threads: Sequence[ThreadRecord], states: Mapping[int, str], key: str
 ) -> str | None:
-    """Return the picture of all teams, None without any thread of OpenMP's."""
+    """Return the picture of all teams, None if there is no OpenMP thread."""
     rows = {row.native_thread_id: row for row in threads if row.native_thread_id is not None}
-    teams = list(_teams(regions, rows, states))
+    teams = _teams(regions, rows, states)
     inside = {native for region in regions for native in region.threads}
     idle = [row for row in threads if row.state == "idle" and row.native_thread_id not in inside]
     if idle:
@@ -58,32 +58,32 @@ def draw_teams(
 
 def _teams(
     regions: Sequence[ParallelRecord], rows: Mapping[int, ThreadRecord], states: Mapping[int, str]
-) -> Iterator[_Team]:
-    # Enclosing ones come before those that they enclose. Teams in one place that look alike are drawn once.
-    known = {region.id for region in regions}
+) -> list[_Team]:
+    # Enclosing teams come before nested ones. Equal nested teams at one place are drawn once.
+    ids = {region.id for region in regions}
     children: dict[str | None, list[ParallelRecord]] = {}
     for region in regions:
-        children.setdefault(region.enclosing if region.enclosing in known else None, []).append(region)
+        children.setdefault(region.enclosing if region.enclosing in ids else None, []).append(region)
     waiting = [(0, region) for region in reversed(children.get(None, ()))]
-    seen: set[str] = set()
-    alike: dict[object, int] = {}
-    found: list[_Team] = []
+    visited: set[str] = set()
+    index_of: dict[object, int] = {}
+    teams: list[_Team] = []
     while waiting:
         depth, region = waiting.pop()
-        if region.id in seen:
+        if region.id in visited:
             continue
-        seen.add(region.id)
+        visited.add(region.id)
         cells = tuple(_cell(native, rows, states) for native in region.threads)
         place = format_place(region.function) if region.function is not None else None
         look = (depth, place, tuple(state for state, _ in cells)) if depth else region.id
-        if look in alike:
-            old = found[alike[look]]
-            found[alike[look]] = _Team(old.region, old.depth, old.count + 1, old.cells)
+        if look in index_of:
+            equal = teams[index_of[look]]
+            teams[index_of[look]] = _Team(equal.region, equal.depth, equal.count + 1, equal.cells)
         else:
-            alike[look] = len(found)
-            found.append(_Team(region, depth, 1, cells))
+            index_of[look] = len(teams)
+            teams.append(_Team(region, depth, 1, cells))
         waiting += [(depth + 1, inner) for inner in reversed(children.get(region.id, ()))]
-    yield from found
+    return teams
 
 
 def _cell(native: int | None, rows: Mapping[int, ThreadRecord], states: Mapping[int, str]) -> tuple[str, str]:
@@ -144,7 +144,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def _runs(cells: Sequence[tuple[str, str]]) -> list[tuple[str, str, list[int]]]:
-    # Of a large team: neighbours that are alike; and where they take turns too often, all that are alike.
+    # The cells of a large team: runs of equal neighbours; if these are too many, one cell for each state.
     numbered = list(enumerate(cells))
     for is_alike in (lambda item: item[1], lambda item: item[1][0]):
         runs = [

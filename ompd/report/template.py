@@ -1,4 +1,4 @@
-"""A page: a template filled, style and script inside of it, and a policy that allows no other."""
+"""Fills the template of a page, which contains its style and script, and a policy that forbids all others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEMPLATES = frozenset(["base.html", "parts.html", "page.html", "triage.html"])
 
 
 class _Loader(BaseLoader):
-    # Also out of an archive, which no folder is.
+    # Loads templates from a zip archive, too.
 
     def get_source(self, environment: Environment, template: str) -> tuple[str, str, None]:
         if template not in _TEMPLATES:
@@ -30,12 +30,12 @@ def _text(name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    # What the template puts into the page, before it is escaped: no control character, nothing that turns text round.
+    # Removes control characters and marks that reverse the direction of text; then jinja2 escapes the value.
     return value if isinstance(value, Markup) else clean(str(value))
 
 
 def fill(name: str, **values: Any) -> str:
-    """Return the text of the page that the template *name* is of."""
+    """Return the text of the page with the template *name*."""
     environment = Environment(
         loader=_Loader(),
         autoescape=True,
@@ -48,12 +48,12 @@ def fill(name: str, **values: Any) -> str:
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
-    # Ours, and hashed by the policy: not a word of these is the target's.
+    # Style and script are ours, without any text of the target, and the policy has their hashes.
     return environment.get_template(name).render(policy=policy, style=Markup(style), script=Markup(script), **values)
 
 
 def drawn(picture: str | None) -> Markup | None:
-    """Return a picture as the template takes it: what is the target's in it is escaped already."""
+    """Return a picture as markup that the template does not escape. ``svg`` has escaped its texts already."""
     return Markup(picture) if picture is not None else None
 
 

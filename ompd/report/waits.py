@@ -1,4 +1,4 @@
-"""The wait-for graph of a verdict: a ring for a cycle, else a chain from left to right; alike waiters are one box."""
+"""The wait-for graph of a verdict: a ring for a cycle, else a chain. Equal waiters share a box."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ompd.render.answers.why import chain_rows
 from ompd.render.words import format_count
 from ompd.report import svg
 
-_MOST = 12  # links that are drawn
+_MOST = 12  # drawn links
 _WIDEST = 34  # characters of a line in a box
-_LAST = 100  # of what stands below the last one
-_BOX = 62  # the height of one
+_LAST = 100  # characters below the last box
+_BOX = 62  # the height of a box
 _GAP = 26
-_LENGTH = 150  # the least length of an arrow, on which words stand
+_LENGTH = 150  # the least length of an arrow, which has words on it
 
 
 def draw_waits(verdict: VerdictRecord, key: str) -> str | None:
@@ -26,36 +26,35 @@ def draw_waits(verdict: VerdictRecord, key: str) -> str | None:
     boxes = [_Box(link, row, verdict.roots) for link, row in zip(links, chain_rows(verdict.cycle, _MOST), strict=True)]
     is_cycle = len(verdict.cycle) <= _MOST and verdict.cycle[-1].holder is not None
     named = {native for link in verdict.cycle for native in link.threads}
-    others = sum(native not in named for native in verdict.explains)
+    dependents = sum(native not in named for native in verdict.explains)
     left_out = len(verdict.cycle) - len(links)
     if is_cycle and len(boxes) > 1:
         body, width, height = _ring(boxes)
     else:
         body, width, height = _chain(boxes, closed=is_cycle)
-    notes = [f"{format_count(others, 'more thread')} depend{'s' * (others == 1)} on these"] if others else []
-    notes += [f"{format_count(left_out, 'more link')} not drawn"] if left_out else []
+    notes = []
+    if dependents:
+        notes.append(f"{format_count(dependents, 'more thread')} depend{'s' * (dependents == 1)} on these")
+    if left_out:
+        notes.append(f"{format_count(left_out, 'more link')} not drawn")
     for note in notes:
         height += svg.LINE
         body.append(svg.text(note, 8, height - 4, class_="note"))
     kind = "cycle" if is_cycle else "chain"
     words = "; ".join(" ".join(filter(None, row)) for row in chain_rows(verdict.cycle, _MOST))
     body = [part.replace(_ARROWHEAD, f"url(#{key}-head)") for part in body]
-    return svg.picture([_head(key), *body], width, height + 8, f"wait-for graph: {kind} of {len(links)}", words, key)
+    return svg.picture(
+        [svg.arrowhead(key), *body], width, height + 8, f"wait-for graph: {kind} of {len(links)}", words, key
+    )
 
 
-# Stands for the name of the picture's own arrowhead until the picture has one.
+# A placeholder: `draw_waits` replaces it by the id of the picture's arrowhead.
 _ARROWHEAD = "url(#head)"
 _ARROW = {"class_": "arrow", "marker_end": _ARROWHEAD}
 
 
-def _head(key: str) -> str:
-    shape = svg.element("path", d="M0,0 L8,4 L0,8 z", class_="head")
-    sizes = {"markerWidth": 8, "markerHeight": 8, "refX": 7, "refY": 4}
-    return svg.element("defs", svg.element("marker", shape, id=f"{key}-head", orient="auto", **sizes))
-
-
 class _Box:
-    # Who waits, where, and for what.
+    # A waiter: its name, its place and the object of its wait.
 
     def __init__(self, link: Link, row: tuple[str, str, str, str], roots: Sequence[int]) -> None:
         who, self.what, where, self.holder = row
@@ -104,7 +103,7 @@ def _chain(boxes: Sequence[_Box], *, closed: bool) -> tuple[list[str], float, fl
             body.append(svg.text(words, start + length / 2, middle - 6, text_anchor="middle", class_="edge"))
             x = end
         else:
-            if closed:  # of one who waits for itself
+            if closed:  # the thread waits for itself
                 right = x + box.width
                 path = f"M{right:.0f},{middle:.0f} h24 v-{_BOX / 2 + 14:.0f} h-{24 + box.width / 2:.0f} v12"
                 body.append(svg.element("path", d=path, **_ARROW))
@@ -114,7 +113,7 @@ def _chain(boxes: Sequence[_Box], *, closed: bool) -> tuple[list[str], float, fl
 
 
 def _ring(boxes: Sequence[_Box]) -> tuple[list[str], float, float]:
-    # On an ellipse, clockwise from the top left; arrows go from box to box on the inside.
+    # The boxes stand on an ellipse, clockwise from the top, with the arrows inside it.
     count = len(boxes)
     wide = max(box.width for box in boxes)
     words = [svg.shorten(box.what, _WIDEST) for box in boxes]
@@ -140,8 +139,8 @@ def _ring(boxes: Sequence[_Box]) -> tuple[list[str], float, float]:
         )
         path = f"M{start[0]:.0f},{start[1]:.0f} L{end[0]:.0f},{end[1]:.0f}"
         body.append(svg.element("path", d=path, **_ARROW))
-        at = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
-        texts.append(svg.text(words[number], at[0], at[1] + 4, text_anchor="middle", class_="edge"))
+        middle_x, middle_y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+        texts.append(svg.text(words[number], middle_x, middle_y + 4, text_anchor="middle", class_="edge"))
     body += [box.draw(x - box.width / 2, y - _BOX / 2) for box, (x, y) in zip(boxes, places, strict=True)]
     return [*body, *texts], 2 * centre_x, 2 * centre_y
 
@@ -166,7 +165,7 @@ def _pair(boxes: Sequence[_Box], words: Sequence[str]) -> tuple[list[str], float
 
 
 def _edge_point(x: float, y: float, to_x: float, to_y: float, box: _Box) -> tuple[float, float]:
-    # Where the line from the middle of a box to another place leaves the box.
+    # The point at which the line from the box's middle to another point leaves the box.
     dx, dy = to_x - x, to_y - y
     across = box.width / 2 / abs(dx) if dx else math.inf
     along = _BOX / 2 / abs(dy) if dy else math.inf

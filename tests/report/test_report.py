@@ -34,7 +34,7 @@ from ompd.model import (
 from ompd.model.kinds import Confidence, Kind, VerdictKind
 from ompd.report import histogram, icicle, svg, teams
 from ompd.report.folders import Folders
-from ompd.report.gather import Found, gather
+from ompd.report.gather import PageAnswers, gather
 from ompd.report.page import make_page
 from ompd.report.states import WORDS, states_of
 from ompd.report.waits import draw_waits
@@ -50,11 +50,11 @@ from tests.support.why import WHYS, hung
 WORST = "<script>alert(1)</script>\"'&<!--]]>\x00\x1b[31m\u202e\u2066\r\n</style></svg>"
 
 
-def page_of(found: Found) -> Page:
+def page_of(found: PageAnswers) -> Page:
     return Page(source_of(found))
 
 
-def found_of(core: Path, *names: str, **options: Any) -> Found:
+def found_of(core: Path, *names: str, **options: Any) -> PageAnswers:
     with Session.open_core(core) as session:
         return gather(session, names, **options)
 
@@ -177,7 +177,7 @@ def test_a_core_that_is_cut_off_has_a_page_that_says_so(keep: float, tmp_path: P
 # Names are data
 
 
-def hostile() -> Found:
+def hostile() -> PageAnswers:
     place = Place(0x10, WORST, WORST, 3, unproven=WORST)
     function = RegionFunction(0x10, WORST, WORST, 4, WORST)
     target = TargetRecord("core", f"/x/{WORST}", WORST, 1, WORST, 6, WORST, WORST, 2, WORST)
@@ -205,7 +205,7 @@ def hostile() -> Found:
     def answer(*rows: Any) -> Answer[Any]:
         return Answer(target, (runtime,), rows, False, (WORST,))
 
-    return Found(
+    return PageAnswers(
         runtimes=answer(runtime),
         threads=answer(*threads),
         regions=answer(region),

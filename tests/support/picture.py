@@ -19,7 +19,7 @@ from pathlib import Path
 
 import ompd
 from ompd.report import svg
-from ompd.report.gather import Found, gather
+from ompd.report.gather import PageAnswers, gather
 from ompd.report.icicle import draw_icicle
 from ompd.report.states import states_of
 from ompd.report.teams import draw_teams
@@ -58,12 +58,12 @@ def make_picture() -> str:
     return svg.picture(inside, _WIDTH, y, name, _summary(found), "report") + "\n"
 
 
-def _summary(found: Found) -> str:
+def _summary(found: PageAnswers) -> str:
     assert found.why is not None
     return found.why.rows[0].summary
 
 
-def _parts(found: Found) -> Iterator[tuple[str, float]]:
+def _parts(found: PageAnswers) -> Iterator[tuple[str, float]]:
     assert found.why is not None and found.threads is not None
     assert found.regions is not None and found.stacks is not None
     states = states_of(found.threads.rows)

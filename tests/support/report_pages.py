@@ -23,7 +23,7 @@ from ompd.model import (
     WhyAnswer,
 )
 from ompd.model.kinds import Confidence, Kind, VerdictKind
-from ompd.report.gather import Found
+from ompd.report.gather import PageAnswers
 from ompd.report.page import make_page
 from tests.support.why import GNU, WHYS, hung
 
@@ -44,7 +44,7 @@ def core_of(name: str) -> Path:
 
 
 @cache
-def large(count: int) -> Found:
+def large(count: int) -> PageAnswers:
     """Return what is found of a team of so many threads, all but one of which wait at a barrier."""
     function = RegionFunction(0x10, "simulate", "/src/hang.c", 50, "parallel")
     target = TargetRecord("core", "core.1", "hang", 1, None, 6, "SIGABRT", "x86_64", count)
@@ -85,13 +85,13 @@ def large(count: int) -> Found:
     def answer(*rows: Any) -> Answer[Any]:
         return Answer(target, (runtime,), rows, True, ())
 
-    return Found(
+    return PageAnswers(
         runtimes=answer(runtime), threads=answer(*threads), regions=answer(region), tasks=answer(*tasks),
         icvs=answer(), stacks=answer(*stacks), why=WhyAnswer(target, (runtime,), (verdict,), True, ()), variables={},
         environment=None, modules=[], faults={},
     )  # fmt: skip
 
 
-def source_of(found: Found) -> str:
+def source_of(found: PageAnswers) -> str:
     """Return the text of a page."""
     return make_page(found, ["ompd", "report", "core.1"], "2026-11-23")

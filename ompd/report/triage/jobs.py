@@ -1,4 +1,4 @@
-"""On which ranks of a job the others depend in the end, as boxes from left to right."""
+"""The waits of a job: boxes of waiting ranks on the left, the ranks they depend on on the right."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from ompd.model.triage import JobRecord, RankEnd
 from ompd.render.answers.triage import folded
 from ompd.report import svg
 
-_MOST = 6  # ends that are drawn
-_CALLS = 5  # calls in front of one
+_MOST = 6  # drawn ends
+_CALLS = 5  # drawn calls for each end
 _WIDEST = 40  # characters of a line in a box
 _HIGH, _GAP, _LENGTH = 46, 12, 150
 
 
 def draw_job(job: JobRecord, key: str) -> str | None:
-    """Return the picture, None if no rank is known to wait for another one."""
+    """Return the picture, None if no rank is known to wait for another."""
     ends = job.ends[:_MOST]
     if not ends:
         return None
-    body, y, width = [_head(key)], 4.0, 0.0
+    body = [svg.arrowhead(key)]
+    y = 4.0
+    width = 0.0
     for end in ends:
         parts, high, wide = _end(job, end, y, key)
         body += parts
@@ -41,14 +43,8 @@ def _kind(end: RankEnd) -> str:
     return {"cycle": "wait for each other", "not_inspected": "not inspected"}.get(end.kind, end.verdict or "?")
 
 
-def _head(key: str) -> str:
-    shape = svg.element("path", d="M0,0 L8,4 L0,8 z", class_="head")
-    sizes = {"markerWidth": 8, "markerHeight": 8, "refX": 7, "refY": 4}
-    return svg.element("defs", svg.element("marker", shape, id=f"{key}-head", orient="auto", **sizes))
-
-
 def _end(job: JobRecord, end: RankEnd, y: float, key: str) -> tuple[list[str], float, float]:
-    # Those that wait, by the call that they are in; then those on which they depend.
+    # A box for each call with waiting ranks, and arrows to the box of the ranks that they depend on.
     waiting = set(end.waiting)
     calls = [(sorted(waiting.intersection(wait.ranks)), wait.call) for wait in job.waits]
     calls = [(ranks, call) for ranks, call in calls if ranks]

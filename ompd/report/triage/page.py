@@ -15,7 +15,7 @@ from ompd.report.triage.sections import Names
 def make_triage_page(answer: TriageAnswer, command: Sequence[str], when: str) -> str:
     """Return the text of the page.
 
-    :param command: the words by which it was made
+    :param command: the words of the command
     :param when: the time, for a person
     """
     names = Names(answer)

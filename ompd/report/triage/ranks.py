@@ -1,4 +1,4 @@
-"""A map of the ranks of one job: a cell for each, by the group that its target is in."""
+"""A map of the ranks of one job: a cell for each rank, coloured by its group."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from ompd.render.words import format_count
 from ompd.report import svg
 
 SHADES = ("missing", "waits", "unknown", "works")
-"""Colours of groups that are not the largest one, the smallest first; further ones have one colour, and letters."""
+"""Colours of the smallest groups, smallest first. All other groups but the largest share a colour."""
 LARGEST, OTHERS = "arrived", "mixed"
 
 _CELL, _ACROSS = 20, 40
-_LEFT = 52.0  # of the first cell, behind the first rank of the line
-_MOST = 1200  # cells; of more ranks several share one
-_SUMMED = 26  # groups that the description counts
+_LEFT = 52.0  # the x of the first cell, after the number of the line's first rank
+_MOST = 1200  # cells; more ranks share cells
+_SUMMED = 26  # groups in the description
 
 
 def letter(number: int) -> str:
-    """Return what a group is called on the page: A to Z, then A1 to Z1, and so on."""
-    times, rest = divmod(number, 26)
-    return f"{chr(65 + rest)}{times or ''}"
+    """Return the name of a group on the page: A to Z, then A1 to Z1, and so on."""
+    times, index = divmod(number, 26)
+    return f"{chr(65 + index)}{times or ''}"
 
 
 def draw_ranks(job: str | None, rows: Sequence[TriageRecord], jobs: Sequence[JobRecord], key: str) -> str | None:
-    """Return the picture of a job, None if no target of it has a rank.
+    """Return the map of a job, None if none of its targets has a rank.
 
-    :param job: its name, as the ranks of groups have it
+    :param job: the job's name in the groups' rank sets
     """
     groups = _groups_of(job, rows)
     if not groups:
         return None
-    record = next((each for each in jobs if each.job == job), None)
+    record = next((candidate for candidate in jobs if candidate.job == job), None)
     roots = {rank for end in record.ends for rank in end.ranks} if record is not None else set()
     size = max(max(groups) + 1, max(roots, default=0) + 1, record.size or 0 if record is not None else 0)
     shades = _shades(groups)
@@ -47,7 +47,7 @@ def draw_ranks(job: str | None, rows: Sequence[TriageRecord], jobs: Sequence[Job
         ends.setdefault(rank // each, []).append(rank)
     count = -(-size // each)
     body = [
-        _cell(number, cells.get(number, ()), groups, shades, ends.get(number, ()), (number * each, each, size))
+        _cell(number, cells.get(number, ()), groups, shades, ends.get(number, ()), number * each, each, size)
         for number in range(count)
     ]
     body += [
@@ -65,34 +65,34 @@ def draw_ranks(job: str | None, rows: Sequence[TriageRecord], jobs: Sequence[Job
 
 
 def names_of(rows: Sequence[TriageRecord]) -> list[str | None]:
-    """Return the jobs whose ranks are known."""
+    """Return the names of the jobs whose ranks are known."""
     return list(dict.fromkeys(ranks.job for row in rows for ranks in row.ranks))
 
 
 def legend_of(job: str | None, rows: Sequence[TriageRecord]) -> list[tuple[str, str, int]]:
-    """Return the groups of a job: colour, letter, how many ranks."""
+    """Return the groups of a job: colour, letter, number of ranks."""
     groups = _groups_of(job, rows)
     counts = Counter(groups.values())
     return [(shade, letter(number), counts[number]) for number, shade in sorted(_shades(groups).items())]
 
 
 def _groups_of(job: str | None, rows: Sequence[TriageRecord]) -> dict[int, int]:
-    # The number of each rank's group. Of a rank with several targets the smallest group, as groups come by size.
-    found: dict[int, int] = {}
+    # The number of each rank's group. A rank with several targets gets its smallest group, because groups come by size.
+    group_of: dict[int, int] = {}
     for number, row in enumerate(rows):
         for ranks in row.ranks:
             if ranks.job == job:
                 for rank in ranks.ranks:
-                    found.setdefault(rank, number)
-    return found
+                    group_of.setdefault(rank, number)
+    return group_of
 
 
 def _shades(groups: Mapping[int, int]) -> dict[int, str]:
     counts = Counter(groups.values())
     order = sorted(counts, key=lambda number: (counts[number], number))
-    *others, largest = order
-    found = {number: SHADES[place] if place < len(SHADES) else OTHERS for place, number in enumerate(others)}
-    return {**found, largest: LARGEST}
+    *smaller, largest = order
+    shades = {number: SHADES[place] if place < len(SHADES) else OTHERS for place, number in enumerate(smaller)}
+    return {**shades, largest: LARGEST}
 
 
 def _cell(
@@ -101,11 +101,12 @@ def _cell(
     groups: Mapping[int, int],
     shades: Mapping[int, str],
     ends: Sequence[int],
-    meant: tuple[int, int, int],
+    first: int,
+    each: int,
+    size: int,
 ) -> str:
-    # *meant* is the first rank of the cell, how many a cell has, and how many there are.
+    # *first*: the first rank of the cell. *each*: ranks of a cell. *size*: ranks of the job.
     x, y = _LEFT + number % _ACROSS * _CELL, 4.0 + number // _ACROSS * _CELL
-    first, each, size = meant
     who = f"rank {first}" if each == 1 else f"ranks {first}-{min(first + each, size) - 1}"
     place = {"x": x + 1, "y": y + 1, "width": _CELL - 3, "height": _CELL - 3}
     last = f"; what others wait for in the end: [{folded(ends)}]" if ends else ""
@@ -114,7 +115,7 @@ def _cell(
         return svg.element("rect", words, **place, class_="box root" if ends else "box absent")
     counts = Counter(groups[rank] for rank in ranks)
     group = min(counts)
-    words = ", ".join(f"{letter(one)}: {format_count(counts[one], 'rank')}" for one in sorted(counts))
+    words = ", ".join(f"{letter(group)}: {format_count(counts[group], 'rank')}" for group in sorted(counts))
     shade = f"s-{shades[group]}{' root' if ends else ''}"
     shape = svg.element("rect", svg.title(f"{who}: {words}{last}"), **place, class_=shade)
     return shape + svg.text(letter(group), x + _CELL / 2 - 0.5, y + 14, text_anchor="middle", class_="on")

@@ -1,4 +1,4 @@
-"""What the page of ``ompd triage`` shows: records made into texts, tables and pictures. The template escapes them."""
+"""The sections of the page of ``ompd triage``: texts, tables and pictures. The template escapes every text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST = 2000  # characters of a list of ranks
 _COLOURS = 24  # groups in a legend
 _OPEN = 12  # targets of a group that are shown unfolded
 
-# A host in front of a path that only its workers see, and the path.
+# HOST:PATH or PATH: the host, the folder, the name.
 _PATH = re.compile(r"([^/]*:)?(.*/)?[^/]*", re.DOTALL)
 
 
@@ -66,7 +66,7 @@ class Job:
 
 @record(kw_only=True)
 class Failure:
-    """A reason for which targets have no answer."""
+    """A reason why targets have no answer."""
 
     who: str
     reason: str
@@ -75,13 +75,13 @@ class Failure:
 
 
 class Names:
-    """What targets are called on the page: without the folder that all of them share."""
+    """The names of targets on the page: without the folder that all targets share."""
 
     def __init__(self, answer: TriageAnswer) -> None:
-        every = [name for row in answer.rows for name in row.targets] + [failed.target for failed in answer.failed]
-        folders = [match[2] for name in every if (match := _PATH.fullmatch(name)) is not None and match[2]]
+        all_names = [name for row in answer.rows for name in row.targets] + [failed.target for failed in answer.failed]
+        folders = [match[2] for name in all_names if (match := _PATH.fullmatch(name)) is not None and match[2]]
         self.shared = _shared(folders)
-        self._folders = Folders(every)
+        self._folders = Folders(all_names)
 
     def short(self, name: str) -> str:
         """Return a target's name without the shared folder."""
@@ -91,28 +91,28 @@ class Names:
         return (match[1] or "") + name[match.end(1) if match[1] else 0 :][len(self.shared) :]
 
     def reason(self, name: str, reason: str) -> str:
-        """Return why a target failed, without its name, which messages have in front, and without folders."""
+        """Return the reason of a failure, without the target's name in front, and without folders."""
         return self._folders.without(reason.removeprefix(f"{name}: "))
 
 
 def _shared(folders: Sequence[str]) -> str:
-    # Whole folders alone.
+    # The longest common prefix that ends with a slash.
     if not folders:
         return ""
     first, last = min(folders), max(folders)
-    same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    return first[: first.rfind("/", 0, min(same, len(first), len(last))) + 1]
+    differing = (index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
+    return first[: first.rfind("/", 0, next(differing, len(first))) + 1]
 
 
 def heading(answer: TriageAnswer) -> str:
-    """Return how many targets and groups there are."""
+    """Return the number of targets, of groups and of failures, in words."""
     total = answer.inspected + len(answer.failed)
     parts = [format_count(total, "target"), format_count(len(answer.rows), "group")]
     return ", ".join([*parts, *([f"{len(answer.failed)} failed"] if answer.failed else [])])
 
 
 def beside(answer: TriageAnswer) -> str | None:
-    """Return how the groups are beside an earlier triage, None without one."""
+    """Return the changes since the baseline in words, None without one."""
     counts = Counter(row.baseline for row in answer.rows if row.baseline is not None)
     if not counts and not answer.gone:
         return None
@@ -153,22 +153,22 @@ def _group(number: int, row: TriageRecord, names: Sequence[str]) -> Group:
 
 
 def more_groups(answer: TriageAnswer) -> str | None:
-    """Return what is said of groups that are not shown."""
+    """Return the remark on groups that are not shown, None if there are none."""
     left = answer.rows[_GROUPS:]
     targets = sum(len(row.targets) for row in left)
     return f"{format_count(len(left), 'more group')} of {format_count(targets, 'target')}" if left else None
 
 
 def jobs(answer: TriageAnswer) -> Iterator[Job]:
-    """Yield the jobs whose ranks are known, or wait for each other."""
-    known = list(dict.fromkeys([*(job.job for job in answer.jobs), *names_of(answer.rows)]))
-    for number, name in enumerate(known[:_JOBS]):
-        found = next((job for job in answer.jobs if job.job == name), None)
+    """Yield the jobs whose ranks are known or wait for each other."""
+    job_names = list(dict.fromkeys([*(job.job for job in answer.jobs), *names_of(answer.rows)]))
+    for number, name in enumerate(job_names[:_JOBS]):
+        record = next((job for job in answer.jobs if job.job == name), None)
         colours = legend_of(name, answer.rows)
         yield Job(
             name=name,
-            lines=_job(found) if found is not None else [],
-            waits=drawn(draw_job(found, f"job{number}")) if found is not None else None,
+            lines=_job(record) if record is not None else [],
+            waits=drawn(draw_job(record, f"job{number}")) if record is not None else None,
             map=drawn(draw_ranks(name, answer.rows, answer.jobs, f"map{number}")),
             legend=colours[:_COLOURS],
             more=len(colours[_COLOURS:]),
@@ -186,7 +186,7 @@ def _cut(text: str) -> str:
 
 
 def more_jobs(answer: TriageAnswer) -> str | None:
-    """Return what is said of jobs that are not shown."""
+    """Return the remark on jobs that are not shown, None if there are none."""
     left = len({*(job.job for job in answer.jobs), *names_of(answer.rows)}) - _JOBS
     return format_count(left, "more job") if left > 0 else None
 
@@ -198,22 +198,22 @@ def icicle(answer: TriageAnswer) -> Markup | None:
 
 def legend(answer: TriageAnswer) -> Sequence[tuple[str, str]]:
     """Return the colours of that picture: class, words."""
-    found = {share(node.targets, answer.inspected) for node in answer.tree}
-    return [(shade, words) for shade, words in SHARES.items() if shade in found]
+    shares = {share(node.targets, answer.inspected) for node in answer.tree}
+    return [(shade, words) for shade, words in SHARES.items() if shade in shares]
 
 
 def branches(answer: TriageAnswer) -> tuple[list[Node], bool]:
-    """Return the tree of stacks in words, and whether there is more than is shown."""
+    """Return the tree of stacks in words, and whether lines are left out."""
     return tree(tree_lines(answer.tree))
 
 
 def failures(answer: TriageAnswer, names: Names) -> tuple[Sequence[Failure], int]:
-    """Return why targets failed, the most frequent reason first, and how many reasons are left out."""
+    """Return the reasons of failures, the most frequent first, and the number of reasons left out."""
     reasons: dict[str, list[str]] = {}
     for failed in answer.failed:
         reasons.setdefault(names.reason(failed.target, failed.reason), []).append(names.short(failed.target))
     order = sorted(reasons.items(), key=lambda item: -len(item[1]))
-    shown = [_failure(reason, some) for reason, some in order[:_FAILURES]]
+    shown = [_failure(reason, targets) for reason, targets in order[:_FAILURES]]
     return shown, len(order) - len(shown)
 
 
@@ -225,5 +225,5 @@ def _failure(reason: str, names: Sequence[str]) -> Failure:
 
 
 def gone(answer: TriageAnswer) -> Sequence[tuple[str, str, str]]:
-    """Return the groups that are no more: how many targets, verdict, summary."""
-    return [(format_count(each.before, "target"), each.verdict, each.summary) for each in answer.gone[:_GROUPS]]
+    """Return the groups of the baseline that are gone: number of targets, verdict, summary."""
+    return [(format_count(group.before, "target"), group.verdict, group.summary) for group in answer.gone[:_GROUPS]]

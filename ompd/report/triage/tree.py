@@ -1,4 +1,4 @@
-"""The tree of all stacks as an icicle graph: the outermost functions on top, rare ones wide enough to be seen."""
+"""The tree of all stacks as an icicle graph: outermost functions on top, and rare ones wide enough to be seen."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SHARES: Mapping[str, str] = {
     "arrived": "less than half of the targets",
     "works": "half of the targets or more",
 }
-"""What a box is coloured by: in how many targets threads are there."""
+"""The colours of boxes, by the share of targets with threads in the function."""
 
 _HIGH = 19
-_NARROW, _WIDE = 860, 2400  # pictures
-_LEAST = 84.0  # of a box, if there is room for all
-_NARROWEST = 0.7  # what is narrower is not drawn
-_DEEPEST = 48  # rows; of a deeper tree the outermost ones
+_NARROW, _WIDE = 860, 2400  # widths of the picture
+_LEAST = 84.0  # the least width of a box, if there is room
+_NARROWEST = 0.7  # narrower boxes are not drawn
+_DEEPEST = 48  # rows; deeper functions are not drawn
 _MOST = 3000  # boxes
 
 
 def share(targets: int, inspected: int) -> str:
-    """Return which of SHARES it is, that so many targets are of all."""
+    """Return the key in SHARES for *targets* of *inspected* targets."""
     if targets == 1 and inspected > 1:
         return "missing"
     part = targets / max(inspected, 1)
@@ -34,9 +34,9 @@ def share(targets: int, inspected: int) -> str:
 
 
 def draw_tree(nodes: Sequence[TreeNode], inspected: int, key: str) -> str | None:
-    """Return the picture, None of a tree without nodes.
+    """Return the picture, None if the tree is empty.
 
-    :param inspected: how many targets the tree is of
+    :param inspected: the number of targets in the tree
     """
     if not nodes:
         return None
@@ -65,37 +65,37 @@ def draw_tree(nodes: Sequence[TreeNode], inspected: int, key: str) -> str | None
 
 
 def _children(nodes: Sequence[TreeNode]) -> dict[int | None, list[TreeNode]]:
-    found: dict[int | None, list[TreeNode]] = {}
+    children: dict[int | None, list[TreeNode]] = {}
     for node in nodes:
-        found.setdefault(node.parent, []).append(node)
-    return found
+        children.setdefault(node.parent, []).append(node)
+    return children
 
 
 def _needed(
     nodes: Sequence[TreeNode], below: Mapping[int | None, Sequence[TreeNode]], least: float
 ) -> dict[int | None, float]:
-    # How wide each has to be for all above it to have the least width. Callers stand before whom they call.
-    found: dict[int | None, float] = {}
+    # The width that each node needs to give all its callees the least width. Callers come before their callees.
+    needed: dict[int | None, float] = {}
     for node in reversed(nodes):
-        inner = sum(found[child.id] for child in below.get(node.id, ()))
-        found[node.id] = max(least, inner)
-    return found
+        inner = sum(needed[child.id] for child in below.get(node.id, ()))
+        needed[node.id] = max(least, inner)
+    return needed
 
 
 def _placed(
     nodes: Sequence[TreeNode], x: float, wide: float, ends: float, room: Mapping[int | None, float], depth: int
 ) -> list[tuple[TreeNode, float, float, int]]:
-    # What is left once all have their least is shared by threads, those that end here included.
-    found = []
+    # Each node gets the width it needs. The remaining width is divided by threads, including those that end here.
+    boxes = []
     needed = sum(room[node.id] for node in nodes)
     threads = [sum(node.threads.values()) for node in nodes]
     total = sum(threads) + ends
     left = max(wide - needed, 0.0)
     for node, count in zip(nodes, threads, strict=True):
         part = min(room[node.id], wide) + (left * count / total if total else 0.0)
-        found.append((node, x, part, depth))
+        boxes.append((node, x, part, depth))
         x += part
-    return found
+    return boxes
 
 
 def _box(node: TreeNode, x: float, y: float, wide: float, inspected: int) -> str:
