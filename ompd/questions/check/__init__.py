@@ -1,7 +1,7 @@
-"""``check``: everything that OMPD can be asked, of a library for debuggers and of our own plugin, fact by fact.
+"""``check``: compares a library for debuggers with our own plugin, fact by fact.
 
-``interface`` has the questions, and our plugins' answers as OMPD has them, ``hosted`` those of a library (``ahead``:
-many calls in one exchange, ``identities``: which handles are of the same thing), ``compare`` asks both sides, ``facts``
-says whether two answers are the same, ``known`` which differences are known, as ``known.json`` lists them.
-``answering`` puts it together.
+``answering`` answers the command. ``interface`` defines the questions of OMPD and answers them from our plugin;
+``hosted`` answers them from a library. ``ahead`` sends many calls in one exchange, and ``identities`` finds equal
+handles. ``compare`` asks both sides, ``facts`` compares two answers, and ``known`` explains differences by the table
+``known.json``.
 """

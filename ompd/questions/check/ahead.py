@@ -1,13 +1,13 @@
 """Calls of a library that are made before their results are wanted.
 
-An exchange with the library's process costs more than the call that it is for. Whoever knows what will be wanted next
-records it, and the first result that is wanted has all of them made::
+An exchange with the library's process costs more than the call itself. A caller records the calls that it will need;
+the first request for a result sends all of them::
 
-    calls = Ahead(library)
+    calls = CallQueue(library)
     states = [calls.call(Batch.get_state, thread) for thread in threads]
     states[0].value()  # sends all
 
-So what is expected decides how long an answer takes, and never what it is.
+Recorded calls make an answer faster, and never change it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ompd.runtimes.hosted.client import HostedLibrary
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-# So many results are kept. Of what is dropped nothing is lost but time.
+# Results that are kept. A call whose result was dropped is made again.
 _MOST_KEPT = 1 << 15
 
 
-class Ahead:
-    """Calls of one library. Each is made once, as long as its result is kept."""
+class CallQueue:
+    """The calls of one library. Each is made once, as long as its result is kept."""
 
     def __init__(self, library: HostedLibrary) -> None:
         self.client = library
@@ -36,17 +36,17 @@ class Ahead:
     def call(
         self, routine: Callable[Concatenate[Batch, _P], Pending[_T]], *arguments: _P.args, **named: _P.kwargs
     ) -> Pending[_T]:
-        """Return the result of a call, which is made with all that are recorded when the first result is wanted.
+        """Record a call, and return its pending result.
 
         :param routine: a method of :class:`Batch`
         """
         key = routine, *map(_number, arguments)
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = routine(self._batch, *arguments, **named)
+        pending = self._kept.get(key)
+        if pending is None:
+            pending = self._kept[key] = routine(self._batch, *arguments, **named)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
-        return found
+        return pending
 
     def has(self, routine: Callable[Concatenate[Batch, _P], Pending[_T]], *arguments: _P.args, **_: _P.kwargs) -> bool:
         """Return whether a call is recorded, or its result kept."""
@@ -54,6 +54,6 @@ class Ahead:
 
 
 def _number(argument: object) -> object:
-    # A handle's stands for it, also of one that is still to be made.
+    # A handle is identified by its number, which a pending handle has already.
     handle = argument.handle if isinstance(argument, Pending) else argument
     return handle.number if isinstance(handle, Ref) else handle

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model.checks import CheckAnswer, CheckedLibrary, DifferenceRecord, EntrySeen
 from ompd.questions.check.compare import Fact, compare
 from ompd.questions.check.facts import REFUSED, Outcome, function_of
-from ompd.questions.check.hosted import OfLibrary
-from ompd.questions.check.interface import NativeThread, OfSpace
-from ompd.questions.check.known import Explained, Known, KnownLibrary, Seen
+from ompd.questions.check.hosted import LibraryAnswers
+from ompd.questions.check.interface import NativeThread, PluginAnswers
+from ompd.questions.check.known import EntryTally, Explained, Known, KnownLibrary
 from ompd.questions.facts.answers import answer, begin, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.runtimes.hosted.handles.space import HostedSpace
@@ -19,9 +19,9 @@ from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> CheckAnswer:
-    """Return where the library that the user named, or the runtime itself names, differs from our own plugin.
+    """Return the differences between our plugin and the library, which the user or the runtime names.
 
-    :raises NoAnswer: if no library serves a runtime of the process, or none of ours does
+    :raises NoAnswer: if no runtime of the process has both a library and a plugin
     """
     problems = begin(session)
     known = Known()
@@ -42,12 +42,12 @@ def ask(session: Session) -> CheckAnswer:
         if ours is None:
             reasons.append(f"ompd has no plugin for {runtime.id} to compare the library with")
             continue
-        library, seen = _check(session, known, runtime, (hosted, ours), rows)
+        library, library_entries = _check(session, known, runtime, (hosted, ours), rows)
         libraries.append(library)
-        entries += seen
+        entries += library_entries
     faults = session.hosted_faults
     if not libraries:
-        _raise(session, [*faults, *reasons])
+        _raise_no_answer(session, [*faults, *reasons])
     for reason in [*faults, *reasons]:
         problems.note(str(reason))
     for note in session.hosted_notes:
@@ -60,9 +60,9 @@ def ask(session: Session) -> CheckAnswer:
 
 
 def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
-    """Return the runtime as the plugin has it that would serve it without a library, None if there is none.
+    """Return the runtime as read by the plugin that would serve it without a library, None without such a plugin.
 
-    :raises OmpdError: if that cannot read it
+    :raises OmpdError: if the plugin cannot read it
     """
     module = runtime.found.module
     for found in session.own_runtimes(session.process):
@@ -71,14 +71,14 @@ def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
     return None
 
 
-def is_news(found: CheckAnswer) -> bool:
-    """Return whether there is a difference that no entry explains, or an entry is not seen where it should be."""
-    return any(row.entry is None for row in found.rows) or any(entry.state == "gone" for entry in found.entries)
+def is_news(answer: CheckAnswer) -> bool:
+    """Return whether a difference has no entry, or an entry's difference is gone."""
+    return any(row.entry is None for row in answer.rows) or any(entry.state == "gone" for entry in answer.entries)
 
 
-def _raise(session: Session, reasons: Sequence[OmpdError | str]) -> None:
-    hints = [each.hint for each in reasons if isinstance(each, OmpdError) and each.hint]
-    texts = [str(each) for each in reasons] or ["no OpenMP runtime in it has started"]
+def _raise_no_answer(session: Session, reasons: Sequence[OmpdError | str]) -> None:
+    hints = [reason.hint for reason in reasons if isinstance(reason, OmpdError) and reason.hint]
+    texts = [str(reason) for reason in reasons] or ["no OpenMP runtime in it has started"]
     raise NoAnswer(f"{session.target.name}: {'; '.join(texts)}", hint=hints[0] if hints else "")
 
 
@@ -90,14 +90,16 @@ def _check(
     rows: list[DifferenceRecord],
 ) -> tuple[CheckedLibrary, Sequence[EntrySeen]]:
     hosted, ours = spaces
-    by = runtime.found.hosted
-    file, version, digest = (by.file, by.version, by.digest) if by is not None else ("", "", "")
-    which = known.identify(digest, version)
-    explained = Explained(known, which)
+    served_by = runtime.found.hosted
+    file, version, digest = (
+        (served_by.file, served_by.version, served_by.digest) if served_by is not None else ("", "", "")
+    )
+    library = known.identify(digest, version)
+    explained = Explained(known, library)
     module = runtime.found.module
     facts = compare(
-        OfLibrary(hosted.client, hosted.space_ref, hosted.id_size),
-        OfSpace(ours),
+        LibraryAnswers(hosted.client, hosted.space_ref, hosted.id_size),
+        PluginAnswers(ours),
         _threads(session),
         keeps_states=ours.keeps_states(),
         is_runtime=lambda address: session.process.symbols.module_at(address) is module,
@@ -108,27 +110,28 @@ def _check(
         counts.add(fact, entry)
         if not fact.is_same:
             rows.append(_record(runtime, fact, entry))
-    seen = [_seen(runtime, which, each) for each in explained.seen()]
-    return counts.of(runtime, file, version, which), seen
+    entries = [_entry_seen(runtime, tally) for tally in explained.tallies()]
+    return counts.library(runtime, file, version, library), entries
 
 
 def _threads(session: Session) -> Sequence[NativeThread]:
-    return list(_each_thread(session))
-
-
-def _each_thread(session: Session) -> Iterator[NativeThread]:
+    threads = []
     for thread in session.process.threads.ids():
         try:
-            yield NativeThread(thread, session.process.threads.pthread_self(thread))
+            pthread = session.process.threads.pthread_self(thread)
         except OmpdError:
-            yield NativeThread(thread, None)
+            pthread = None
+        threads.append(NativeThread(thread, pthread))
+    return threads
 
 
 class _Counts:
-    # How many facts there were, and what became of them.
+    # The numbers of all facts, of equal ones, and of differences with an entry.
 
     def __init__(self) -> None:
-        self.facts = self.same = self.explained = 0
+        self.facts = 0
+        self.same = 0
+        self.explained = 0
 
     def add(self, fact: Fact, entry: int | None) -> None:
         self.facts += 1
@@ -137,10 +140,19 @@ class _Counts:
         elif entry is not None:
             self.explained += 1
 
-    def of(self, runtime: LoadedRuntime, file: str, version: str, which: KnownLibrary) -> CheckedLibrary:
-        left = self.facts - self.same - self.explained
-        known = which.vendor, which.release, which.what
-        return CheckedLibrary(runtime.id, file, version, *known, self.facts, self.same, self.explained, left)
+    def library(self, runtime: LoadedRuntime, file: str, version: str, known: KnownLibrary) -> CheckedLibrary:
+        return CheckedLibrary(
+            runtime.id,
+            file,
+            version,
+            known.vendor,
+            known.release,
+            known.what,
+            self.facts,
+            self.same,
+            self.explained,
+            self.facts - self.same - self.explained,
+        )
 
 
 def _record(runtime: LoadedRuntime, fact: Fact, entry: int | None) -> DifferenceRecord:
@@ -169,14 +181,14 @@ def _reason(side: Outcome) -> str:
     return f"ompd_rc_{side.text}: {side.reason}" if side.reason else f"ompd_rc_{side.text}"
 
 
-def _seen(runtime: LoadedRuntime, which: KnownLibrary, each: Seen) -> EntrySeen:
-    state = "seen" if each.explains else "not_seen" if each.places else "not_here"
+def _entry_seen(runtime: LoadedRuntime, tally: EntryTally) -> EntrySeen:
+    state = "seen" if tally.explains else "not_seen" if tally.places else "not_here"
     return EntrySeen(
         runtime.id,
-        each.entry.number,
-        each.entry.title,
-        "gone" if each.is_gone else state,
-        each.places,
-        each.explains,
-        each.entry.standard,
+        tally.entry.number,
+        tally.entry.title,
+        "gone" if tally.is_gone else state,
+        tally.places,
+        tally.explains,
+        tally.entry.standard,
     )

@@ -1,4 +1,4 @@
-"""Asks two sides everything that OMPD can be asked about a process, and pairs what they answer, fact by fact."""
+"""Asks two sides all questions of OMPD about a process, and pairs their answers, fact by fact."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ _T = TypeVar("_T")
 _MAX_TEAM = 1 << 16
 _MAX_STEPS = 1 << 20
 _OUTSIDE = -5
-"""No thread has this number."""
-# Of so many threads, and of so many members, regions or tasks, a library is asked together.
+"""A thread number that no thread has."""
+# How many threads are announced to a library at once, and how many members, regions or tasks.
 _THREADS, _OTHERS = 128, 256
 
 
 @record
 class Subject:
-    """What a fact is about: the ``process``, a ``thread``, a ``region`` or a ``task``, by our own ``id`` of it, and the
-    native identifier of the ``thread`` where it was seen first. ``tags`` are what is so about it
-    (:mod:`ompd.questions.check.known` has their meaning).
-    """
+    """The subject of a fact."""
 
     kind: str
+    """``process``, ``thread``, ``region`` or ``task``."""
     id: str
+    """Our plugin's id of it."""
     thread: int | None
+    """The native identifier of the thread at which it was first met."""
     tags: frozenset[str]
+    """Its properties; :mod:`ompd.questions.check.known` lists them."""
 
 
 @record
 class Fact:
-    """One fact about a subject, as both sides have it."""
+    """One fact about a subject, with the answers of both sides."""
 
     name: str
     subject: Subject
@@ -45,7 +46,7 @@ class Fact:
 
     @property
     def is_same(self) -> bool:
-        """Whether both say the same."""
+        """Whether both answers are the same."""
         return same(self.theirs, self.ours)
 
 
@@ -57,9 +58,9 @@ def compare(
     keeps_states: bool,
     is_runtime: Callable[[int], bool] = lambda address: False,
 ) -> Iterator[Fact]:
-    """Yield every fact, those in which both agree among them.
+    """Yield every fact, equal ones and differences.
 
-    :param threads: all of the process
+    :param threads: all threads of the process
     :param keeps_states: whether the runtime records states, frames and tool data
     :param is_runtime: returns whether an address is in the runtime's module
     """
@@ -70,27 +71,32 @@ def compare(
     settings = ask(ours.display_control_vars)
     if settings.kind == VALUE and settings.value.get("OMP_NUM_THREADS") == "undefined":
         tags.add("no_num_threads")
-    yield from _Walk(library, ours, frozenset(tags), is_runtime).facts(threads)
+    yield from _Comparison(library, ours, frozenset(tags), is_runtime).facts(threads)
 
 
-class _Walk:
+class _Comparison:
+    # One comparison of the two sides, with the handles that it has met.
+
     def __init__(
         self, library: Interface, ours: Interface, tags: frozenset[str], is_runtime: Callable[[int], bool]
     ) -> None:
-        self._library, self._ours, self._tags, self._is_runtime = library, ours, tags, is_runtime
-        # Handles by the other side's, to see that two are the same for one side if and only if they are for the other.
-        self._known: dict[tuple[Scope, str, Hashable], Hashable] = {}
-        self._seen: set[tuple[Scope, Hashable, Hashable]] = set()
+        self._library = library
+        self._ours = ours
+        self._tags = tags
+        self._is_runtime = is_runtime
+        # The handle of one side for each handle of the other: both must distinguish the same entities.
+        self._partners: dict[tuple[Scope, str, Hashable], Hashable] = {}
+        self._compared: set[tuple[Scope, Hashable, Hashable]] = set()
         self._icvs: dict[Scope, list[str]] = {}
-        # So many handles of regions and tasks a library may lead to in all.
+        # The limit for handles of regions and tasks that the library gives.
         self._steps = _MAX_STEPS
 
     def facts(self, threads: Sequence[NativeThread]) -> Iterator[Fact]:
         process = Subject("process", "process", None, self._tags)
         yield from self._process(process)
-        for some in _parts(threads, _THREADS):
-            ask(self._library.expect_threads, some)
-            for thread in some:
+        for chunk in _chunks(threads, _THREADS):
+            ask(self._library.expect_threads, chunk)
+            for thread in chunk:
                 yield from self._thread(thread)
 
     # The process
@@ -99,15 +105,15 @@ class _Walk:
         library, ours = self._library, self._ours
         yield from _listed("routine ", subject, ask(library.routines), ask(ours.routines), str)
         yield Fact("omp_version", subject, ask(library.omp_version), ask(ours.omp_version))
-        # What the text is, is each library's own matter.
+        # Libraries may choose the text: only its existence is compared.
         texts = ask(library.omp_version_string), ask(ours.omp_version_string)
-        yield Fact("omp_version_string", subject, *(_there(each, "a text") for each in texts))
+        yield Fact("omp_version_string", subject, *(_there(text, "a text") for text in texts))
         yield from _listed("state ", subject, ask(library.states), ask(ours.states), "{:#x}".format)
         listed = ask(library.icvs), ask(ours.icvs)
         yield from _listed("listed ", subject, *listed, str)
         settings = ask(library.display_control_vars), ask(ours.display_control_vars)
         yield from _listed("setting ", subject, *settings, str)
-        theirs, own = (each.value if each.kind == VALUE else {} for each in listed)
+        theirs, own = (outcome.value if outcome.kind == VALUE else {} for outcome in listed)
         for name, scope in own.items():
             if name in theirs:
                 self._icvs.setdefault(scope, []).append(name)
@@ -121,19 +127,19 @@ class _Walk:
 
     def _thread(self, native: NativeThread) -> Iterator[Fact]:
         library, ours = self._library, self._ours
-        found: dict[ThreadIdKind, tuple[Outcome, Outcome]] = {}
+        handles: dict[ThreadIdKind, tuple[Outcome, Outcome]] = {}
         for kind, identifier in native.identifiers():
-            found[kind] = ask(library.thread, kind, identifier), ask(ours.thread, kind, identifier)
+            handles[kind] = ask(library.thread, kind, identifier), ask(ours.thread, kind, identifier)
         theirs, own = (
-            next((pair[side].value for pair in found.values() if pair[side].kind == VALUE), None) for side in (0, 1)
+            next((pair[side].value for pair in handles.values() if pair[side].kind == VALUE), None) for side in (0, 1)
         )
         tags = set(self._tags)
         if own is not None:
             tags |= {"openmp", "in_team" if ask(ours.current_task, own).kind == VALUE else "idle"}
         subject = Subject("thread", str(native.native_thread_id), native.native_thread_id, frozenset(tags))
-        for kind, pair in found.items():
-            there = (Outcome(VALUE, True, "a thread of OpenMP") if one.kind == VALUE else one for one in pair)
-            yield Fact(f"handle by {kind.name.lower()}", subject, *there)
+        for kind, pair in handles.items():
+            answers = (_there(outcome, "a thread of OpenMP") for outcome in pair)
+            yield Fact(f"handle by {kind.name.lower()}", subject, *answers)
         if own is not None and theirs is not None:
             yield from self._facts_of_thread(subject, theirs, own)
             yield from self._around(subject, theirs, own)
@@ -152,7 +158,7 @@ class _Walk:
         yield from self._variables(subject, Scope.THREAD, theirs, own)
 
     def _around(self, thread: Subject, theirs: Handle, own: Handle) -> Iterator[Fact]:
-        # The regions and the tasks around a thread. The outermost ones are compared first: both sides have these.
+        # The regions and tasks around a thread. The outermost ones are compared first, because both sides have them.
         regions = self._chains(Scope.PARALLEL, theirs, own)
         tasks = self._chains(Scope.TASK, theirs, own)
         folded = self._folded(regions[1].handles)
@@ -163,10 +169,11 @@ class _Walk:
             if other.handles and mine.handles:
                 yield Fact(f"end of {what}", thread, other.end, mine.end)
             scope, compared = (Scope.PARALLEL, self._region) if what == "regions" else (Scope.TASK, self._task)
-            for some in _parts(list(zip(reversed(other.handles), reversed(mine.handles), strict=False)), _OTHERS):
-                ask(self._library.expect, scope, [their_one for their_one, _ in some])
-                for their_one, one in some:
-                    yield from compared(thread, their_one, one, folded)
+            pairs = list(zip(reversed(other.handles), reversed(mine.handles), strict=False))
+            for chunk in _chunks(pairs, _OTHERS):
+                ask(self._library.expect, scope, [their_handle for their_handle, _ in chunk])
+                for their_handle, our_handle in chunk:
+                    yield from compared(thread, their_handle, our_handle, folded)
 
     def _chains(self, scope: Scope, theirs: Handle, own: Handle) -> tuple[_Chain, _Chain]:
         library = _chain(self._library, scope, theirs, min(MAX_CHAIN, self._steps))
@@ -174,16 +181,16 @@ class _Walk:
         return library, _chain(self._ours, scope, own, MAX_CHAIN)
 
     def _folded(self, regions: Sequence[Handle]) -> frozenset[Hashable]:
-        # Serialized regions of one thread directly in one another: their runtime keeps one team for all of them.
-        found: set[Hashable] = set()
+        # Serialized regions directly in one another, for which the runtime keeps one team.
+        folded: set[Hashable] = set()
         run: list[Hashable] = []
         for region in [*regions, None]:
             if region is not None and not isinstance(region, InitialRegion) and self._size(region) == 1:
                 run.append(self._ours.key(Scope.PARALLEL, region))
                 continue
-            found.update(run if len(run) > 1 else ())
+            folded.update(run if len(run) > 1 else ())
             run = []
-        return frozenset(found)
+        return frozenset(folded)
 
     def _size(self, region: Handle) -> int:
         size = ask(self._ours.icv_number, "team-size-var", Scope.PARALLEL, region)
@@ -202,13 +209,13 @@ class _Walk:
             yield self._tool_data("region tool data", Scope.PARALLEL, subject, theirs, own)
         size = min(self._size(own), _MAX_TEAM)
         outside = (_OUTSIDE, size, size + 199)
-        for some in _parts(range(size), _OTHERS):
-            ask(library.expect_members, theirs, [*some, *outside])
-            for number in some:
+        for chunk in _chunks(range(size), _OTHERS):
+            ask(library.expect_members, theirs, [*chunk, *outside])
+            for number in chunk:
                 yield from self._member(subject, theirs, own, number)
         for number in outside:
             answers = ask(library.thread_in, theirs, number), ask(ours.thread_in, own, number)
-            yield Fact("number outside of the team", subject, *(_there(each, "a thread") for each in answers))
+            yield Fact("number outside of the team", subject, *(_there(outcome, "a thread") for outcome in answers))
 
     def _member(self, subject: Subject, theirs: Handle, own: Handle, number: int) -> Iterator[Fact]:
         library, ours = self._library, self._ours
@@ -261,7 +268,7 @@ class _Walk:
     def _code(self, address: int) -> str:
         return f"{address:#x}" + (", in the runtime" if self._is_runtime(address) else "")
 
-    # What they have in common
+    # Facts of several kinds of subjects
 
     def _variables(self, subject: Subject, scope: Scope, theirs: Handle, own: Handle) -> Iterator[Fact]:
         library, ours = self._library, self._ours
@@ -276,52 +283,52 @@ class _Walk:
         return Fact(name, subject, library, ask(self._ours.tool_data, scope, own, write=_hex))
 
     def _twins(self, name: str, scope: Scope, subject: Subject, pair: tuple[Outcome, Outcome]) -> Fact:
-        if all(found.kind == VALUE for found in pair):
+        if all(outcome.kind == VALUE for outcome in pair):
             return self._twin(name, scope, subject, pair[0].value, pair[1].value)
-        return Fact(name, subject, *(_there(found, "there is one") for found in pair))
+        return Fact(name, subject, *(_there(outcome, "there is one") for outcome in pair))
 
     def _twin(self, name: str, scope: Scope, subject: Subject, theirs: Handle, own: Handle) -> Fact:
-        # Whether a handle of theirs stands for the same one of ours as before, and the other way round.
+        # The two handles must have met before as partners, or not at all.
         mine, other = self._ours.key(scope, own), self._library.key(scope, theirs)
-        meant = self._known.setdefault((scope, "library", other), mine)
-        known = self._known.setdefault((scope, "ours", mine), other)
+        our_partner = self._partners.setdefault((scope, "library", other), mine)
+        their_partner = self._partners.setdefault((scope, "ours", mine), other)
         library = ours = Outcome(VALUE, mine, _shown(mine))
-        if meant != mine:
-            library = Outcome(VALUE, (meant, other), f"that of {_shown(meant)}")
-        elif known != other:
-            library = Outcome(VALUE, (meant, other), "another one than before")
+        if our_partner != mine:
+            library = Outcome(VALUE, (our_partner, other), f"that of {_shown(our_partner)}")
+        elif their_partner != other:
+            library = Outcome(VALUE, (our_partner, other), "another one than before")
         return Fact(name, subject, library, ours)
 
     def _is_new(self, scope: Scope, theirs: Handle, own: Handle) -> bool:
         key = scope, self._library.key(scope, theirs), self._ours.key(scope, own)
-        if key in self._seen:
+        if key in self._compared:
             return False
-        self._seen.add(key)
+        self._compared.add(key)
         return True
 
 
 class _Chain(NamedTuple):
-    # Handles from the current one outwards, and how that ended.
+    # Handles from the current one outwards, and the outcome of the last step.
     handles: Sequence[Handle]
     end: Outcome
 
 
-def _parts(rows: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+def _chunks(rows: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
 
 def _chain(side: Interface, scope: Scope, thread: Handle, limit: int) -> _Chain:
-    found: dict[Hashable, Handle] = {}
+    handles: dict[Hashable, Handle] = {}
     is_region = scope == Scope.PARALLEL
     step = ask(side.current_parallel if is_region else side.current_task, thread)
     while step.kind == VALUE:
         key = side.key(scope, step.value)
-        if key in found or len(found) >= limit:
-            return _Chain(list(found.values()), refused(CorruptState(0, "the chain does not end")))
-        found[key] = step.value
+        if key in handles or len(handles) >= limit:
+            return _Chain(list(handles.values()), refused(CorruptState(0, "the chain does not end")))
+        handles[key] = step.value
         step = ask(side.enclosing if is_region else side.generating, step.value)
-    return _Chain(list(found.values()), step)
+    return _Chain(list(handles.values()), step)
 
 
 def _count(chain: _Chain) -> Outcome:
@@ -333,7 +340,7 @@ def _count(chain: _Chain) -> Outcome:
 def _listed(
     start: str, subject: Subject, library: Outcome, ours: Outcome, name: Callable[[Any], str]
 ) -> Iterator[Fact]:
-    # A fact for each entry that one of them has.
+    # A fact for each entry of either list.
     if VALUE not in (library.kind, ours.kind) or library.kind != ours.kind:
         yield Fact(f"{start}list", subject, library, ours)
         return
@@ -341,8 +348,9 @@ def _listed(
         yield Fact(f"{start}{name(key)}", subject, *(_entry(side.value.get(key)) for side in (library, ours)))
 
 
-def _there(found: Outcome, text: str) -> Outcome:
-    return Outcome(VALUE, True, text) if found.kind == VALUE else found
+def _there(outcome: Outcome, text: str) -> Outcome:
+    # The same for any value: only its existence is compared.
+    return Outcome(VALUE, True, text) if outcome.kind == VALUE else outcome
 
 
 def _entry(value: Any) -> Outcome:
@@ -351,24 +359,24 @@ def _entry(value: Any) -> Outcome:
     return Outcome(VALUE, value, value.name.lower() if isinstance(value, Scope) else str(value))
 
 
-def _part(found: Outcome, number: int, write: Callable[[Any], str]) -> Outcome:
-    if found.kind != VALUE:
-        return found
-    value = found.value[number]
+def _part(outcome: Outcome, number: int, write: Callable[[Any], str]) -> Outcome:
+    if outcome.kind != VALUE:
+        return outcome
+    value = outcome.value[number]
     return Outcome(NONE) if value is None else Outcome(VALUE, value, write(value))
 
 
-def _member_of(found: Outcome, name: str) -> Outcome:
-    if found.kind != VALUE:
-        return found
-    value = getattr(found.value, name)
+def _member_of(outcome: Outcome, name: str) -> Outcome:
+    if outcome.kind != VALUE:
+        return outcome
+    value = getattr(outcome.value, name)
     return Outcome(NONE, text="not written") if value is None else Outcome(VALUE, value, _hex(value))
 
 
-def _number(found: Outcome) -> Outcome:
-    if found.kind != VALUE:
-        return found
-    value, is_whole = found.value
+def _number(outcome: Outcome) -> Outcome:
+    if outcome.kind != VALUE:
+        return outcome
+    value, is_whole = outcome.value
     text = str(value) if is_whole else f"{value}, the first of a list"
     return Outcome(VALUE, value, text, is_part=not is_whole)
 

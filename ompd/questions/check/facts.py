@@ -1,4 +1,4 @@
-"""One fact of two sides: what each of them answers, and whether that is the same."""
+"""One fact: the answers of both sides, and their comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ompd.runtimes.hosted.signatures import SIGNATURES, Function
 
 VALUE, NONE, REFUSED = "value", "none", "refused"
 
-# The routine that answers a fact. Those of variables, states and settings are made of more than one word.
+# The routine behind each fact. Facts about variables, states and settings contain a name: see _FORMS.
 FUNCTIONS: Mapping[str, str] = {
     "omp_version": "ompd_get_omp_version",
     "omp_version_string": "ompd_get_omp_version_string",
@@ -67,26 +67,26 @@ def function_of(fact: str) -> str:
 
 @record
 class Outcome:
-    """What one side answers.
-
-    ``kind`` is ``value``, ``none`` (there is none), or ``refused`` (with the return code ``rc`` and its ``reason``).
-    ``text`` is the value as people read it. A value that ``is_part`` is the first one of a list.
-    """
+    """The answer of one side."""
 
     kind: str
+    """``value``, ``none`` (there is no such thing), or ``refused`` (with ``rc`` and ``reason``)."""
     value: Any = None
     text: str = "none"
+    """The value as people read it."""
     rc: int | None = None
+    """The return code of a refusal."""
     reason: str = ""
     is_part: bool = False
+    """Whether the value is only the first of a list."""
 
 
 def ask(question: Callable[..., Any], *arguments: Any, write: Callable[[Any], str] = str) -> Outcome:
-    """Return what becomes of a question.
+    """Return the outcome of a question.
 
     :param write: returns a value as text
-    :raises TargetGone: if no further query can succeed, as :exc:`StaleHandle`, :exc:`TooMuch`, and a
-        :exc:`LibraryError` of a library that has ended
+    :raises TargetGone: if no further question can succeed; likewise :exc:`StaleHandle`, :exc:`TooMuch`, and a
+        :exc:`LibraryError` if the library has ended
     """
     try:
         value = question(*arguments)
@@ -115,9 +115,9 @@ def rc_name(rc: int) -> str:
 
 
 def same(library: Outcome, ours: Outcome) -> bool:
-    """Return whether both say the same. Where neither knows, no reason has to be the same."""
+    """Return whether both answers are the same. If both refuse, only codes about wrong arguments must be equal."""
     if ours.kind == REFUSED:
         if ours.rc in (Rc.BAD_INPUT, Rc.UNSUPPORTED, Rc.INCOMPATIBLE):
             return library.kind == REFUSED and library.rc == ours.rc
-        return library.kind in (REFUSED, NONE)  # the standard has one code for "there is none" and "it is not known"
+        return library.kind in (REFUSED, NONE)  # the standard has one code for "there is none" and "unknown"
     return (library.kind, library.value, library.is_part) == (ours.kind, ours.value, ours.is_part)

@@ -1,4 +1,4 @@
-"""A library's own answers to OMPD's questions, many of them asked in one exchange, and what its refusals are called."""
+"""The answers of a library to OMPD's questions, many of which are asked in one exchange."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import State, is_wait
 from ompd.errors import Rc
-from ompd.questions.check.ahead import Ahead
+from ompd.questions.check.ahead import CallQueue
 from ompd.questions.check.identities import Identities
 from ompd.questions.check.interface import Frames, NativeThread
 from ompd.runtimes.hosted.api import Batch, ParallelRef, Pending, Ref, SpaceRef, TaskRef, ThreadRef
@@ -17,12 +17,12 @@ from ompd.runtimes.hosted.client import HostedLibrary
 
 _T = TypeVar("_T")
 _PREFIX = "ompt_state_"
-# So many regions and tasks around a thread are asked for together with the thread, and so many more at a time.
+# How many regions and tasks around a thread are asked for with the thread, and how many in each later exchange.
 _NEAR, _FURTHER = 6, 64
 
 
-class OfLibrary:
-    """The answers of a library about the process for which *space* was made.
+class LibraryAnswers:
+    """The answers of a library about the process of *space*.
 
     :param id_size: returns the size of native identifiers of a kind in that process, None for the usual one
     """
@@ -30,11 +30,13 @@ class OfLibrary:
     def __init__(
         self, library: HostedLibrary, space: SpaceRef, id_size: Callable[[ThreadIdKind], int | None] = lambda kind: None
     ) -> None:
-        self._library, self._space, self._id_size = library, space, id_size
-        self._calls = Ahead(library)
+        self._library = library
+        self._space = space
+        self._id_size = id_size
+        self._calls = CallQueue(library)
         self._call = self._calls.call
         self._identities = Identities(self._calls, id_size)
-        # Regions and tasks of which all is recorded, by their keys.
+        # The keys of regions and tasks whose calls are recorded.
         self._expected: set[tuple[Scope, Hashable]] = set()
 
     def routines(self) -> Mapping[str, str]:
@@ -108,8 +110,8 @@ class OfLibrary:
         return self._call(Batch.get_tool_data, handle, scope).value().value % (1 << 64)
 
     def icv_number(self, name: str, scope: Scope, handle: Ref | None) -> tuple[int, bool]:
-        found = self._call(Batch.get_icv_from_scope, *self._variable(name, scope, handle)).value()
-        return found.value, found.is_whole
+        number = self._call(Batch.get_icv_from_scope, *self._variable(name, scope, handle)).value()
+        return number.value, number.is_whole
 
     def icv_text(self, name: str, scope: Scope, handle: Ref | None) -> str:
         return self._call(Batch.get_icv_string_from_scope, *self._variable(name, scope, handle)).value()
@@ -117,7 +119,7 @@ class OfLibrary:
     def key(self, scope: Scope, handle: Ref) -> Hashable:
         return self._identities.key(scope, handle)
 
-    # What will be asked
+    # Calls that will be needed
 
     def expect_threads(self, threads: Sequence[NativeThread]) -> None:
         of_threads = [[self._thread(*each) for each in thread.identifiers()] for thread in threads]
@@ -173,8 +175,8 @@ class OfLibrary:
         return is_new
 
     def _chain(self, scope: Scope, first: Any, steps: int) -> list[Pending[Any]]:
-        # Records what is around a region or a task, so many steps, and what tells one from the others. Where it ends,
-        # the calls that follow are not made.
+        # Records the calls for the next regions or tasks outwards, and for the facts that distinguish them. Calls
+        # beyond the outermost one are skipped, because their handle does not exist.
         is_region = scope == Scope.PARALLEL
         chain = [first]
         for _ in range(steps):
@@ -183,9 +185,9 @@ class OfLibrary:
                 chain.append(self._call(Batch.get_enclosing_parallel_handle, last))
             else:
                 chain.append(self._call(Batch.get_generating_task_handle, last))
-        for each in chain:
-            self._identities.expect(scope, each)
-        return [each for each in chain if isinstance(each, Pending)]
+        for handle in chain:
+            self._identities.expect(scope, handle)
+        return [handle for handle in chain if isinstance(handle, Pending)]
 
     def _thread(self, kind: ThreadIdKind, identifier: int) -> Pending[ThreadRef]:
         return self._call(Batch.get_thread_handle, self._space, kind, identifier, self._id_size(kind))
@@ -205,18 +207,18 @@ class OfLibrary:
 
     @cached_property
     def _icvs(self) -> Mapping[str, tuple[int, Scope | int]]:
-        # Of a name that is there twice the first one counts.
-        found = self._call(Batch.enumerate_icvs, self._space).value()
-        return {each.name: (each.number, each.scope) for each in reversed(found)}
+        # If a name occurs twice, the first variable counts.
+        variables = self._call(Batch.enumerate_icvs, self._space).value()
+        return {variable.name: (variable.number, variable.scope) for variable in reversed(variables)}
 
 
 def _made(pending: Iterable[Pending[Any]]) -> list[Any]:
-    # The handles that there are.
-    return [each.value() for each in pending if each.error() is None]
+    # The results of the calls that succeeded.
+    return [call.value() for call in pending if call.error() is None]
 
 
 def _or_none(pending: Pending[_T]) -> _T | None:
-    # The standard has one code for "there is none".
+    # ompd_rc_unavailable means that there is none.
     error = pending.error()
     if error is not None and error.rc == Rc.UNAVAILABLE:
         return None

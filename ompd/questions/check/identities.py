@@ -1,7 +1,7 @@
-"""Which handles of a library are of the same thread, region or task.
+"""Finds the handles of a library that belong to the same thread, region or task.
 
-Handles are opaque, and each call makes new ones. The interface has a routine that compares two of them, so that a
-thousand handles would need half a million calls. Most need one, since something else tells them apart.
+Handles are opaque, and each call makes new ones. OMPD compares two handles at a time, so that a thousand handles would
+need half a million calls. Most handles need one call, because another fact (an identifier, a frame) distinguishes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.errors import OmpdError
-from ompd.questions.check.ahead import Ahead
+from ompd.questions.check.ahead import CallQueue
 from ompd.runtimes.hosted.api import Batch, Pending, Ref
 
 _COMPARE: Mapping[Scope, Callable[..., Pending[int]]] = {
@@ -22,14 +22,14 @@ _COMPARE: Mapping[Scope, Callable[..., Pending[int]]] = {
     Scope.PARALLEL: Batch.parallel_handle_compare,
     Scope.TASK: Batch.task_handle_compare,
 }
-# So many different handles may be alike in all else.
+# Entities that no other fact distinguishes.
 _MAX_ALIKE = 1 << 13
-# Of new handles so many are compared with all the others, in turn: first few, since most are often of one and the same
-# thing, then more. So many comparisons are made together.
+# How many new handles are compared with all others in each round. The first round is small, because most handles often
+# belong to one entity. At most _MAX_COMPARED comparisons are sent together.
 _CANDIDATES = (1, 8, 64)
 _MAX_COMPARED = 1 << 14
-# Where more are alike they are told apart by how they compare with so many of them: OpenMP has the routines establish
-# an order, in which handles of one thing compare alike with any other.
+# Groups of more than _MANY handles are split by their comparisons with _PIVOTS of them: the standard demands an order,
+# in which two handles of one entity compare equally with any third one.
 _MANY, _PIVOTS = 64, 32
 
 _Group = tuple[Hashable, ...]
@@ -42,19 +42,20 @@ class Identities:
     :param id_size: returns the size of native identifiers of a kind, None for the usual one
     """
 
-    def __init__(self, calls: Ahead, id_size: Callable[[ThreadIdKind], int | None]) -> None:
-        self._calls, self._id_size = calls, id_size
-        # What was found, by the handles' numbers, of which none is used twice.
+    def __init__(self, calls: CallQueue, id_size: Callable[[ThreadIdKind], int | None]) -> None:
+        self._calls = calls
+        self._id_size = id_size
+        # The key of each handle, by its number. Numbers are not reused.
         self._keys: dict[int, Hashable] = {}
-        # A handle of each thing, in groups of which each has those that may be of the same one.
-        self._seen: dict[_Group, list[Ref]] = defaultdict(list)
-        # Of groups that were split, the handles by which they were.
+        # One handle of each entity, by group. Only handles of one group can belong to the same entity.
+        self._known: dict[_Group, list[Ref]] = defaultdict(list)
+        # The pivots of each group that was split.
         self._pivots: dict[_Group, Sequence[Ref]] = {}
 
     def key(self, scope: Scope, handle: Ref) -> Hashable:
-        """Return what handles of the same thing have in common.
+        """Return the key of a handle, which all handles of the same entity share.
 
-        :raises OmpdError: if there are too many that nothing else tells apart
+        :raises OmpdError: if too many handles differ in no other fact
         """
         if handle.number not in self._keys:
             self.find(scope, [handle])
@@ -64,14 +65,14 @@ class Identities:
         return self._keys[handle.number]
 
     def expect(self, scope: Scope, handle: Ref | Pending[Any]) -> Pending[Any]:
-        """Record the call whose result few things have in common, and return it."""
-        of_one: Any = handle
+        """Record the call whose result few entities share, and return its pending result."""
+        argument: Any = handle
         if scope == Scope.THREAD:
             kind = ThreadIdKind.PTHREAD
-            return self._calls.call(Batch.get_thread_id, of_one, kind, self._id_size(kind))
+            return self._calls.call(Batch.get_thread_id, argument, kind, self._id_size(kind))
         if scope == Scope.TASK:
-            return self._calls.call(Batch.get_task_frame, of_one)
-        return self._calls.call(Batch.get_tool_data, of_one, scope)
+            return self._calls.call(Batch.get_task_frame, argument)
+        return self._calls.call(Batch.get_tool_data, argument, scope)
 
     def find(self, scope: Scope, handles: Iterable[Ref]) -> None:
         """Find the keys of handles, in few exchanges."""
@@ -79,45 +80,45 @@ class Identities:
         expected = [(handle, self.expect(scope, handle)) for handle in new.values()]
         groups: dict[_Group, list[Ref]] = defaultdict(list)
         for handle, pending in expected:
-            found = pending.value() if pending.error() is None else None
-            if scope == Scope.THREAD and found is not None:
-                self._keys[handle.number] = found
+            value = pending.value() if pending.error() is None else None
+            if scope == Scope.THREAD and value is not None:
+                self._keys[handle.number] = value
             else:
-                groups[scope, found].append(handle)
+                groups[scope, value].append(handle)
         parts = self._split(scope, list(groups.items()))
-        pairs = [(one, other) for group, members in parts for one in members for other in self._seen[group]]
+        pairs = [(member, other) for group, members in parts for member in members for other in self._known[group]]
         self._give_keys(self._equal(scope, pairs))
         for most in itertools.chain(_CANDIDATES, itertools.repeat(_CANDIDATES[-1])):
-            parts = self._left(parts)
+            parts = self._without_keys(parts)
             if not parts:
                 return
             if most == _CANDIDATES[-1]:
                 parts = self._split_large(scope, parts)
             self._find_among(scope, parts, most)
 
-    def _left(self, parts: Sequence[_Part]) -> list[_Part]:
-        left = (
-            (group, [each for each in members if each.number not in self._keys])
+    def _without_keys(self, parts: Sequence[_Part]) -> list[_Part]:
+        remaining = (
+            (group, [member for member in members if member.number not in self._keys])
             for group, members in parts
-            if len(self._seen[group]) < _MAX_ALIKE
+            if len(self._known[group]) < _MAX_ALIKE
         )
-        return [part for part in left if part[1]]
+        return [part for part in remaining if part[1]]
 
     def _find_among(self, scope: Scope, parts: Sequence[_Part], most: int) -> None:
         # Compares the first members of each part with those after them.
         pairs = [
-            (one, other)
+            (member, other)
             for _, members in parts
-            for place, one in enumerate(members)
+            for place, member in enumerate(members)
             for other in members[: min(place, most)]
         ]
         equal = self._equal(scope, pairs)
         for group, members in parts:
-            known = self._seen[group]
-            for each in members[: min(most, _MAX_ALIKE - len(known))]:
-                if each.number not in equal:
-                    self._keys[each.number] = each.number
-                    known.append(each)
+            known = self._known[group]
+            for member in members[: min(most, _MAX_ALIKE - len(known))]:
+                if member.number not in equal:
+                    self._keys[member.number] = member.number
+                    known.append(member)
         self._give_keys(equal)
 
     def _give_keys(self, equal: Mapping[int, Ref]) -> None:
@@ -130,38 +131,39 @@ class Identities:
     def _split_large(self, scope: Scope, parts: Sequence[_Part]) -> list[_Part]:
         for group, members in parts:
             if len(members) > _MANY and len(group) == 2:
-                # By chance, so that no pattern in them makes all of these the same; always by the same one.
+                # Draw at random, so that no pattern makes all pivots equal; with a fixed seed, to be reproducible.
                 self._pivots[group] = Random(0).sample(members, _PIVOTS)
-                for part, known in self._split(scope, [(group, self._seen.pop(group, []))]):
-                    self._seen[part] = known
+                for part, known in self._split(scope, [(group, self._known.pop(group, []))]):
+                    self._known[part] = known
         return self._split(scope, parts)
 
     def _split(self, scope: Scope, parts: Sequence[_Part]) -> list[_Part]:
-        found: dict[_Group, list[Ref]] = defaultdict(list)
+        result_groups: dict[_Group, list[Ref]] = defaultdict(list)
         signs: dict[int, list[int | None]] = defaultdict(list)
         split = [(group, members) for group, members in parts if group in self._pivots]
-        pairs = [(one, pivot) for group, members in split for one in members for pivot in self._pivots[group]]
-        for one, _, result in self._results(scope, pairs):
-            signs[one.number].append(result)
+        pairs = [(member, pivot) for group, members in split for member in members for pivot in self._pivots[group]]
+        for member, _, result in self._results(scope, pairs):
+            signs[member.number].append(result)
         for group, members in parts:
-            for one in members:
-                found[(*group, *signs[one.number]) if group in self._pivots else group].append(one)
-        return list(found.items())
+            for member in members:
+                key = (*group, *signs[member.number]) if group in self._pivots else group
+                result_groups[key].append(member)
+        return list(result_groups.items())
 
     # Comparisons
 
     def _equal(self, scope: Scope, pairs: Iterable[tuple[Ref, Ref]]) -> Mapping[int, Ref]:
-        # The first of the others that each handle is equal to, by the handle's number.
-        found: dict[int, Ref] = {}
-        for one, other, result in self._results(scope, pairs):
+        # By the number of the first handle of each pair: the first handle that it equals.
+        equal: dict[int, Ref] = {}
+        for handle, other, result in self._results(scope, pairs):
             if result == 0:
-                found.setdefault(one.number, other)
-        return found
+                equal.setdefault(handle.number, other)
+        return equal
 
     def _results(self, scope: Scope, pairs: Iterable[tuple[Ref, Ref]]) -> Iterator[tuple[Ref, Ref, int | None]]:
         pairs = iter(pairs)
-        while some := list(itertools.islice(pairs, _MAX_COMPARED)):
+        while chunk := list(itertools.islice(pairs, _MAX_COMPARED)):
             batch = self._calls.client.batch()
-            results = [(one, other, _COMPARE[scope](batch, one, other)) for one, other in some]
-            for one, other, result in results:
-                yield one, other, result.value() if result.error() is None else None
+            results = [(handle, other, _COMPARE[scope](batch, handle, other)) for handle, other in chunk]
+            for handle, other, result in results:
+                yield handle, other, result.value() if result.error() is None else None

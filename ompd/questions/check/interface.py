@@ -1,8 +1,8 @@
-"""OMPD's questions as its routines put them, and our own plugins' answers in that form.
+"""The questions of OMPD's routines, and our plugins' answers in their form.
 
-A library for debuggers answers by return codes and bare numbers, a plugin by handles that have methods. To be compared
-both have to be asked the same: :class:`Interface` is what there is to ask, :class:`OfSpace` answers it for an address
-space of a plugin, as the standard has it.
+A library for debuggers answers with return codes and numbers, a plugin with handles that have methods.
+:class:`Interface` has the questions for both; :class:`PluginAnswers` answers them for a plugin's address space, with
+the return codes of the standard.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_CHAIN = 10_000
 """Regions and tasks around one thread: recursion of tasks goes thousands of levels deep."""
 
 Handle = Any
-"""A handle of a thread, a region or a task; only the interface that made it knows more of it."""
+"""A handle of a thread, a region or a task, for the interface that made it."""
 
 
 class NativeThread(NamedTuple):
@@ -32,14 +32,14 @@ class NativeThread(NamedTuple):
     pthread: int | None
 
     def identifiers(self) -> Iterator[tuple[ThreadIdKind, int]]:
-        """Yield the identifiers by which a library may know it."""
+        """Yield the identifiers by which a library may find the thread."""
         yield ThreadIdKind.LWP, self.native_thread_id
         if self.pthread is not None:
             yield ThreadIdKind.PTHREAD, self.pthread
 
 
 class Refusal(OmpdError):
-    """What the standard says that a routine returns in this case, *rc*."""
+    """A failure with the return code *rc* that the standard demands."""
 
     def __init__(self, rc: Rc, why: str) -> None:
         super().__init__(why)
@@ -48,8 +48,9 @@ class Refusal(OmpdError):
 
 @record
 class Frames:
-    """What ``ompd_get_task_frame`` returns: address and ``ompt_frame_flag_t`` of exit and enter frame, address 0 for
-    none. A flag that nobody wrote is None.
+    """The result of ``ompd_get_task_frame``: address and ``ompt_frame_flag_t`` of the exit and the enter frame.
+
+    The address is 0 if there is no frame. The flag is None if it was not written.
     """
 
     exit: int
@@ -59,13 +60,13 @@ class Frames:
 
 
 class Interface(Protocol):
-    """What OMPD can be asked about one runtime of one process.
+    """The questions of OMPD about one runtime of one process.
 
-    None always means that there is none. A routine that does not succeed is an :class:`OmpdError` with its return code.
+    None means that there is none. A routine that fails raises an :class:`OmpdError` with its return code.
     """
 
     def routines(self) -> Mapping[str, str]:
-        """The routines that there are, each with the word that it is there."""
+        """The routines that exist, each with the text "there"."""
 
     def omp_version(self) -> int:
         """``ompd_get_omp_version``."""
@@ -83,7 +84,7 @@ class Interface(Protocol):
         """``ompd_get_display_control_vars``."""
 
     def thread(self, kind: ThreadIdKind, identifier: int) -> Handle | None:
-        """``ompd_get_thread_handle``, None for a thread that is none of OpenMP's."""
+        """``ompd_get_thread_handle``, None for a thread that is not an OpenMP thread."""
 
     def thread_id(self, thread: Handle, kind: ThreadIdKind) -> int:
         """``ompd_get_thread_id``."""
@@ -131,18 +132,18 @@ class Interface(Protocol):
         """``ompd_get_icv_string_from_scope``."""
 
     def key(self, scope: Scope, handle: Handle) -> Hashable:
-        """Return what two handles of the same thread, region or task have in common (``ompd_..._handle_compare``)."""
+        """Return a key that handles of the same thread, region or task share (``ompd_..._handle_compare``)."""
 
-    # What will be asked next, so that it can be asked for together. No answer depends on it.
+    # Announcements of the next questions, so that a library can be asked all of them at once.
 
     def expect_threads(self, threads: Sequence[NativeThread]) -> None:
-        """Everything about these threads, and what is around them."""
+        """Announce all questions about these threads, and about the regions and tasks around them."""
 
     def expect(self, scope: Scope, handles: Sequence[Handle]) -> None:
-        """Everything about these regions or tasks, but for their members."""
+        """Announce all questions about these regions or tasks, except those about members."""
 
     def expect_members(self, parallel: Handle, thread_nums: Sequence[int]) -> None:
-        """Threads and implicit tasks of these numbers."""
+        """Announce questions about the threads and implicit tasks with these numbers."""
 
 
 @record
@@ -153,24 +154,24 @@ class InitialRegion:
 
     @property
     def id(self) -> str:
-        """That of its task, which no region has."""
+        """The id of its task, as no region has it."""
         return f"initial {self.task.id}"
 
 
-# The words of variables that have a number, too: omp_proc_bind_t and what libomp has besides, and its enum __kmp_tool.
+# The words of variables that are numbers, too: omp_proc_bind_t with libomp's additions, and libomp's enum __kmp_tool.
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "bind-var": ("false", "true", "primary", "close", "spread", "intel", "default"),
     "tool-var": ("error", "unset", "disabled", "enabled"),
 }
-# Texts that are no number and no list of any.
+# Variables whose text is neither a number nor a list of numbers.
 _TEXTS = frozenset(
     ("run-sched-var", "affinity-format-var", "tool-libraries-var", "tool-verbose-init-var", "wait-policy-var",
      "target-offload-var")
 )  # fmt: skip
 
 
-class OfSpace:
-    """The answers of a plugin's address space, in the form that OMPD's routines give them."""
+class PluginAnswers:
+    """The answers of a plugin's address space, in the form of OMPD's routines."""
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space

@@ -1,13 +1,13 @@
-"""The differences that are known: numbered entries, as ``known.json`` has them, and what of them is seen.
+"""The known differences: the numbered entries of ``known.json``, and the facts that they explain.
 
-An entry has signs. A sign is of *facts* (patterns of their names), about subjects with certain *tags* (``!`` before one
-that they do not have), and may say what the library answers and what we do. One that is ``seen`` is no excuse alone: at
-some place where its facts, its tags and our answer are, the library has to show it, or the entry is out of date.
+An entry has signs. A sign matches facts by patterns of their names, by tags of the subject (``!`` before a tag that it
+must not have), and by the answers of the library and of our plugin. A sign with ``seen`` must occur: if a target has
+places for it and the library shows it at none, the entry is out of date.
 
-Tags are ``debug`` (the program was started with OMP_DEBUG=enabled), ``states`` (the runtime records states and tool
-data), ``no_num_threads`` (OMP_NUM_THREADS is not set), of threads ``openmp``, ``in_team`` and ``idle``, of regions and
-of tasks in them ``initial``, ``serialized``, ``of_several`` and ``folded`` (one of several serialized regions that are
-directly in one another), of tasks ``implicit`` and ``explicit``.
+Tags of the process: ``debug`` (the program was started with OMP_DEBUG=enabled), ``states`` (the runtime records states
+and tool data), ``no_num_threads`` (OMP_NUM_THREADS is not set). Of threads: ``openmp``, ``in_team``, ``idle``. Of
+regions and the tasks in them: ``initial``, ``serialized``, ``of_several``, ``folded`` (a serialized region directly in
+another one). Of tasks: ``implicit``, ``explicit``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ _TABLE = files("ompd.questions.check").joinpath("known.json")
 
 @record
 class KnownLibrary:
-    """Which library it is: its ``vendor`` and ``release``, None for one that the table does not have; ``what`` says
-    where that one is from.
-    """
+    """A library. Its vendor and release are None if the table does not have them."""
 
     vendor: str | None
     release: str | None
     what: str | None
+    """The origin of the file."""
 
 
 @record
@@ -53,59 +52,59 @@ class Sign:
         return any(fnmatchcase(name, pattern) for pattern in self.facts)
 
     def is_place(self, fact: Fact) -> bool:
-        """Return whether the sign is about this fact, one of its names, whatever the library says of it."""
-        has = fact.subject.tags
-        return all((tag[1:] not in has) if tag.startswith("!") else (tag in has) for tag in self.tags) and _fits(
-            self.ours, fact.ours
-        )
+        """Return whether the fact, whose name matches, has the sign's tags and our answer."""
+        tags = fact.subject.tags
+        has_tags = all((tag[1:] not in tags) if tag.startswith("!") else (tag in tags) for tag in self.tags)
+        return has_tags and _fits(self.ours, fact.ours)
 
     def explains(self, fact: Fact) -> bool:
-        """Return whether a fact that it is about, in which the two differ, is what the sign describes."""
+        """Return whether the library's answer is the one that the sign describes."""
         return _fits(self.theirs, fact.theirs)
 
 
 @record
 class Entry:
-    """A known difference. ``releases`` are those that have it, by vendor. ``program`` is the one of
-    ``fixtures/programs/check`` that shows it, compiled by ``compiler``, and started with OMP_DEBUG=enabled if
-    ``is_debugged``.
-    """
+    """A known difference."""
 
     number: int
     title: str
     text: str
     standard: str
     releases: Mapping[str, tuple[str, ...]]
+    """The releases that have it, by vendor."""
     program: str
+    """The program in ``fixtures/programs/check`` that shows it."""
     is_debugged: bool
+    """Whether the program is started with OMP_DEBUG=enabled."""
     compiler: str
     issue: str | None
     signs: tuple[Sign, ...]
 
     def is_of(self, library: KnownLibrary) -> bool:
-        """Return whether the library may have it: one of which it is not known may have all."""
+        """Return whether the library may have the difference. An unknown library may have all."""
         if library.vendor is None:
             return True
-        known = self.releases.get(library.vendor, ())
-        return bool(known) if library.release is None else library.release in known
+        releases = self.releases.get(library.vendor, ())
+        return bool(releases) if library.release is None else library.release in releases
 
 
 @record
-class Seen:
-    """What was seen of an entry: at how many ``places`` it could be, how many facts it ``explains``, and whether it
-    ``is_gone``: it is not seen where it should be.
-    """
+class EntryTally:
+    """The occurrences of an entry in one comparison."""
 
     entry: Entry
     places: int
+    """Facts in which it could occur."""
     explains: int
+    """Differences that it explains."""
     is_gone: bool
+    """Whether it must occur and does not."""
 
 
 class Known:
     """The table of known differences.
 
-    :param text: that of a table; without it, the one that comes with ompd
+    :param text: the table as JSON; ompd's own if None
     """
 
     def __init__(self, text: str | None = None) -> None:
@@ -118,10 +117,10 @@ class Known:
         return tuple(_entry(row) for row in self._table["entries"])
 
     def identify(self, digest: str, version_string: str) -> KnownLibrary:
-        """Return which library that is.
+        """Return the library with this file and version.
 
         :param digest: SHA-256 of its file, in hexadecimal
-        :param version_string: what it says of itself
+        :param version_string: the result of ``ompd_get_version_string``
         """
         for row in self._table["libraries"]:
             if row["sha256"] == digest:
@@ -138,20 +137,20 @@ class Known:
 
 
 class Explained:
-    """Sorts the facts of one library into those that agree, those that entries explain, and the others."""
+    """Explains the differences of one library by entries, and counts the entries' occurrences."""
 
     def __init__(self, known: Known, library: KnownLibrary) -> None:
         self._entries = [entry for entry in known.entries if entry.is_of(library)]
         self._must = library.release is not None
-        # The signs that are about a fact, by its name: thousands of facts have one of a few names.
+        # The matching signs by the name of a fact, kept because thousands of facts share a few names.
         self._by_name: dict[str, list[tuple[Entry, int, Sign]]] = {}
-        # Of each sign: where it could be, and where it was.
+        # For each sign, by the numbers of entry and sign: facts in which it could occur, and in which it did.
         self._places: dict[tuple[int, int], int] = {}
-        self._signs: dict[tuple[int, int], int] = {}
+        self._occurrences: dict[tuple[int, int], int] = {}
         self._explains: dict[int, int] = {}
 
     def entry_of(self, fact: Fact) -> int | None:
-        """Return the number of the entry that explains a fact, None if the two agree or none does; and count it."""
+        """Count a fact, and return the number of the entry that explains it, None if it is equal or unexplained."""
         if fact.name not in self._by_name:
             self._by_name[fact.name] = [
                 (entry, number, sign)
@@ -160,40 +159,39 @@ class Explained:
                 if sign.is_of(fact.name)
             ]
         differs = not fact.is_same
-        found = None
+        explaining = None
         for entry, number, sign in self._by_name[fact.name]:
             if not sign.is_place(fact):
                 continue
             key = entry.number, number
             self._places[key] = self._places.get(key, 0) + 1
             if differs and sign.explains(fact):
-                self._signs[key] = self._signs.get(key, 0) + 1
-                found = entry.number if found is None else found
-        if found is not None:
-            self._explains[found] = self._explains.get(found, 0) + 1
-        return found
+                self._occurrences[key] = self._occurrences.get(key, 0) + 1
+                explaining = entry.number if explaining is None else explaining
+        if explaining is not None:
+            self._explains[explaining] = self._explains.get(explaining, 0) + 1
+        return explaining
 
-    def seen(self) -> Iterable[Seen]:
-        """Yield what was seen of each entry that the library may have."""
+    def tallies(self) -> Iterable[EntryTally]:
+        """Yield the occurrences of each entry that the library may have."""
         for entry in self._entries:
             keys = [(entry.number, number) for number in range(len(entry.signs))]
             gone = self._must and any(
-                sign.seen and self._places.get(key, 0) and not self._signs.get(key, 0)
+                sign.seen and self._places.get(key, 0) and not self._occurrences.get(key, 0)
                 for key, sign in zip(keys, entry.signs, strict=True)
             )
             places = sum(self._places.get(key, 0) for key in keys)
-            yield Seen(entry, places, self._explains.get(entry.number, 0), gone)
+            yield EntryTally(entry, places, self._explains.get(entry.number, 0), gone)
 
 
-def _fits(wanted: Mapping[str, Any], found: Outcome) -> bool:
-    return (
-        wanted.get("kind", found.kind) == found.kind
-        and ("part" not in wanted or wanted["part"] == found.is_part)
-        and ("texts" not in wanted or any(fnmatchcase(found.text, text) for text in wanted["texts"]))
-        and (
-            "rc" not in wanted or (found.rc is not None and any(Rc[name.upper()] == found.rc for name in wanted["rc"]))
-        )
-    )
+def _fits(wanted: Mapping[str, Any], outcome: Outcome) -> bool:
+    if "part" in wanted and wanted["part"] != outcome.is_part:
+        return False
+    if "texts" in wanted and not any(fnmatchcase(outcome.text, text) for text in wanted["texts"]):
+        return False
+    if "rc" in wanted and outcome.rc not in [Rc[name.upper()] for name in wanted["rc"]]:
+        return False
+    return bool(wanted.get("kind", outcome.kind) == outcome.kind)
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:

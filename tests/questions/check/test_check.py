@@ -19,7 +19,7 @@ from ompd.model import CheckAnswer
 from ompd.questions.check import answering
 from ompd.questions.check.answering import own_space
 from ompd.questions.check.compare import compare
-from ompd.questions.check.interface import NativeThread, OfSpace
+from ompd.questions.check.interface import NativeThread, PluginAnswers
 from ompd.questions.check.known import Entry, Known
 from tests.check.minimal import core_of
 from tests.check.page import PAGE
@@ -203,7 +203,9 @@ def test_as_a_plugin_the_library_tells_what_ours_does(program: str) -> None:
         ours, process = own_space(session, runtime), session.process
         assert ours is not None and runtime.space is not None
         threads = [NativeThread(each, process.threads.thread_pointer(each)) for each in process.threads.ids()]
-        facts = list(compare(OfSpace(runtime.space), OfSpace(ours), threads, keeps_states=ours.keeps_states()))
+        facts = list(
+            compare(PluginAnswers(runtime.space), PluginAnswers(ours), threads, keeps_states=ours.keeps_states())
+        )
     differing = {fact.name for fact in facts if not fact.is_same}
     flags, listed = {"exit frame flag", "enter frame flag"}, {"listed wait-policy-var", "listed target-offload-var"}
     assert len(facts) > 300 and differing <= {*flags, *listed, "id as lwp", "text of tool-var"}

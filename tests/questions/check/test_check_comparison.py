@@ -13,8 +13,8 @@ from ompd.contract.plugin import AddressSpace
 from ompd.errors import OmpdError
 from ompd.questions.check.compare import Fact, compare
 from ompd.questions.check.facts import function_of
-from ompd.questions.check.hosted import OfLibrary
-from ompd.questions.check.interface import NativeThread, OfSpace
+from ompd.questions.check.hosted import LibraryAnswers
+from ompd.questions.check.interface import NativeThread, PluginAnswers
 from ompd.runtimes.hosted.api import Call, Outcome, SpaceRef, TaskRef
 from ompd.runtimes.hosted.results import Row
 from ompd.runtimes.hosted.signatures import Function
@@ -39,7 +39,9 @@ def opened(program: str, runtime: str) -> Iterator[tuple[AddressSpace, Sequence[
 
 
 def differences(space: AddressSpace, threads: Sequence[NativeThread], lie: Lie | None) -> list[Fact]:
-    facts = list(compare(OfSpace(_lying(space, lie)), OfSpace(space), threads, keeps_states=space.keeps_states()))
+    facts = list(
+        compare(PluginAnswers(_lying(space, lie)), PluginAnswers(space), threads, keeps_states=space.keeps_states())
+    )
     assert len(facts) > 50
     assert all(function_of(fact.name).startswith("ompd_") for fact in facts)
     return [fact for fact in facts if not fact.is_same]
@@ -85,7 +87,7 @@ def _shapes(name: str) -> bool:
 
 
 def test_regions_without_end_are_one_difference() -> None:
-    class Endless(OfSpace):
+    class Endless(PluginAnswers):
         def enclosing(self, parallel: Any) -> Any:
             return Another()
 
@@ -99,7 +101,7 @@ def test_regions_without_end_are_one_difference() -> None:
             raise OmpdError("a region without an end")
 
     with opened("lock", "intel") as (space, threads):
-        facts = list(compare(Endless(space), OfSpace(space), threads, keeps_states=True))
+        facts = list(compare(Endless(space), PluginAnswers(space), threads, keeps_states=True))
         ends = [fact for fact in facts if fact.name == "end of regions" and not fact.is_same]
         assert len(ends) == 4 and all("does not end" in fact.theirs.reason for fact in ends)
 
@@ -113,7 +115,7 @@ def test_a_side_that_fails_in_everything_differs_in_all_that_the_other_knows() -
             return fail
 
     with opened("nested", "intel") as (space, threads):
-        facts = list(compare(Broken(), OfSpace(space), threads, keeps_states=True))  # type: ignore[arg-type]
+        facts = list(compare(Broken(), PluginAnswers(space), threads, keeps_states=True))  # type: ignore[arg-type]
         assert facts and not any(fact.is_same for fact in facts if fact.ours.kind == "value")
 
 
@@ -129,7 +131,7 @@ def test_a_variable_that_the_library_has_with_another_scope_is_asked_for_by_ours
 
     library: Any = Answering(answer)
     space, task = SpaceRef(1, lambda _: None), TaskRef(2, lambda _: None)
-    side = OfLibrary(library, space)
+    side = LibraryAnswers(library, space)
     assert library.exchanges == 0
     assert side.icv_number("dyn-var", Scope.TASK, task) == (7 + Scope.TASK, True)
     assert side.icv_text("dyn-var", Scope.TASK, task) == "TASK 7"

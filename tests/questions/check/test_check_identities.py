@@ -12,7 +12,7 @@ from ompd.contract.ompd import Scope
 from ompd.errors import LibraryError, OmpdError, Rc
 from ompd.inspection import Inspection
 from ompd.questions.check import ahead, identities
-from ompd.questions.check.ahead import Ahead
+from ompd.questions.check.ahead import CallQueue
 from ompd.questions.check.identities import Identities
 from ompd.runtimes.hosted.api import Batch, Call, Outcome, TaskRef
 from ompd.runtimes.hosted.client import HostedLibrary
@@ -41,7 +41,7 @@ class Tasks:
         self._addresses, self._compared, self._has_frames = addresses, COMPARISONS[comparison], has_frames
         self.client = Answering(self._answer)
         library: Any = self.client
-        self.identities = Identities(Ahead(library), lambda kind: None)
+        self.identities = Identities(CallQueue(library), lambda kind: None)
         self.handles = [TaskRef(number, lambda _: None) for number in range(1, len(addresses) + 1)]
 
     def _answer(self, call: Call) -> Outcome:
@@ -129,7 +129,7 @@ def test_more_that_are_alike_than_can_be_compared_are_an_error(monkeypatch: pyte
 
 def test_what_cannot_be_compared_is_not_the_same() -> None:
     library: Any = Answering(lambda call: REFUSED)
-    found = Identities(Ahead(library), lambda kind: None)
+    found = Identities(CallQueue(library), lambda kind: None)
     handles = [TaskRef(number, lambda _: None) for number in range(1, 80)]
     found.find(Scope.TASK, handles)
     assert len({found.key(Scope.TASK, handle) for handle in handles}) == len(handles)
@@ -137,7 +137,7 @@ def test_what_cannot_be_compared_is_not_the_same() -> None:
 
 def test_a_call_is_made_once_with_those_recorded_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     library: Any = Answering(lambda call: Outcome(0, (), (), None))
-    calls, one = Ahead(library), TaskRef(1, lambda _: None)
+    calls, one = CallQueue(library), TaskRef(1, lambda _: None)
     regions = [calls.call(Batch.get_task_parallel_handle, one) for _ in range(3)]
     function = calls.call(Batch.get_task_function, one)
     assert library.exchanges == 0 and calls.has(Batch.get_task_function, one)

@@ -83,7 +83,7 @@ def test_a_difference_that_an_entry_describes_is_explained(library: KnownLibrary
     assert explained.entry_of(Fact("number of nthreads-var", THREAD, PART, ONE)) == 6
     assert explained.entry_of(Fact("number of nthreads-var", THREAD, ONE, ONE)) is None
     assert explained.entry_of(Fact("number of nthreads-var", THREAD, replace(PART, value=3), Outcome("none"))) is None
-    assert [seen.entry.number for seen in explained.seen() if seen.is_gone] == []
+    assert [seen.entry.number for seen in explained.tallies() if seen.is_gone] == []
 
 
 def test_an_entry_of_other_releases_explains_nothing() -> None:
@@ -104,19 +104,19 @@ def test_an_entry_of_other_releases_explains_nothing() -> None:
 def test_where_a_runtime_may_keep_the_right_answer_an_entry_has_not_to_be_seen(fact: Fact) -> None:
     explained = Explained(KNOWN, INTEL)
     assert explained.entry_of(fact) is None
-    assert not any(seen.is_gone for seen in explained.seen())
+    assert not any(seen.is_gone for seen in explained.tallies())
 
 
 def test_an_entry_that_is_not_seen_where_it_should_be_is_gone() -> None:
     explained = Explained(KNOWN, INTEL)
     explained.entry_of(Fact("handle by lwp", THREAD, FOUND, FOUND))
-    assert [seen.entry.number for seen in explained.seen() if seen.is_gone] == [7]
+    assert [seen.entry.number for seen in explained.tallies() if seen.is_gone] == [7]
     # One place that has it is enough, and of a library that is not known nobody knows what it should have.
     explained.entry_of(Fact("handle by lwp", THREAD, UNSUPPORTED, FOUND))
-    assert [seen.entry.number for seen in explained.seen() if seen.is_gone] == []
+    assert [seen.entry.number for seen in explained.tallies() if seen.is_gone] == []
     stranger = Explained(KNOWN, STRANGER)
     stranger.entry_of(Fact("handle by lwp", THREAD, FOUND, FOUND))
-    assert not any(seen.is_gone for seen in stranger.seen())
+    assert not any(seen.is_gone for seen in stranger.tallies())
 
 
 def test_a_table_of_ones_own() -> None:
