@@ -1,7 +1,7 @@
-"""``doctor``: what keeps answers from being better, what endangers the process, and what mends each.
+"""``doctor``: obstacles to better answers, risks of the process, and their remedies.
 
-``files`` is about the target and the files of its modules, ``runtimes`` about the OpenMP runtimes in it, ``process``
-about the process itself; what is asked without a target is in :mod:`ompd.machine`.
+``files`` examines the target and the files of its modules, ``runtimes`` the OpenMP runtimes, ``process`` the process
+itself. :mod:`ompd.machine` examines the machine, without a target.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ _AREAS = ("target", "files", "process", "machine", "installation")
 
 
 def ask(session: Session) -> DoctorAnswer:
-    """Return what keeps answers on this target from being better, and the risks of the process."""
+    """Return the obstacles to better answers on this target, and the risks of the process."""
     rows, doubts = _threads(session)
     problems = begin(session)
-    known = records(session, problems)
+    runtime_rows = records(session, problems)
     for doubt in doubts:
         problems.unreadable(doubt)
     environment = process.environment_of(session)
     reports = (
         files.target(session),
-        *runtimes.examine(session, known),
+        *runtimes.examine(session, runtime_rows),
         files.modules(session),
         process.examine(session, rows, environment, is_partial=bool(doubts) or is_damaged(session)),
     )
-    found = answer(session, _sorted(reports), known, problems)
+    plain = answer(session, _sorted(reports), runtime_rows, problems)
     return DoctorAnswer(
-        found.target,
-        found.runtimes,
-        found.rows,
-        found.complete,
-        found.warnings,
-        in_order=() if is_damaged(session) else _in_order(reports),  # what is lost may not be
+        plain.target,
+        plain.runtimes,
+        plain.rows,
+        plain.complete,
+        plain.warnings,
+        in_order=() if is_damaged(session) else _in_order(reports),  # the lost parts may be out of order
     )
 
 
 def _threads(session: Session) -> tuple[Sequence[ThreadRecord], Sequence[str]]:
-    # The rows of `threads`, and what could not be read of them.
+    # The rows of `threads`, and its warnings if it is incomplete.
     try:
-        found = threads.ask(session)
+        answer = threads.ask(session)
     except NoAnswer:
         return (), ()
-    return found.rows, () if found.complete else found.warnings
+    return answer.rows, () if answer.complete else answer.warnings
 
 
 def ask_alone(process_id: int | None, *, nonblocking: bool = False) -> DoctorAnswer | None:
-    """Return what is known of this machine and of the installation, or why a process cannot be inspected.
+    """Return the findings about this machine and the installation, or the reason why a process cannot be inspected.
 
     :param process_id: the process, None if no target was named
-    :param nonblocking: whether it would only be read, and not stopped
-    :return: None if there is nothing in the way of inspecting the process, or no such process
+    :param nonblocking: whether the process would only be read, and not stopped
+    :return: None if the process can be inspected, or does not exist
     """
     if process_id is None:
         reports = (tracing.examine(), cores.examine(), installation.examine())

@@ -1,5 +1,5 @@
-"""What of the target and of its files is missing, and what each costs: lost and omitted parts, files that are not found
-or are another build, debug information.
+"""Missing parts of the target and its files, and their consequences: lost or omitted memory, wrong or missing files,
+missing debug information.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PYTHON_PACKAGES = frozenset(("site-packages", "dist-packages"))
 _LISTED = 6  # names of modules in one finding
-_MAX_SURVEYED = 64  # modules of the user's on stacks; each may cost the checksum of a debug file
+_MAX_SURVEYED = 64  # user modules on stacks; each may cost the checksum of a debug file
 _COPY = (
     "copy it again, whole; if it was written so: ulimit -c unlimited in the shell that starts the program, room on the"
     " disk, and ProcessSizeMax=infinity and ExternalSizeMax=infinity in /etc/systemd/coredump.conf"
@@ -28,12 +28,17 @@ _COPY = (
 
 
 def target(session: Session) -> Report:
-    """Return what the target itself lacks."""
+    """Return the report on the target itself: truncation, and memory that the core leaves out."""
     report = Report("target")
-    loss, name = session.target.loss, session.target.name
+    loss = session.target.loss
+    name = session.target.name
     if session.fault is not None:
         report.add(
-            *("core_truncated", "error", name, session.fault, "what was behind that place is missing in every answer"),
+            "core_truncated",
+            "error",
+            name,
+            session.fault,
+            "what was behind that place is missing in every answer",
             _COPY,
         )
     if loss is not None:
@@ -56,10 +61,10 @@ def target(session: Session) -> Report:
 
 
 def _omitted(session: Session, report: Report) -> None:
-    found = session.process.stack_extents().omitted()
+    omitted = session.process.stack_extents().omitted()
     remedy = "echo 0x33 > /proc/self/coredump_filter in the shell that starts the program, before it crashes"
-    if found.threads:
-        count = len(found.threads)
+    if omitted.threads:
+        count = len(omitted.threads)
         report.add(
             "pages_omitted",
             "error",
@@ -68,12 +73,12 @@ def _omitted(session: Session, report: Report) -> None:
             "these threads have no stack beyond the innermost frame, and their states are unknown",
             remedy,
         )
-    elif found.regions:
+    elif omitted.regions:
         report.add(
             "pages_omitted",
             "note",
             session.target.name,
-            f"the core leaves out {found.bytes} bytes in {found.regions} regions of memory that the program could"
+            f"the core leaves out {omitted.bytes} bytes in {omitted.regions} regions of memory that the program could"
             " write to",
             "variables and structures there are unknown; stacks are all there",
             f"{remedy} (if the program itself left them out, by madvise(MADV_DONTDUMP), nothing can be done)",
@@ -81,7 +86,7 @@ def _omitted(session: Session, report: Report) -> None:
 
 
 def modules(session: Session) -> Report:
-    """Return what is wrong with the files of the modules."""
+    """Return the report on the files of the modules."""
     report = Report("files")
     _unread(session, report)
     _unproven(session, report)
@@ -89,7 +94,7 @@ def modules(session: Session) -> Report:
     return report
 
 
-# Files that are not there, or not the ones
+# Files that are missing, or another build
 
 
 def _unread(session: Session, report: Report) -> None:
@@ -195,7 +200,7 @@ def _debug_information(session: Session, report: Report) -> None:
     lacking: list[tuple[ModuleFiles, str, str, str]] = []
     surveyed = 0
     for module in session.process.symbols.modules():
-        # Of the user's: the runtimes are read by their layouts, and the C library's lines are nobody's question.
+        # Only user modules need debug information: runtimes are read by their layouts, and system libraries not shown.
         if module in runtimes and not module.is_program:
             continue
         if module.fault is not None or module.is_system_library:
@@ -205,49 +210,49 @@ def _debug_information(session: Session, report: Report) -> None:
         surveyed += 1
         if surveyed > _MAX_SURVEYED:
             break
-        found = session.process.files_of(module)
-        if found is None or (found.is_extract and not _lacks_places(session, sites.get(module.start, ()))):
+        files = session.process.files_of(module)
+        if files is None or (files.is_extract and not _lacks_places(session, sites.get(module.start, ()))):
             continue
-        verdict = _verdict(found)
+        verdict = _verdict(files)
         if verdict is not None:
-            lacking.append((found, *verdict))
-    paths = [found.module.path for found, *_ in lacking if found.module.path is not None]
+            lacking.append((files, *verdict))
+    paths = [files.module.path for files, *_ in lacking if files.module.path is not None]
     owners = packages.owners(paths) if session.process.finder.sysroot is None else {}
-    for found, severity, finding, consequence in lacking:
-        package = owners.get(found.module.path or "")
+    for files, severity, finding, consequence in lacking:
+        package = owners.get(files.module.path or "")
         report.add(
             "debug_information",
             severity,
-            found.module.name,
+            files.module.name,
             finding,
             consequence,
-            _debug_remedy(session, distribution, found, package),
+            _debug_remedy(session, distribution, files, package),
         )
     if surveyed and not lacking:
         report.fine(f"debug information: the program and your modules on stacks have it ({surveyed} in all)")
 
 
 def _sites(session: Session) -> dict[int, list[int]]:
-    # Where code of each module is on any stack, by the module's start.
-    found: dict[int, list[int]] = {}
-    seen: set[int] = set()
+    # The code addresses on stacks, by the start of their module.
+    sites: dict[int, list[int]] = {}
+    visited: set[int] = set()
     for thread in session.process.threads.ids():
         try:
             shape = session.process.stacks.stack(thread).shape
         except OmpdError:
             continue
         for address in shape[1]:
-            if address in seen:
+            if address in visited:
                 continue
-            seen.add(address)
+            visited.add(address)
             module = session.process.symbols.module_at(address)
             if module is not None:
-                found.setdefault(module.start, []).append(address)
-    return found
+                sites.setdefault(module.start, []).append(address)
+    return sites
 
 
 def _lacks_places(session: Session, sites: Sequence[int]) -> bool:
-    # Of a snapshot's part of a file: whether there is code of it on stacks, and none has a line.
+    # A snapshot has only a part of the file: it lacks places if no address on the stacks has a line.
     lines = 0
     for site in sites:
         try:
@@ -257,21 +262,21 @@ def _lacks_places(session: Session, sites: Sequence[int]) -> bool:
     return bool(sites) and not lines
 
 
-def _verdict(found: ModuleFiles) -> tuple[str, str, str] | None:
-    name = found.module.name
-    severity = "warning" if found.module.is_program else "note"
-    if found.has_lines is None or found.has_types is None:
+def _verdict(files: ModuleFiles) -> tuple[str, str, str] | None:
+    name = files.module.name
+    severity = "warning" if files.module.is_program else "note"
+    if files.has_lines is None or files.has_types is None:
         return severity, f"{name}: its sections are damaged", "functions, lines and variables may be missing"
-    if found.has_lines and found.has_types:
+    if files.has_lines and files.has_types:
         return None
-    linked = f", and the separate file that it names, {found.debug_link}, is not found" if found.debug_link else ""
-    if not found.has_lines and not found.has_types:
-        stripped = " and is stripped" if not found.has_names else ""
+    linked = f", and the separate file that it names, {files.debug_link}, is not found" if files.debug_link else ""
+    if not files.has_lines and not files.has_types:
+        stripped = " and is stripped" if not files.has_names else ""
         lost = "its places have no file and line, and `var` and `stack --locals` know none of its variables"
         if stripped:
             lost = f"its functions have no names but those that it exports; {lost}"
         return severity, f"{name} has no debug information{stripped}{linked}", lost
-    if found.has_lines:
+    if files.has_lines:
         return (
             severity,
             f"{name} has lines and no types{linked}",
@@ -281,26 +286,26 @@ def _verdict(found: ModuleFiles) -> tuple[str, str, str] | None:
 
 
 def _debug_remedy(
-    session: Session, distribution: packages.Distribution, found: ModuleFiles, package: str | None
+    session: Session, distribution: packages.Distribution, files: ModuleFiles, package: str | None
 ) -> str | None:
-    path = found.module.path or found.module.name
+    path = files.module.path or files.module.name
     command = packages.debug_command(distribution, package, path)
     ways: list[str] = []
-    if command is not None or found.debug_link is not None:
-        if found.module.build_id is not None:
+    if command is not None or files.debug_link is not None:
+        if files.module.build_id is not None:
             ways.append(_with_debuginfod(session))
         if command is not None:
             ways.append(command)
-    if found.debug_link is not None and session.target.kind == "gdb":
-        ways.append(f"set debug-file-directory FOLDER, where {found.debug_link} is")
-    elif found.debug_link is not None and session.target.kind != "lldb":
-        ways.append(f"ompd doctor {quote_file(_name(session))} --debug-dir FOLDER, where {found.debug_link} is")
-    if not ways and not _is_of_a_package(found):
+    if files.debug_link is not None and session.target.kind == "gdb":
+        ways.append(f"set debug-file-directory FOLDER, where {files.debug_link} is")
+    elif files.debug_link is not None and session.target.kind != "lldb":
+        ways.append(f"ompd doctor {quote_file(_name(session))} --debug-dir FOLDER, where {files.debug_link} is")
+    if not ways and not _is_of_a_package(files):
         ways.append("compile and link it with -g, and do not strip it")
     return "; or ".join(ways) or None
 
 
-def _is_of_a_package(found: ModuleFiles) -> bool:
-    # Users do not compile the libraries of wheels, nor other stripped libraries.
-    is_stripped = not found.has_names and not found.module.is_program
-    return is_stripped or not _PYTHON_PACKAGES.isdisjoint((found.module.path or found.module.name).split("/"))
+def _is_of_a_package(files: ModuleFiles) -> bool:
+    # Users have not compiled the libraries of wheels, nor stripped ones.
+    is_stripped = not files.has_names and not files.module.is_program
+    return is_stripped or not _PYTHON_PACKAGES.isdisjoint((files.module.path or files.module.name).split("/"))

@@ -134,7 +134,7 @@ def _usable(session: Session) -> tuple[float | None, str, str]:
 
 
 def _counted(session: Session, why: str) -> tuple[float | None, str, str]:
-    # What a runtime itself counted when it began.
+    # The number of processors that a runtime counted when it began.
     for runtime in session.runtimes:
         if runtime.space is None:
             continue

@@ -1,7 +1,6 @@
-"""What all queries share.
+"""The parts that all queries share. Only queries import them.
 
-``gathering`` collects facts that may fail one by one; ``answers`` begins and ends a query; ``damage`` is what changes
-where the target has lost something. ``matching`` says which threads are OpenMP's, ``membership`` what they are in
-their teams, ``ancestry`` in the teams around these, ``signals`` which signals they took; ``trees`` orders rows. Only
-queries come in.
+``answers`` begins and ends a query. ``gathering`` collects facts that may fail one by one; ``damage`` decides about
+targets that have lost something. ``matching`` finds the OpenMP threads, ``membership`` their places in their teams,
+``ancestry`` their ancestors, and ``signals`` their signals. ``trees`` orders rows.
 """

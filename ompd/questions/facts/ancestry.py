@@ -1,4 +1,4 @@
-"""The ancestors' numbers of a thread: in each enclosing team, the thread that began the next team."""
+"""The thread numbers of a thread's ancestors: the threads that began the teams around it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_LEVELS = 100_000
 
 
 class Ancestry:
-    """Numbers of ancestors, as ``omp_get_ancestor_thread_num`` returns them; those of each team are found once."""
+    """The thread numbers of ancestors, as ``omp_get_ancestor_thread_num`` returns them. Each team is read once."""
 
     def __init__(self) -> None:
         self._members: dict[str, dict[int, int]] = {}
@@ -24,18 +24,18 @@ class Ancestry:
 
         :raises OmpdError: if an enclosing region, or the members of its team, cannot be read
         """
-        found: list[int] = []
-        seen: set[str] = set()
+        numbers: list[int] = []
+        visited: set[str] = set()
         while region is not None:
-            if region.id in seen or len(seen) > _MAX_LEVELS:
+            if region.id in visited or len(visited) > _MAX_LEVELS:
                 raise CorruptState(0, f"{region.id}: the chain of enclosing regions does not end")
-            seen.add(region.id)
+            visited.add(region.id)
             around = self._around(region)
             if around is None:
                 break
             region, number = around
-            found.append(number)
-        return tuple(reversed(found))
+            numbers.append(number)
+        return tuple(reversed(numbers))
 
     def _around(self, region: ParallelHandle) -> tuple[ParallelHandle, int] | None:
         if region.id not in self._begun_by:
@@ -57,8 +57,8 @@ class Ancestry:
 
 
 def _members(region: ParallelHandle, size: int) -> dict[int, int]:
-    found: dict[int, int] = {}
+    number_of: dict[int, int] = {}
     for number in range(size):
-        with suppress(OmpdError):  # its own row complains
-            found.setdefault(region.thread(number).address, number)
-    return found
+        with suppress(OmpdError):  # the thread's own row reports the error
+            number_of.setdefault(region.thread(number).address, number)
+    return number_of

@@ -1,4 +1,4 @@
-"""How a query begins and ends: which runtimes it reads, its budget of reads, and what is said besides the rows."""
+"""The beginning and end of a query: its runtimes, its budget of reads, and the warnings of its answer."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def each(session: Session, items: Iterable[Item], record: Callable[[Item], Row])
     for item in items:
         row = record(item)
         if session.process.memory.spent is not None:
-            return  # what this row says may stand in for what was not read
+            return  # the row may be wrong, because its last reads were refused
         yield row
 
 
 def readable_runtimes(session: Session, problems: Problems, *, needed: bool = True) -> Iterator[LoadedRuntime]:
-    """Yield the runtimes that have handles; what prevents others from being read becomes a warning.
+    """Yield the runtimes that have handles, and warn about those that cannot be read.
 
-    :param needed: the query has no answer at all without a runtime
-    :raises NoAnswer: if there is none, and none that merely has not initialised yet
+    :param needed: whether the query has no answer without a runtime
+    :raises NoAnswer: if there is no such runtime, nor one that is not initialised yet
     """
     unread = [runtime for runtime in session.runtimes if runtime.space is None and runtime.is_initialised]
-    untold = [_reason(runtime) for runtime in unread]
+    reasons = [_reason(runtime) for runtime in unread]
     usable = [runtime for runtime in session.runtimes if runtime.space is not None]
     waiting = [runtime for runtime in session.runtimes if not runtime.is_initialised]
-    if not usable and not waiting and (needed or not (untold or session.stop.lost_runtimes)):
-        _raise_no_answer(session, untold)
-    for runtime, (reason, hint) in zip(unread, untold, strict=True):
+    if not usable and not waiting and (needed or not (reasons or session.stop.lost_runtimes)):
+        _raise_no_answer(session, reasons)
+    for runtime, (reason, hint) in zip(unread, reasons, strict=True):
         if isinstance(runtime.fault, NoCall):
             problems.note(reason)
             continue
         threads = session.stop.threads_inside(runtime.found.module)
         if is_damaged(session):
-            problems.unreadable(reason)  # how many threads are in its code, cut stacks do not say
+            problems.unreadable(reason)  # truncated stacks hide how many threads are in its code
         elif threads:
             are = "thread is" if threads == 1 else "threads are"
             problems.unreadable(f"{reason}, and {threads} {are} in its code" + (f"; {hint}" if hint else ""))
@@ -69,7 +69,7 @@ def has_no_handles(session: Session) -> bool:
 
 
 def not_begun(runtime: LoadedRuntime) -> str:
-    """Return the note on a runtime of which nothing has run yet, which is no fact that could not be read."""
+    """Return the note on a runtime that is not initialised. It leaves nothing unread: it has no threads yet."""
     return f"{runtime.fault}: no thread of the process is an OpenMP thread of it"
 
 
@@ -87,12 +87,13 @@ _FILES_HINT = (
 )
 
 
-def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> None:
+def _raise_no_answer(session: Session, unread: Sequence[tuple[str, str]]) -> None:
+    # *unread*: the reason and the hint of each runtime that cannot be read.
     name = session.target.name if session.fault is None else f"{session.target.name}: {session.fault}"
-    raise_no_runtime(session, name, [*(reason for reason, _ in untold), *session.stop.lost_runtimes])
-    if untold:
-        reasons = [*(reason for reason, _ in untold), *map(str, table.user_tables()[1])]
-        raise NoAnswer(f"{name}: " + "; ".join(reasons), hint=untold[0][1])
+    raise_no_runtime(session, name, [*(reason for reason, _ in unread), *session.stop.lost_runtimes])
+    if unread:
+        reasons = [*(reason for reason, _ in unread), *map(str, table.user_tables()[1])]
+        raise NoAnswer(f"{name}: " + "; ".join(reasons), hint=unread[0][1])
     if session.stop.lost_runtimes:
         raise NoAnswer(f"{name}: " + "; ".join(session.stop.lost_runtimes), hint=_FILES_HINT)
     modules = session.process.symbols.modules()
@@ -108,7 +109,7 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
 
 
 def threads_of(runtime: LoadedRuntime, problems: Problems) -> Sequence[ThreadHandle]:
-    """Return the handles of a runtime's threads, none if they cannot be read: *problems* then say so."""
+    """Return the handles of a runtime's threads. If they cannot be read, return none and report that to *problems*."""
     try:
         return runtime.space.threads() if runtime.space is not None else ()
     except OmpdError as error:
@@ -119,7 +120,7 @@ def threads_of(runtime: LoadedRuntime, problems: Problems) -> Sequence[ThreadHan
 def native_thread(session: Session, handle: ThreadHandle) -> int:
     """Return the operating system's identifier of an OpenMP thread.
 
-    :raises Unavailable: if it is not in this process, which fork() made of another one
+    :raises Unavailable: if it is not in this process, which is a fork
     """
     try:
         return handle.native_thread_id()
@@ -130,7 +131,7 @@ def native_thread(session: Session, handle: ThreadHandle) -> int:
 
 
 def note_first_thread(session: Session, problems: Problems) -> None:
-    """Say so if the thread with which the process began has ended: there is no row for it."""
+    """Note that the process's first thread has ended, because it has no row then."""
     first, threads = session.target.process_id, session.process.threads.ids()
     if first is not None and threads and first not in threads and not is_damaged(session):
         problems.note(f"the process's first thread, {first}, is not listed: it has ended, and other threads have not")
@@ -145,7 +146,7 @@ def name_thread(session: Session, handle: ThreadHandle) -> str:
 
 
 def program_faults(session: Session) -> list[str]:
-    """Return the fault of the program's file, empty if there is none. Many facts are unknown without that file."""
+    """Return the fault of the program's file, empty if there is none."""
     faults = [
         module.fault for module in session.process.symbols.modules() if module.is_program and module.fault is not None
     ]
@@ -159,7 +160,7 @@ def program_faults(session: Session) -> list[str]:
 def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
-    """Return the answer with *rows* and everything that goes with them. What the target has lost comes first, once."""
+    """Return the answer with *rows* and all warnings, those about a damaged target first."""
     damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.symbols.modules() if m.damaged_bytes]
     if damage:
         problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])

@@ -1,7 +1,7 @@
-"""What queries do where the target has lost something: the one place that looks at :class:`Loss`.
+"""Queries on targets that have lost something, as a truncated core. Only this module reads :class:`Loss`.
 
-What is missing there is said once, at the head of the answer, and what would be a mistake elsewhere is a consequence.
-What a whole target would rule out is possible: nothing is concluded from what is not there.
+An answer names the loss once, as its first warning. The absence of a fact proves nothing then, and errors that would
+mean corruption elsewhere are consequences of the loss.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ def lacks_threads(session: Session) -> bool:
 
 
 def is_fork(session: Session) -> bool:
-    """Return whether the process has one thread: then fork() may have made it, with a copy of what the runtime knows of
-    all threads of another process.
-    """
+    """Return whether the process has one thread, and so may be a fork, with its parent's list of threads."""
     return session.target.loss is None and len(session.process.threads.ids()) == 1
 
 
 def leaves_doubt(session: Session, fault: OmpdError | None) -> bool:
-    """Return whether a runtime that cannot be read because of *fault* may know any thread of the process."""
+    """Return whether any thread may belong to a runtime that cannot be read because of *fault*."""
     return isinstance(fault, (CorruptState, MemoryFault, NoCall) if session.target.loss is None else OmpdError)
 
 
 def raise_no_runtime(session: Session, name: str, reasons: list[str]) -> None:
-    """Raise that the target has no runtime that can be read, if it has lost something.
+    """Raise an error about the missing runtime that names the loss, if there is one.
 
-    :raises NoAnswer: if so
+    :raises NoAnswer: if the target has lost something
     """
     loss = session.target.loss
     if loss is not None:
@@ -48,7 +46,7 @@ def raise_no_runtime(session: Session, name: str, reasons: list[str]) -> None:
 
 
 def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
-    """Return *error* with what the target has lost, if it has lost something."""
+    """Return *error* with the target's loss in front, if there is one."""
     loss = session.target.loss
     if loss is None:
         return error
@@ -56,12 +54,12 @@ def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
 
 
 def changes(session: Session) -> list[str]:
-    """Return the files that changed while they were read: parts of them may be from different moments."""
+    """Return warnings about files that changed while they were read, and may mix two versions."""
     return [f"{name}: the file changed while it was read" for name in session.changed_files]
 
 
 def losses(session: Session) -> list[str]:
-    """Return what the target has lost, and which files cannot be verified for it."""
+    """Return warnings about the target's loss, and about files that cannot be verified because of it."""
     if session.target.loss is None:
         return []
     files: dict[str, list[str]] = {}

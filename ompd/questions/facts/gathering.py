@@ -1,4 +1,4 @@
-"""Facts that may fail one by one, and what is said of that."""
+"""Collects facts that may fail one by one, and the reasons of failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ompd.errors import OmpdError, Unavailable, Unsupported
 
 Value = TypeVar("Value")
 
-# A core that is damaged throughout must not drown the answer in complaints.
+# The warnings of an answer, because a badly damaged core would cause thousands.
 _MAX_WARNINGS = 50
 
 
@@ -18,7 +18,7 @@ class Facts:
 
     def __init__(self, row: str, problems: Problems) -> None:
         self.unavailable: dict[str, str] = {}
-        self.is_whole = True  # nothing is missing that should have been readable
+        self.is_whole = True  # no fact was unreadable
         self._row = row
         self._problems = problems
 
@@ -31,9 +31,7 @@ class Facts:
         return None
 
     def own(self, key: str, ask: Callable[[], Value]) -> Value | None:
-        """Return the same of what a runtime has for its own part. That it has no such thing is a reason, and no
-        failure.
-        """
+        """Return the same for a fact that only some runtimes have. Its absence is a reason, and no failure."""
         try:
             return ask()
         except Unsupported as error:
@@ -43,8 +41,9 @@ class Facts:
         return None
 
     def known(self, what: str, ask: Callable[[], Value], otherwise: Value) -> Value:
-        """Return what *ask* answers, or *otherwise*, which says that nothing is known, where this target or plugin
-        cannot tell. What fails is noted.
+        """Return what *ask* returns, or *otherwise* if the target or plugin does not have the fact.
+
+        An unreadable fact is reported.
         """
         try:
             return ask()
@@ -55,24 +54,24 @@ class Facts:
         return otherwise
 
     def untold(self, key: str, error: OmpdError) -> None:
-        """Note why a fact is unknown; also report it as unreadable, unless this target just does not have it."""
+        """Note why a fact is unknown. Report it as unreadable unless the target does not have it."""
         self.unavailable[key] = str(error)
         if not isinstance(error, Unavailable):
             self.unread(key, error)
 
     def unread(self, what: str, error: OmpdError) -> None:
-        """Note that the answer lacks what it has of other rows, and why."""
+        """Report that the row is incomplete, and why."""
         self.is_whole = False
         self._problems.unreadable_fact(f"{self._row}: {what}", error)
 
 
 class Problems:
-    """What went wrong in one answer: ``complete`` is False once something was unreadable; notes leave it True."""
+    """The problems of one answer. ``complete`` becomes False if something is unreadable; notes leave it True."""
 
     def __init__(self) -> None:
         self.complete = True
         self._warnings: dict[str, None] = {}
-        self._faults: dict[str, tuple[str, int]] = {}  # the first thing that is lost by it, and how many others
+        self._faults: dict[str, tuple[str, int]] = {}  # by error: the first fact lost, and the number of others
 
     def note(self, text: str) -> None:
         """Report something that does not make the answer incomplete."""
@@ -84,27 +83,27 @@ class Problems:
         self._warnings[text] = None
 
     def lost(self, what: str, error: OmpdError) -> None:
-        """Report why something is left out: as a note if this target does not have it, else as unreadable."""
+        """Report why something is left out: as a note if the target does not have it, else as unreadable."""
         if isinstance(error, Unavailable):
             self.note(f"{what}: {error}")
         else:
             self.unreadable_fact(what, error)
 
     def unreadable_fact(self, what: str, error: OmpdError) -> None:
-        """Report a failure once, however many facts of how many rows are lost by it."""
+        """Report an error once, with the number of facts that are lost by it."""
         self.complete = False
         first, others = self._faults.get(str(error), (what, -1))
         self._faults[str(error)] = first, others + 1
 
     def first(self, texts: Sequence[str]) -> None:
-        """Report, before everything else, what affects the whole answer."""
+        """Report problems of the whole answer, before all others."""
         if texts:
             self.complete = False
             self._warnings = {**dict.fromkeys(texts), **self._warnings}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The reports, each once, at most some dozens."""
+        """The reports, each once, at most 51."""
         texts = list(self._warnings)
         for error, (first, count) in self._faults.items():
             others = f" (and {count} more facts)" if count else ""

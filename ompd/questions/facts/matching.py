@@ -1,4 +1,4 @@
-"""Which threads of the process are OpenMP threads, and of which runtime: the start of all queries about threads."""
+"""Finds the OpenMP threads of the process and their runtimes, for all queries about threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Found = tuple[LoadedRuntime, ThreadHandle]
 
 
 class Matching:
-    """The threads of one stop and their handles. Each is found when it is first needed."""
+    """The threads of one stop and their handles. Each thread is looked up once, when it is first needed."""
 
     def __init__(self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems) -> None:
         self._session = session
@@ -35,7 +35,7 @@ class Matching:
         return self._known[thread]
 
     def _find(self, thread: int) -> Found | None:
-        found: list[Found] = []
+        matches: list[Found] = []
         for runtime in self._runtimes:
             if runtime.space is None:
                 continue
@@ -45,52 +45,54 @@ class Matching:
                 self._problems.lost(f"{runtime.id}: threads", error)
                 continue
             if handle is not None:
-                found.append((runtime, handle))
+                matches.append((runtime, handle))
                 self._handles.add((runtime.id, handle.address))
-        # What a thread does is the innermost runtime's matter; one that has left a runtime's regions stays known to it.
-        if len(found) < 2:
-            return next(iter(found), None)
-        nearest, *others = sorted(found, key=lambda known: self._nearness(thread, known), reverse=True)
-        self._others[thread] = others
+        # Several runtimes may know a thread, because they keep threads that left their regions. The innermost counts.
+        if len(matches) < 2:
+            return next(iter(matches), None)
+        nearest, *outer = sorted(matches, key=lambda match: self._nearness(thread, match), reverse=True)
+        self._others[thread] = outer
         return nearest
 
-    def _nearness(self, thread: int, found: Found) -> tuple[bool, int]:
-        runtime, handle = found
+    def _nearness(self, thread: int, match: Found) -> tuple[bool, int]:
+        runtime, handle = match
         try:
             inside = handle.current_parallel() is not None
         except OmpdError:
             inside = False
         process, module = self._session.process, runtime.found.module
         frames = process.stacks.stack(thread).frames
-        at = next(
+        innermost = next(
             (i for i, frame in enumerate(frames) if process.symbols.module_at(frame.call_site) is module), len(frames)
         )
-        return inside, -at
+        return inside, -innermost
 
     def around(self, thread: int) -> Sequence[Found]:
-        """Return what else a thread is, besides :meth:`of`: a thread in a region of one runtime may have started
-        another's.
+        """Return the matches of a thread in other runtimes than :meth:`of`.
+
+        A thread in a region of one runtime may have started a region of another.
         """
         self.of(thread)
         return self._others.get(thread, ())
 
     @cached_property
     def matched(self) -> frozenset[tuple[str, int]]:
-        """Runtime's id and address of all handles of the process's threads: two for a thread that two runtimes know."""
+        """The runtime's id and the address of every handle: two for a thread that two runtimes know."""
         for thread in self._session.process.threads.ids():
             self.of(thread)
         return frozenset(self._handles)
 
     @cached_property
     def doubt(self) -> OmpdError | None:
-        """Why a thread that no runtime knows may be an OpenMP thread all the same: the first relevant fact that is
-        damaged or lost. None if everything that the runtimes know about threads was read.
+        """The first damaged or lost fact because of which an unmatched thread may still be an OpenMP thread.
+
+        None if everything that the runtimes know about threads was read.
         """
         session = self._session
         for runtime in session.runtimes:
             if runtime.space is None and runtime.is_initialised and leaves_doubt(session, runtime.fault):
                 return runtime.fault
-        # A library of that name had a runtime; the program may have had one too, if there is no other.
+        # A lost library may have contained a runtime. If no runtime is left, the program may have, too.
         lost = session.stop.lost_libraries if self._runtimes else session.stop.lost_runtimes
         if is_damaged(session) and lost:
             return OmpdError("; ".join(lost))
@@ -105,7 +107,7 @@ class Matching:
                 if not handle.native_id(ThreadIdKind.PTHREAD) and handle.current_parallel() is not None:
                     yield f"{runtime.id} has data of a thread in a team at {handle.address:#x} that name no thread"
         except NotInitialised:
-            return  # then it has none
+            return  # it has no threads yet
         except OmpdError as error:
             yield f"{runtime.id}: {error}"
 

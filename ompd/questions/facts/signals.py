@@ -54,8 +54,8 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
 
 
 def _has_raised(session: Session, thread: int) -> bool:
-    # The thread has raised the signal if its innermost functions send one. libgfortran's handler of SIGABRT raises the
-    # signal again, which arrives where the thread was interrupted, or in the handler. abort() counts there, too.
+    # A thread has raised its signal if its innermost functions send signals. libgfortran's handler of SIGABRT raises
+    # the signal again, which arrives at the interrupted function or in the handler; abort() below it counts as well.
     names: list[str] = []
     try:
         stack = session.process.stacks.stack(thread)
@@ -64,7 +64,7 @@ def _has_raised(session: Session, thread: int) -> bool:
                 return any(name.partition("@")[0].endswith("abort") for name in names)
             place = session.process.places.locate(site)
             if place.symbol is None and not names:
-                # The C library's innermost function may have no name. No other library's sends signals.
+                # In a stripped C library the innermost function has no name. No other library sends signals.
                 module = place.module
                 if module is None or module.is_program or module.is_system_library:
                     return True

@@ -1,4 +1,4 @@
-"""The order of rows that others enclose or have generated."""
+"""Orders rows as a tree, with each row after its parent."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def as_tree(
     parent_of: Callable[[_Row], str | None],
     order: Callable[[str | None, _Row], int] | None = None,
 ) -> list[_Row]:
-    """Return the rows depth first, each after the one that *parent_of* names, if that is one of them.
+    """Return the rows depth first, each after the row whose id *parent_of* returns, if that is among them.
 
-    :param order: the place of a row among those with the same parent; that in *rows* if None
+    :param order: the sort key of a row among those of a parent; None keeps the order of *rows*
     """
-    known = {row.id for row in rows}
+    ids = {row.id for row in rows}
     children: dict[str | None, list[_Row]] = {}
     for row in rows:
         parent = parent_of(row)
-        children.setdefault(parent if parent in known else None, []).append(row)
+        children.setdefault(parent if parent in ids else None, []).append(row)
     if order is not None:
         for parent, group in children.items():
             group.sort(key=lambda row, parent=parent: order(parent, row))  # type: ignore[misc]
-    # No recursion: how deep regions and tasks nest is the target's word.
+    # No recursion, because a target may claim any depth.
     tree: list[_Row] = []
     waiting = children.pop(None, [])[::-1]
     while waiting:
@@ -40,5 +40,5 @@ def as_tree(
         inner = children.pop(row.id, None)
         if inner is not None:
             waiting += inner[::-1]
-    # What is left is its own parent, by way of others.
+    # The rows that are left are in circles of parents.
     return tree + [row for group in children.values() for row in group]
