@@ -27,7 +27,7 @@ from ompd.conformance.cases import (
     outs,
 )
 from ompd.conformance.standard import FLAGS
-from ompd.contract.ompt.states import State, is_wait
+from ompd.contract.ompt import State, is_wait
 from ompd.errors import Rc
 from ompd.runtimes.hosted.trial.client import Reply, Step
 

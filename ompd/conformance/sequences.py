@@ -27,7 +27,7 @@ from ompd.conformance.cases import (
 from ompd.conformance.laws import owned_text
 from ompd.conformance.standard import RELEASES, ROUTINES
 from ompd.conformance.trying import CALLBACKS, Runs
-from ompd.contract.ompt.states import State
+from ompd.contract.ompt import State
 from ompd.errors import Rc
 from ompd.records import record
 from ompd.runtimes.hosted.trial.client import Reply, Step

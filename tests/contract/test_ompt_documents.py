@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ompd.contract.ompt import FROM_2015, State, State2015, openmp_5, report_2015
-from ompd.contract.ompt.tables import Enumeration
+from ompd.contract.ompt import FROM_2015, State, State2015
 from tests.ompt import layouts, report
 from tests.ompt import openmp_5 as header_5
 from tests.ompt.declarations import Declarations, Signature, declared, declared_in
 from tests.ompt.rulings import ADDED_BY_52, NAMED, RULINGS, held_5, held_2015
 from tests.support import Missing, require
+from tests.support.ompt import openmp_5, report_2015
+from tests.support.ompt.tables import Enumeration
 from tests.support.pages import ROOT
 from tests.support.stub import INCLUDE
 

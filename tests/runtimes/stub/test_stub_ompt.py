@@ -14,7 +14,6 @@ from ompd_stub.runtime import Runtime
 
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbols import SymbolTable
-from ompd.contract.ompt import openmp_5, report_2015
 from ompd.questions import runtimes, stacks, threads
 from ompd.render.answers.stacks import stack_lines
 from ompd.runtimes.guarded import original
@@ -26,6 +25,7 @@ from tests.stub.tools import RUNTIME, SOURCES, compiled, made
 from tests.support.build import WITH_HEADERS
 from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment, require
+from tests.support.ompt import openmp_5, report_2015
 from tests.support.pages import ROOT
 from tests.support.spaces import without_spaces
 from tests.support.stub import sources_key, stub_folder

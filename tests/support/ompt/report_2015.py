@@ -1,6 +1,6 @@
 """Numbers of OMPT as the technical report of November 2015 has them, in its appendix A.
 
-A.1 has the states (:class:`~ompd.contract.ompt.states.State2015`), A.2 the events, A.3 the other types, A.6 the
+A.1 has the states (:class:`~ompd.contract.ompt.State2015`), A.2 the events, A.3 the other types, A.6 the
 records. Which callback an event has is said where it is explained, and so is what codes and commands mean: the report
 gives these no names. ``docs/dev/ompt.md`` says where it contradicts itself, and what holds here.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from ompd.contract.ompt.shared import Command as Command
-from ompd.contract.ompt.shared import NativeMonitor as NativeMonitor
-from ompd.contract.ompt.states import State2015
-from ompd.contract.ompt.tables import Enumeration, enumeration
+from ompd.contract.ompt import State2015
+from tests.support.ompt.shared import Command as Command
+from tests.support.ompt.shared import NativeMonitor as NativeMonitor
+from tests.support.ompt.tables import Enumeration, enumeration
 
 
 class Event(IntEnum):

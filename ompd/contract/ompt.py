@@ -1,13 +1,14 @@
-"""States of threads: OpenMP 5.2's (19.4.4.28), and those of the report of 2015 (appendix A.1), which differ in nearly
-every number.
+"""States of threads and flags of frames, by the names and numbers of OMPT, the interface for tools inside a process.
 
-A number that the specification does not name is kept as a number.
+The states are those of OpenMP 5.2 (19.4.4.28), and those of the report of 2015 (appendix A.1), which differ in nearly
+every number. A number that the specification does not name is kept as a number. ``runtime_stub/include`` has all
+numbers of both for C. ``docs/dev/ompt.md`` says what holds if the documents contradict themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 
 class State(IntEnum):
@@ -88,3 +89,13 @@ FROM_2015: Mapping[int, State] = {
     State2015.WAIT_TARGET_DATA: State.WAIT_TARGET_MAP,
 }
 """The states of OpenMP 5 that stand for those of 2015. It has one for both kinds of locks."""
+
+
+class FrameFlag(IntFlag):
+    """``ompt_frame_flag_t``: who owns a frame, and what kind of address stands for it."""
+
+    RUNTIME = 0x00
+    APPLICATION = 0x01
+    CFA = 0x10
+    FRAMEPOINTER = 0x20
+    STACKADDRESS = 0x30

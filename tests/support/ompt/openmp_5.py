@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
-from ompd.contract.ompt.frames import FrameFlag
-from ompd.contract.ompt.shared import Command as Command
-from ompd.contract.ompt.shared import NativeMonitor as NativeMonitor
-from ompd.contract.ompt.states import State
-from ompd.contract.ompt.tables import Enumeration, enumeration
+from ompd.contract.ompt import FrameFlag, State
+from tests.support.ompt.shared import Command as Command
+from tests.support.ompt.shared import NativeMonitor as NativeMonitor
+from tests.support.ompt.tables import Enumeration, enumeration
 
 
 class Callback(IntEnum):
