@@ -48,11 +48,11 @@ with _ISOLATION:
             f" {', '.join(_ISOLATION.own)}: install ompd with pip, and import the file that `ompd lldb-init` names"
         )
 
-    from ompd.commands.table import COMMANDS
     from ompd.errors import OmpdError
-    from ompd.lldb import commands, looking, names, stops, walking
+    from ompd.lldb import commands, names, stops, walking
+    from ompd.lldb.debugger import run_command, state_of
     from ompd.lldb.frames import RECOGNIZERS
-    from ompd.lldb.prompts import PARSES, Prompt, Question, run_command, state_of
+    from ompd.lldb.prompts import PARSES, CompletingPrompt, Prompt
 
 _MODULE = __name__
 # What LLDB calls of a command and is more than a word or two.
@@ -71,19 +71,11 @@ def _isolated(made: type[Any], *called: str, **members: Any) -> type[Any]:
     return type(made.__name__, (made,), {**methods, **members, "__module__": _MODULE})
 
 
-def _command(made: type[Prompt], **members: Any) -> type[Prompt]:
-    return _isolated(made, *_CALLED, script=_MODULE, **members)
-
-
 _COMMANDS: Mapping[str, type[Prompt]] = {
-    **{command.name: _command(Question, command=command, summary=command.summary) for command in COMMANDS},
-    "thread": _command(looking.ThreadCommand),
-    "print": _command(looking.PrintCommand),
-    **{name: _command(made) for name, made in walking.COMMANDS.items()},
-    "snapshot": _command(commands.SnapshotCommand),
-    "auto": _command(stops.AutoCommand),
-    "bt": _command(commands.FramesCommand),
-    "status": _command(commands.StatusCommand),
+    command.name: _isolated(
+        CompletingPrompt if command.completes_argument else Prompt, *_CALLED, command=command, script=_MODULE
+    )
+    for command in commands.COMMANDS
 }
 _CLASS_NAMES: Mapping[str, str] = {name: f"{name.capitalize()}Command" for name in _COMMANDS}
 globals().update({_CLASS_NAMES[name]: made for name, made in _COMMANDS.items()})

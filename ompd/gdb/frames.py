@@ -19,7 +19,7 @@ from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM
 from ompd.debugger.targets.gdb.inferior import thread_selected
 from ompd.debugger.targets.gdb.target import native_id
-from ompd.gdb.prompts import State
+from ompd.gdb.debugger import Gdb
 from ompd.model import StackFrame
 from ompd.records import record
 from ompd.render.words import basename, clean
@@ -113,8 +113,8 @@ class FrameFilter:
     enabled = True
     priority = _PRIORITY
 
-    def __init__(self, state: State, isolation: Isolation) -> None:
-        self._state = state
+    def __init__(self, debugger: Gdb, isolation: Isolation) -> None:
+        self._debugger = debugger
         self._isolation = isolation
         self._moment: tuple[object, ...] = ()
         self._known: dict[int, Known] = {}
@@ -148,19 +148,19 @@ class FrameFilter:
         return False
 
     def _known_of(self, native: int) -> Known:
-        moment = self._state.stops.of(gdb.selected_inferior())
+        moment = self._debugger.stops.of(gdb.selected_inferior())
         if moment != self._moment:
             self._moment, self._known = moment, {}
         if native not in self._known:
             # Whoever wants a second one may want those of hundreds, as `thread apply all bt`.
             wanted = None if self._known else native
-            for row in self._state.session().ask_stacks(raw=True, thread=wanted).rows:
+            for row in self._debugger.session().ask_stacks(raw=True, thread=wanted).rows:
                 if row.native_thread_id is not None:
                     self._known[row.native_thread_id] = known_of(row.frames)
             self._known.setdefault(native, Known({}, {}))
         return self._known[native]
 
 
-def add_filter(state: State, isolation: Isolation) -> None:
+def add_filter(debugger: Gdb, isolation: Isolation) -> None:
     """Add the filter to those of all programs."""
-    gdb.frame_filters[_NAME] = FrameFilter(state, isolation)
+    gdb.frame_filters[_NAME] = FrameFilter(debugger, isolation)

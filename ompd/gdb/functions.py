@@ -15,7 +15,7 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from ompd.debugger.targets.gdb.inferior import thread_selected
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError
-from ompd.gdb.prompts import State, writable
+from ompd.gdb.debugger import Gdb, writable
 from ompd.questions.numbers import Numbers, numbers_of
 from ompd.render.words import clean
 from ompd.safety.isolation import Isolation
@@ -29,7 +29,7 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 
 
-def add_functions(state: State, isolation: Isolation) -> None:
+def add_functions(debugger: Gdb, isolation: Isolation) -> None:
     """Add the functions to gdb."""
 
     def asked(tell: Callable[[Numbers, int | None], int]) -> Callable[[int | None], int]:
@@ -38,7 +38,7 @@ def add_functions(state: State, isolation: Isolation) -> None:
                 thread = thread_selected()
                 if thread is None:
                     return tell(Numbers(), level)
-                session = state.session_of_thread()
+                session = debugger.session_of_thread()
                 return tell(numbers_of(session, native_id(thread), with_path=level is not None), level)
             except OmpdError as error:
                 raise gdb.GdbError(writable(clean(f"ompd: {error}"))) from None

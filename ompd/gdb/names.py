@@ -11,13 +11,13 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from ompd.commands.selecting import tags_of
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError
-from ompd.gdb.prompts import State
+from ompd.gdb.debugger import Gdb
 from ompd.safety.isolation import Isolation
 
 _ADAPTER = "gdb.dap"
 
 
-def add_names(state: State, isolation: Isolation) -> None:
+def add_names(debugger: Gdb, isolation: Isolation) -> None:
     """Have threads named at each stop, where an editor shows them."""
     given: dict[int, str] = {}  # by native id
 
@@ -26,7 +26,7 @@ def add_names(state: State, isolation: Isolation) -> None:
         if _ADAPTER not in sys.modules:
             return
         with suppress(OmpdError, gdb.error):
-            tags = tags_of(state.session())
+            tags = tags_of(debugger.session())
             for thread in gdb.selected_inferior().threads():
                 native = native_id(thread)
                 # A name that its user gave it stays.

@@ -15,8 +15,8 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd.commands.walker import Point, surely
 from ompd.commands.walking import Spot
-from ompd.debugger.targets.gdb.target import native_id
-from ompd.errors import BadInput, OmpdError, TargetGone
+from ompd.errors import BadInput, OmpdError
+from ompd.gdb.debugger import thread_of
 
 _PLACE = re.compile(r"^(-?\d+)(\.\d+)? .*?(0x[0-9a-f]+)", re.MULTILINE)
 _SYMBOL = re.compile(r"^(\S+)(?: \+ (\d+))? in section ")
@@ -161,14 +161,3 @@ def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
         yield
     finally:
         surely(undo)
-
-
-def thread_of(native: int) -> Any:
-    """Return the ``gdb.InferiorThread`` with the native id *native*.
-
-    :raises TargetGone: if there is none
-    """
-    for thread in gdb.selected_inferior().threads():
-        if native_id(thread) == native:
-            return thread
-    raise TargetGone(f"gdb has no thread {native}")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd import naming
-from ompd.commands import walking as words_of
 from ompd.commands.events import EVENTS, check_events, symbol_of
 from ompd.commands.prompt import clean_lines
 from ompd.commands.walker import Ended, Halt, Point, Walker
-from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
+from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, refuse_core
 from ompd.debugger.targets.gdb.inferior import core_of, thread_selected
-from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError, TargetGone, Unavailable
-from ompd.gdb.looking import selected_thread, where
-from ompd.gdb.prompts import PROMPT, Prompt, State
-from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary, thread_of
+from ompd.frontends import commands as shared
+from ompd.gdb.debugger import Gdb, thread_of
+from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary
 from ompd.gdb.stops import summary_of
 from ompd.inspection import Inspection
 from ompd.isa.processors import architecture_by_gdb_name, references_of
@@ -30,32 +28,24 @@ _NO_PLACES_HINT = (
     "libgomp has none in any build; an LLVM libomp has them unless it was stripped, as distributions' are, and Intel's"
     " libiomp5 has them"
 )
-_EVENTS_HELP = (
-    f"\nLOCATION may be an event: {', '.join(EVENTS)}. LLVM's and Intel's runtimes pass their places for events if the"
-    " program was started with OMP_DEBUG=enabled.\n\n"
-    f"  {PROMPT}ompd break parallel_begin\n"
-)
 _CODE_SIZES = (512, 256, 128, 64, 32)  # bytes of a function that calls the user's code
 
 
-class BreakCommand(Prompt):
-    """``omp break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers."""
+class BreakCommand(shared.BreakCommand[Gdb]):
+    """``omp break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers, or at an event."""
 
-    name = words_of.BREAK
-    summary = words_of.SUMMARIES[words_of.BREAK]
-
-    def run(self, words: Sequence[str]) -> str:
+    def run(self, debugger: Gdb, words: Sequence[str]) -> str:
         """Set it, and return where it is."""
         request = parse_break(words)
         _check_runs(self.name)
         if request.place in EVENTS:
-            return self._at_event(request)
+            return _break_at_event(debugger, request)
         spots = spots_of(request.place)
         chosen = [_body_of(spot) for spot in choose_spots(spots)]
         condition = _condition(request.thread, request.level)
         if chosen == spots:
             return _set(request.place, condition) + format_threads(request)
-        told = []
+        lines = []
         for spot in chosen:
             expression = expression_of(spot)
             if expression is None and not gdb.selected_inferior().pid:
@@ -63,39 +53,40 @@ class BreakCommand(Prompt):
                     f"gdb has no name for the code at {spot.address:#x} that lasts until the program runs",
                     hint="set it once the program has begun: start",
                 )
-            told.append(_set(expression or f"*{spot.address:#x}", condition) + format_threads(request))
-        return "\n".join(told)
+            lines.append(_set(expression or f"*{spot.address:#x}", condition) + format_threads(request))
+        return "\n".join(lines)
 
-    def _at_event(self, request: BreakRequest) -> str:
-        # The runtime may not be loaded yet.
-        symbol = symbol_of(request.place)
-        if gdb.selected_inferior().pid:
-            session = self.state.session()
-            if session.runtimes and not check_events(session):
-                names = " and ".join(basename(runtime.found.module.name) for runtime in session.runtimes)
-                raise Unavailable(f"{names} has no places for events (ompd_bp_*)", hint=_NO_PLACES_HINT)
-        made = _set(symbol, _condition(request.thread, request.level), may_wait=True)
-        number = int(made.split("Breakpoint ")[1].split()[0])
-        self.state.events.add(number)
-        self.state.arm()
-        return f"Breakpoint {number} at {request.place} ({symbol}){format_threads(request)}"
-
-    def options(self) -> Mapping[str, Sequence[str]]:
-        """Return the options."""
-        return {"--omp-thread": self.state.thread_numbers(), "--level": (), "--help": ()}
-
-    def completions(self) -> Sequence[str]:
+    def argument_values(self, debugger: Gdb) -> Sequence[str]:
         """Return the events."""
         return EVENTS
 
-    def help(self) -> str:
-        """Return the help of the command."""
-        return words_of.format_help(words_of.BREAK, PROMPT) + _EVENTS_HELP
+    def help(self, prompt: str) -> str:
+        """Return the help of the command, and what events there are."""
+        return (
+            f"{super().help(prompt)}\nLOCATION may be an event: {', '.join(EVENTS)}. LLVM's and Intel's runtimes pass"
+            " their places for events if the program was started with OMP_DEBUG=enabled.\n\n"
+            f"  {prompt}ompd break parallel_begin\n"
+        )
+
+
+def _break_at_event(debugger: Gdb, request: BreakRequest) -> str:
+    # The runtime may not be loaded yet.
+    symbol = symbol_of(request.place)
+    if gdb.selected_inferior().pid:
+        session = debugger.session()
+        if session.runtimes and not check_events(session):
+            names = " and ".join(basename(runtime.found.module.name) for runtime in session.runtimes)
+            raise Unavailable(f"{names} has no places for events (ompd_bp_*)", hint=_NO_PLACES_HINT)
+    reply = _set(symbol, _condition(request.thread, request.level), may_wait=True)
+    number = int(reply.split("Breakpoint ")[1].split()[0])
+    debugger.events.add(number)
+    debugger.arm()
+    return f"Breakpoint {number} at {request.place} ({symbol}){format_threads(request)}"
 
 
 def _check_runs(command: str) -> None:
     if core_of(gdb.selected_inferior()) is not None:
-        words_of.refuse_core(command)
+        refuse_core(command)
 
 
 def _body_of(spot: Spot) -> Spot:
@@ -145,15 +136,15 @@ def _behind_prologue(entry: int) -> int:
     return entry
 
 
-class _Gdb:
+class _Driver:
     # What runs the program, see :class:`ompd.commands.walker.Driver`.
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, debugger: Gdb) -> None:
+        self._debugger = debugger
         self.has_printed = False  # gdb itself says where it is behind a step
 
     def session(self) -> Inspection:
-        return self._state.session()
+        return self._debugger.session()
 
     def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
         walking_one = thread_of(thread)
@@ -167,7 +158,7 @@ class _Gdb:
         reached = [point for point, number in zip(points, numbers, strict=True) if number in stopped.numbers]
         self.has_printed = not reached
         try:
-            here = native_id(selected_thread())
+            here = self._debugger.selected_thread()
         except TargetGone:  # the program is ending
             return Ended(stopped.exit_status)
         if reached:
@@ -189,58 +180,24 @@ class _Gdb:
         thread_of(thread).switch()
 
     def name(self, thread: int) -> str:
-        return f"gdb's thread {thread_of(thread).num}"
+        return self._debugger.thread_name(thread)
 
     def behind_prologue(self, entry: int) -> int:
         return _behind_prologue(entry)
 
 
-class _Walk(Prompt):
-    # What step, next and finish share.
+class WalkCommand(shared.WalkCommand[Gdb]):
+    """``omp step``, ``next`` and ``finish``."""
 
-    def __init__(self, state: State) -> None:
-        super().__init__(state)
-        self.summary = words_of.SUMMARIES[self.name]
-
-    def run(self, words: Sequence[str]) -> str:
+    def walk(self, debugger: Gdb, *, only: bool) -> str:
         """Run the program, and return what gdb has not said of where it has stopped."""
-        only = parse_walk(self.name, words)
         _check_runs(self.name)
-        driver = _Gdb(self.state)
+        driver = _Driver(debugger)
         driver.session()  # or say why it cannot be asked
-        self.state.walks = True
+        debugger.walks = True
         try:
-            told = Walker(driver, native_id(selected_thread()), only=only).walk(self.name)
+            outcome = Walker(driver, debugger.selected_thread(), only=only).walk(self.name)
         finally:
-            self.state.walks = False
-        texts = (told, "" if driver.has_printed else where(), summary_of(self.state))
+            debugger.walks = False
+        texts = (outcome, "" if driver.has_printed else debugger.where(), summary_of(debugger))
         return "\n".join(text for text in texts if text)
-
-    def options(self) -> Mapping[str, Sequence[str]]:
-        """Return the options."""
-        return {**({"--only": ()} if self.name != words_of.FINISH else {}), "--help": ()}
-
-    def help(self) -> str:
-        """Return the help of the command."""
-        return words_of.format_help(self.name, PROMPT)
-
-
-class StepCommand(_Walk):
-    """``omp step``: into the region or task that the line begins, or into a function."""
-
-    name = words_of.STEP
-
-
-class NextCommand(_Walk):
-    """``omp next``: to the next line, over regions and tasks, out of a region where its code ends."""
-
-    name = words_of.NEXT
-
-
-class FinishCommand(_Walk):
-    """``omp finish``: to the end of the region or task."""
-
-    name = words_of.FINISH
-
-
-COMMANDS = (BreakCommand, StepCommand, NextCommand, FinishCommand)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ompd.commands.selecting import tags_of
 from ompd.debugger.targets.lldb.target import stop_of
-from ompd.lldb.prompts import state_of
+from ompd.lldb.debugger import state_of
 
 
 def thread_name(thread: Any, internal_dict: dict[str, Any]) -> str:

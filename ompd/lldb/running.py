@@ -16,8 +16,8 @@ from ompd.commands.walker import CONTINUE, Ended, Halt, Point, surely
 from ompd.commands.walking import STEP
 from ompd.errors import OmpdError, TargetGone
 from ompd.inspection import Inspection
+from ompd.lldb.debugger import Lldb, run_command, thread_with
 from ompd.lldb.interrupts import Interrupts
-from ompd.lldb.prompts import State, run_command
 
 _OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopReasonSignal, lldb.eStopReasonException)
 
@@ -25,10 +25,11 @@ _OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopR
 class Driver:
     """What runs the program, see :class:`ompd.commands.walker.Driver`."""
 
-    def __init__(self, debugger: Any, state: State, process: Any, interrupts: Interrupts) -> None:
-        self._debugger, self._state, self._process = debugger, state, process
+    def __init__(self, debugger: Lldb, interrupts: Interrupts) -> None:
+        self._debugger, self._state = debugger.debugger, debugger.state
         self._interrupts = interrupts
-        self._target = process.GetTarget()
+        self._process = debugger.process()
+        self._target = self._process.GetTarget()
 
     def session(self) -> Inspection:
         """Return a session on the present stop."""
@@ -145,10 +146,7 @@ class Driver:
     # What is known of threads
 
     def _thread(self, native: int) -> Any:
-        thread = self._process.GetThreadByID(native)
-        if not thread.IsValid():
-            raise TargetGone(f"LLDB has no thread {native}")
-        return thread
+        return thread_with(self._process, native)
 
     def pc(self, thread: int) -> int:
         """Return where a thread is."""

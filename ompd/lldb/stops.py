@@ -11,46 +11,9 @@ from ompd.commands.prompt import clean_lines
 from ompd.contract.ompd import DLL_LOCATIONS_VALID
 from ompd.debugger.targets.lldb.target import stop_of
 from ompd.errors import NoAnswer, OmpdError
-from ompd.lldb.prompts import PROMPT, State, Switch, run_command, state_of
+from ompd.lldb.debugger import State, state_of
 from ompd.render.summary import format_summary
 from ompd.render.words import clean
-
-
-class AutoCommand(Switch):
-    """``ompd auto on|off``: a line at each stop."""
-
-    name = "auto"
-    summary = "Turn the OpenMP summary at each stop on or off."
-
-    def switch(self, debugger: Any, on: bool) -> None:
-        """Print them from now on, or no more."""
-        self._state.auto = on
-        if on:
-            _hook(debugger, self._state, self.script)
-
-    def tell(self, debugger: Any) -> str:
-        """Return the current setting."""
-        return "on" if self._state.auto else "off"
-
-    def help(self) -> str:
-        """Return the help of the command."""
-        return (
-            "With `on`, each stop prints a line: how many threads are in how many regions, and what they do. A line"
-            " also says when an OpenMP runtime begins; the program does not stop there.\n\n"
-            f"  {PROMPT}ompd auto on\n"
-        )
-
-
-def _hook(debugger: Any, state: State, script: str) -> None:
-    # LLDB has no way to make a stop hook but the command, and gives nobody its number: it stays, and may be silent. The
-    # dummy is what every target is copied from that is made later.
-    if state.hooked:
-        return
-    state.hooked = True
-    targets = (debugger.GetTargetAtIndex(number) for number in range(debugger.GetNumTargets()))
-    for target in (debugger.GetDummyTarget(), *targets):
-        run_command(debugger, f"target stop-hook add -P {script}.StopHook", target)
-        _arm(target, script)
 
 
 class StopHook:
@@ -82,11 +45,6 @@ def _line(state: State, process: Any, thread: int | None) -> str | None:
         return clean_lines(f"OpenMP: {error}")
 
 
-# A runtime passes this place once it is initialised. By name LLDB would skip what it takes for the beginning of a
-# function, and this may be a label: so the breakpoint is at its address, in each module that is loaded. Only `ompd
-# auto` needs it.
-
-
 class Arming:
     """Finds the place of a breakpoint in each module that is loaded. LLDB makes one for each breakpoint."""
 
@@ -115,12 +73,3 @@ def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool
         if state_of(internal_dict).auto:
             print(clean(f"OpenMP: {frame.GetModule().GetFileSpec().GetFilename()} has begun"))
     return False
-
-
-def _arm(target: Any, script: str) -> None:
-    armed = target.BreakpointCreateFromScript(
-        f"{script}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
-    )
-    armed.AddName("ompd")
-    armed.SetAutoContinue(True)
-    armed.SetScriptCallbackFunction(f"{script}.note_begin")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
 from ompd import naming
-from ompd.commands import walking as words_of
 from ompd.commands.walker import Walker
-from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, parse_walk
+from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, refuse_core
 from ompd.errors import BadInput, OmpdError
+from ompd.frontends import commands as shared
 from ompd.isa.processors import architecture_by_triple, references_of
+from ompd.lldb.debugger import Lldb, state_of, where_is
 from ompd.lldb.interrupts import stopping
-from ompd.lldb.looking import where
-from ompd.lldb.prompts import FIRST_UNPRINTABLE, NO_COMPLETION, PROMPT, Prompt, process_of, state_of, thread_of
 from ompd.lldb.running import Driver, prologue_of
 from ompd.questions import walking
 from ompd.questions.numbers import numbers_of
@@ -27,67 +26,34 @@ _LINE = re.compile(r"(?:(.+):)?(\d+)")
 _MOST_CODE = 512  # bytes of a function that calls the user's code
 
 
-class BreakCommand(Prompt):
+class BreakCommand(shared.BreakCommand[Lldb]):
     """``ompd break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers."""
 
-    summary = words_of.SUMMARIES[words_of.BREAK]
-
-    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+    def run(self, debugger: Lldb, words: Sequence[str]) -> str:
         """Set it, and return where it is."""
         request = parse_break(words)
-        target = debugger.GetSelectedTarget()
+        target = debugger.debugger.GetSelectedTarget()
         if not target.IsValid():
             raise BadInput("there is no program", hint="target create PROGRAM")
         process = target.GetProcess()
         if process.IsValid() and (process.GetPluginName() or "").endswith("-core"):
-            words_of.refuse_core(words_of.BREAK)
-        found = _addresses(target, request.place, exe_ctx)
-        spots = {_spot(address): address for address in found}
-        chosen = [spots[spot] for spot in choose_spots(list(spots))]
-        told = []
-        for address in chosen:
-            made = target.BreakpointCreateBySBAddress(_body_of(target, address))
-            self._restrict(made, request)
-            told.append(_describe(made) + format_threads(request))
-        return "\n".join(told)
+            refuse_core(self.name)
+        spots = {_spot(address): address for address in _addresses(target, request.place, debugger)}
+        lines = []
+        for spot in choose_spots(list(spots)):
+            breakpoint = target.BreakpointCreateBySBAddress(_body_of(target, spots[spot]))
+            _restrict(breakpoint, request, debugger.module)
+            lines.append(_describe(breakpoint) + format_threads(request))
+        return "\n".join(lines)
 
-    def _restrict(self, made: Any, request: BreakRequest) -> None:
-        if request.thread is None and request.level is None:
-            return
-        data, stream = lldb.SBStructuredData(), lldb.SBStream()
-        stream.Print(json.dumps({"thread": request.thread, "level": request.level}))
-        data.SetFromJSON(stream)
-        made.SetScriptCallbackFunction(f"{self.script}.stops_at", data)
 
-    def options(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the options."""
-        texts = {
-            "omp-thread": (chr(FIRST_UNPRINTABLE), "Only for the thread with this OpenMP number."),
-            "level": ("l", "In the team of the region at this level."),
-        }
-        return {
-            name: {
-                "short_option": letter,
-                "required": False,
-                "help": text,
-                "value_type": lldb.eArgTypeUnsignedInteger,
-                "completion_type": NO_COMPLETION,
-                "dest": name.replace("-", "_"),
-            }
-            for name, (letter, text) in texts.items()
-        }
-
-    def values_of(self, option: str) -> Sequence[str]:
-        """Return the values that an option can have as far as they can be listed."""
-        return self.thread_numbers() if option == "omp-thread" else ()
-
-    def help(self) -> str:
-        """Return the help of the command."""
-        return words_of.format_help(words_of.BREAK, PROMPT)
-
-    def get_args_definition(self) -> list[list[dict[str, object]]]:
-        """Return the only argument."""
-        return [[{"arg_type": lldb.eArgTypeName, "repeat": "plain"}]]
+def _restrict(breakpoint: Any, request: BreakRequest, script: str) -> None:
+    if request.thread is None and request.level is None:
+        return
+    data, stream = lldb.SBStructuredData(), lldb.SBStream()
+    stream.Print(json.dumps({"thread": request.thread, "level": request.level}))
+    data.SetFromJSON(stream)
+    breakpoint.SetScriptCallbackFunction(f"{script}.stops_at", data)
 
 
 def stops_at(frame: Any, _location: Any, data: Any, internal_dict: dict[str, Any]) -> bool:
@@ -118,7 +84,7 @@ def _number(data: Any, key: str) -> int | None:
     return int(value.GetIntegerValue()) if is_number else None
 
 
-def _addresses(target: Any, location: str, exe_ctx: Any) -> list[Any]:
+def _addresses(target: Any, location: str, debugger: Lldb) -> list[Any]:
     # Where LLDB would stop.
     line = _LINE.fullmatch(location)
     if line is None:
@@ -126,7 +92,7 @@ def _addresses(target: Any, location: str, exe_ctx: Any) -> list[Any]:
     else:
         file = line[1]
         if file is None:
-            entry = exe_ctx.GetFrame().GetLineEntry()
+            entry = debugger.exe_ctx.GetFrame().GetLineEntry()
             if not entry.IsValid():
                 raise BadInput("the selected frame has no file", hint=f"ompd break FILE:{location}")
             file = entry.GetFileSpec().fullpath
@@ -181,59 +147,16 @@ def _describe(made: Any) -> str:
     return clean(f"Breakpoint {made.GetID()}: {_name(address) or '??'}{at}")
 
 
-class _Walk(Prompt):
-    # What step, next and finish share.
+class WalkCommand(shared.WalkCommand[Lldb]):
+    """``ompd step``, ``next`` and ``finish``."""
 
-    name = ""
-
-    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+    def walk(self, debugger: Lldb, *, only: bool) -> str:
         """Run the program, and return where it has stopped."""
-        only = parse_walk(self.name, words)
-        process = process_of(debugger, exe_ctx)
-        session = self._state.session(process)
-        if session.target.is_core:
-            words_of.refuse_core(self.name)
+        if debugger.session().target.is_core:
+            refuse_core(self.name)
+        process = debugger.process()
         with stopping(process) as interrupts:
-            driver = Driver(debugger, self._state, process, interrupts)
-            told = Walker(driver, thread_of(process, exe_ctx).GetThreadID(), only=only).walk(self.name)
-        shown = where(debugger, process.GetSelectedThread())
-        return f"{told}\n{shown}" if told else shown
-
-    def options(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the options."""
-        if self.name == words_of.FINISH:
-            return {}
-        return {"only": {"short_option": "o", "required": False, "help": "The other threads stand meanwhile."}}
-
-    def help(self) -> str:
-        """Return the help of the command."""
-        return words_of.format_help(self.name, PROMPT)
-
-
-class StepCommand(_Walk):
-    """``ompd step``: into the region or task that the line begins, or into a function."""
-
-    name = words_of.STEP
-    summary = words_of.SUMMARIES[words_of.STEP]
-
-
-class NextCommand(_Walk):
-    """``ompd next``: to the next line, over regions and tasks, out of a region where its code ends."""
-
-    name = words_of.NEXT
-    summary = words_of.SUMMARIES[words_of.NEXT]
-
-
-class FinishCommand(_Walk):
-    """``ompd finish``: to the end of the region or task."""
-
-    name = words_of.FINISH
-    summary = words_of.SUMMARIES[words_of.FINISH]
-
-
-COMMANDS: Mapping[str, type[Prompt]] = {
-    words_of.BREAK: BreakCommand,
-    words_of.STEP: StepCommand,
-    words_of.NEXT: NextCommand,
-    words_of.FINISH: FinishCommand,
-}
+            walker = Walker(Driver(debugger, interrupts), debugger.selected_thread(), only=only)
+            outcome = walker.walk(self.name)
+        shown = where_is(debugger.debugger, process.GetSelectedThread())
+        return f"{outcome}\n{shown}" if outcome else shown

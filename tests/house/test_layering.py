@@ -28,7 +28,7 @@ LAYERS = (
     ("session", "analysis", "machine"),
     ("questions", "conformance", "render"),
     ("report", "triage"),
-    ("inspection", "commands", "lldb", "lldb_script", "gdb", "gdb_script"),
+    ("inspection", "commands", "frontends", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -36,7 +36,7 @@ ONLY_IN = {
     "lldb": {
         "ompd.debugger.targets.lldb.loading",
         "ompd.lldb.commands",
-        "ompd.lldb.looking",
+        "ompd.lldb.debugger",
         "ompd.lldb.prompts",
         "ompd.lldb.running",
         "ompd.lldb.stops",
@@ -48,9 +48,9 @@ ONLY_IN = {
             f"ompd.gdb.{name}"
             for name in (
                 "commands",
+                "debugger",
                 "frames",
                 "functions",
-                "looking",
                 "names",
                 "prompts",
                 "running",

@@ -336,7 +336,7 @@ def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) 
 
 @every_version
 def test_a_fault_of_ours_is_an_error_and_no_more(version: int) -> None:
-    break_it = "script import ompd.lldb.prompts; ompd.lldb.prompts.format_reply = None"
+    break_it = "script import ompd.frontends.commands; ompd.frontends.commands.format_reply = None"
     told = replies(version, create_core("hang"), break_it, "ompd threads", "ompd threads --debug", "thread info")
     assert told["ompd threads"] == (
         "error: ompd: internal error: TypeError: 'NoneType' object is not callable\n"

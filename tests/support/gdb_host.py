@@ -13,7 +13,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(_ROOT), *map(str, _ROOT.glob(".venv/lib/python3.*/site-packages"))]
 
-from ompd.gdb.prompts import State  # noqa: E402
+from ompd.gdb.debugger import Gdb  # noqa: E402
 from ompd.render.json import format_answer  # noqa: E402
 from tests.support.runs import Stopped  # noqa: E402
 from tests.truth import compare_session  # noqa: E402
@@ -31,8 +31,8 @@ stopped = Stopped(
     "gdb",
     question["runtime"],
 )
-found = compare_session(stopped, State().session())
+found = compare_session(stopped, Gdb().session())
 answers = {}
 for name in COMMANDS:  # what one answer has loaded must not show in the next
-    answers[name] = json.loads(format_answer(name, getattr(State().session(), f"ask_{name}")()))
+    answers[name] = json.loads(format_answer(name, getattr(Gdb().session(), f"ask_{name}")()))
 print("ANSWER" + json.dumps({"differences": found.differences, "equal": found.equal, "answers": answers}))

@@ -1,0 +1,253 @@
+"""LLDB as the commands see it: what belongs to one debugger, its process, threads and frames."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import lldb  # type: ignore[import-not-found, unused-ignore]
+
+from ompd.commands.prompt import Screen, clean_lines
+from ompd.debugger.targets.lldb.files import LldbFiles
+from ompd.debugger.targets.lldb.target import LldbTarget, check_stopped, stop_of
+from ompd.errors import OmpdError, TargetGone
+from ompd.frontends.debugger import Debugger, ProcessState, Sessions
+from ompd.inspection import Inspection
+from ompd.lldb.control import LldbInspection
+from ompd.model import StackFrame
+from ompd.render.words import Indices
+
+_STATE = "__ompd__"
+_MOST_FRAMES = 256  # between the innermost frame of a thread and the first of the user's
+
+
+class State:
+    """What belongs to one debugger."""
+
+    def __init__(self) -> None:
+        self.auto = False
+        self.hooked = False  # whether targets have our stop hook
+        self.said: tuple[int, int] | None = None  # the stop that the line was printed at
+        self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # at which stop which thread is called what
+        self.hides = True  # whether LLDB is to leave the runtimes' frames out, if it can
+        self._sessions: Sessions[LldbInspection] = Sessions()
+        self._of_hits: tuple[tuple[int, int], LldbTarget, Inspection] | None = None
+
+    def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
+        """Return the session of this stop of *process*, the same one as long as it does not run or gets modules.
+
+        The sessions of stops that are over are closed, and of those whose library runs all but this one: each has a
+        process for it.
+
+        :param ompd_library: as for :func:`ompd.from_lldb`
+        """
+        check_stopped(lldb, process)
+        stop = stop_of(process)
+        own = stop[0], ompd_library
+
+        def is_over(key: tuple[int, str | None], session: LldbInspection) -> bool:
+            has_other_library = key != own and ompd_library is not None and key[1] is not None
+            return has_other_library or not session.target.is_current
+
+        self._sessions.close(is_over)
+        moment = (*stop, process.GetTarget().GetNumModules())
+        return self._sessions.find(own, moment, lambda: LldbInspection(process, ompd_library=ompd_library))
+
+    def session_of_hit(self, process: Any) -> Inspection:
+        """Return a session where a breakpoint is hit that may not stop. What files say is kept from one hit to the
+        next, as long as LLDB sees no other modules.
+        """
+        loaded = process.GetUniqueID(), process.GetTarget().GetNumModules()
+        known, target, session = self._of_hits or (None, None, None)
+        if session is not None and target is not None and known == loaded:
+            if not target.is_current:
+                target = LldbTarget(process, lasting=True)
+                session.begin_stop(target, session.process.at_another_stop(target))
+                self._of_hits = loaded, target, session
+            return session
+        if session is not None:
+            session.close()
+        target = LldbTarget(process, lasting=True)
+        session = Inspection(target, LldbFiles(process))
+        self._of_hits = loaded, target, session
+        return session
+
+
+def state_of(internal_dict: dict[str, Any]) -> State:
+    """Return what belongs to the debugger of which *internal_dict* is LLDB's."""
+    return internal_dict.setdefault(_STATE, State())  # type: ignore[no-any-return]
+
+
+def run_command(debugger: Any, text: str, target: Any = None) -> str:
+    """Run one of LLDB's commands, for *target* if it is one, or for a thread, and return what it prints.
+
+    :raises OmpdError: if LLDB refuses it
+    """
+    result = lldb.SBCommandReturnObject()
+    context = lldb.SBExecutionContext(target) if target is not None else lldb.SBExecutionContext()
+    debugger.GetCommandInterpreter().HandleCommand(text, context, result)
+    if not result.Succeeded():
+        raise OmpdError(f"LLDB refused {text!r}: {result.GetError()}")
+    return result.GetOutput() or ""
+
+
+class Lldb(Debugger):
+    """LLDB while it runs one command.
+
+    :param debugger: an ``SBDebugger``
+    :param script: the name by which LLDB knows the module that users load
+    :param exe_ctx: what the command is about; without it what is selected
+    """
+
+    name, prompt, script = "LLDB", "(lldb) ", "lldb_script.py"
+
+    def __init__(self, debugger: Any, state: State, script: str, exe_ctx: Any = None) -> None:
+        self.debugger, self.state, self.module = debugger, state, script
+        self.exe_ctx = exe_ctx if exe_ctx is not None else lldb.SBExecutionContext()
+
+    @property
+    def prints_stops(self) -> bool:
+        """Whether each stop prints a line."""
+        return self.state.auto
+
+    def print_stops(self, on: bool) -> None:
+        """Print a line at each stop from now on, or no more."""
+        self.state.auto = on
+        # LLDB has no way to make a stop hook but the command, and gives nobody its number: it stays, and may be silent.
+        if on and not self.state.hooked:
+            self.state.hooked = True
+            for target in targets_of(self.debugger):
+                run_command(self.debugger, f"target stop-hook add -P {self.module}.StopHook", target)
+                _watch_begin(target, self.module)
+
+    def version(self) -> str:
+        """Return LLDB's version."""
+        return str(self.debugger.GetVersionString()).splitlines()[0].removeprefix("lldb version ")
+
+    def screen(self) -> Screen:
+        """Return LLDB's settings, if it writes to a terminal."""
+        terminal = os.isatty(1)
+        return Screen(
+            color=terminal and bool(self.debugger.GetUseColor()),
+            width=self.debugger.GetTerminalWidth() if terminal else None,
+        )
+
+    def session(self, ompd_library: str | None = None) -> LldbInspection:
+        """Return the session of this stop of the process.
+
+        :param ompd_library: as for :func:`ompd.from_lldb`
+        """
+        return self.state.session(self.process(), ompd_library)
+
+    def process(self) -> Any:
+        """Return the ``SBProcess`` that the command is about."""
+        process = self.exe_ctx.GetProcess()
+        return process if process.IsValid() else self.debugger.GetSelectedTarget().GetProcess()
+
+    def process_state(self) -> ProcessState:
+        """Return what the process is.
+
+        :raises OmpdError: if there is none, or it runs
+        """
+        process = self.process()
+        check_stopped(lldb, process)
+        return ProcessState(process.GetProcessID(), process.GetPluginName().endswith("-core"), process.GetNumThreads())
+
+    def indices(self) -> Indices:
+        """Return LLDB's numbers of the process's threads."""
+        return Indices("LLDB", {thread.GetThreadID(): thread.GetIndexID() for thread in self.process()})
+
+    def thread(self) -> Any:
+        """Return the ``SBThread`` that is selected."""
+        thread = self.exe_ctx.GetThread()
+        return thread if thread.IsValid() else self.process().GetSelectedThread()
+
+    def frame(self) -> Any:
+        """Return the ``SBFrame`` that is selected."""
+        frame = self.exe_ctx.GetFrame()
+        return frame if frame.IsValid() else self.thread().GetSelectedFrame()
+
+    def selected_thread(self) -> int:
+        """Return the thread that is selected."""
+        return int(self.thread().GetThreadID())
+
+    def thread_name(self, thread: int) -> str:
+        """Return LLDB's number of a thread, in words.
+
+        :raises TargetGone: if LLDB has no such thread
+        """
+        return f"LLDB's thread #{thread_with(self.process(), thread).GetIndexID()}"
+
+    def select_thread(self, thread: int) -> None:
+        """Select a thread.
+
+        :raises TargetGone: if LLDB has no such thread
+        """
+        process = self.process()
+        selected = thread_with(process, thread)
+        if not process.SetSelectedThread(selected):
+            raise TargetGone(f"LLDB has no thread {thread}")
+        self.exe_ctx = lldb.SBExecutionContext(selected)
+
+    def select_frame(self, frame: StackFrame, stack_pointer: str) -> bool:
+        """Select LLDB's frame for *frame*, and return whether it has one."""
+        thread = self.thread()
+        for number in range(_MOST_FRAMES):
+            candidate = thread.GetFrameAtIndex(number)
+            if not candidate.IsValid():
+                return False
+            if candidate.GetPC() == frame.address and candidate.GetCFA() == frame.cfa:
+                return bool(thread.SetSelectedFrame(number).IsValid())
+        return False
+
+    def selected_frame(self, stack_pointer: str) -> tuple[int | None, str]:
+        """Return the stack pointer in the selected frame, and its function."""
+        frame = self.frame()
+        sp = frame.GetSP()
+        # LLDB shows some names with the function's parameters.
+        name = (frame.GetFunctionName() or "").partition("(")[0]
+        return sp if sp != lldb.LLDB_INVALID_ADDRESS else None, name
+
+    def where(self) -> str:
+        """Return what LLDB prints of the selected frame."""
+        return where_is(self.debugger, self.thread())
+
+
+def targets_of(debugger: Any) -> list[Any]:
+    """Return all targets of *debugger*, and the dummy, which every target is copied from that is made later."""
+    targets = (debugger.GetTargetAtIndex(number) for number in range(debugger.GetNumTargets()))
+    return [debugger.GetDummyTarget(), *targets]
+
+
+def _watch_begin(target: Any, script: str) -> None:
+    # A runtime passes this place once it is initialised. By name LLDB would skip what it takes for the beginning of a
+    # function, and this may be a label: so Arming sets the breakpoint at its address, in each module that is loaded.
+    breakpoint = target.BreakpointCreateFromScript(
+        f"{script}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
+    )
+    breakpoint.AddName("ompd")
+    breakpoint.SetAutoContinue(True)
+    breakpoint.SetScriptCallbackFunction(f"{script}.note_begin")
+
+
+def where_is(debugger: Any, thread: Any) -> str:
+    """Return what LLDB prints of the selected frame of *thread*."""
+    number = thread.GetSelectedFrame().GetFrameID()
+    # Colours would be printed as what they are made of: of an escape nobody can tell whether LLDB has written it.
+    colors = debugger.GetUseColor()
+    debugger.SetUseColor(False)
+    try:
+        return clean_lines(run_command(debugger, f"frame select {number}", thread).rstrip("\n").expandtabs())
+    finally:
+        debugger.SetUseColor(colors)
+
+
+def thread_with(process: Any, native: int) -> Any:
+    """Return the ``SBThread`` of *process* with the native id *native*.
+
+    :raises TargetGone: if there is none
+    """
+    thread = process.GetThreadByID(native)
+    if not thread.IsValid():
+        raise TargetGone(f"LLDB has no thread {native}")
+    return thread
