@@ -113,16 +113,20 @@ class DynamicLinking:
         version = self._versions.get(self._versym(number) & VERSYM_VERSION) if self._has_versions else None
         return Wanted(self._string(name), version, own, st_info & 15)
 
-    def noted(self, kind: int, names: Collection[str]) -> set[str]:
-        """Return those of *names* whose addresses a loader writes into the file's data.
-
-        :param kind: the relocation type of such words
+    def words(self, names: Collection[str]) -> Iterator[tuple[int, int, str]]:
+        """Yield the words that a loader fills with the addresses of symbols with one of *names*: the word's link-time
+        address, the number of its relocation, and the name.
         """
-        address, size = self._tags.get(DT_RELA, 0), self._tags.get(DT_RELASZ, 0)
-        layout = struct.Struct(self._order + "8xQ8x")
-        infos = layout.iter_unpack(self._bytes(address, size - size % layout.size)) if size else ()
-        numbers = {info >> 32 for (info,) in infos if info & 0xFFFFFFFF == kind and info >> 32}
-        return {name for name in (self._string(self._symbol_at(number)[0]) for number in numbers) if name in names}
+        layout = struct.Struct(self._order + "QQ8x")
+        wanted: dict[int, bool] = {}
+        for table, table_size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
+            address, size = self._tags.get(table, 0), self._tags.get(table_size, 0)
+            for word, info in layout.iter_unpack(self._bytes(address, size - size % layout.size)) if size else ():
+                number = info >> 32
+                if number not in wanted:
+                    wanted[number] = bool(number) and self._string(self._symbol_at(number)[0]) in names
+                if wanted[number]:
+                    yield word, info & 0xFFFFFFFF, self._string(self._symbol_at(number)[0])
 
     def find(self, wanted: Wanted) -> Definition | None:
         """Return this file's definition that a loader binds *wanted* to, None if none matches."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from ompd import naming
 from ompd.binary.elf.dynamic import DynamicLinking
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbols import SymbolTable
+from ompd.contract.memory import read_pointer
 from ompd.contract.process import Location
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.functions import Functions
@@ -24,7 +24,7 @@ from ompd.debugger.flow.state import MASK, State, Value
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.stacks.callsites import CallSites
-from ompd.errors import MalformedFile, OmpdError
+from ompd.errors import OmpdError
 from ompd.isa.architecture import Architecture
 from ompd.isa.instructions import Processor
 from ompd.isa.processors import processor_of
@@ -172,34 +172,31 @@ class Handlers:
     ) -> Iterator[tuple[int | None, str]]:
         # The calls that install handlers, with the names of the called functions; None if only the address is taken.
         yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
-        yield from ((None, each) for each in DynamicLinking(elf).noted(self._architecture.word_relocation, _FOLLOWED))
-        # A function that the loader has not bound yet was not called.
-        words = self._code.words_with(self._installers, elf, loaded.bias)
-        leads_to = {**self._installers, **{word: self._installers[to] for word, to in words.items()}}
+        own = {symbol.address + loaded.bias: name for name, symbol in symbols.find_many(_FOLLOWED).items()}
+        words = {at: own[function] for at, function in self._code.words_with(own, elf, loaded.bias).items()}
+        for link_address, relocation, name in DynamicLinking(elf).words(_FOLLOWED):
+            word = link_address + loaded.bias
+            if relocation == self._architecture.word_relocation:
+                yield None, name
+            # A function that the loader has not bound yet was not called.
+            elif self._code.module_at(read_pointer(self._memory, word) or 0) is not loaded:
+                words[word] = name
+        leads_to = {**own, **words}
         stubs: dict[int, str] = {}
         for place, address, is_load, is_through in self._code.references_to(leads_to, elf, loaded.bias, _MAX_CODE):
             if (is_load or is_through) == (address not in words):
                 continue
             if self._sites.is_stub(place):
+                function = read_pointer(self._memory, address)
                 starts = range(place, place - processor.max_size, -1)
-                stubs.update((at, leads_to[address]) for at in starts if self._goes_to(at, words[address]))
+                stubs.update((at, leads_to[address]) for at in starts if self._goes_to(at, function))
             else:
                 yield (None if is_load else place), leads_to[address]
         for place, address, _, _ in self._code.references_to(stubs, elf, loaded.bias, _MAX_CODE):
             if not self._sites.is_stub(place):
                 yield place, stubs[address]
 
-    @cached_property
-    def _installers(self) -> dict[int, str]:
-        # The functions that install handlers, of all modules, by their addresses.
-        found: dict[int, str] = {}
-        for loaded in self._modules:
-            with suppress(MalformedFile):
-                named = loaded.symbols.find_many(_FOLLOWED) if loaded.symbols is not None else {}
-                found.update((symbol.address + loaded.bias, name) for name, symbol in named.items())
-        return found
-
-    def _goes_to(self, stub: int, function: int) -> bool:
+    def _goes_to(self, stub: int, function: int | None) -> bool:
         try:
             return self._sites.leads_to(stub, None) == function
         except OmpdError:
