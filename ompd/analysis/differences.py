@@ -22,6 +22,7 @@ from ompd.model import (
     ThreadRecord,
     Wait,
 )
+from ompd.model.kinds import Kind
 from ompd.records import record
 
 
@@ -239,7 +240,7 @@ def _wait(wait: Wait | None) -> str | None:
         return None
     if wait.symbol is not None:
         return wait.symbol if wait.symbol.startswith(wait.kind) else f"{wait.kind} {wait.symbol}"
-    return wait.kind if wait.object is None or wait.kind == "barrier" else f"{wait.kind} {wait.object:#x}"
+    return wait.kind if wait.object is None or wait.kind is Kind.BARRIER else f"{wait.kind} {wait.object:#x}"
 
 
 def _with_object(text: str | None, row: ThreadRecord) -> str:
