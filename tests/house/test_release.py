@@ -160,9 +160,12 @@ def test_what_was_installed_works_from_another_folder(
     assert run(python, "-c", "import ompd_stub", cwd=elsewhere, code=1).stderr.count("ModuleNotFoundError") == 1
     assert (python.parents[1] / "share/man/man1/ompd.1").is_file()
     loads = run(
-        "bash", "-c", f". {python.parents[1]}/share/bash-completion/completions/ompd; complete -p ompd", cwd=elsewhere
+        "bash",
+        "-c",
+        f"PATH={python.parent}:$PATH; . {python.parents[1]}/share/bash-completion/completions/ompd; complete -p ompd",
+        cwd=elsewhere,
     )
-    assert loads.stdout == "complete -o default -F _ompd ompd\n"
+    assert loads.stdout == "complete -o nosort -F _ompd_completion ompd\n"
     typed = "import ompd, pathlib; print((pathlib.Path(ompd.__file__).parent / 'py.typed').is_file(), ompd.__file__)"
     is_typed, file = run(python, "-c", typed, cwd=elsewhere).stdout.split()
     assert is_typed == "True" and file.startswith(str(tmp_path))

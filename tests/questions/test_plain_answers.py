@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 import ompd
+from ompd.commands.loading import load
 from ompd.commands.table import COMMANDS
 from ompd.errors import NoAnswer
 from ompd.questions import icvs, stacks
@@ -23,7 +24,7 @@ def printed(session: ompd.Session, command: str, width: int | None = None, **giv
     (row,) = (row for row in COMMANDS if row.name == command)
     file = io.StringIO()
     console = terminal.make_console("never", file=file, width=width)
-    getattr(terminal, row.printer)(console, row.answer(session, given), unfold=False, verbose=False)
+    load(row.printer)(console, row.answer(session, given), unfold=False, verbose=False)
     return file.getvalue()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -466,11 +467,8 @@ def test_memory_that_a_core_only_claims_is_not_made(tmp_path: Path) -> None:
 
 
 def test_zeros_over_strings_are_no_bytes() -> None:
-    class Process:
-        def auxiliary_vector(self) -> dict[int, int]:
-            return {AT_RANDOM: 0x1000}
-
-    found = snapshot._without_strings(Process(), [MemoryRegion(0, 1 << 63, 6)])  # type: ignore[arg-type]
+    process = SimpleNamespace(target=SimpleNamespace(auxiliary_vector=lambda: {AT_RANDOM: 0x1000}))
+    found = snapshot._without_strings(process, [MemoryRegion(0, 1 << 63, 6)])  # type: ignore[arg-type]
     assert found == {0x1010: (1 << 63) - 0x1010}
 
 

@@ -64,7 +64,7 @@ class Waits:
         wait = self._of(state, handle, region, facts, thread)
         if wait is None:
             return None
-        if state is not None and state.state in _ANY_BARRIER and _kind(handle) == "copyprivate":
+        if state is not None and state.state in _ANY_BARRIER and _kind_by_runtime(handle) == "copyprivate":
             wait = replace(wait, construct="copyprivate")
         try:
             how = self._how(wait, region, thread) if thread is not None else None
@@ -116,11 +116,11 @@ class Waits:
             return _internal(handle) if state.state == State.OVERHEAD else None
         if State.WAIT_BARRIER <= state.state < State.WAIT_TASKWAIT:
             return self._barrier(region, facts, thread)
-        if state.state == State.WAIT_ORDERED and _kind(handle) is Kind.DOACROSS:
+        if state.state == State.WAIT_ORDERED and _kind_by_runtime(handle) == Kind.DOACROSS:
             return _doacross(handle, facts)
         if State.WAIT_MUTEX <= state.state < State.WAIT_TARGET:
             return self._lock(state, handle, facts)
-        if state.state == State.WAIT_TASKWAIT and _kind(handle) is Kind.DEPENDENCE:
+        if state.state == State.WAIT_TASKWAIT and _kind_by_runtime(handle) == Kind.DEPENDENCE:
             return Wait(Kind.DEPENDENCE)
         return Wait(_KINDS.get(state.state, Kind.UNKNOWN))
 
@@ -248,12 +248,11 @@ def _doacross(handle: ThreadHandle, facts: Facts) -> Wait:
     return Wait(Kind.DOACROSS, object=lock.address, symbol=lock.name, owner=lock.owner, owner_source=source)
 
 
-def _kind(handle: ThreadHandle) -> Kind | None:
+def _kind_by_runtime(handle: ThreadHandle) -> str | None:
     try:
-        kind = handle.wait_kind()
+        return handle.wait_kind()
     except OmpdError:
         return None  # its state is what is known
-    return Kind(kind) if kind is not None else None
 
 
 def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unnamed: bool = False) -> str | None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,6 +257,7 @@ def test_where_a_program_moves_on_its_heap_is_copied_as_a_whole() -> None:
 def test_stacks_are_copied_as_far_as_they_are_used() -> None:
     shallow, deep, deeper = mapping(0x100000, 100), mapping(0x1000000, 5000), mapping(0x8000000, 9000)
     copying = Copy.__new__(Copy)
+    copying._process = SimpleNamespace(architecture=X86_64)  # type: ignore[assignment]
     copying._memory = [shallow, deep, deeper]
     copying._starts = [each.start for each in copying._memory]
     copying._all_stacks = 6000 * PAGE

@@ -191,7 +191,7 @@ class Contained:
     def __init__(self, own: dict[int, int], *, has_pointers: bool) -> None:
         self.own, self.has_pointers = own, has_pointers
 
-    def threads(self) -> list[int]:
+    def ids(self) -> list[int]:
         return list(self.own)
 
     def thread_pointer(self, native: int) -> int:

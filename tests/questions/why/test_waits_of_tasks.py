@@ -18,7 +18,8 @@ TEAM = (11, 12)
 
 @pytest.mark.parametrize(("tasks", "how"), [(0, "released"), (2, "blocked")])
 def test_a_barrier_with_tasks_left_has_released_nobody(tasks: int, how: str) -> None:
-    session: Any = SimpleNamespace(process=SimpleNamespace(progress=lambda thread, flags=0: "released"))
+    waiting = SimpleNamespace(progress=lambda thread, flags=0: "released")
+    session: Any = SimpleNamespace(process=SimpleNamespace(waiting=waiting))
     gathered = (BarrierState.gathering(TEAM, TEAM),)
     region: Any = SimpleNamespace(id="0x1", barriers=lambda: gathered, unfinished_tasks=lambda: tasks)
     state = ThreadState(State.WAIT_BARRIER_IMPLICIT_PARALLEL, None, "runtime")
