@@ -1,4 +1,4 @@
-"""What differs between two moments: threads and tasks matched over both, states by their general name.
+"""Compares two moments: threads and tasks matched over both, states by their general name.
 
 In the same process threads are matched by the system's ids and tasks by their addresses. Two runs of a program have
 neither in common: there a thread is its number in its team, and tasks are counted.

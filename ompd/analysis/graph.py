@@ -1,8 +1,8 @@
-"""An AND-OR graph of what waits for what, and which of its nodes can be released.
+"""An AND-OR wait-for graph, and which of its nodes can be released.
 
-A node is released when each of its needs is met, a need when enough of its targets are released. What is left cannot
-go on, in whatever order things happen: releasing is monotonic, so the order does not change the outcome. The work is
-linear in the number of edges.
+A node is released when each of its needs is met, a need when enough of its targets are released. The other nodes can
+never go on: releasing is monotonic, so the order of events does not change the outcome. The work is linear in the
+number of edges.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ompd.records import record
 
 
 class Outlook(Enum):
-    """What becomes of a node by itself."""
+    """Whether a node goes on by itself."""
 
     WAITS = "waits"  # it goes on when its needs are met
     RUNS = "runs"  # it goes on in any case
@@ -24,21 +24,21 @@ class Outlook(Enum):
 
 
 class View(Enum):
-    """How what is not known is taken."""
+    """How a solution treats unknowns."""
 
-    OPTIMISTIC = "optimistic"  # for the best: what is stuck then is stuck for certain
-    REASONED = "reasoned"  # as reasoning has it: the likely holders are the holders
-    PESSIMISTIC = "pessimistic"  # for the worst: whoever is unknown never goes on
+    OPTIMISTIC = "optimistic"  # each turns out well: a node that is stuck all the same is stuck for certain
+    REASONED = "reasoned"  # the likely holders are the holders
+    PESSIMISTIC = "pessimistic"  # each turns out badly: an unknown thread never goes on
 
 
 @record
 class Need:
     """What a node needs: ``count`` of its ``targets`` (indices of nodes) to be released.
 
-    ``is_known`` is False if the targets are merely all that might do it, as all threads for a lock whose holder no
-    runtime records; taken for the worst, nobody does. ``reasoned`` are then those of which one likely has to, by
-    reasoning; empty if it found none. ``kind``, ``source`` and ``evidence`` are those of
-    :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` are those of the word on which it rests.
+    ``is_known`` is False if the targets are only candidates, as all threads are for a lock without a recorded holder;
+    in the pessimistic view none of them does it. ``reasoned`` are the likely ones among them, empty without any.
+    ``kind``, ``source`` and ``evidence`` are those of :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` are
+    those of the word in memory that the need was read from.
     """
 
     targets: tuple[int, ...]
@@ -53,7 +53,7 @@ class Need:
     value: int | None = None
 
     def seen(self, view: View) -> tuple[tuple[int, ...], int] | None:
-        """Return targets and how many of them suffice, as *view* takes what is unknown; None if nothing does."""
+        """Return the targets in *view*, and how many of them suffice; None if the need cannot be met."""
         if self.is_known or view is View.OPTIMISTIC:
             return self.targets, self.count
         if view is View.REASONED:
@@ -64,7 +64,7 @@ class Need:
 @record
 class Node:
     """A node: ``key`` is its id in answers, ``kind`` and ``name`` are those of :class:`~ompd.model.GraphNode`,
-    ``thread`` is the native id of a thread, ``object`` an address; ``reason`` says why its outlook is what it is.
+    ``thread`` is the native id of a thread, ``object`` an address; ``reason`` explains the outlook.
     """
 
     key: str
@@ -78,8 +78,8 @@ class Node:
 
 @record
 class Rescue:
-    """Who else might set a node free: ``by`` is the index of the node that goes on first, ``reason`` says how it might,
-    and that it was not excluded.
+    """Another way to set a node free, which was not excluded: the node with index ``by`` goes on first, and ``reason``
+    says what it may do.
     """
 
     by: int
@@ -87,10 +87,9 @@ class Rescue:
 
 
 class WaitGraph:
-    """Nodes by index, the needs of each, and who else might set it free.
+    """Nodes by index, with their needs and rescues.
 
-    A rescue counts where what is unknown is taken for the best, and nowhere else: it turns what would be proven into
-    what is likely.
+    A rescue counts in the optimistic view only: it turns ``proven`` into ``likely``.
     """
 
     def __init__(self) -> None:
@@ -119,13 +118,13 @@ class WaitGraph:
         self.needs[index].append(need)
 
     def rescue(self, index: int, by: int, reason: str) -> None:
-        """Let a node go on, too, if another one does: it might do what the needs of the node do not name."""
+        """Let a node go on if another one does, although no need of the node names that one."""
         self.rescues.setdefault(index, []).append(Rescue(by, reason))
 
     def released(self, view: View, also: Collection[int] = ()) -> set[int]:
         """Return the nodes that go on.
 
-        :param also: nodes that go on for whatever reason, to see what that would set free
+        :param also: nodes that are assumed to go on
         """
         return Release(self, view).also(also)
 
@@ -183,9 +182,9 @@ class Release:
     def more(self, nodes: Iterable[int], *, stop: int | None = None) -> list[int] | None:
         """Return the nodes that go on only if the given ones do, these among them.
 
-        The work is that of what is set free, not of the whole graph.
+        The work grows with the number of these nodes, not with the graph.
 
-        :param stop: a node at which not to go on: then None is returned
+        :param stop: a node that ends the search: if it goes on, None is returned
         """
         found: list[int] = []
         decided: list[int] = []
@@ -199,7 +198,7 @@ class Release:
         return None if is_stopped else found
 
     def _go_on(self, first: Iterable[int], found: list[int], decided: list[int], stop: int | None = None) -> bool:
-        # Adds what is released to found, and to decided each need that got a target; False if it came to stop.
+        # Add released nodes to *found* and needs that got a target to *decided*; False if *stop* was released.
         released, missing, unmet = self.released, self._missing, self._unmet
         for index in first:
             if index not in released:
@@ -232,7 +231,7 @@ class Release:
 
 
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Return the strongly connected components of a graph (Tarjan), each after all components that it leads to.
+    """Yield the strongly connected components of a graph (Tarjan), each after the components that it leads to.
 
     :param nodes: where to begin
     :param successors: of each node, by index
@@ -244,7 +243,7 @@ def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Ite
     for start in nodes:
         if start in order:
             continue
-        # No recursion: how long a chain is, the target decides.
+        # No recursion: the target decides how long a chain is.
         work = [(start, iter(successors[start]))]
         order[start] = low[start] = len(order)
         stack.append(start)

@@ -1,4 +1,4 @@
-"""What one look at a program gives the analysis."""
+"""The facts of one look at a program, from which the analysis starts."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model.kinds import Confidence, EdgeKind
 from ompd.records import record
 
-_MOST_STEPS = 1 << 22  # of all simulations of what would set threads free: some seconds
+_MOST_STEPS = 1 << 22  # in all simulations of released threads: some seconds
 
 
 class End(Enum):
-    """What is at the end of waits."""
+    """What waits end at."""
 
     CYCLE = "cycle"
     ENDED = "ended"  # a thread that has ended
@@ -25,8 +25,8 @@ class End(Enum):
 
 @record(eq=False)
 class Root:
-    """Where waits end. ``nodes`` are those of the cycle, in its order, or the one node; ``threads`` the nodes of all
-    waiting threads that lead there; ``end`` says what it is.
+    """An end of waits: ``nodes`` are the nodes of a cycle in order, or a single node. ``threads`` are the nodes of all
+    threads whose waits lead there.
     """
 
     end: End
@@ -35,9 +35,10 @@ class Root:
 
 
 class Solved:
-    """A graph, who of it goes on in each view, and where the waits end.
+    """A graph with its solution in each view, and the ends of its waits.
 
-    ``stuck`` are the nodes that never go on by view; ``next`` the nodes that each node waits for as reasoning has it.
+    ``stuck`` maps a view to the nodes that never go on. ``next`` has the nodes that each node waits for in the reasoned
+    view.
     """
 
     def __init__(self, nodes: ThreadNodes) -> None:
@@ -51,7 +52,7 @@ class Solved:
         self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck))
 
     def _next(self, index: int) -> Iterable[int]:
-        # What is needed and is not there yet; a need that nobody is known to meet leads nowhere.
+        # A need without a known or likely target leads nowhere.
         if self.graph.nodes[index].outlook is not Outlook.WAITS:
             return
         for need in self.graph.needs[index]:
@@ -64,7 +65,7 @@ class Solved:
         return any(self.graph.nodes[target].outlook is Outlook.RUNS for target in targets)
 
     def targets(self, need: Need) -> tuple[int, ...]:
-        """Return who has to come for a need, as reasoning has it: empty if that is open."""
+        """Return the nodes that meet a need in the reasoned view, empty if they are unknown."""
         if need.is_known:
             return need.targets if self.nodes.everybody not in need.targets else ()
         return need.reasoned
@@ -79,8 +80,8 @@ class Solved:
         return Confidence.POSSIBLE if wanted and wanted <= self.stuck[View.PESSIMISTIC] else Confidence.UNKNOWN
 
     def freed(self, nodes: Iterable[int]) -> int | None:
-        """Return how many waiting threads go on if the given nodes did, None if finding out has taken too much work
-        for others already.
+        """Return how many waiting threads would go on if the given nodes did, None if earlier calls have used up the
+        limit of work.
         """
         release, everybody = self._releases[View.REASONED], self.nodes.everybody
         if release.steps + self._with_everybody.steps > _MOST_STEPS:
@@ -89,7 +90,7 @@ class Solved:
         found = release.more(wanted, stop=everybody)
         if found is not None:
             return self._waiting_of(found)
-        # As soon as any thread goes on, all goes on for which any thread suffices: that is the same each time.
+        # All needs that any thread can meet are met as soon as one thread goes on: that part is always the same.
         if self._anybody is None:
             self._with_everybody = Release(self.graph, View.REASONED)
             self._anybody = self._waiting_of(self._with_everybody.keep((everybody,)))
@@ -102,8 +103,8 @@ class Solved:
 def _roots(
     graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Mapping[View, Set[int]]
 ) -> list[Root]:
-    # Components come after those that they lead to: each one's ends are known when it comes. A cycle of which one way
-    # leads out is an end all the same, if nobody in it can go on that way.
+    # A component comes after those that it leads to, so their ends are known. A cycle with a way out is an end, too, if
+    # none of its nodes can go on that way.
     ends: dict[int, int] = {}  # of each node, as bits
     found: list[tuple[End, tuple[int, ...]]] = []
     merged: dict[tuple[End, str], int] = {}
@@ -121,7 +122,7 @@ def _roots(
             found.append((End.CYCLE, tuple(sorted(component)) if is_open else _in_order(component, successors)))
         elif not bits:
             end = _end(graph, component[0], stuck[View.PESSIMISTIC])
-            # All threads that compute are one reason, and so are all that are in the same call.
+            # Threads that compute share one end, and so do threads in the same call.
             key = (end, graph.nodes[component[0]].reason or "" if end is not End.OPEN else str(component[0]))
             place = merged.setdefault(key, len(found))
             if place == len(found):
@@ -144,7 +145,7 @@ def _roots(
 def _end(graph: WaitGraph, index: int, stuck: Set[int]) -> End:
     outlook = graph.nodes[index].outlook
     if outlook is Outlook.WAITS and index not in stuck:
-        return End.RUNS  # it has all that it needs, as a taskwait whose last child is complete
+        return End.RUNS  # all its needs are met, as of a taskwait whose last child is complete
     return {
         Outlook.RUNS: End.RUNS,
         Outlook.NEVER: End.ENDED,
@@ -154,7 +155,7 @@ def _end(graph: WaitGraph, index: int, stuck: Set[int]) -> End:
 
 
 def _in_order(component: Sequence[int], successors: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    # One ring through the component: from one of its nodes on, by shortest ways back to it.
+    # The shortest ring through the component that begins at its first node.
     inside = set(component)
     start = min(component)
     before: dict[int, int] = {}

@@ -11,7 +11,7 @@ _NAMED = 4
 
 
 def of_thread(row: ThreadRecord) -> str:
-    """Return what the text calls a thread: by its number in its team where it has one, and by its native id."""
+    """Return the name of a thread in texts: by its number in its team where it has one, and by its native id."""
     native = row.native_thread_id
     if native is None:
         return f"the thread whose data are at {row.address or 0:#x}"

@@ -1,4 +1,4 @@
-"""What two moments of one process add: who has moved between them, and who has only used processor time."""
+"""Compares moments of one process: which threads have moved, and which have only used processor time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from ompd.records import record
 
 @record
 class Progress:
-    """What has changed from an earlier moment to a later one.
+    """The changes from an earlier moment to a later one.
 
-    ``moved`` are the native ids of threads that are elsewhere, or wait for something else, or are new; ``used_ns`` is
-    the processor time that threads used in between, in nanoseconds, without those of which it is unknown.
-    ``asleep_though_free`` are threads that could have gone on at both moments and did not: what they sleep on had
-    changed already. ``was_held`` says that the process did not run at one of the moments, so that it tells nothing of a
-    thread that it has not moved.
+    ``moved`` are the native ids of threads that are elsewhere, wait for something else, or are new. ``used_ns`` is the
+    processor time that threads used in between, in nanoseconds, as far as it is known. ``asleep_though_free`` are
+    threads that slept at both moments although their word had changed. ``was_held`` says that the process did not run
+    at one of the moments: then a thread that has not moved means nothing.
     """
 
     moved: frozenset[int]
@@ -32,7 +31,7 @@ class Progress:
 
     @classmethod
     def between(cls, earlier: Moment, later: Moment) -> Progress:
-        """Return what has changed between two moments of one process."""
+        """Return the changes between two moments of one process."""
         was_held = earlier.is_held or later.is_held
         before = {row.native_thread_id: row for row in earlier.threads}
         moved, used, asleep = set(), {}, set()
@@ -51,8 +50,9 @@ class Progress:
 
     @classmethod
     def over(cls, moments: Sequence[Moment]) -> Progress:
-        """Return what has changed over several moments of one process, the latest last: who has moved at any of them,
-        and who could have gone on at all.
+        """Return the changes over several moments of one process, the latest last.
+
+        A thread has moved if it moved between any two of them, and is asleep though free if it was so at all.
         """
         steps = [cls.between(earlier, later) for earlier, later in pairwise(moments)]
         asleep = frozenset.intersection(*(step.asleep_though_free for step in steps))
@@ -62,7 +62,7 @@ class Progress:
 
 
 def _doing(row: ThreadRecord, moment: Moment) -> Hashable:
-    # What a thread that has not moved has in common with itself.
+    # Equal at both moments for a thread that has not moved.
     wait = row.wait
     system = moment.system.get(row.native_thread_id or 0)
     return (
@@ -79,10 +79,9 @@ def _is_free(row: ThreadRecord) -> bool:
 def weighed(
     verdicts: Sequence[VerdictRecord], moment: Moment, progress: Progress, seconds: float | None = None
 ) -> tuple[VerdictRecord, ...]:
-    """Return verdicts on the later *moment* with what an earlier one adds.
+    """Return the verdicts on the later *moment*, weighed by an earlier one.
 
-    Threads that have moved are not stuck, whatever was likely; if none has moved and none has used processor time, what
-    was possible is likely.
+    Threads that have moved are not stuck. If none has moved or used processor time, a ``possible`` wait is ``likely``.
 
     :param seconds: how long lies between the moments, None if that is unknown
     """

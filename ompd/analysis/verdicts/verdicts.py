@@ -1,4 +1,4 @@
-"""What the ends of waits mean: one verdict for each, the one to read first in front."""
+"""Judges the ends of waits: one verdict each, the most important first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ompd.model import Evidence, HeldRecord, Link, ThreadRecord, VerdictRecord
 from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 
 _AT_BARRIERS = frozenset((VerdictKind.BARRIER_MISMATCH, VerdictKind.BARRIER_ABSENT, VerdictKind.LOCK_CYCLE))
-# Objects of the C library whose end nobody is recorded to bring about.
+# Objects of the C library: nothing records which thread ends a wait for them.
 _OUTSIDE = frozenset((Kind.CONDITION, Kind.CALL, Kind.JOIN, Kind.MUTEX, Kind.GIL))
 
 
@@ -32,7 +32,7 @@ class Verdicts:
         found = [(verdict, root) for root in self._solved.roots if (verdict := self._of(root)) is not None]
         is_beside = [self._is_beside(verdict, root) for verdict, root in found]
         order = sorted(range(len(found)), key=lambda n: (is_beside[n], _rank(found[n][0])))
-        # What sets threads free takes work, of which the first ones to read get their part first.
+        # Simulating released threads has a limit in all, which the first verdicts use first.
         verdicts = [replace(found[n][0], what_if=self._sentences.what_if(found[n][1])) for n in order]
         if not all(is_beside):
             return verdicts
@@ -53,8 +53,8 @@ class Verdicts:
         )
 
     def _is_beside(self, verdict: VerdictRecord, root: Root) -> bool:
-        # While threads of OpenMP have something to do, those of other pools may wait for work for ever. A proven
-        # deadlock is a fault wherever it is.
+        # While OpenMP threads have work, threads of other pools may wait for work for ever. A proven deadlock is a
+        # fault in any case.
         if verdict.stuck is Confidence.PROVEN and root.end in (End.CYCLE, End.ENDED):
             return False
         return self._is_busy and not any(map(self._nodes.is_of_openmp, root.threads))
@@ -65,12 +65,12 @@ class Verdicts:
 
     @cached_property
     def _waiting(self) -> list[int]:
-        # Without those that wait beside OpenMP.
+        # Without threads outside of OpenMP while OpenMP is busy.
         return [n for n in self._nodes.waiting if self._nodes.is_of_openmp(n) or not self._is_busy]
 
     def _nobody_works(self) -> VerdictRecord | None:
-        # No thread of OpenMP waits for another one, and all threads at work are in calls that end from outside. An
-        # unreadable thread beside OpenMP does not change that.
+        # No OpenMP thread waits for another one, and all threads at work are in calls that end from outside. An
+        # unreadable thread outside of OpenMP does not change that.
         rows, nodes, system = self._nodes.rows, self._graph.nodes, self._nodes.moment.system
         unread = self._nodes.moment.unread
         busy = [n for n in rows if not self._nodes.is_idle(n) and n not in self._nodes.waiting]
@@ -96,7 +96,7 @@ class Verdicts:
         return any(row.runtime is not None or "runtime" in row.unavailable for row in self._nodes.rows.values())
 
     def _asleep_though_free(self) -> list[VerdictRecord]:
-        # Somebody sleeps who need not, and nobody else is on the way: whoever should have woken it up does not.
+        # A thread sleeps although its wait is over, and no other thread runs that could still wake it up.
         rows = self._nodes.rows
         free = [n for n, row in rows.items() if row.wait is not None and row.wait.how == "released"]
         running = [n for n in rows if self._graph.nodes[n].outlook in (Outlook.RUNS, Outlook.UNKNOWN)]
@@ -118,7 +118,7 @@ class Verdicts:
 
     def _no_stall(self) -> VerdictRecord:
         is_open = bool(self._unknowns()) and not self._waiting
-        # Who goes on only as reasoning has it.
+        # Needs that likely holders meet decide for some of the waiting threads.
         reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._waiting) else []
         return VerdictRecord(
             kind=VerdictKind.UNDECIDED if is_open else VerdictKind.NO_STALL,
@@ -131,7 +131,7 @@ class Verdicts:
         )
 
     def _reasoned(self) -> list[Need]:
-        # What is not known, and reasoning has found.
+        # Needs with unknown targets that have likely ones.
         return [need for needs in self._graph.needs for need in needs if need.reasoned]
 
     def _unknowns(self) -> tuple[str, ...]:
@@ -202,8 +202,8 @@ class Verdicts:
         return False
 
     def _branch_of_one(self, links: Sequence[Link]) -> str | None:
-        # The place of the branch that lets the primary thread alone come to the first barrier inside of the region.
-        # gcc makes of master and masked nothing else.
+        # The branch through which only the primary thread comes to the first barrier inside of the region. It is all
+        # that gcc makes of master and masked.
         for link in links:
             row = self._nodes.rows.get(self._nodes.threads.get(link.thread or 0, -1))
             if row is not None and is_at_barrier_inside(row):
@@ -236,7 +236,7 @@ class Verdicts:
             return VerdictKind.RUNTIME_REENTRY if Kind.INTERNAL_LOCK in objects or in_handler else VerdictKind.SELF_LOCK
         if not {Kind.TASK, Kind.TASKWAIT, Kind.TASKGROUP}.isdisjoint(objects):
             return VerdictKind.TASKWAIT_STARVED
-        # Where nothing says at which barriers threads wait for their team, there may be another reason.
+        # If it is unknown at which barriers threads wait for their team, there may be another reason.
         if Kind.BARRIER not in objects:
             return VerdictKind.UNDECIDED
         return VerdictKind.BARRIER_MISMATCH if objects.count(Kind.BARRIER) > 1 else VerdictKind.BARRIER_ABSENT
@@ -312,13 +312,13 @@ class Verdicts:
         if node.object is None or held.object in (None, node.object):
             return True
         if node.object in self._nodes.moment.variables:
-            return False  # what is held has the runtime's object, too
+            return False  # the held lock would have the same object
         names = self._symbols.get(node.object)
         return names is None or held.symbol is None or held.symbol in names
 
     @cached_property
     def _symbols(self) -> dict[int, set[str]]:
-        # The names of objects for which threads wait.
+        # The names of awaited objects, by address.
         found: dict[int, set[str]] = {}
         for row in self._nodes.rows.values():
             if row.wait is not None and row.wait.object is not None and row.wait.symbol is not None:
@@ -327,7 +327,7 @@ class Verdicts:
 
     @cached_property
     def _held(self) -> list[HeldRecord] | None:
-        # What any thread holds by its code, None if that is not known of all of them.
+        # Everything that threads hold by their code; None unless it is known for all threads.
         moment = self._nodes.moment
         natives = {row.native_thread_id for row in moment.threads}
         if not moment.has_all_threads or not natives <= moment.held.keys():
@@ -350,14 +350,14 @@ class Verdicts:
 
     @cached_property
     def _open_threads(self) -> list[str]:
-        # Of those that may go on, and may not.
+        # The threads whose outlook is unknown.
         open_ = sorted(self._solved.stuck[View.PESSIMISTIC] - self._solved.stuck[View.OPTIMISTIC])
         named = (self._graph.nodes[node] for node in open_ if node in self._nodes.rows)
         return [f"{node.name}: {node.reason}" for node in named if node.reason is not None][:_MOST_UNKNOWNS]
 
 
 def _may_be_in_outer(row: ThreadRecord) -> bool:
-    # What the primary thread of a nested team stands inside of may be the enclosing region's, and all threads of a team
+    # The primary thread of a nested team may stand in a construct of the enclosing region; and all threads of a team
     # reach the end of its region.
     is_nested = row.thread_num == 0 and (row.level is None or row.level > 1)
     return is_nested or row.state == "wait_barrier_implicit_parallel"
@@ -365,7 +365,7 @@ def _may_be_in_outer(row: ThreadRecord) -> bool:
 
 _MOST_UNKNOWNS = 12
 _QUEUED = "tasks are in a queue, which threads of their team may execute where they wait: what they do is not known"
-# Whose turn it is, and what the runtime's own code holds, the program's code does not show.
+# The program's code shows neither the order of iterations nor locks that the runtime's own code holds.
 _NOT_BY_CODE = (Kind.ORDERED, Kind.INTERNAL_LOCK)
 _WITH_OBJECTS = (Kind.LOCK, Kind.NEST_LOCK, Kind.CRITICAL, Kind.MUTEX)
 

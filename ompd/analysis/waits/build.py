@@ -1,4 +1,4 @@
-"""The wait-for graph of one moment: each waiting thread, what it waits for, and who has to come."""
+"""Builds the wait-for graph of one moment: waiting threads, the objects of their waits, and who can end these."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build(moment: Moment) -> ThreadNodes:
 
 
 class _Waits:
-    """What the threads of one moment wait for."""
+    """Adds the waits of one moment's threads to a graph."""
 
     def __init__(self, nodes: ThreadNodes) -> None:
         self._nodes, self._graph, moment = nodes, nodes.graph, nodes.moment
@@ -47,7 +47,7 @@ class _Waits:
             if row.wait is not None:
                 self._wait(index, row, row.wait)
             elif nodes.is_idle(index):
-                # Only a thread that has work for it, or that ends, can wake it up.
+                # Only a thread that has work for it or that ends wakes it up.
                 graph.need(index, Need((nodes.everybody,), 1, EdgeKind.WAITS_FOR, "derived", "idle in the pool"))
             elif row.runtime is not None and self._is_in_fork(row):
                 nodes.waits_for(index, self._lost(row, "the runtime's own synchronization"))
@@ -60,7 +60,7 @@ class _Waits:
         return self._nodes.moment.system[row.native_thread_id or 0]
 
     def _inside(self, row: ThreadRecord) -> int:
-        # It sleeps in the runtime, which does not say for what: likely for those of its team who are elsewhere.
+        # It sleeps in the runtime for an unknown reason, likely for the members of its team that are elsewhere.
         nodes = self._nodes
         node = self._graph.add(Node(f"inside:{row.native_thread_id}", Kind.CALL, "its team, inside of the runtime"))
         if not self._graph.needs[node]:
@@ -72,7 +72,7 @@ class _Waits:
         return node
 
     def _is_in_fork(self, row: ThreadRecord) -> bool:
-        # The runtime itself waits for threads that only the parent has.
+        # The runtime waits for threads that only the parent process has.
         moment = self._nodes.moment
         is_futex = self._system_wait(row).kind is Kind.FUTEX
         return (
@@ -95,7 +95,7 @@ class _Waits:
             self._nodes.waits_for(index, node)
 
     def _doacross(self, index: int, row: ThreadRecord, wait: Wait) -> None:
-        # The thread that executes an iteration says that it is done, and no other. It is one of the team.
+        # Only the thread that executes an iteration reports it as done. It is a member of the team.
         nodes, graph = self._nodes, self._graph
         which = wait.symbol or "an iteration"
         key = f"{wait.object:#x}:{which}" if wait.object is not None else str(row.native_thread_id)
@@ -110,7 +110,7 @@ class _Waits:
             source = wait.owner_source or "runtime"
             graph.need(node, Need((nodes.thread(wait.owner),), 1, EdgeKind.HELD_BY, source, why))
         elif len(team) == row.team_size:
-            # Who is at a barrier has left the loop, and who waits for an iteration likely executes a later one.
+            # A thread at a barrier has left the loop; a thread that waits for an iteration likely executes a later one.
             waits = {other: nodes.rows[other].wait for other in team if other != index}
             inside = tuple(other for other, wait in waits.items() if not _is_done(wait))
             at_work = [other for other in inside if (each := waits[other]) is None or each.kind is not Kind.DOACROSS]
@@ -132,7 +132,7 @@ class _Waits:
         if missing is None:
             self._nodes.waits_for(index, self._barrier_of_some(row, wait))
             return
-        # Threads at the same barrier mostly share the tuple, and it is compared only where they do not.
+        # Threads at one barrier usually share the tuple: then comparing it is not necessary.
         known = self._barriers.get((row.parallel, id(missing)))
         if known is None:
             key = f"barrier:{row.runtime}:{row.parallel}:{','.join(map(str, missing[:2]))}:{wait.arrived}"
@@ -146,7 +146,7 @@ class _Waits:
         self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
 
     def _barrier_of_some(self, row: ThreadRecord, wait: Wait) -> int:
-        # Who has arrived is unknown. Those members of the team that the process does not have will not come.
+        # It is unknown which members have arrived. Members that the process does not have will not arrive.
         graph = self._graph
         if wait.how == "blocked" and self._lost_members.get(row.parallel or ""):
             return self._lost(row, barrier_name(row))
@@ -170,26 +170,26 @@ class _Waits:
 
     @cached_property
     def _lost_members(self) -> dict[str, int]:
-        # How many members of a region's team the process does not have.
+        # The number of members of each region's team that the process does not have.
         moment = self._nodes.moment
-        # A member that could not be read may be a thread of which it is not known who it is.
+        # An unreadable member may be any unidentified thread.
         is_open = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
         if not moment.has_all_threads or is_open or self._has_newcomers() or self._has_strays():
             return {}
         lost = {region.id: region.threads.count(None) for region in moment.regions or ()}
-        # The runtime's own list of its threads names as many whom the process does not have.
+        # The runtime's list of threads has to name as many threads that are gone.
         by_runtime = Counter({region.runtime: 0 for region in moment.regions or ()})
         for region in moment.regions or ():
             by_runtime[region.runtime] += lost[region.id]
         if any(count > moment.gone.get(runtime, 0) for runtime, count in by_runtime.items()):
             return {}
-        # While a member is awake, it may be starting the threads of the team, or these may be ending after it.
+        # While a member is awake, threads of the team may be starting or ending.
         asleep = {row.native_thread_id for row in moment.threads if self._nodes.is_asleep(row)}
         whole = {r.id for r in moment.regions or () if {t for t in r.threads if t is not None} <= asleep}
         return {region: count for region, count in lost.items() if region in whole}
 
     def _has_strays(self) -> bool:
-        # A thread that is in no team may be a member whose record is damaged; so may one that no region lists.
+        # A thread in no team, or that no region lists, may be a member whose record is damaged.
         listed = {native for region in self._nodes.moment.regions or () for native in region.threads}
         return any(
             row.runtime is None or (row.parallel is not None and row.native_thread_id not in listed)
@@ -197,7 +197,7 @@ class _Waits:
         )
 
     def _has_newcomers(self) -> bool:
-        # A thread of which the runtime does not know yet may become any member.
+        # A thread that the runtime does not know yet may become any member.
         nodes = self._nodes
         return any(
             row.runtime is None and nodes.graph.nodes[index].outlook is Outlook.RUNS
@@ -245,12 +245,12 @@ class _Waits:
     def _hold(self, node: int, row: ThreadRecord, wait: Wait) -> None:
         graph = self._graph
         if wait.owner_gone is not None:
-            # What its owner's word names is nobody any more.
+            # The word of the owner names a thread that has ended.
             gone = graph.add(
                 Node(f"gone:{wait.object:#x}", Kind.THREAD, "its owner", Outlook.NEVER, reason=wait.owner_gone)
             )
             if any(other.runtime is None for other in self._nodes.rows.values()):
-                # Nothing but that thread's own record says which thread it is, and that may be damaged.
+                # Only a thread's own record identifies it, and that may be damaged.
                 reason = "a thread of the process that no runtime knows may be its owner"
                 graph.need(node, self._nodes.unknown(reason, [gone], wait.owner_gone))
             else:
@@ -271,15 +271,15 @@ class _Waits:
         if not reasoned and wait.kind is Kind.ORDERED:
             reasoned, why = self._turn(row, wait)
         if not reasoned and wait.kind is Kind.INTERNAL_LOCK:
-            # The runtime's own locks are set for moments, in its own code.
+            # Code of the runtime holds the runtime's own locks for moments only.
             nodes = self._nodes
             reasoned = [i for i, r in nodes.rows.items() if nodes.is_inside_runtime(i) and r.runtime == row.runtime]
             why = "threads that are awake inside of the runtime may have set it" if reasoned else why
         graph.need(node, self._nodes.unknown(reason, reasoned, why))
 
     def _turn(self, row: ThreadRecord, wait: Wait) -> tuple[list[int], str | None]:
-        # Whose turn it is in an ordered loop: the only member of the team that neither waits for its own, nor has come
-        # to a barrier behind the loop.
+        # The thread whose iteration is next in an ordered loop: the only member of the team that neither waits for its
+        # turn nor is at a barrier behind the loop.
         nodes = self._nodes
         team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
         others = [index for index in team if not _is_done(nodes.rows[index].wait)]
@@ -299,7 +299,7 @@ def _is_done(wait: Wait | None) -> bool:
 
 
 def barrier_name(row: ThreadRecord) -> str:
-    """Return what the text calls the barrier at which a thread is: that at the end of a region by its construct."""
+    """Return the name of a thread's barrier in texts: that at the end of a region by its construct."""
     end = row.at_end_of
     if end is None or end.file is None or end.line is None:
         return "a barrier"
@@ -307,7 +307,7 @@ def barrier_name(row: ThreadRecord) -> str:
 
 
 def lock_name(wait: Wait) -> str:
-    """Return what the text calls a lock: ``&b``, ``critical(name)``, ``a lock at 0x…``."""
+    """Return the name of a lock in texts: ``&b``, ``critical(name)``, ``a lock at 0x…``."""
     if wait.symbol is not None:
         return wait.symbol
     name = wait.kind.noun or wait.kind

@@ -1,4 +1,4 @@
-"""Who likely holds a lock whose holder no runtime records."""
+"""Finds the likely holders of locks without a recorded holder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ompd.model import HeldRecord, Wait
 from ompd.model.kinds import Kind
 from ompd.records import record
 
-# The code of a nestable lock's owner, and the runtime, may name either.
+# A nestable lock may be called either by the owner's code and by the runtime.
 _SAME = {Kind.NEST_LOCK: Kind.LOCK}
 
 
 @record
 class Holding:
-    """The native ids of the threads that likely hold something, empty if reasoning finds none, and why."""
+    """The native ids of the likely holders of an object, empty without any, and the reason."""
 
     threads: tuple[int, ...]
     reason: str | None
@@ -23,7 +23,7 @@ class Holding:
 
 
 class Holders:
-    """Reasoning on one moment: by the code in which threads stand, then by elimination."""
+    """Likely holders in one moment: by the code in which threads stand, then by elimination."""
 
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
@@ -31,7 +31,7 @@ class Holders:
         self._by_symbol: dict[tuple[Kind, str], dict[int, tuple[str, bool]]] = {}
         self._atomic: dict[int, tuple[str, bool]] = {}
         self._runtimes = {row.native_thread_id: row.runtime for row in moment.threads}
-        self._of_unknown: list[int] = []  # who holds a lock of which it is not seen which one it is
+        self._of_unknown: list[int] = []  # threads that hold an unidentified lock
         for thread, constructs in moment.held.items():
             for held in constructs:
                 kind = _SAME.get(held.kind, held.kind)
@@ -54,19 +54,20 @@ class Holders:
             return Holding((), None)
         found = self._named(_SAME.get(kind_of, kind_of), wait)
         if kind_of is Kind.ATOMIC:
-            # Each runtime has one lock for all updates that name none.
+            # Each runtime has one lock for all unnamed atomic updates.
             waiting = {self._runtimes.get(thread) for thread in self._waiting.get(wait.object, ())}
             found = {thread: why for thread, why in self._atomic.items() if {self._runtimes.get(thread)} == waiting}
         if found:
             return self._chosen(found)
-        # A critical section cannot be held by a thread that does not stand in it.
+        # Only a thread that stands in a critical section holds it.
         if not kind_of.is_passed_on:
             return Holding((), None)
         return self._of_interrupted(wait.object) or self._of_some(wait.object) or self._left_over(wait.object)
 
     def at(self, address: int) -> tuple[Kind, str | None, Holding] | None:
-        """Return what is known of an object for which a thread waits that no runtime knows, as one that set a lock
-        before it was OpenMP's: what kind of lock it is, its name, and who likely holds it. None if no code shows it.
+        """Return the kind of the lock at an address, its name and its likely holders; None if no code shows a lock.
+
+        It serves threads that no runtime knows, as those that wait for a lock before their first region.
         """
         for kind, known in self._by_object:
             if known == address:
@@ -76,7 +77,7 @@ class Holders:
         return None
 
     def of_interpreter(self) -> Holding:
-        """Return who likely holds Python's interpreter lock."""
+        """Return the likely holder of Python's interpreter lock."""
         found = tuple(sorted(self._moment.may_hold_interpreter))
         reason = "no other thread that is in Python's code can have it" if len(found) == 1 else None
         return Holding(found if reason is not None else (), reason, "derived")
@@ -91,7 +92,7 @@ class Holders:
         return Holding((), f"{len(chosen)} threads stand in code that holds it")
 
     def _named(self, kind: Kind, wait: Wait) -> dict[int, tuple[str, bool]]:
-        # libomp's own object of a lock need not be the user's variable: then the name decides.
+        # libomp's object of a lock may differ from the user's variable: then the name decides.
         assert wait.object is not None
         found = self._by_object.get((kind, wait.object))
         if found is not None or wait.symbol is None:
@@ -99,7 +100,7 @@ class Holders:
         return self._by_symbol.get((kind, wait.symbol), {})
 
     def _of_interrupted(self, lock: int) -> Holding | None:
-        # A handler waits for it, and the code that it has interrupted may have set a lock: this may be it.
+        # A signal handler waits for the lock; the interrupted code holds a lock, possibly this one.
         for thread in sorted(self._waiting.get(lock, set()) & self._moment.handlers):
             for held in self._moment.held.get(thread, ()):
                 if held.kind.is_passed_on and held.object in (None, lock):
@@ -107,7 +108,7 @@ class Holders:
         return None
 
     def _of_some(self, lock: int) -> Holding | None:
-        # Threads hold a lock of which the code does not show which one it is: this may be it.
+        # Threads hold an unidentified lock, possibly this one.
         waiting = self._waiting.get(lock, set())
         found = tuple(thread for thread in self._of_unknown if thread not in waiting)
         if not found:
@@ -115,14 +116,14 @@ class Holders:
         return Holding(found, "it holds a lock, and its code does not show which one", "derived")
 
     def _left_over(self, lock: int) -> Holding:
-        # A thread that waits may hold it, too: only one whose code was looked at does not.
+        # A waiting thread may hold the lock itself, unless its code was followed.
         waiting = self._waiting.get(lock, set())
         if not self._moment.has_all_threads or not waiting <= self._moment.held.keys():
             return Holding((), None)
         if len(self._moment.threads) > len(waiting) + 1:
             return Holding((), None)
         others = [row for row in self._moment.threads if row.native_thread_id not in waiting]
-        # One that has nothing to do has left the code that set it: it is not what the others wait for.
+        # An idle thread has left the code that set the lock, so it is not the holder.
         native = others[0].native_thread_id if len(others) == 1 and others[0].state != "idle" else None
         wait = self._moment.system.get(native or 0)
         if native is not None and (wait is None or wait.pool is None):
@@ -131,6 +132,6 @@ class Holders:
 
 
 def _keep(known: dict[int, tuple[str, bool]], thread: int, held: HeldRecord) -> None:
-    # The innermost of those that are certain: that a thread may have come by another call as well takes nothing away.
+    # Keep the innermost record that is certain.
     if thread not in known or (held.is_certain and not known[thread][1]):
         known[thread] = held.reason, held.is_certain

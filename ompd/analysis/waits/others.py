@@ -18,15 +18,15 @@ _ENDED = ("executing", "suspended", "detached", "complete")  # whose code runs, 
 
 
 class Others:
-    """Who else might release a lock whose owner is recorded."""
+    """Adds the rescues of locks with a recorded owner: tasks that may release them."""
 
     def __init__(self, nodes: ThreadNodes, tasks: TaskNodes) -> None:
         self._nodes, self._tasks = nodes, tasks
 
     def release(self, node: int, owner: int) -> None:
-        """Note who else might release the lock with a node.
+        """Add the tasks that may release the lock of a node.
 
-        A thread that waits at a scheduling point executes tasks there, and what these release, it does.
+        An owner that waits at a scheduling point may execute tasks there, and these may release its locks.
 
         :param owner: the node of the thread that is recorded to hold it
         """
@@ -40,14 +40,17 @@ class Others:
             return
         members = nodes.by_region.get(row.parallel, [])
         if row.team_size is None or len(members) < row.team_size:
-            members = [nodes.everybody]  # some are in regions of their own, and come back
+            members = [nodes.everybody]  # the others are in inner regions, from which they return
         member = graph.add(Node(f"member:{row.parallel}", Kind.TEAM, "a thread of the team"))
         if not graph.needs[member]:
             graph.need(member, Need(tuple(members), 1, EdgeKind.MEMBER, "derived"))
         graph.rescue(node, member, _BY_NEW_TASK)
 
     def release_by_untied(self, node: int) -> None:
-        """Note which untied tasks may hold a lock of OpenMP whose owner the runtime records by the thread's number."""
+        """Add the untied tasks that may hold an OpenMP lock.
+
+        The runtime records its owner by thread number, and an untied task may have moved to another thread.
+        """
         nodes, graph = self._nodes, self._nodes.graph
         if not nodes.moment.moves_tasks:
             return
@@ -59,7 +62,7 @@ class Others:
             graph.rescue(node, self._any_of("untied", untied), _UNTIED)
 
     def _any_of(self, key: str, tasks: Sequence[TaskRecord]) -> int:
-        # One node for all of them: there may be as many locks as threads.
+        # All locks share the node: there may be as many locks as threads.
         graph = self._nodes.graph
         node = graph.add(Node(key, Kind.TASK, "any of some tasks"))
         if not graph.needs[node]:

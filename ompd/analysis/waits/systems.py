@@ -13,13 +13,16 @@ _GUARD, _WAITERS = "guard variable for ", "std::__detail::__waiter_pool_base"
 
 
 def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders, others: Others) -> None:
-    """Let the thread with a node wait for what it waits for outside of OpenMP."""
+    """Add a thread's wait outside of OpenMP to the graph.
+
+    :param index: the node of the thread
+    """
     graph = nodes.graph
     key = f"{wait.kind}:{wait.object:#x}" if wait.object is not None else f"{wait.kind}:{graph.nodes[index].key}"
     if wait.kind is Kind.GIL:
         key = "gil"
     elif wait.kind is Kind.FUTEX and wait.object is not None and graph.find(f"lock:{wait.object:#x}") is not None:
-        # A thread that is not OpenMP's waits for a lock of OpenMP.
+        # A thread outside of OpenMP waits for an OpenMP lock.
         nodes.waits_for(index, graph.add(Node(f"lock:{wait.object:#x}", Kind.LOCK, "")))
         return
     elif wait.kind.is_set_by_code and wait.owner is None and _add_lock(nodes, index, wait, holders):
@@ -28,12 +31,12 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
     node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object))
     if is_new:
         if wait.owner is not None and "is_owner_alive" in wait.unavailable:
-            # A number of which it is not known whose it is names nobody for sure.
+            # The number of the owner may be that of another thread.
             named = [nodes.threads[wait.owner]] if wait.owner in nodes.threads else []
             reason = wait.unavailable["is_owner_alive"]
             copied = nodes.threads.get(nodes.moment.forked) if nodes.moment.forked is not None else None
             if copied is not None and not named and nodes.moment.has_all_threads:
-                # A thread that only the parent has, or the one that fork() copied.
+                # The owner is a thread that only the parent process has, or the thread that fork() copied.
                 graph.need(node, Need((nodes.ended(wait.owner),), 1, EdgeKind.HELD_BY, "derived", reason))
                 graph.rescue(node, copied, reason)
                 nodes.waits_for(index, node)
@@ -41,7 +44,7 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
             why = f"{wait.owner} is noted as its owner" if wait.owner_source == "runtime" else reason
             graph.need(node, nodes.unknown(reason, named, why if named else None))
         elif wait.owner is not None:
-            # Who ends a thread is the thread itself.
+            # A thread ends itself; nobody else holds its end.
             kind = EdgeKind.HELD_BY if wait.kind is not Kind.JOIN else EdgeKind.WAITS_FOR
             owner = nodes.thread(wait.owner)
             graph.need(node, Need((owner,), 1, kind, wait.owner_source or "runtime"))
@@ -56,7 +59,7 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
 
 
 def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders) -> bool:
-    # No runtime knows the thread, as one that has been in no region yet. Whose code has set what it waits for, has it.
+    # No runtime knows the thread, for example before its first region. The lock's holder is a thread whose code set it.
     known = holders.at(wait.object) if wait.object is not None else None
     if known is None:
         return False
@@ -74,7 +77,7 @@ def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders
 
 
 def system_name(wait: SystemWait) -> str:
-    """Return what the text calls the object of a wait."""
+    """Return the name of the object of a wait, as in texts."""
     name = wait.kind.noun or wait.routine or wait.system_call or "a call"
     symbol = wait.symbol or ""
     if wait.kind is Kind.FUTEX and (wait.object is None or _WAITERS in symbol):

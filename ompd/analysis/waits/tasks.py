@@ -1,7 +1,7 @@
-"""Nodes of tasks: which have to be complete before a thread goes on, and who executes them.
+"""Nodes of tasks: which tasks have to complete before a thread goes on, and which threads execute them.
 
-Where it is not known which tasks count, no more is needed than is necessary in any case: what is stuck then is stuck
-for certain.
+If it is unknown which tasks count, a wait needs only the tasks that count in any case. A node that is stuck then is
+stuck for certain.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class _Ready(NamedTuple):
 
 
 class TaskNodes:
-    """The tasks of one moment. Those that wait in a queue for the same threads are one node."""
+    """The tasks of one moment. Queued tasks that the same threads may execute share a node."""
 
     def __init__(self, nodes: ThreadNodes) -> None:
         self._nodes, self._graph = nodes, nodes.graph
         self._tasks = nodes.moment.tasks or ()
         self._new: list[tuple[int, TaskRecord]] = []
         self._ready: dict[str | None, _Ready] = {}
-        self._open: dict[str, list[tuple[int, int]]] = {}  # nodes and their needs of what nothing leads to, by region
+        self._open: dict[str, list[tuple[int, int]]] = {}  # by region: needs for unfound tasks, as node and index
 
     @cached_property
     def _by_id(self) -> dict[str, TaskRecord]:
@@ -69,14 +69,14 @@ class TaskNodes:
         if kind is Kind.TASKWAIT and task is not None and task.unfinished_children is not None:
             self._all(node, children, task.unfinished_children - len(children), row.parallel)
         elif kind is Kind.TASKGROUP and children:
-            # Which of the tasks belong to the group is not known; one of them has to be complete in any case.
+            # It is unknown which tasks belong to the group; one of them has to complete in any case.
             self._graph.need(node, self._any(self._descendants(children)))
         else:
             self._graph.need(node, self._nodes.unknown("which tasks it waits for is not known"))
         return node
 
     def _at(self, node: int, point: SchedulingRecord, row: ThreadRecord) -> None:
-        # libomp's task is recorded in the group that it has begun itself, and no task waits for itself.
+        # libomp records a task in the group that it began itself, and no task waits for itself.
         around = self._with_ancestors(row.task)
         known = [self._by_id[task] for task in point.tasks if task in self._by_id and task not in around]
         known = [task for task in known if task.status != "complete"]
@@ -106,18 +106,18 @@ class TaskNodes:
 
     @cached_property
     def are_whole(self) -> bool:
-        """Whether all explicit tasks that are not complete were found."""
+        """Whether all incomplete explicit tasks were found."""
         counts = ((task.unfinished_children, len(self._children.get(task.id, ()))) for task in self._tasks)
         return self._nodes.moment.tasks is not None and all(n is not None and n <= found for n, found in counts)
 
     def unfinished_in(self, region: str | None) -> int:
-        """Return how many explicit tasks of a region were found that are not complete."""
+        """Return the number of incomplete explicit tasks that were found in a region."""
         return len(self._of_regions.get(region, ()))
 
     def of_region(self, node: int, row: ThreadRecord, count: int) -> None:
-        """Let the node of a barrier that all threads have reached need that the region's tasks are complete.
+        """Let the node of a barrier that all threads have reached need the region's tasks.
 
-        :param count: how many are not, at least
+        :param count: the number of incomplete tasks, at least
         """
         tasks = self._of_regions.get(row.parallel, [])
         self._all(node, tasks, count - len(tasks), row.parallel)
@@ -137,7 +137,7 @@ class TaskNodes:
     def node(self, task: TaskRecord) -> int:
         """Return the node of a task that is not complete."""
         index = self._add(task)
-        # No recursion: how long a chain of dependences is, the target decides.
+        # No recursion: the target decides how long a chain of dependences is.
         while self._new:
             self._needs(*self._new.pop())
         return index
@@ -145,7 +145,7 @@ class TaskNodes:
     def _add(self, task: TaskRecord) -> int:
         graph = self._graph
         if task.status == "queued":
-            # What waits in the queues of one team waits for the same threads, but for who may execute it at a taskwait.
+            # The same threads execute the queued tasks of one team, except for children of tasks at a taskwait.
             key, name = f"queue:{task.parallel}:{task.generating}", "tasks in a queue"
         else:
             key, name = f"task:{task.id}", _name(task)
@@ -181,16 +181,16 @@ class TaskNodes:
             nodes.has_loose_tasks = True
 
     def _loose(self, index: int, region: str | None, evidence: str) -> None:
-        # A task that nothing leads to, or of which nobody knows on which thread it is: settle() says more.
+        # A task that was not found, or whose thread is unknown: settle() reasons about it.
         self._graph.need(index, self._nodes.unknown(evidence))
         if region is not None:
             self._open.setdefault(region, []).append((index, len(self._graph.needs[index]) - 1))
 
     def settle(self) -> None:
-        """Reason out who goes on with tasks to which nothing leads, once the graph is whole.
+        """Find the likely threads of tasks that were not found, once the graph is whole.
 
-        Such a task lies below another one on the stack of a thread of its team, or is about to be taken by one. Where
-        nothing but tasks holds up any member of the team, and some go on whatever is not known, it goes on, too.
+        Such a task is below another task on the stack of a team's thread, or a thread is about to take it. If only
+        tasks hold up members of the team, and some members go on for certain, the task goes on, too.
         """
         if not self._open:
             return
@@ -208,11 +208,11 @@ class TaskNodes:
                 self._graph.needs[index][number] = replace(need, reasoned=(team,), reasoning=reason)
 
     def _going(self, region: str, going: Set[int]) -> tuple[int, ...]:
-        # The members of a team that go on, none if something else than tasks holds up a member.
+        # The members of a team that go on; none if something other than tasks holds up a member.
         nodes = self._nodes
         members = nodes.by_region.get(region, [])
         if not members or len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
-            return ()  # some are in regions of their own
+            return ()  # the others are in inner regions
         has_runtime_moving = any(nodes.is_inside_runtime(index) for index in members)
         for index in members:
             row = nodes.rows[index]
@@ -229,7 +229,7 @@ class TaskNodes:
         return tuple(index for index in members if index in going)
 
     def _executors(self, task: TaskRecord) -> Need:
-        # Any thread of the team that is at a scheduling point, or comes to one.
+        # Any thread of the team that is at a scheduling point or comes to one.
         nodes, members = self._nodes, self._nodes.by_region.get(task.parallel, [])
         if not members:
             return nodes.unknown("no thread of the task's team was found")
@@ -254,7 +254,7 @@ class TaskNodes:
         return self._graph.add(Node(key, Kind.TEAM, name, Outlook.RUNS, self._nodes.rows[first].native_thread_id))
 
     def add_others(self) -> None:
-        """Add who goes on with tasks for which nobody waits: whatever they do, it may set other threads free."""
+        """Add the threads that execute tasks without a waiter: they may set other threads free."""
         seen = set()
         for task in self._tasks:
             if task.kind != "explicit" or task.status == "complete":
@@ -268,13 +268,13 @@ class TaskNodes:
                 self._nodes.has_loose_tasks = True
 
     def _is_settled(self, task: TaskRecord) -> bool:
-        # Whether it is known who goes on with it, or what it waits for.
+        # Whether the thread or the wait of a task is known.
         if task.status in ("executing", "suspended"):
             return task.thread is not None
         return task.status in ("waiting", "detached")
 
     def _free(self, task: TaskRecord) -> tuple[int, int]:
-        # How many threads of the team may execute a queued task where they are, and the first one of them.
+        # The number of team threads that may execute a queued task where they are, and the first one.
         if task.parallel not in self._ready:
             self._ready[task.parallel] = self._ready_in(task.parallel)
         ready, parent = self._ready[task.parallel], task.generating
@@ -286,7 +286,7 @@ class TaskNodes:
         return _counted([ready.any, beside, *self._of_ancestors(ready, parent)])
 
     def _of_ancestors(self, ready: _Ready, parent: str) -> Sequence[Sequence[int]]:
-        # Those who may execute what descends from their task, of which the parent, or one around it, may be one.
+        # The threads that may execute descendants of their tasks, if the parent or a task around it is such a task.
         found: list[Sequence[int]] = []
         seen: set[str] = set()
         around: str | None = parent
@@ -294,7 +294,7 @@ class TaskNodes:
             seen.add(around)
             known = self._by_id.get(around)
             if known is None:
-                return [*ready.of_ancestor.values()]  # where it comes from is not known: they may
+                return [*ready.of_ancestor.values()]  # its origin is unknown: any of them may
             found.append(ready.of_ancestor.get(around, ()))
             around = known.generating
         return found
@@ -322,7 +322,7 @@ class TaskNodes:
 
 
 def _counted(some: Sequence[Sequence[int]]) -> tuple[int, int]:
-    # How many there are, and the first one, each of these in order.
+    # The number of nodes, and the first one; each sequence is in order.
     return sum(map(len, some)), min((each[0] for each in some if each), default=0)
 
 

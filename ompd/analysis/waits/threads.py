@@ -1,4 +1,4 @@
-"""Nodes of threads, and what all other nodes are hung on."""
+"""The threads of a moment as nodes, to which the other nodes are linked."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _RELEASED = "what it sleeps on has changed: it is free to go on"
 class ThreadNodes:
     """The threads of a moment as nodes of a graph.
 
-    ``threads`` has the node of each native id, ``rows`` the record of each thread's node, ``waiting`` the node of what
-    each waiting thread's node waits for. ``has_loose_tasks`` says that there is a task of which it is not known who
-    executes it, or what it waits for: whoever looks for tasks may have taken it just now. ``everybody`` is a node that
-    is released as soon as any thread goes on: whoever may do what nobody is recorded to do is one of them.
+    ``threads`` maps native ids to nodes, ``rows`` these nodes to the threads' records, and ``waiting`` the nodes of
+    waiting threads to the nodes of their waits. ``has_loose_tasks`` is set if the thread or the wait of a task is
+    unknown: any thread that looks for tasks may just have taken it. ``everybody`` is a node that is released as soon
+    as any thread goes on; it stands for an unrecorded thread.
     """
 
     def __init__(self, moment: Moment) -> None:
@@ -51,13 +51,13 @@ class ThreadNodes:
                 graph.rescue(index, self.everybody, moment.cancels[native])
 
     def close(self) -> None:
-        """End the graph, once it has all waits: what any thread may do, one that is awake may be about to do.
+        """Add the members of ``everybody``, once the graph has all waits.
 
-        A thread that waits for what is not known, and was not seen to sleep, may have what it waits for already. One
-        that executes tasks where it waits may do anything in them, though its own wait never ends.
+        A thread with an unknown wait that was not seen to sleep may be about to go on. A thread that executes tasks
+        while it waits may do anything in them, although its own wait never ends.
         """
         goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
-        # A doubt counts by the nodes that it may set free.
+        # A doubt acts through the nodes that it may set free.
         others = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n not in self._doubts)
         members = list(dict.fromkeys((*self._members, *others)))
         if any(self._may_go_on(index) for index in self.rows):
@@ -75,26 +75,26 @@ class ThreadNodes:
             return False
         if self.has_loose_tasks and row.wait is not None and row.wait.kind.is_scheduling_point:
             return True
-        # Of which something is known that it needs first, does wait.
+        # A thread with a known need does wait.
         needs = self.graph.needs[self.waiting.get(index, index)]
         return bool(needs) and all(self.everybody in need.targets for need in needs)
 
     def is_asleep(self, row: ThreadRecord) -> bool:
-        """Return whether a thread sleeps in the kernel, and what it sleeps on has not changed."""
+        """Return whether a thread sleeps in the kernel on a word that has not changed."""
         how = row.wait.how if row.wait is not None else self.moment.how.get(row.native_thread_id or 0)
         return how == "blocked"
 
     def is_inside_runtime(self, index: int) -> bool:
-        """Return whether the thread with a node goes on in the runtime's own code."""
+        """Return whether the thread of a node runs in the runtime's own code."""
         row = self.rows[index]
         return self.graph.nodes[index].outlook is Outlook.RUNS and row.wait is None and row.state == "overhead"
 
     def outside(self, reason: str) -> int:
-        """Return the node of whatever is outside of the process."""
+        """Return the node of the outside of the process."""
         return self.graph.add(Node("outside", Kind.OUTSIDE, "the outside", Outlook.UNKNOWN, reason=reason))
 
     def doubt(self, index: int, reason: str) -> None:
-        """Let a node go on, too, if what is not known turns out well: by a signal, or since it is about to go on."""
+        """Let a node go on if an unknown turns out well, for example if a signal comes."""
         node = self.graph.add(Node(f"doubt:{reason}", Kind.OUTSIDE, "what is not known", Outlook.UNKNOWN))
         self._doubts.add(node)
         self.graph.rescue(index, node, reason)
@@ -143,7 +143,7 @@ class ThreadNodes:
         return row.runtime is not None or "runtime" in row.unavailable
 
     def _sleeps(self, native: int | None) -> bool:
-        # What the runtime does not say of it, the C library may.
+        # The C library may show a wait that the runtime does not.
         wait = self.moment.system.get(native or 0)
         return wait is not None and _outlook_of_system(wait)[0] is Outlook.WAITS
 
@@ -164,7 +164,7 @@ class ThreadNodes:
         return found if found is not None else self.ended(native)
 
     def unknown(self, evidence: str, reasoned: Sequence[int] = (), reasoning: str | None = None) -> Need:
-        """Return the need of something that any thread may do, nobody known to."""
+        """Return a need that any thread may meet, none for certain."""
         return Need(
             (self.everybody,),
             1,
@@ -177,14 +177,14 @@ class ThreadNodes:
         )
 
     def waits_for(self, index: int, target: int, *, source: str = "runtime", evidence: str | None = None) -> None:
-        """Let the thread with a node wait for a node."""
+        """Let the thread of node *index* wait for node *target*."""
         self.waiting[index] = target
         self.graph.need(index, Need((target,), 1, EdgeKind.WAITS_FOR, source, evidence))
 
 
 def _outlook_in_no_team(row: ThreadRecord) -> tuple[Outlook, str | None]:
-    # A thread of the pool; or one that enters or leaves a team just now, or whose record is damaged. The pool has
-    # workers alone, and they have none of the program's code on their stacks.
+    # It is a thread of the pool, or is entering or leaving a team, or its record is damaged. The pool has only workers,
+    # without code of the program on their stacks.
     if row.where is not None:
         return Outlook.UNKNOWN, "it is in no team by the runtime's records, and in the code of the program"
     if "where" in row.unavailable:
@@ -205,7 +205,7 @@ def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:
 
 
 def call_name(wait: SystemWait) -> str:
-    """Return what the text calls a call that ends by itself or from outside: with its other side, if it is known."""
+    """Return the name of a call that ends by itself or from outside, with its other side if that is known."""
     routine = wait.routine if wait.routine != "syscall" else None
     name = routine or wait.system_call or "a call of the kernel"
     if wait.peer is None:
@@ -225,7 +225,7 @@ def _outlook_of_system(wait: SystemWait) -> tuple[Outlook, str | None]:
     if wait.is_timed is None:
         return Outlook.UNKNOWN, f"it is in {name}, and whether that has a time limit is not known"
     if wait.owner is not None and wait.is_owner_alive:
-        return Outlook.WAITS, None  # nobody else lets go of it
+        return Outlook.WAITS, None  # only its owner releases it
     if wait.is_shared:
         return Outlook.UNKNOWN, f"it is in {name}, which another process may end"
     return Outlook.UNKNOWN, f"it is in {name}, and whether another process may end that is not known"
