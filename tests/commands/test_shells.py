@@ -50,7 +50,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in ("env", "bash", "ls"):
         (folder / name).symlink_to(str(shutil.which(name)))
     ompd = folder / "ompd"
-    ompd.write_text(f'#!/bin/sh\nPYTHONPATH={CHECKOUT} exec {sys.executable} -m ompd "$@"\n')
+    ompd.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {shlex.quote(sys.executable)} -m ompd "$@"\n'
+    )
     ompd.chmod(0o755)
     return {"PATH": str(folder), "LC_ALL": "C.UTF-8"}
 

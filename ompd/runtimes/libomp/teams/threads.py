@@ -77,6 +77,9 @@ class Thread(Unnumbered):
         """
         address = self._view.pointer("th_team")
         if address is None:
+            # Place 0 is an initial thread's, which always has a team; workers get others (kmp_runtime.cpp).
+            if self.runtime.thread_places.get(self.address) == 0 and self._view.pointer("th_current_task") is not None:
+                raise CorruptState(self.address, "the initial thread in __kmp_threads[0] has no th_team")
             return None
         team = self.runtime.team_at(address)
         try:
