@@ -111,7 +111,7 @@ def _check(
         if not fact.is_same:
             rows.append(_record(runtime, fact, entry))
     entries = [_entry_seen(runtime, tally) for tally in explained.tallies()]
-    return counts.library(runtime, file, version, library), entries
+    return counts.summary(runtime, file, version, library), entries
 
 
 def _threads(session: Session) -> Sequence[NativeThread]:
@@ -140,7 +140,7 @@ class _Counts:
         elif entry is not None:
             self.explained += 1
 
-    def library(self, runtime: LoadedRuntime, file: str, version: str, known: KnownLibrary) -> CheckedLibrary:
+    def summary(self, runtime: LoadedRuntime, file: str, version: str, known: KnownLibrary) -> CheckedLibrary:
         return CheckedLibrary(
             runtime.id,
             file,
