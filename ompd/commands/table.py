@@ -94,8 +94,9 @@ class Command:
     ompd_library: str | None = None
 
     def run(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
-        """Run the question in a moment of its own, after a look at an earlier one if the command takes it; see
-        :meth:`answer`.
+        """Return the answer in a new moment, after a look at an earlier one if the command compares moments.
+
+        :param given: as for :meth:`answer`
         """
         earlier = load(self.look)(session, **self._passed(given)) if self.look is not None else None
         may_stop = earlier is None or earlier.may_stop

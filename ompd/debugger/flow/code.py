@@ -85,11 +85,11 @@ class Code:
         """Yield the :meth:`references` to *addresses*; in large modules a hundred times as fast."""
         for begin, code in self._parts(elf, bias, limit):
             for address in addresses:
-                for at in _distances(code, address - begin):
-                    for size in range(1, _MAX_BEFORE + 1):
+                for index in _distances(code, address - begin):
+                    for start in range(max(index - _MAX_BEFORE, 0), index):
                         for is_load, pattern in self._patterns:
-                            match = pattern.match(code, at - size) if size <= at else None
-                            if match is not None and match.start("distance") == at:
+                            match = pattern.match(code, start)
+                            if match is not None and match.start("distance") == index:
                                 yield self._reference(match, begin, is_load)
 
     def words_with(self, values: Collection[int], elf: ElfFile, bias: int) -> dict[int, int]:
@@ -98,16 +98,16 @@ class Code:
         :raises MemoryFault: if a part of the data is missing
         """
         size, order = elf.pointer_size, self._memory.byte_order
-        found: dict[int, int] = {}
+        words: dict[int, int] = {}
         for segment in elf.segments:
             if segment.p_type == PT_LOAD and segment.p_flags & PF_W:
                 begin = segment.p_vaddr + bias
                 data = self._memory.read(begin, segment.p_filesz)
                 for value in values:
-                    word, at = value.to_bytes(size, order), -1
-                    while (at := data.find(word, at + 1)) >= 0:
-                        found[begin + at] = value
-        return found
+                    pattern, index = value.to_bytes(size, order), -1
+                    while (index := data.find(pattern, index + 1)) >= 0:
+                        words[begin + index] = value
+        return words
 
     def _parts(self, elf: ElfFile, bias: int, limit: int) -> Iterator[tuple[int, bytes]]:
         # The executable segments of a module, each with its address.
@@ -270,11 +270,11 @@ class FunctionCode:
 
 def _distances(code: bytes, target: int) -> Iterator[int]:
     """Yield where *code* has four bytes that are the distance from their end to the index *target*, little-endian."""
-    farthest, nearest = target - 4, target - len(code)
-    for high in range(nearest >> 16, (farthest >> 16) + 1):
-        # All these distances have the same upper half, which is looked for.
+    # The distance falls by one from each index to the next. Those with the same upper half are searched for it.
+    for high in range((target - len(code)) >> 16, ((target - 4) >> 16) + 1):
         first, last = max(target - 4 - (high << 16) - 0xFFFF, 0), min(target - 4 - (high << 16), len(code) - 4)
-        half, at = (high & 0xFFFF).to_bytes(2, "little"), first + 1
-        while (at := code.find(half, at + 1, last + 4)) >= 0:
-            if int.from_bytes(code[at - 2 : at + 2], "little", signed=True) == target - at - 2:
-                yield at - 2
+        half, place = (high & 0xFFFF).to_bytes(2, "little"), first + 1
+        while (place := code.find(half, place + 1, last + 4)) >= 0:
+            index = place - 2
+            if int.from_bytes(code[index : index + 4], "little", signed=True) == target - 4 - index:
+                yield index

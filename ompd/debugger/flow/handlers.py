@@ -118,7 +118,7 @@ class Handlers:
     ) -> None:
         self._modules_naming = modules_naming
         self._memory, self._architecture, self._sites, self._locate = memory, architecture, sites, locate
-        self._modules, self._functions, self._is_users = modules, functions, is_users
+        self._functions, self._is_users = functions, is_users
         self._processor = processor = processor_of(architecture.e_machine)
         self._code = Code(memory, modules, processor, locate)
         self._releases: dict[int, bool] = {}
@@ -173,13 +173,17 @@ class Handlers:
         # The calls that install handlers, with the names of the called functions; None if only the address is taken.
         yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
         own = {symbol.address + loaded.bias: name for name, symbol in symbols.find_many(_FOLLOWED).items()}
-        words = {at: own[function] for at, function in self._code.words_with(own, elf, loaded.bias).items()}
+        words: dict[int, str] = {}
+        if own:  # it was linked statically, or has functions of these names
+            words.update((word, own[to]) for word, to in self._code.words_with(own, elf, loaded.bias).items())
         for link_address, relocation, name in DynamicLinking(elf).words(_FOLLOWED):
             word = link_address + loaded.bias
             if relocation == self._architecture.word_relocation:
                 yield None, name
-            # A function that the loader has not bound yet was not called.
-            elif self._code.module_at(read_pointer(self._memory, word) or 0) is not loaded:
+                continue
+            function = read_pointer(self._memory, word)
+            # A function that is missing, or that the loader has not bound yet, was not called.
+            if function in own or (function is not None and self._code.module_at(function) is not loaded):
                 words[word] = name
         leads_to = {**own, **words}
         stubs: dict[int, str] = {}
