@@ -64,7 +64,8 @@ class Need:
 @record
 class Node:
     """A node: ``key`` is its id in answers, ``kind`` and ``name`` are those of :class:`~ompd.model.GraphNode`,
-    ``thread`` is the native id of a thread, ``object`` an address; ``reason`` explains the outlook.
+    ``thread`` is the native id of a thread, ``object`` an address. ``reason`` explains the outlook. ``counts`` says how
+    many threads the object counts, such as ``2 of 3 arrived``.
     """
 
     key: str
@@ -74,6 +75,7 @@ class Node:
     thread: int | None = None
     object: int | None = None
     reason: str | None = None
+    counts: str | None = None
 
 
 @record

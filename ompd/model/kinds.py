@@ -94,6 +94,8 @@ class Kind(Word):
     GIL = "gil", "Python's interpreter lock", Trait.LOCK
     STREAM = "stream", "the lock of a stream", Trait.NONE, "mutex"
     FUTURE = "future", "a std::future", Trait.NONE, "call"
+    LATCH = "latch", "std::latch", Trait.NONE, "call"
+    STD_BARRIER = "std_barrier", "std::barrier", Trait.PLACE, "call"
     FUTEX = "futex", "the futex", Trait.BY_CODE, "call"
     SLEEP = "sleep", None, Trait.OUTER, "call"
     IO = "io", None, Trait.OUTER, "call"

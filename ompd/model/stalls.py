@@ -17,18 +17,22 @@ class SystemWait(Record):
     """What a thread waits for outside of OpenMP, by its system call and the C library's objects.
 
     ``kind`` is ``mutex``, ``condition``, ``join``, ``semaphore``, ``rwlock``, ``pthread_barrier``, ``once`` (an
-    initialization that one thread does for all), ``stream`` (the lock of a ``FILE``), ``future`` (of C++), ``futex`` (a
-    futex of unknown purpose), ``sleep``, ``io`` (read, write, poll, accept …), ``signal`` (sigwait, pause),
-    ``child`` (waitpid), ``gil`` (Python's interpreter lock), ``mpi`` (inside of an MPI call, whether it sleeps or
-    polls) or ``system_call`` (any other). ``routine`` is the function that was called (``pthread_cond_wait``,
-    ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is the address of the
-    mutex, condition variable or futex word, ``symbol`` the variable there. ``owner`` is the native id of the thread
-    that holds it or that is joined; ``owner_source`` is ``runtime`` if that was read from the object, ``derived`` if it
-    was reasoned out. ``is_owner_alive`` says whether the process still has that thread, None without an owner.
+    initialization that one thread does for all), ``stream`` (the lock of a ``FILE``), ``future``, ``latch`` and
+    ``std_barrier`` (of C++), ``futex`` (a futex of unknown purpose), ``sleep``, ``io`` (read, write, poll, accept …),
+    ``signal`` (sigwait, pause), ``child`` (waitpid), ``gil`` (Python's interpreter lock), ``mpi`` (inside of an MPI
+    call, whether it sleeps or polls) or ``system_call`` (any other). ``routine`` is the function that was called
+    (``pthread_cond_wait``, ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is
+    the address of the mutex, condition variable or futex word, ``symbol`` the variable there. ``owner`` is the native
+    id of the thread that holds it or that is joined; ``owner_source`` is ``runtime`` if that was read from the object,
+    ``derived`` if it was reasoned out. ``is_owner_alive`` says whether the process still has that thread, None without
+    an owner.
     ``descriptor`` is the file descriptor of an ``io`` wait, ``peer`` what it refers to where that is known, the process
     of a ``child`` wait, or what is known of the other side of a call of MPI.
     ``is_timed`` is True for a wait that ends by itself; ``is_shared`` for a futex that other processes may wake; each
     None if it is unknown. ``is_recursive`` says whether the mutex may be locked again by its owner.
+    ``expected`` is how many threads a barrier needs, ``missing`` how many of them have not arrived, or how often a
+    latch has to be counted down; ``readers`` is how many threads hold a read-write lock for reading. Each is None for
+    other kinds, and if it is unknown.
     ``pool`` is from where an idle thread of a pool gets its work, as ``the thread pool of OpenBLAS``, None for any
     other thread.
     """
@@ -47,6 +51,9 @@ class SystemWait(Record):
     is_shared: bool | None = None
     is_recursive: bool | None = None
     pool: str | None = None
+    expected: int | None = None
+    missing: int | None = None
+    readers: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

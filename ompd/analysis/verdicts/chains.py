@@ -144,10 +144,11 @@ class Chains:
         need = self._need(objects[-1], rest[len(objects)]) if objects and len(rest) > len(objects) else None
         if need is not None:
             holder = need.reasoning if not need.is_known else need.kind
+        name, counts = graph.nodes[target].name, graph.nodes[target].counts
         return Link(
             thread=graph.nodes[node].thread,
             threads=tuple(sorted(t for t in (graph.nodes[n].thread for n in alike) if t is not None)),
-            object=graph.nodes[target].name,
+            object=name if counts is None else f"{name} ({counts})",
             kind=graph.nodes[target].kind,
             where=row.where if row is not None else None,
             holder=holder,

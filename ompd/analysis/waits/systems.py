@@ -28,7 +28,7 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
     elif wait.kind.is_set_by_code and wait.owner is None and _add_lock(nodes, index, wait, holders):
         return
     is_new = graph.find(key) is None
-    node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object))
+    node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object, counts=_counts(wait)))
     if is_new:
         if wait.owner is not None and "is_owner_alive" in wait.unavailable:
             # The number of the owner may be that of another thread.
@@ -74,6 +74,16 @@ def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders
         graph.need(node, nodes.unknown(reason, threads, found.reason))
     nodes.waits_for(index, node)
     return True
+
+
+def _counts(wait: SystemWait) -> str | None:
+    if wait.readers is not None:
+        return f"held by {wait.readers} reader{'s' * (wait.readers != 1)}"
+    if wait.missing is None:
+        return None
+    if wait.expected is None:
+        return f"{wait.missing} to count down"
+    return f"{wait.expected - wait.missing} of {wait.expected} arrived"
 
 
 def system_name(wait: SystemWait) -> str:

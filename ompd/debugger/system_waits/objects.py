@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 from ompd.contract.memory import Memory, read_unsigned
@@ -41,13 +42,21 @@ _COND_WORDS = (40, 44, 32, 36)
 _RW_PHASE, _RW_WRITERS = 8, 12  # __wrphase_futex, __writers_futex
 _RW_READER_SHIFT = 3  # PTHREAD_RWLOCK_READER_SHIFT of __readers
 _RW_FLAGS = 3  # the most that these two hold
+_RW_WRITE_PHASE = 1  # PTHREAD_RWLOCK_WRPHASE in __readers
 _BARRIER_ROUND = 4  # current_round in struct pthread_barrier
+# libstdc++, include/std/barrier: __tree_barrier has _M_expected, _M_state, _M_expected_adjustment, _M_completion, and
+# the byte _M_phase. A completion function without data takes a byte, others mostly a pointer or a std::function.
+_STD_NODE = 64
+_COMPLETIONS = (1, 8, 16, 32)
+_MOST_MISSING = 1 << 16
 _MOST_OF_FRAME = 1024
 
 
 class Found(NamedTuple):
-    """What is known of an object; ``unavailable`` says why of each member that is None but exists. ``is_shared`` is
-    None where the system call and the memory decide.
+    """An object that a thread waits for. ``unavailable`` has the reason for each member that exists and is None.
+
+    ``is_shared`` is None where the system call and the memory decide. ``expected``, ``missing`` and ``readers`` are
+    those of :class:`ompd.model.stalls.SystemWait`.
     """
 
     kind: str
@@ -57,6 +66,9 @@ class Found(NamedTuple):
     is_recursive: bool | None = None
     is_shared: bool | None = None
     owner_source: str = "runtime"
+    expected: int | None = None
+    missing: int | None = None
+    readers: int | None = None
     unavailable: Mapping[str, str] = {}
 
 
@@ -193,6 +205,10 @@ class PthreadWaits:
                 return self._rwlock(futex, is_shared)
             if kind == "pthread_barrier":
                 return self._barrier(futex)
+            if kind == "latch":
+                return self._latch(futex)
+            if kind == "std_barrier":
+                return self._std_barrier(frames())
         except MemoryFault as error:
             return _unknown(kind, futex.word, str(error))
         return Found(kind, futex.word)
@@ -333,19 +349,71 @@ class PthreadWaits:
             return _unknown("rwlock", None, f"what is around the word at {futex.word:#x} is no read-write lock")
         found = Found("rwlock", address)
         if not writer:
-            readers = self._word(address) >> _RW_READER_SHIFT
-            return found._replace(
-                unavailable=_reasons(f"{readers} readers hold or want the lock, which does not say who")
-            )
+            state = self._word(address)
+            readers = state >> _RW_READER_SHIFT
+            if state & _RW_WRITE_PHASE or not readers:
+                return found._replace(unavailable=_reasons("the lock is being handed over to a writer"))
+            why = "a read-write lock counts its readers, and does not record which threads they are"
+            return found._replace(readers=readers, unavailable=_reasons(why))
         return self._owners.add(found, writer, is_shared=is_shared)
 
     def _barrier(self, futex: Futex) -> Found:
         address = futex.word - _BARRIER_ROUND
-        count = self._word(address + 8)
-        if not 0 < count <= 1 << 31 or (futex.expected is not None and self._word(futex.word) < futex.expected):
+        began, ended, count = (self._word(address + offset) for offset in (0, _BARRIER_ROUND, 8))
+        if not 0 < count <= 1 << 31 or (futex.expected is not None and ended < futex.expected):
             return _unknown("pthread_barrier", None, f"what is around the word at {futex.word:#x} is no barrier")
         why = "a pthread_barrier_t counts threads, and does not record which"
-        return Found("pthread_barrier", address, unavailable={"owner": why})
+        # Threads that wait for the next round have arrived at this one, too.
+        missing = max(count - max(began - ended, 0), 0)
+        return Found("pthread_barrier", address, expected=count, missing=missing, unavailable={"owner": why})
+
+    # Objects of libstdc++, which have the same layout since GCC 11
+
+    def _latch(self, futex: Futex) -> Found:
+        # std::latch has one member, the number of count_down() that are left.
+        left = self._word(futex.word)
+        if not 0 < left <= _MOST_MISSING:
+            return Found("futex", futex.word)
+        why = "a std::latch counts, and does not record which threads count it down"
+        return Found("latch", futex.word, missing=left, unavailable={"owner": why})
+
+    def _std_barrier(self, frames: Iterable[Frame]) -> Found:
+        # Threads sleep on a word of the library that serves many objects. A frame of the library has the address of the
+        # barrier's phase in a register or on its stack.
+        own = tuple(frames)
+        words = {value for frame in own for value in frame.registers.values()} | set(self._words_on_stack(own))
+        barriers = {}
+        for phase, size in product(words, _COMPLETIONS):
+            address = phase - 3 * self._memory.pointer_size - size
+            with suppress(MemoryFault):
+                counts = self._std_counts(address, phase)
+                if counts is not None:
+                    barriers[address] = counts
+        reasons = {"owner": "a std::barrier counts threads, and does not record which"}
+        if len(barriers) != 1:
+            reasons["object"] = "where the std::barrier is was not found on the thread's stack"
+            return Found("std_barrier", None, unavailable=reasons)
+        ((address, (expected, missing)),) = barriers.items()
+        return Found("std_barrier", address, expected=expected, missing=missing, unavailable=reasons)
+
+    def _std_counts(self, address: int, phase: int) -> tuple[int, int] | None:
+        # How many threads the barrier expects, and how many are missing, None if no barrier is there. Each node of the
+        # tree's first round has a ticket for two threads: the phase, and one more for each that has arrived.
+        size = self._memory.pointer_size
+        expected, nodes = (read_unsigned(self._memory, address + n * size, size) for n in (0, 1))
+        if address % size or not 1 < expected <= _MOST_MISSING or nodes % _STD_NODE or not nodes:
+            return None
+        now = read_unsigned(self._memory, phase, 1)
+        if now % 2:
+            return None
+        pairs = (expected + 1) // 2
+        tickets = self._memory.read(nodes, pairs * _STD_NODE)[::_STD_NODE]
+        arrived = [(ticket - now) % 256 for ticket in tickets]
+        if max(arrived) > 2:
+            return None
+        if expected % 2:  # the last node is for one thread, which counts as two
+            arrived[-1] //= 2
+        return expected, expected - sum(arrived)
 
 
 def _checked(owner: int) -> tuple[int | None, str]:

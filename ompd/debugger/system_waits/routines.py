@@ -65,6 +65,9 @@ _CALLERS_OF_IT = frozenset(
 )
 # libstdc++, bits/atomic_futex.h: what the state waits on that futures share
 _FUTURE = "_ZNSt28__atomic_futex_unsigned_base"
+# libstdc++, bits/atomic_wait.h: a template that waits, by the function whose condition it was made for.
+_ATOMIC_WAITS = {"NKSt5latch4wait": "latch", "NKSt14__tree_barrierI": "std_barrier"}
+_MAX_ATOMIC = 8  # frames of libstdc++ around such a wait
 _TIMED = frozenset(("pthread_cond_timedwait", "pthread_cond_clockwait"))
 POOLS = {
     "blas_thread_server": "the thread pool of OpenBLAS",  # driver/others/blas_server.c
@@ -89,9 +92,9 @@ class Callers(NamedTuple):
 
     ``routine`` is the C library's function that other code called, None if that is unknown or no such function is
     innermost. ``kind`` is what it waits for, None if its name does not say. ``own`` is how many frames, from the
-    innermost on, are the C library's. ``mpi`` is the function of MPI that the thread is in, None without one;
-    ``python`` the module of CPython in which it waits for the interpreter lock, None if it does not; ``pool`` is from
-    where an idle thread of a pool gets its work, None for any other thread.
+    innermost on, are the C library's, and libstdc++'s if one of these gives the kind. ``mpi`` is the function of MPI
+    that the thread is in, None without one; ``python`` the module of CPython in which it waits for the interpreter
+    lock, None if it does not; ``pool`` is from where an idle thread of a pool gets its work, None for any other thread.
     """
 
     routine: str | None
@@ -138,6 +141,8 @@ class Routines:
             kind, routine = "once", names[own][1]
         elif own < len(names) and (names[own][1] or "").startswith(_FUTURE):
             kind = "future"
+        elif kind is None and own:
+            kind, own = _atomic_wait(names, own)
         pool = _pool(names[own:]) if kind in _POOL_WAITS else None
         return Callers(routine, kind, own, _mpi(names), self._python(names, own, routine), pool)
 
@@ -178,6 +183,17 @@ class Routines:
             if name is not None:
                 return None
         return None
+
+
+def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], own: int) -> tuple[str | None, int]:
+    # What a function of libstdc++ waits for, and how many frames it and those inside of it are.
+    for index, (_, name) in enumerate(names[own : own + _MAX_ATOMIC], own):
+        if name is None or not name.startswith(("_ZNSt", "_ZNKSt", "_ZSt")):
+            break
+        kind = next((kind for part, kind in _ATOMIC_WAITS.items() if part in name), None)
+        if kind is not None:
+            return kind, index + 1
+    return None, own
 
 
 def _pool(outer: Sequence[tuple[Module | None, str | None]]) -> str | None:

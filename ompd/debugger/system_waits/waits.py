@@ -51,6 +51,9 @@ class ThreadWait:
     is_shared: bool | None = None
     is_recursive: bool | None = None
     pool: str | None = None
+    expected: int | None = None
+    missing: int | None = None
+    readers: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -254,6 +257,9 @@ class SystemWaits:
             owner_source=found.owner_source if found.owner is not None else None,
             is_owner_alive=found.is_owner_alive,
             is_recursive=found.is_recursive,
+            expected=found.expected,
+            missing=found.missing,
+            readers=found.readers,
             is_shared=found.is_shared if found.is_shared is not None else is_shared,
             unavailable={**reasons, **found.unavailable},
         )

@@ -18,6 +18,8 @@ _TYPES = {
     Kind.SEMAPHORE: ("sem_t",),
     Kind.RWLOCK: ("pthread_rwlock_t", "__pthread_rwlock_arch_t"),
     Kind.PTHREAD_BARRIER: ("pthread_barrier_t",),
+    Kind.STD_BARRIER: ("barrier<std::__empty_completion>", "barrier<>"),
+    Kind.LATCH: ("latch",),
     Kind.ONCE: ("pthread_once_t", "once_flag"),
 }
 
@@ -60,6 +62,9 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
         is_timed=found.is_timed,
         is_shared=found.is_shared,
         is_recursive=found.is_recursive,
+        expected=found.expected,
+        missing=found.missing,
+        readers=found.readers,
         # The first thread belongs to no pool: at a queue it waits for other threads of the program.
         pool=found.pool if thread != session.target.process_id else None,
         unavailable=unavailable,

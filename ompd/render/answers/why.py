@@ -161,7 +161,7 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
         after = "itself" if following is link and len(link.threads) < 2 else following.name
         if link.holder is None:
             is_open = link.kind.is_lock
-            yield "nobody is known to hold it" if is_open else ""
+            yield "who holds it is not known" if is_open else ""
         elif link.kind is Kind.JOIN and link.holder == EdgeKind.WAITS_FOR:
             yield f"which is {after}"
         elif link.holder in _HOLDERS:

@@ -22,6 +22,7 @@ from tests.support.products import sample
 MUTEX = {"kind": "mutex", "routine": "pthread_mutex_lock", "system_call": "futex", "is_timed": False}
 PLAIN_MUTEX = {**MUTEX, "is_recursive": False, "is_shared": False, "is_owner_alive": True}
 FUTEX = {"system_call": "futex", "is_timed": False, "is_shared": False}
+MISSING_ONE = {"expected": 2, "missing": 1}
 PIPE = {"kind": "io", "is_timed": False}
 # By what the threads call themselves. What stands here for None is not looked at.
 EXPECTED: Mapping[str, Mapping[str, Any] | None] = {
@@ -44,10 +45,22 @@ EXPECTED: Mapping[str, Mapping[str, Any] | None] = {
     "sem_timed": {**FUTEX, "kind": "semaphore", "routine": "sem_timedwait", "is_timed": True},
     "rwlock_reader": {**FUTEX, "kind": "rwlock", "routine": "pthread_rwlock_rdlock", "is_owner_alive": True},
     "rwlock_writer": {**FUTEX, "kind": "rwlock", "routine": "pthread_rwlock_wrlock", "is_owner_alive": True},
-    "rwlock_of_readers": {**FUTEX, "kind": "rwlock", "routine": "pthread_rwlock_wrlock", "symbol": "&was_read"},
+    "rwlock_of_readers": {
+        **FUTEX,
+        "kind": "rwlock",
+        "routine": "pthread_rwlock_wrlock",
+        "symbol": "&was_read",
+        "readers": 1,
+    },
     "rwlock_preferred": {**FUTEX, "kind": "rwlock", "routine": "pthread_rwlock_wrlock", "symbol": "&preferring"},
     "rwlock_behind": {**FUTEX, "kind": "rwlock", "routine": "pthread_rwlock_rdlock", "symbol": "&preferring"},
-    "at_barrier": {**FUTEX, "kind": "pthread_barrier", "routine": "pthread_barrier_wait", "symbol": "&barrier"},
+    "at_barrier": {
+        **FUTEX,
+        "kind": "pthread_barrier",
+        "routine": "pthread_barrier_wait",
+        "symbol": "&barrier",
+        **MISSING_ONE,
+    },
     "once_waits": {**FUTEX, "kind": "once", "routine": "pthread_once", "symbol": "&once"},
     "futex_private": {**FUTEX, "kind": "futex", "routine": "syscall", "symbol": "&word_private"},
     "futex_shared": {"kind": "futex", "routine": "syscall", "is_timed": True, "is_shared": True},

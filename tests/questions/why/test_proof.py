@@ -52,6 +52,13 @@ PROOFS = (
         Proof("standard", ("goes-on", what), ("stuck", what), CPLUSPLUS, flags=("-std=c++20",))
         for what in ("latch", "barrier", "future", "guard", "once")
     ),
+    *(
+        Proof("standard", ("goes-on", what), ("stuck", what), CPLUSPLUS, flags=("-std=c++20", "-O2"))
+        for what in ("latch", "barrier")
+    ),
+    *(Proof("counted", ("goes-on", what), ("stuck", what)) for what in ("readers", "barrier")),
+    *(Proof("inlined", flags=(level,)) for level in ("-O0", "-O2", "-O3")),
+    *(Proof("jumped", flags=(level,)) for level in ("-O0", "-O2")),
 )
 CASES = [
     (proof, compiler, runtime)
@@ -83,3 +90,27 @@ def test_its_twin_is_proven_to_be_stuck(proof: Proof, compiler: str, runtime: st
     with at_rest(proof, proof.stuck, compiler, runtime) as (_, process_id):
         answers = asked(process_id, tmp_path)
         assert all(proofs_in(answers).values()), answers
+
+
+COUNTED = {
+    "standard-goes-on-latch": "std::latch &latch (1 to count down)",
+    "standard-goes-on-barrier": "std::barrier &barrier (2 of 3 arrived)",
+    "counted-goes-on-readers": "read-write lock &table (held by 1 reader)",
+    "counted-goes-on-barrier": "POSIX barrier &meeting (1 of 2 arrived)",
+}
+
+
+@pytest.mark.parametrize(
+    ("proof", "compiler", "runtime"),
+    sample([case for case in CASES if case[0].name in COUNTED]),
+    ids=named,
+)
+def test_an_object_that_counts_threads_says_how_many_are_missing(
+    proof: Proof, compiler: str, runtime: str, tmp_path: Path
+) -> None:
+    assert proof.stuck is not None
+    with at_rest(proof, proof.stuck, compiler, runtime) as (_, process_id):
+        answers = asked(process_id, tmp_path)
+    for answer in answers.values():
+        objects = {link.object for verdict in answer.rows for link in verdict.cycle}
+        assert COUNTED[proof.name] in objects
