@@ -1,8 +1,8 @@
-"""Names of C++ as the linker has them (Itanium C++ ABI, 5.1) made readable: ``space::Class::method``, ``twice<int>``.
+"""Demangle C++ symbols (Itanium C++ ABI, 5.1) to names such as ``space::Class::method`` and ``twice<int>``.
 
-For names of which no debug information says what the source calls them. Parameters and result are left out, as in
-:mod:`ompd.binary.dwarf.source.names`. The library parses; what it has parsed is written here, because that may be
-much more than the name: substitutions let a name of a kilobyte stand for more text than there is memory.
+This is for functions without debug information. Parameters and result are left out, as in
+:mod:`ompd.binary.dwarf.source.names`. A library parses the symbol; its tree is printed here, within limits:
+substitutions let a symbol of a kilobyte stand for more text than fits into memory.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from itanium_demangler import Node, QualNode, _Cursor, _parse_name, _parse_type
 
-# What the library does with a name takes time by the cube of its length.
+# The library needs time proportional to the cube of the length.
 _MAX_NAME, _MAX_TEXT = 1 << 11, 1 << 14
 _MAX_LEVELS = 96
-# What copies of a function have behind its name, each written as gdb does: "f [clone .part.0]"
+# Suffixes of copies of a function, written as gdb writes them: "f [clone .part.0]"
 _CLONE = re.compile(r"\.[A-Za-z_]\w*(?:\.\d+)*|\.\d+")
 _MARKS = {"pointer": "*", "lvalue": "&", "rvalue": "&&"}
 _SPECIAL = {"TV": "vtable for ", "TT": "VTT for ", "TI": "typeinfo for ", "TS": "typeinfo name for "}
@@ -26,7 +26,7 @@ _SUBSTITUTION = re.compile(r"S(?!t)")
 _INDIRECT = {"P": "pointer", "R": "lvalue", "O": "rvalue"}
 _QUALIFIED = {"r": "restrict", "V": "volatile", "K": "const"}
 _QUALIFIERS = re.compile("[rVK]+")
-# Where a type begins that is a name, and those that are none of the types that a name may refer to again.
+# Codes with which a named type begins, and those of types that no substitution may refer to.
 _NAME, _KNOWN = re.compile(r"\d|[NSZ]|U[lt]"), re.compile(r"S[absiod]|S[0-9A-Z]*_")
 _NUMBER, _DISCRIMINATOR = re.compile(r"\d*_"), re.compile(r"_\d|__\d+_")
 
@@ -36,9 +36,7 @@ class _NotReadable(Exception):
 
 
 def demangle(symbol: str) -> str | None:
-    """Return what the source calls the function or object *symbol*, None if that is no name of C++, or one that cannot
-    be read.
-    """
+    """Return the source name of the function or object *symbol*, None if it is no C++ symbol, or a malformed one."""
     base, dot, copies = symbol.partition(".")
     if not base.startswith("_Z") or len(symbol) > _MAX_NAME:
         return None
@@ -47,7 +45,7 @@ def demangle(symbol: str) -> str | None:
         return None
     try:
         text = _read(_Cursor(base, 2))
-    # Of a name that is damaged, or has what it does not know, the library raises any of these.
+    # The library raises any of these for a damaged symbol, or one that it does not know.
     except (_NotReadable, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
         return None
     return "".join((text, *(f" [clone {clone}]" for clone in clones)))
@@ -65,7 +63,7 @@ def _read(cursor: Any) -> str:
 
 
 def _entity(cursor: Any, level: int) -> Any:
-    # A function's name, up to its parameters. What is in a function, and lambdas, the library leaves to us.
+    # A function's name, up to its parameters. The library does not parse local names and lambdas.
     if level > _MAX_LEVELS:
         raise _NotReadable
     if cursor.accept("Z"):
@@ -130,7 +128,7 @@ def _type(cursor: Any, level: int) -> Any:
 def _nested(cursor: Any, level: int) -> Any:
     parts: list[Any] = []
     while not cursor.accept("E"):
-        # What a substitution stands for is one already.
+        # The target of a substitution is in the list already.
         known = not parts and _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
         if cursor.accept("I"):
             part = Node("tpl_args", _types(cursor, level + 1))
@@ -173,7 +171,7 @@ class _Writer:
     def _written(self, node: Any) -> str:
         kind = node.kind
         if kind in ("name", "builtin"):
-            # "e" is the ABI's long double, whatever the library calls it.
+            # "e" is the ABI's long double; the library names it otherwise.
             return "long double" if node.value == "__float80" else str(node.value)
         if kind in ("lambda", "unnamed"):
             return f"{{{kind}}}"
@@ -213,7 +211,7 @@ class _Writer:
         raise _NotReadable
 
     def _around(self, node: Any) -> tuple[str, str]:
-        # What stands before and behind the mark of a pointer to *node*.
+        # The text before and behind the mark of a pointer to *node*.
         if node.kind in _MARKS:
             left, right = self._around(node.value)
             return left + _MARKS[node.kind], right
@@ -257,6 +255,6 @@ class _Writer:
 
 
 def _last_name(text: str) -> str:
-    # "vector" of "std::vector<int>": what constructors are called by.
+    # "vector" of "std::vector<int>", the name of its constructors.
     name = text.partition("<")[0].partition("[abi:")[0]
     return name.rpartition("::")[2]

@@ -1,5 +1,5 @@
 """Processors: their registers, calling conventions and machine code. Nothing else in ``ompd`` names one.
 
-``architecture``, ``instructions``, ``getters`` and ``emulator`` say what has to be known of a processor, ``processors``
-lists those that are known, and a folder for each family has its tables.
+``architecture``, ``instructions``, ``getters`` and ``emulator`` define the data that describe a processor.
+``processors`` lists the supported ones. A folder for each family has its tables.
 """

@@ -1,4 +1,4 @@
-"""What has to be known of a processor and its ABI on Linux: registers, calls, signals, and how a core keeps threads.
+"""The description of a processor and its ABI on Linux: registers, calls, signals, threads in cores.
 
 Registers are the kernel's names, or the numbers of unwind tables (DWARF). Regular expressions match machine code.
 """
@@ -154,7 +154,7 @@ class SignalReturn(NamedTuple):
 
 
 class KernelEntry(NamedTuple):
-    """The code of the vDSO by which all calls of the kernel go (``AT_SYSINFO``).
+    """The code of the vDSO through which all system calls go (``AT_SYSINFO``).
 
     A thread in such a call stands ``within`` bytes behind the beginning. The code leaves the registers ``saved``, by
     the numbers of unwind tables, from the stack pointer on, the return address last; no other version of it is known.
@@ -165,10 +165,10 @@ class KernelEntry(NamedTuple):
 
 
 class ThreadDescriptors(NamedTuple):
-    """Where a thread's pointer is if no register holds it: in a ``struct user_desc`` (Linux, ``asm/ldt.h``).
+    """Segment descriptors (Linux, ``struct user_desc``), which hold the thread pointer if no register does.
 
-    The segment register ``selector`` says in which. A core's note, and a register set of ``ptrace``, of type ``note``
-    has all of a thread's, ``size`` bytes.
+    The segment register ``selector`` selects one. A core's note of type ``note``, and the register set of that type in
+    ``ptrace``, have all descriptors of a thread, ``size`` bytes each.
     """
 
     note: int
@@ -205,8 +205,8 @@ class Architecture:
     leaves where that points. ``call`` matches all call instructions, of at most ``max_call_size`` bytes; its group
     ``distance`` is the distance from its end to the called code, little-endian. ``edges`` are the code before the pc,
     the code at it, and the distance from the stack pointer to the return address where a function begins or ends.
-    ``landing_pad`` marks where code may be jumped to, and does nothing else; empty if there is none. ``x87`` says that
-    ``long double`` has the x87's 80 bits. What is None is unknown.
+    ``landing_pad`` marks where code may be jumped to, and does nothing else; empty if there is none. ``x87``:
+    ``long double`` has the x87's 80 bits. Members that are None are unknown.
     """
 
     name: str
@@ -255,7 +255,7 @@ class Architecture:
 
     @property
     def has_pthread_below(self) -> bool:
-        """Whether glibc and musl have ``struct pthread`` below the thread pointer, else from there on.
+        """Whether ``struct pthread`` of glibc and musl ends at the thread pointer, else it begins there.
 
         ``pthread_self()`` returns its address.
         """
@@ -273,7 +273,7 @@ class Architecture:
         return re.compile(self.call)
 
     def call_target(self, match: re.Match[bytes], end: int) -> int | None:
-        """Return where a call leads that matches ``call`` and ends at *end*, None if it is by a pointer."""
+        """Return the target of a call that matches ``call`` and ends at *end*, None for a call by a pointer."""
         if match["distance"] is None:
             return None
         distance = int.from_bytes(match["distance"], "little", signed=True)

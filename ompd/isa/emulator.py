@@ -1,4 +1,4 @@
-"""What unicorn, which emulates processors, has to be told of one."""
+"""The description of a processor for the emulator unicorn."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a routine that only loads has while its instructions are carried out: registers, a stack of its own, and the
-memory of the target, which it can only read.
-"""
+"""The state of a routine that only loads while it is interpreted: registers, its own stack, the target's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ _MAX_STACK = 64
 
 
 class Undecoded(Exception):
-    """The routine does more than load, or has an instruction that is not carried out; the text says what."""
+    """The routine does more than load, or has an unsupported instruction; the text says which."""
 
     def __init__(self, what: str, address: int) -> None:
         super().__init__(f"{what} at {address:#x}")
@@ -23,7 +21,7 @@ class State:
 
     :param code: returns some bytes of verified code from a program counter on, at least one
     :param memory: reads an unsigned integer of the target: address, size in bytes
-    :param stack: where the routine's own stack begins, downwards: an address at which the target has nothing
+    :param stack: the top of the routine's own stack, an address that the target has not mapped
     """
 
     def __init__(
@@ -50,9 +48,9 @@ class State:
         self.registers[stack_register] = stack
 
     def advance(self, size: int) -> None:
-        """Go on behind an instruction of *size* bytes.
+        """Continue after an instruction of *size* bytes.
 
-        :raises Undecoded: if more code was run than a routine has that only loads
+        :raises Undecoded: if the routine has more code than one that only loads
         """
         if size > self._left:
             raise Undecoded("more instructions than a routine has that only loads", self.pc + self._left)
@@ -60,7 +58,7 @@ class State:
         self.pc += size
 
     def jump(self, address: int) -> None:
-        """Go on at *address*."""
+        """Continue at *address*."""
         self.pc = address & ((1 << 8 * self._pointer_size) - 1)
 
     def load(self, address: int, size: int) -> int:
@@ -73,7 +71,7 @@ class State:
         return value
 
     def push(self, value: int) -> None:
-        """Put a word on the stack."""
+        """Push a word."""
         self._check_stack()
         if len(self._stack) >= _MAX_STACK:
             raise Undecoded("more stack than a routine needs that only loads", self.pc)
@@ -81,7 +79,7 @@ class State:
         self.registers[self._stack_register] -= self._pointer_size
 
     def pop(self) -> int:
-        """Take a word from the stack."""
+        """Pop a word."""
         self._check_stack()
         if not self._stack:
             raise Undecoded("a stack that is empty", self.pc)

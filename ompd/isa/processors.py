@@ -1,4 +1,4 @@
-"""The processors that are known, by ``e_machine``, and what is known of each. A new one is a row in each table.
+"""The supported processors by ``e_machine``. A new one is a row in each table.
 
 Decoders are imported when they are needed: most questions follow no code.
 """
@@ -52,7 +52,7 @@ def architecture_by_triple(machine: str, pointer_size: int) -> Architecture | No
 
 
 def architecture_by_gdb_name(name: str) -> Architecture | None:
-    """Return the architecture that gdb calls so, None if it is not known."""
+    """Return the architecture by gdb's name, None if it is not supported."""
     return next((each for each in ARCHITECTURES.values() if each.gdb_name == name), None)
 
 
@@ -66,7 +66,7 @@ def processor_of(e_machine: int) -> Processor | None:
 
 
 def references_of(e_machine: int) -> X86References | None:
-    """Return how the code of a processor refers to other code, None if that is unknown."""
+    """Return the references between code of a processor, None if it is not supported."""
     if e_machine in (EM_X86_64, EM_386):
         from ompd.isa.x86.references import X86References
 
@@ -75,7 +75,7 @@ def references_of(e_machine: int) -> X86References | None:
 
 
 def getters_of(e_machine: int) -> type[X86] | None:
-    """Return what carries out routines that only load, None if there is nothing for this processor."""
+    """Return the interpreter of routines that only load, None if the processor has none."""
     if e_machine in (EM_X86_64, EM_386):
         from ompd.isa.x86.getters import X86
 
@@ -84,7 +84,7 @@ def getters_of(e_machine: int) -> type[X86] | None:
 
 
 def emulated_machine(e_machine: int) -> EmulatedMachine | None:
-    """Return what an emulator has to be told of a processor, None if none emulates it."""
+    """Return the description of a processor for the emulator, None if it cannot be emulated."""
     if e_machine == EM_X86_64:
         from ompd.isa.x86.emulator import X86_64
 

@@ -50,8 +50,8 @@ _SI_CODE = 8
 # Stands for an unknown si_code in a snapshot; no kernel and no program uses it.
 _UNKNOWN_CODE = -(1 << 31)
 
-# Linux asm-generic/siginfo.h: a signal that the kernel sends without a reason of its own, and without an address; and
-# one that was sent to one thread, as abort() and raise() do.
+# Linux asm-generic/siginfo.h: SI_KERNEL, sent by the kernel without a reason and an address; SI_TKILL, sent to one
+# thread, as by abort() and raise().
 SI_KERNEL = 128
 SI_TKILL = -6
 _WITH_ADDRESS = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP))
@@ -107,27 +107,27 @@ class SignalInfo:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the kernel sent the signal for what the thread itself did, and noted an address."""
+        """Whether the kernel sent the signal because of the thread's own instruction, and noted an address."""
         return self.code is not None and 0 < self.code != SI_KERNEL and self.number in _WITH_ADDRESS
 
     def fault_address(self) -> int | None:
-        """Return the address of a fault, ``si_addr``: what was accessed, of SIGILL, SIGFPE and SIGTRAP the
-        instruction. None for signals that have none.
+        """Return the address of a fault, ``si_addr``: the address that was accessed, or that of the instruction for
+        SIGILL, SIGFPE and SIGTRAP. None for other signals.
 
-        :raises Unavailable: if it exists, and neither kernel nor target says it
+        :raises Unavailable: if neither the kernel nor the target gives it
         """
         if self.number not in _WITH_ADDRESS:
             return None
         if self.code is None:
             raise Unavailable("the target does not have the signal's address (si_addr)")
         if self.code == SI_KERNEL and self.number != signal.SIGTRAP:
-            # x86: an address that is not canonical, among others. What stands in si_addr is 0, and not the address.
+            # x86: for an address that is not canonical, among others. si_addr is then 0 instead of the address.
             raise Unavailable("the kernel does not give the address of this fault (SI_KERNEL)")
         return self.address if self.is_fault else None
 
     def has_failed(self, own: Collection[int], has_raised: Callable[[], bool]) -> bool:
-        """Return whether the thread that took the signal failed: it did what the kernel forbids, or it sent the signal
-        to itself, as ``abort()`` does. A signal from elsewhere says nothing of the thread that took it.
+        """Return whether the thread that took the signal failed: its own instruction caused the signal, or it sent the
+        signal to itself, as ``abort()`` does. Another sender's signal is no failure of the thread.
 
         :param own: the process's id, and those of its threads
         :param has_raised: returns whether the thread's own code raised the signal, and not a handler that received it

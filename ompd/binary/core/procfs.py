@@ -20,8 +20,8 @@ PF_KTHREAD, PF_IO_WORKER, PF_FORKNOEXEC = 0x00200000, 0x00000010, 0x00000040
 
 @record
 class MemoryMapping:
-    """A line of ``maps``. *name* is a path, a name in brackets, or "" for anonymous memory. *is_shared* says that other
-    processes may have the same memory.
+    """A line of ``maps``. *name* is a path, a name in brackets, or "" for anonymous memory. *is_shared* is True if
+    other processes may map the same memory.
     """
 
     start: int
@@ -35,14 +35,14 @@ class MemoryMapping:
 
     @property
     def is_file(self) -> bool:
-        """Whether a file of the disk is mapped, which a module may be; devices are not."""
+        """Whether it maps a file on disk, as mappings of modules do. Devices are no files."""
         return self.name.startswith("/") and not self.name.startswith("/dev/")
 
 
 def parse_maps(text: bytes) -> list[MemoryMapping]:
     """Return the mappings of ``maps``, by address.
 
-    :raises MalformedFile: if a line is not one of a mapping
+    :raises MalformedFile: if a line is malformed
     """
     found = []
     for line in text.removesuffix(b"\n").split(b"\n") if text else ():
@@ -69,7 +69,7 @@ def parse_maps(text: bytes) -> list[MemoryMapping]:
 
 
 def file_mappings(mappings: Sequence[MemoryMapping]) -> list[FileMapping]:
-    """Return those that come from files, as ``NT_FILE`` of a core has them."""
+    """Return the mappings of files, as ``NT_FILE`` of a core lists them."""
     return [FileMapping(m.start, m.end, m.offset, m.name) for m in mappings if m.is_file]
 
 
@@ -80,8 +80,8 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 class ThreadStat(NamedTuple):
-    """Of ``stat``: the letter of the state, the parent's number, the flags of the task, when it started in ticks since
-    boot.
+    """Fields of ``stat``: the letter of the state, the parent's process id, the flags, and the start time in clock
+    ticks since boot.
     """
 
     state: str
@@ -91,7 +91,7 @@ class ThreadStat(NamedTuple):
 
 
 def parse_stat(text: bytes) -> ThreadStat:
-    """Return what is needed of ``stat``, whose second field may hold anything, also spaces and parentheses.
+    """Return the needed fields of ``stat``. Its second field is a name that may contain spaces and parentheses.
 
     :raises MalformedFile: if it is shorter than that
     """
@@ -178,8 +178,8 @@ def parse_syscall_arguments(text: bytes) -> tuple[int, ...]:
 
 
 class TaskStatus(NamedTuple):
-    """Of ``status``: the signals that wait for the thread, for the process, and that the thread blocks, as masks in
-    which bit 0 is signal 1.
+    """Fields of ``status``: signals pending for the thread and for the process, and signals that the thread blocks, as
+    masks in which bit 0 is signal 1.
     """
 
     pending: int
@@ -212,7 +212,7 @@ class Timer(NamedTuple):
 def parse_timers(text: bytes) -> list[Timer]:
     """Return the timers of ``timers``. It does not say whether they are set.
 
-    :raises MalformedFile: if a line is of no timer
+    :raises MalformedFile: if a line is malformed
     """
     found: list[Timer] = []
     try:

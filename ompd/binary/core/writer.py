@@ -28,7 +28,7 @@ class Note:
 
 @record
 class Piece:
-    """Memory from *address* on: *data*, and behind it what was mapped and is left out, up to *size* bytes."""
+    """Mapped memory of *size* bytes at *address*: *data* is its beginning, the rest is left out of the core."""
 
     address: int
     data: bytes
@@ -71,14 +71,14 @@ def write_core(
     elf_class: int,
     byte_order: ByteOrder,
 ) -> None:
-    """Write a core file to *stream*, which has to be seekable for nobody.
+    """Write a core file to *stream*, from begin to end without seeking.
 
-    :param pieces: by address, each beginning at a page, none over another
+    :param pieces: sorted by address, aligned to pages, without overlap
     """
     mark = order_mark(byte_order)
     header, program, section = (struct.Struct(mark + kind[elf_class]) for kind in (_EHDR, _PHDR, _SHDR))
     count = 1 + len(pieces)
-    many = count >= gabi.PN_XNUM  # then a section header, of which there is none else, has the number
+    many = count >= gabi.PN_XNUM  # then the number stands in a section header, the only one
     raw = format_notes(notes, byte_order)
     table = header.size + (section.size if many else 0)
     notes_at = table + count * program.size

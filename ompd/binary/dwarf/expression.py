@@ -1,4 +1,4 @@
-"""DWARF expressions (DWARF 5, 2.5), as far as call frame information may use them (6.4.2)."""
+"""DWARF expressions (DWARF 5, 2.5) with the operations that call frame information may use (6.4.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.binary.dwarf import constants as dw
 from ompd.errors import Unavailable
 
-# Expressions of real programs have some ten operations. These bounds end what jumps back for ever.
+# Expressions of real programs have some ten operations. These limits end endless loops.
 _MAX_STEPS = 1000
 _MAX_STACK = 64
 
@@ -22,12 +22,12 @@ def evaluate(
     pointer_size: int = 8,
     byte_order: ByteOrder = "little",
 ) -> int:
-    """Return what a DWARF expression (DWARF 5, 2.5) of call frame information leaves on top of its stack.
+    """Return the value on top of the stack after a DWARF expression of call frame information.
 
     :param registers: the frame's registers by DWARF number
     :param read: gives the target's bytes at an address
-    :param initial: what is on the stack at first: the CFA, for rules of registers
-    :raises MalformedFile: if it is malformed, does not end soon, or holds what 6.4.2 does not allow
+    :param initial: the initial stack; the CFA for rules of registers
+    :raises MalformedFile: if it is malformed, does not end soon, or has an operation that 6.4.2 does not allow
     :raises Unavailable: if it uses a register that is not among *registers*
     :raises MemoryFault: as *read* does
     """
@@ -60,7 +60,7 @@ class StackMachine:
         self._byte_order = byte_order
 
     def run(self) -> None:
-        """Do all operations.
+        """Execute all operations.
 
         :raises MalformedFile: if they do not end soon, or one is unknown or does not fit
         """
@@ -74,7 +74,7 @@ class StackMachine:
         cursor.fail("does not end soon")
 
     def step(self, opcode: int) -> None:
-        """Do the operation *opcode*, whose operands are at the cursor."""
+        """Execute the operation *opcode*, whose operands are at the cursor."""
         cursor = self.cursor
         if dw.DW_OP_LIT0 <= opcode <= dw.DW_OP_LIT31:
             self.push(opcode - dw.DW_OP_LIT0)
@@ -94,15 +94,15 @@ class StackMachine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing on the stack."""
+        """Whether the stack is empty."""
         return not self._stack
 
     def push(self, value: int) -> None:
-        """Put a word onto the stack: its low bits, of larger values."""
+        """Push a word. Larger values lose their high bits."""
         self._stack.append(value & ((1 << self._bits) - 1))
 
     def pop(self, depth: int = 0) -> int:
-        """Take a word from the stack, that *depth* below the top."""
+        """Remove and return the word *depth* below the top of the stack."""
         if depth >= len(self._stack):
             self.cursor.fail("takes more from its stack than is there")
         return self._stack.pop(-1 - depth)

@@ -1,4 +1,4 @@
-"""Where a variable of a frame is: location expressions (DWARF 5, 2.6). Bytes only, no target."""
+"""Locations of a frame's variables: location expressions (DWARF 5, 2.6). Bytes only, no target."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ompd.errors import MalformedFile, Unavailable
 from ompd.records import record
 
 _MAX_PIECES = 256
-_MAX_FRAME_BASES = 2  # the frame's base may not be told by itself
+_MAX_FRAME_BASES = 2  # a frame base may not refer to itself
 
-# Operations on values that have a type: floating point that the code keeps in no place of its own.
+# Operations on values that have a type: floating point that the code keeps in no register or memory.
 _TYPED = frozenset(
     (
         *(dw.DW_OP_CONST_TYPE, dw.DW_OP_REGVAL_TYPE, dw.DW_OP_DEREF_TYPE),
@@ -27,8 +27,8 @@ _TYPED = frozenset(
 
 
 class Piece(NamedTuple):
-    """A part of a variable: ``size`` bytes, None for all that there is of it, in memory at ``address``, or ``data``
-    that is kept elsewhere. Both are None for what the compiler did away with.
+    """A part of a variable: ``size`` bytes, None for the whole variable, in memory at ``address``, or ``data`` from
+    elsewhere. Both are None if it was optimized out.
     """
 
     size: int | None
@@ -38,11 +38,11 @@ class Piece(NamedTuple):
 
 @record
 class FrameContext:
-    """What an expression may ask of the frame that it is evaluated in.
+    """The frame in which an expression is evaluated.
 
-    ``registers`` are by DWARF number, those that are known; ``cfa`` is None if that is unknown. ``bias`` is added
+    ``registers`` has the known registers by DWARF number; ``cfa`` is None if it is unknown. ``bias`` is added
     to the file's addresses to get the target's. ``frame_base`` is the expression of ``DW_AT_frame_base``.
-    ``thread_local`` finds what is at an offset of the module's thread-local storage.
+    ``thread_local`` returns the address of an offset in the module's thread-local storage.
     """
 
     registers: Mapping[int, int]
@@ -56,10 +56,10 @@ class FrameContext:
 
 
 def find_pieces(unit: Unit, expression: bytes, frame: FrameContext) -> list[Piece]:
-    """Return where the expression of a variable says that it is.
+    """Return the pieces of a variable by its location expression.
 
-    :raises MalformedFile: if it is malformed or does not end soon
-    :raises Unavailable: if it takes what is unknown in this frame, or what the program no longer has
+    :raises MalformedFile: if the expression is malformed or does not end soon
+    :raises Unavailable: if it needs a value that this frame does not have
     :raises MemoryFault: as reading does
     """
     if not expression:
@@ -68,7 +68,7 @@ def find_pieces(unit: Unit, expression: bytes, frame: FrameContext) -> list[Piec
 
 
 class _Machine(StackMachine):
-    # An expression of a variable: what it leaves is a place.
+    # Evaluates a variable's expression, of which the result is a location.
 
     def __init__(
         self, unit: Unit, expression: bytes, frame: FrameContext, depth: int = 0, object_address: int | None = None
@@ -80,7 +80,7 @@ class _Machine(StackMachine):
         self._frame = frame
         self._depth = depth
         self._object = object_address
-        self._place: Piece | None = None  # of what is described so far, if it is not on the stack
+        self._place: Piece | None = None  # of the piece that is being described, if it is not on the stack
         self._found: list[Piece] = []
 
     def pieces(self) -> list[Piece]:
@@ -90,7 +90,7 @@ class _Machine(StackMachine):
         return self._found
 
     def base(self) -> int:
-        """Return what the expression of a frame's base leaves: of a register the value in it."""
+        """Return the value of a frame base's expression. If that names a register, it is the register's value."""
         self.run()
         if self._place is not None and self._place.data is not None:
             return int.from_bytes(self._place.data, self._frame.byte_order)
@@ -105,7 +105,7 @@ class _Machine(StackMachine):
         return Piece(size, self.pop(), None)
 
     def step(self, opcode: int) -> None:
-        """Do one operation."""
+        """Execute one operation."""
         cursor, frame = self.cursor, self._frame
         if dw.DW_OP_REG0 <= opcode <= dw.DW_OP_REG31 or opcode == dw.DW_OP_REGX:
             self._kept(self.register(cursor.uleb() if opcode == dw.DW_OP_REGX else opcode - dw.DW_OP_REG0))
@@ -165,7 +165,7 @@ class _Machine(StackMachine):
 def read_pieces(pieces: Sequence[Piece], size: int, read: Callable[[int, int], bytes], byte_order: ByteOrder) -> bytes:
     """Return the *size* bytes of a variable that is in *pieces*.
 
-    :raises Unavailable: if some of it is nowhere
+    :raises Unavailable: if a part of it was optimized out
     :raises MalformedFile: if the pieces are not as large as the variable
     :raises MemoryFault: as *read* does
     """
@@ -188,7 +188,7 @@ def read_pieces(pieces: Sequence[Piece], size: int, read: Callable[[int, int], b
 
 
 def evaluate_type(unit: Unit, expression: bytes, frame: FrameContext, object_address: int) -> int:
-    """Return what an expression of a type, a bound of an array, says of the object at *object_address*.
+    """Return the value of a type's expression, such as an array's bound, for the object at *object_address*.
 
     :raises OmpdError: as :func:`find_pieces` does
     """
@@ -196,11 +196,10 @@ def evaluate_type(unit: Unit, expression: bytes, frame: FrameContext, object_add
 
 
 def derefs_through(parameter: bytes, expression: bytes, byte_order: ByteOrder) -> int | None:
-    """Return whether what is where *expression* says is reached through the pointer or reference that is where
-    *parameter* says.
+    """Return how many pointers lead from the argument at *parameter*, a pointer, to the variable at *expression*.
 
-    :returns: 0 if it is a part of what that points to, 1 if a pointer there points to it, and so on; None if it is
-        reached otherwise
+    :returns: 0 if the variable is a part of the structure that the argument points to, 1 if a pointer in that structure
+        points to it, and so on; None if it is not reached through the argument
     """
     try:
         return _derefs_through(Cursor(parameter, byte_order), Cursor(expression, byte_order))
@@ -219,7 +218,7 @@ def _derefs_through(parameter: Cursor, cursor: Cursor) -> int | None:
         offset, own = parameter.sleb(), cursor.sleb() if first == opcode else None
         if own is None:
             return None
-        if not parameter.at_end:  # a value, and no place
+        if not parameter.at_end:  # a value without a location
             if parameter.byte() != dw.DW_OP_STACK_VALUE:
                 return None
         elif own != offset or cursor.byte() != dw.DW_OP_DEREF:

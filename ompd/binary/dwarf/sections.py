@@ -1,7 +1,7 @@
-"""Where the bytes of DWARF are: the sections of a file, those of a split one (``.dwo``), and the index of a package of
-these (``.dwp``). Section numbers in comments are those of DWARF 5.
+"""The sections that hold DWARF: of a file, of a split file (``.dwo``), and the index of a package of split files
+(``.dwp``). Section numbers in comments are those of DWARF 5.
 
-Everything is read at its first need. Offsets are checked before use; what does not fit raises MalformedFile.
+Sections are read when first needed. Offsets are checked before use: those that do not fit raise MalformedFile.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ompd.safety import limits
 
 T = TypeVar("T")
 
-# What a package's rows are made of (7.3.5.3, table 7.1): DWARF 5's numbers, and those of GNU's extension of DWARF 4
-# (version 2), which are others from 5 on.
+# The columns of a package's index (7.3.5.3, table 7.1): numbers of DWARF 5, and of GNU's extension of DWARF 4 (version
+# 2), which differ from 5 on.
 _COLUMNS_OF_4 = {1: ".debug_info", 2: ".debug_types", 3: ".debug_abbrev", 4: ".debug_line", 5: ".debug_loc"}
 _COLUMNS_OF_4 |= {6: ".debug_str_offsets", 7: ".debug_macinfo", 8: ".debug_macro"}
 _COLUMNS_OF_5 = {1: ".debug_info", 3: ".debug_abbrev", 4: ".debug_line", 5: ".debug_loclists"}
 _COLUMNS_OF_5 |= {6: ".debug_str_offsets", 7: ".debug_macro", 8: ".debug_rnglists"}
 
-# A table is at most two thirds full: a search that goes on for so long is one in a table that was made for it.
+# A table is at most two thirds full, so only a crafted one needs a longer search.
 _MAX_PROBES = 1 << 10
 _SEVERAL = frozenset((".debug_info", ".debug_types"))
 _MAX_COLUMNS = 16
@@ -36,7 +36,7 @@ _MAX_ROWS = 1 << 20
 _SMALL, _MAX_COPIED, _MAX_ALL_COPIED = 1 << 20, 1 << 24, 1 << 26
 
 
-# Where in a package's sections those of one unit begin, by the section's name; empty for all that is no package.
+# The offsets of one unit's parts in a package's sections, by section name; empty outside of packages.
 Contribution = Mapping[str, int]
 WHOLE: Contribution = {}
 
@@ -47,8 +47,8 @@ def order_struct(byte_order: ByteOrder, layout: str) -> struct.Struct:
 
 
 class Supplementary(NamedTuple):
-    """What a file says of the supplementary file that it refers to (7.3.6), or, as dwz had it before,
-    ``.gnu_debugaltlink``: its name, and what that file has to have, as a checksum or as its build-id.
+    """A file's reference to its supplementary file (7.3.6), or dwz's older ``.gnu_debugaltlink``: the name, and the
+    checksum or build-id that the supplementary file has to have.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Supplementary(NamedTuple):
 
 
 class Sections:
-    """The ``.debug_*`` sections of one file, inflated where they are compressed, kept once they were requested.
+    """The ``.debug_*`` sections of one file, decompressed, and kept once they were read.
 
-    :param split: the file is a split one, or a package of them: ``.debug_info`` is called ``.debug_info.dwo`` there
+    :param split: whether the file is a split one or a package, where ``.debug_info`` is called ``.debug_info.dwo``
     :param tag: what distinguishes its sections from those of other files of the same module
     """
 
@@ -92,7 +92,7 @@ class Sections:
         return self._spans[name]
 
     def _joined(self, name: str, buffer: Buffer, start: int, end: int) -> tuple[Buffer, int, int]:
-        # A split file, which no linker has seen, has a section for each type unit.
+        # No linker has joined the sections of a split file: each type unit has one.
         every = [section for section in self._elf.sections if section.name == name]
         if len(every) < 2:
             return buffer, start, end
@@ -138,7 +138,7 @@ class Sections:
         return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
 
     def once(self, name: str, offset: int, read: Callable[[Cursor], T]) -> T:
-        """Return what *read* makes of a cursor at *offset* of the section: made once, for all who read it there.
+        """Return the result of *read* for a cursor at *offset* of the section. It is kept for later calls.
 
         :raises MalformedFile: if there is no such offset in the section
         """
@@ -149,7 +149,7 @@ class Sections:
 
     @cached_property
     def long_lists(self) -> limits.Budget:
-        """How many entries of long lists of locations may still be walked: lists may share their bytes."""
+        """The number of entries of long location lists that may still be read. Lists may share their bytes."""
         size = max(self.size(".debug_loc"), self.size(".debug_loclists"))
         return limits.Budget(limits.list_steps(size // 4), f"{self._elf.name}: lists of locations overlap")
 
@@ -171,7 +171,7 @@ class Sections:
 
 
 class PackageIndex:
-    """``.debug_cu_index`` or ``.debug_tu_index`` of a package (7.3.5.3): where the parts of each unit are."""
+    """``.debug_cu_index`` or ``.debug_tu_index`` of a package (7.3.5.3): the offsets of each unit's parts."""
 
     def __init__(self, raw: bytes, byte_order: ByteOrder, name: str) -> None:
         self._raw, self._what, self._byte_order = raw, f"{name}: index of a package", byte_order
@@ -197,8 +197,8 @@ class PackageIndex:
         self._table = header.size + hashes + self._row_struct.size
 
     def find(self, signature: int) -> Contribution | None:
-        """Return where the sections of the unit with *signature* (a ``dwo_id`` or that of a type) begin, None if the
-        package does not have it.
+        """Return the offsets of the unit with *signature* (a ``dwo_id`` or a type's), None if the package has no such
+        unit.
 
         :raises MalformedFile: if the search does not end
         """
@@ -227,13 +227,13 @@ class PackageIndex:
         return {name: offset for name, offset in zip(self._names, offsets, strict=True) if name}
 
     def by_offset(self, name: str) -> dict[int, Contribution]:
-        """Return the rows of all units, by where these begin in the section *name*."""
+        """Return the rows of all units by the units' offsets in the section *name*."""
         rows = (self._contribution(row) for row in range(1, self._rows + 1))
         return {row[name]: row for row in rows if name in row}
 
 
 def read_supplementary(elf: ElfFile) -> Supplementary | None:
-    """Return what *elf* says of its supplementary file, None if it refers to none.
+    """Return the reference of *elf* to its supplementary file, None without one.
 
     :raises MalformedFile: if that section is malformed
     """
@@ -248,8 +248,7 @@ def read_supplementary(elf: ElfFile) -> Supplementary | None:
 
 
 def supplementary_checksum(elf: ElfFile) -> bytes | None:
-    """Return the checksum by which other files know that *elf* is the supplementary file they refer to, None if it is
-    none.
+    """Return the checksum by which other files refer to *elf* as their supplementary file, None if it is none.
 
     :raises MalformedFile: if that section is malformed
     """

@@ -1,1 +1,1 @@
-"""What DWARF says of types and variables, and values that are read by it."""
+"""Types and variables in DWARF, and values formatted by their types."""

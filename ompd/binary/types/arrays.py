@@ -1,6 +1,6 @@
-"""Dimensions of arrays (DWARF 5, 5.5 and 5.18): bounds that stand in the file, and those that are in the target.
+"""Dimensions of arrays (DWARF 5, 5.5 and 5.18), with bounds in the file or in the target.
 
-The descriptors of Fortran's allocatable and pointer arrays are described by expressions over the descriptor's address.
+Bounds of Fortran's allocatable and pointer arrays are expressions over the address of the array's descriptor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Evaluate = Callable[[Value], int]
 
 
 class Dimension(NamedTuple):
-    """One dimension: the first index, how many elements there are, and how many bytes are from one to the next."""
+    """A dimension: first index, number of elements, and distance of elements in bytes."""
 
     lower: int
     length: int
@@ -33,18 +33,18 @@ class Dimension(NamedTuple):
 
 
 def language_of(unit: Unit) -> int:
-    """Return the unit's language, a ``DW_LANG_*``; 0 if it gives none."""
+    """Return the unit's language, a ``DW_LANG_*``, 0 if it is unknown."""
     return unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) or 0
 
 
 def is_fortran(unit: Unit) -> bool:
-    """Return whether the unit is of a source in Fortran: arrays begin at 1, and their first index runs fastest."""
+    """Return whether the unit's language is Fortran, whose arrays begin at 1 and have the first index run fastest."""
     return language_of(unit) in dw.FORTRAN_LANGUAGES
 
 
 def constant_bounds(info: TypeInfo, place: EntryRef) -> list[tuple[int | None, int | None]]:
-    """Return first index and count of each dimension of the array at *place*, in the file's order; None for one that is
-    computed in the target, or given nowhere.
+    """Return first index and count of each dimension of the array at *place*, in the file's order. A bound is None if
+    it is computed in the target or unknown.
     """
     found: list[tuple[int | None, int | None]] = []
     for attributes in _rows(info, place):
@@ -59,12 +59,12 @@ def constant_bounds(info: TypeInfo, place: EntryRef) -> list[tuple[int | None, i
 def dimensions(
     info: TypeInfo, place: EntryRef, attributes: dict[int, Value], element_size: int, evaluate: Evaluate | None
 ) -> list[Dimension]:
-    """Return the dimensions of the array at *place*, outermost first: in Fortran, that is the last one.
+    """Return the dimensions of the array at *place*, outermost first, which in Fortran is the last one.
 
-    One that has no end in the file, as that of a flexible array, has a count of 0.
+    A dimension without an upper bound, as in a flexible array, has a count of 0.
 
-    :param evaluate: derives an expression over the array's (or its descriptor's) address, or a reference to a
-        variable that holds a bound; None where the array has no address
+    :param evaluate: evaluates an expression over the address of the array or its descriptor, or reads a bound from a
+        variable; None if the array has no address
     :raises Unsupported: if bounds are unknown, or elements are not whole bytes apart
     :raises MalformedFile: if bounds are absurd
     """
@@ -77,7 +77,7 @@ def dimensions(
     if not column_major:
         rows.reverse()
     found: list[Dimension] = []
-    for row in rows:  # the one that runs fastest first
+    for row in rows:  # the fastest first
         lower, count = _bounds(unit, row, evaluate)
         stride = element
         if dw.DW_AT_BYTE_STRIDE in row:
@@ -115,7 +115,7 @@ def _bounds(unit: Unit, attributes: dict[int, Value], evaluate: Evaluate | None)
     value = attributes[dw.DW_AT_UPPER_BOUND]
     upper = _number(unit, value, evaluate)
     if isinstance(value.raw, int) and upper in ((1 << 32) - 1, (1 << 64) - 1):
-        return lower, 0  # older gcc's -1 as the last index of an array of no elements
+        return lower, 0  # older gcc writes -1 as the last index of an empty array
     return lower, max(upper - (lower or 0) + 1, 0)
 
 

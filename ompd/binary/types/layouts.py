@@ -1,6 +1,6 @@
-"""Types as values need them: what is behind typedefs, members, enumerators, the shape of arrays. What is read is kept.
+"""Types as the formatting of values needs them: typedefs followed, members, enumerators, dimensions. Results are kept.
 
-Bytes only; expressions over the address of an object read what they need of the target.
+Bytes only, except that expressions over the address of an object read the target.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Read = Callable[[int, int], bytes]
 
 
 class Resolved(NamedTuple):
-    """What is behind typedefs and qualifiers: where it is defined, tag and attributes; the names on the way there."""
+    """A type after typedefs and qualifiers: its definition, tag and attributes, and the names of the typedefs."""
 
     place: EntryRef
     tag: int
@@ -42,10 +42,10 @@ class Resolved(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A member or base class: its name (None of an anonymous one), type, and where it is.
+    """A member or base class: name (None for an anonymous one), type and offset.
 
-    ``first_bit`` and ``bits`` are those of a bit field, as in :class:`~ompd.binary.types.types.Member`;
-    ``expression`` says of a virtual base class where it is, from the object's address.
+    ``first_bit`` and ``bits`` are set for a bit field, as in :class:`~ompd.binary.types.types.Member`. ``expression``
+    computes the address of a virtual base class from that of the object.
     """
 
     name: str | None
@@ -58,9 +58,9 @@ class MemberRow(NamedTuple):
 
 
 class Enumeration(NamedTuple):
-    """An enumeration: its size in bytes, its enumerators by value, as the source names them from outside of it.
+    """An enumeration: size in bytes, and names of enumerators by value, qualified as code outside of it needs them.
 
-    ``flags`` are these where each is a bit of its own, None of others.
+    ``flags`` are the enumerators if each is a bit of its own, else None.
     """
 
     size: int
@@ -69,8 +69,8 @@ class Enumeration(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """A base type: its ``DW_ATE_*``, size in bytes and name, what stands before its characters (``L``), and its byte
-    order where that is not the file's.
+    """A base type: ``DW_ATE_*``, size in bytes, name, the prefix of its characters (``L``), and the byte order if it is
+    not the file's.
     """
 
     encoding: int
@@ -81,7 +81,7 @@ class Scalar(NamedTuple):
 
 
 class _ObjectMachine(StackMachine):
-    # Works out expressions of types, which may ask where the object is that they are of.
+    # Evaluates expressions of types, which may use the address of the object.
 
     object_address = 0
     bias = 0
@@ -98,8 +98,8 @@ class _ObjectMachine(StackMachine):
 class TypeReader:
     """Reads the types of one file.
 
-    :param read: gives what descriptors and virtual tables hold
-    :param bias: what is added to the file's addresses to get the target's
+    :param read: reads the target, for descriptors and virtual tables
+    :param bias: the target's addresses minus those of the file
     """
 
     def __init__(self, info: TypeInfo, read: Read, bias: int = 0) -> None:
@@ -114,10 +114,10 @@ class TypeReader:
     # Types
 
     def resolve(self, place: EntryRef) -> Resolved:
-        """Return what is behind typedefs, qualifiers and declarations of the type at *place*.
+        """Return the type at *place* after typedefs, qualifiers and declarations.
 
         :raises TypeNotFound: if it is only declared
-        :raises Unsupported: for void, and what is in another file
+        :raises Unsupported: for void, and if it is in another file
         """
         key = key_of(place)
         if key not in self._types:
@@ -137,7 +137,7 @@ class TypeReader:
         return self._types[key]
 
     def scalar(self, place: EntryRef, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
-        """Return the base type that :meth:`resolve` found."""
+        """Return the base type at *place*, a result of :meth:`resolve`."""
         key = key_of(place), tuple(names)
         if key not in self._scalars:
             self._scalars[key] = self._scalar(place, attributes, names)
@@ -156,9 +156,9 @@ class TypeReader:
         return Scalar(encoding, size, name, prefix, order)
 
     def character(self, place: EntryRef | None) -> tuple[int, str, bool] | None:
-        """Return width in bytes and prefix of the characters that a type is one of, and whether it is ``char`` itself.
+        """Return width in bytes and prefix of a character type, and whether it is ``char`` itself.
 
-        None for what is no character. Numbers of one byte are characters in C.
+        None for other types. In C integers of one byte are characters.
         """
         if place is None:
             return None
@@ -196,7 +196,7 @@ class TypeReader:
                         raise
                     offset, first_bit, bits, expression = 0, None, None, location.raw
                 if name is None and bits is not None:
-                    continue  # it only takes room
+                    continue  # padding
                 found.append(MemberRow(name, tag == dw.DW_TAG_INHERITANCE, type_, offset, first_bit, bits, expression))
             self._members[key] = tuple(found)
         return self._members[key]
@@ -215,7 +215,7 @@ class TypeReader:
                 if value is None or name is None:
                     continue
                 if not names:
-                    # An enumerator is a name of what is around the enumeration, or of the enumeration itself.
+                    # The name of an enumerator is in the scope around the enumeration, or in the enumeration.
                     scope = scoped_name(self.info, place, "").removesuffix("::")
                     own_name = (unit.string(own.get(dw.DW_AT_NAME)),) if dw.DW_AT_ENUM_CLASS in own else ()
                     prefix = "::".join(part for part in (scope, *own_name) if part)
@@ -231,7 +231,7 @@ class TypeReader:
         return self._enumerations[key]
 
     def evaluate(self, place: EntryRef, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
-        """Return what an expression of the type at *place* says of the object at *address*."""
+        """Return the value of an expression of the type at *place* for the object at *address*."""
         machine = _ObjectMachine(
             expression,
             {},
@@ -245,14 +245,14 @@ class TypeReader:
         return machine.pop()
 
     def bound_in(self, place: EntryRef) -> int:
-        """Return the bound of an array that the variable whose entry is at *place* holds.
+        """Return the value of the variable at *place*, which holds an array's bound.
 
-        :raises Unsupported: here, since it takes a frame to tell
+        :raises Unsupported: always here, because the variable is in a frame
         """
         raise Unsupported("an array whose bounds are in another variable")
 
     def missing(self, place: EntryRef, attributes: dict[int, Value], address: int | None) -> str | None:
-        """Return why there is no array behind the descriptor at *address*, in gdb's words; None if there is one."""
+        """Return why the descriptor at *address* has no array, in gdb's words, None if it has one."""
         for attribute, text in ((dw.DW_AT_ALLOCATED, "<not allocated>"), (dw.DW_AT_ASSOCIATED, "<not associated>")):
             value = attributes.get(attribute)
             if value is None:
@@ -267,7 +267,7 @@ class TypeReader:
         return None
 
     def data_start(self, place: EntryRef, attributes: dict[int, Value], address: int | None) -> int | None:
-        """Return where the data of the descriptor at *address* is, None if the type at *place* has no descriptor."""
+        """Return the address of a descriptor's data, None if the type at *place* has no descriptor."""
         moved = attributes.get(dw.DW_AT_DATA_LOCATION)
         if moved is None or not isinstance(moved.raw, bytes):
             return None
@@ -291,9 +291,9 @@ class TypeReader:
         return dimensions(self.info, place, attributes, self.info.size_at(element), evaluator)
 
     def follow(self, place: EntryRef, source: int | bytes) -> tuple[EntryRef, int | bytes]:
-        """Return type and place of what a reference refers to, through as many as there are; of what is none itself.
+        """Return type and location of a value after all references.
 
-        Compilers pass the variables that a region shares as references, and a pointer's as one to a pointer.
+        Compilers pass shared variables of a region as references, and a shared pointer as a reference to a pointer.
         """
         for _ in range(_MAX_CHAIN):
             found, tag, attributes, _ = self.resolve(place)
@@ -306,7 +306,7 @@ class TypeReader:
         raise MalformedFile("references to references without end")
 
     def size_of(self, place: EntryRef) -> int | None:
-        """Return the size in bytes of the type at *place*, None if that is unknown."""
+        """Return the size in bytes of the type at *place*, None if it is unknown."""
         try:
             return self.info.size_at(place)
         except OmpdError:
@@ -314,5 +314,5 @@ class TypeReader:
 
 
 def key_of(place: EntryRef) -> tuple[str, int, int]:
-    """Return what distinguishes *place* from all others of its file."""
+    """Return a key for *place* that is unique in its file."""
     return place.unit.section, place.unit.offset, place.offset

@@ -1,5 +1,5 @@
-"""The variables that a function has at an address: parameters and variables of the blocks that hold it (DWARF 5, 3.3 to
-3.5 and 4.1). Bytes only, no target; how many entries are read, and how deep, has a bound.
+"""The variables in scope at an address: parameters, and variables of blocks around it (DWARF 5, 3.3 to 3.5, 4.1). Bytes
+only, no target. The number of entries and their depth are limited.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Key = tuple[str, int, int]
 
 
 class LocalVariable(NamedTuple):
-    """A parameter or variable of a function, ``name`` ``""`` without one.
+    """A parameter or variable of a function. ``name`` is ``""`` if it has none.
 
-    ``entries`` are its own, and those of the function in the source that it is a copy of. ``type`` is None where the
-    file has none, ``location`` (of ``unit``) where the compiler did away with the
-    variable, unless it has a ``constant``. ``depth`` counts the blocks that it is in, from 0 for the function's own.
-    ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word.
+    ``entries`` are its own entry, and that of the source function if this is an inlined copy. ``type`` is None if the
+    file has none. ``location`` (in ``unit``) is None if the variable was optimized out or is a ``constant``. ``depth``
+    is the number of blocks around it, 0 for the function's own. ``line`` is that of the declaration. The compiler marks
+    variables that it made as artificial.
     """
 
     name: str
@@ -54,8 +54,8 @@ class LocalVariable(NamedTuple):
 
 @dataclass(slots=True)
 class Scope:
-    """A function at an address, inlined or not: ``place`` is its entry, ``variables`` what it has there, outermost
-    first. ``frame_base`` is that of the function whose frame it uses, None where that has none.
+    """A function at an address, inlined or not: ``place`` is its entry, ``variables`` are those in scope, outermost
+    first. ``frame_base`` is that of the function whose frame it uses, None without one.
     """
 
     place: EntryRef
@@ -77,7 +77,7 @@ def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[S
         return tag in _BLOCKS and any(start <= link_address < end for start, end in ranges_of(unit, attributes))
 
     scopes: list[Scope] = []
-    inside: list[tuple[Scope, int]] = []  # the function and number of its blocks that each entry around is in
+    inside: list[tuple[Scope, int]] = []  # for each entry around: its function, and the number of blocks in that
     origins: list[set[Key]] = []
     count = 0
     for number, entry in enumerate(iter_inside(unit, function.offset, holds)):
@@ -119,7 +119,7 @@ def _add(info: TypeInfo, scope: Scope, depth: int, unit: Unit, entry: NestedEntr
         found = info.index.entry(here)[1]
     origins.update(entries[1:])
     if dw.DW_AT_DECLARATION in known and dw.DW_AT_LOCATION not in known:
-        return  # a variable of elsewhere
+        return  # a variable of another function
     name, line = known.get(dw.DW_AT_NAME), known.get(dw.DW_AT_DECL_LINE)
     location = known.get(dw.DW_AT_LOCATION)
     scope.variables.append(
@@ -139,7 +139,7 @@ def _add(info: TypeInfo, scope: Scope, depth: int, unit: Unit, entry: NestedEntr
 
 
 def _add_dropped(info: TypeInfo, scope: Scope, known: set[Key]) -> None:
-    # What the function has in the source, and this copy of it has not.
+    # Variables of the source function that the inlined copy does not have.
     origin = info.index.entry(scope.place)[1].get(dw.DW_AT_ABSTRACT_ORIGIN)
     if origin is None:
         return
@@ -152,8 +152,8 @@ def _add_dropped(info: TypeInfo, scope: Scope, known: set[Key]) -> None:
 
 
 def find_around(files: DebugFiles, function: EntryRef) -> list[EntryRef]:
-    """Return the functions that the one at *function* is in, innermost first: gcc's code of constructs is in the
-    function that has the construct.
+    """Return the functions around the one at *function*, innermost first: gcc nests outlined functions in the function
+    with the construct.
 
     :raises MalformedFile: if the unit is malformed
     """
@@ -167,7 +167,7 @@ def find_around(files: DebugFiles, function: EntryRef) -> list[EntryRef]:
 
 
 def declared_in(info: TypeInfo, function: EntryRef) -> set[tuple[str, int | None]]:
-    """Return name and line of all that a function declares, in whatever block, but not of what functions in it do.
+    """Return name and line of all variables that a function declares in its blocks, without those of nested functions.
 
     :raises MalformedFile: if the entries are malformed, or are too many
     """

@@ -18,9 +18,9 @@ _MAX_PARTS = 1 << 16
 
 
 class Part(NamedTuple):
-    """A part of a variable: its type, where it is, and of a bit field ``first_bit`` (as in :class:`Member`), width.
-
-    Of a bit field ``address`` is that of the structure."""
+    """A part of a variable: type and address. A bit field has ``first_bit`` (as in :class:`Member`) and its width; its
+    ``address`` is that of the structure.
+    """
 
     type: EntryRef
     address: int
@@ -42,7 +42,7 @@ class Index(NamedTuple):
 
 
 class Dereference(NamedTuple):
-    """A step to what a pointer leads to."""
+    """A step from a pointer to its target."""
 
 
 Step = Field | Index | Dereference
@@ -54,9 +54,9 @@ _STEP = re.compile(
 
 
 def parse_steps(text: str) -> tuple[Step, ...]:
-    """Return the steps that ``.member``, ``->member``, ``%member``, ``[3]`` and Fortran's ``(1,2)`` in *text* are.
+    """Return *text* as steps: ``.member``, ``->member``, ``%member``, ``[3]`` and Fortran's ``(1,2)``.
 
-    Indexes in brackets that follow each other are those of one array.
+    Consecutive indexes in brackets are one step into an array.
 
     :raises BadInput: if there is something else
     """
@@ -84,13 +84,13 @@ def parse_steps(text: str) -> tuple[Step, ...]:
 
 
 class PartFinder:
-    """Finds parts of what is in memory, by the types of one file."""
+    """Finds parts of variables in memory, by the types of one file."""
 
     def __init__(self, types: TypeReader) -> None:
         self._types = types
 
     def select(self, place: EntryRef, address: int, steps: Sequence[Step]) -> Part:
-        """Return the part of the variable at *address* that *steps* lead to.
+        """Return the part of the variable at *address* at the end of *steps*.
 
         :raises BadInput: if the type has no such part
         :raises OmpdError: as for :meth:`show`
@@ -133,7 +133,7 @@ class PartFinder:
         wanted = name.lower() if fold else name
         known: list[str] = []
         level = [(found, part.address)]
-        # By levels: what is nearer hides what is in a base class.
+        # By levels: a member hides members of base classes with the same name.
         for _ in range(_MAX_DEPTH):
             deeper: list[tuple[EntryRef, int]] = []
             for place, address in level:

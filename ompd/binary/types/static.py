@@ -240,12 +240,12 @@ class _NameSearch:
     # The walk
 
     def _entries(self, name: str, tags: Collection[int]) -> Iterator[tuple[int, int]]:
-        # Yields offset and tag of what is called *name*, and of what has no name of its own but refers to what may.
+        # Yields offset and tag of entries called *name*, and of entries without a name that refer to another entry.
         unit = self._unit
         cursor = unit.cursor(unit.bounds[1] - unit.bounds[0])
 
         def choose(abbreviation: Abbreviation) -> tuple[int, Steps, int] | None:
-            # The tag, the steps to the name and its form, 0 of what has none
+            # The tag, the steps to the name, and its form, 0 without a name
             tag, _, attributes = abbreviation
             if tag not in tags:
                 return None
@@ -314,7 +314,7 @@ class _NameSearch:
         )
 
     def _scopes(self, place: EntryRef) -> tuple[tuple[Scope, ...], str | None, bool]:
-        # From outside in; the COMMON block; whether a function is among them.
+        # The scopes from outside in, the COMMON block, and whether a function is among the scopes.
         found: list[Scope] = []
         block: str | None = None
         in_function = False
@@ -341,7 +341,7 @@ class _NameSearch:
         return tuple(reversed(found)), block, in_function
 
     def _name_of(self, place: EntryRef, attributes: dict[int, Value]) -> tuple[str, int]:
-        # A function's name may be in its declaration in a class; then the scopes are those of the declaration.
+        # If a function's name is in a declaration in a class, the scopes are those of the declaration.
         unit, offset = place
         for _ in range(_MAX_ORIGINS):
             if dw.DW_AT_NAME in attributes:

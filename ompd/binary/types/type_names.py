@@ -1,6 +1,6 @@
 """Types as the source spells them, and as gdb's ``whatis`` does: ``int (*)[3]``, ``ns::B &``, ``real(kind=8) (2,3)``.
 
-Bytes only, no target. What is too deep or leads back to itself is called ``...``.
+Bytes only, no target. Types that are nested too deep or contain themselves are written as ``...``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MAX_NAME = 512
 
 
 def shortened(name: str) -> str:
-    """Return *name* with arguments of templates that gcc spells with more words as others do."""
+    """Return *name* with the template arguments spelled as clang does. gcc adds words to some."""
     if "<" in name:
         for longer, shorter in SHORTER.items():
             name = re.sub(rf"\b{longer}\b", shorter, name)
@@ -59,13 +59,13 @@ def shortened(name: str) -> str:
 
 
 def type_name(info: TypeInfo, place: EntryRef | None) -> str:
-    """Return the name of the type at *place* (None: void); of what cannot be read as much as can be, and ``...``."""
+    """Return the name of the type at *place* (None: void), with ``...`` for parts that cannot be read."""
     name = _Namer(info).name(place)
     return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 3] + "..."
 
 
 def scoped_name(info: TypeInfo, place: EntryRef, name: str) -> str:
-    """Return *name* of what is defined at *place* with the namespaces and types around it (``ns::Class::name``)."""
+    """Return *name*, defined at *place*, with the namespaces and types around it (``ns::Class::name``)."""
     if language_of(place.unit) in dw.C_LANGUAGES | dw.FORTRAN_LANGUAGES:
         return name
     try:
@@ -121,12 +121,12 @@ class _Namer:
             return f"{keyword} {{...}}" if keyword is not None else "..."
         if tag == dw.DW_TAG_BASE_TYPE:
             return SHORTER.get(name, name)
-        if language in dw.C_LANGUAGES:  # others have tags that are names of their own
+        if language in dw.C_LANGUAGES:  # in other languages a tag is a name by itself
             return f"{keyword} {name}" if keyword is not None else name
         return shortened(scoped_name(self._info, place, name) if tag in dw.NAMED_TYPES else name)
 
     def _qualified(self, place: EntryRef, inner: str, depth: int) -> str:
-        # All qualifiers in a row; of a pointer they stand behind its star, of others in front.
+        # All qualifiers in a row. Those of a pointer follow its star, others precede the name.
         words: list[str] = []
         here: EntryRef | None = place
         while here is not None and len(words) <= _MAX_DEPTH:
@@ -142,7 +142,7 @@ class _Namer:
             behind = f" {text}{f' {inner}' if inner else ''}"
             return self._pointer(here.unit, tag, attributes, behind, depth + 1)
         behind = self.name(here, inner, depth + 1)
-        # An array is as constant as its elements are, and some compilers say so of both.
+        # An array is constant if its elements are, and some compilers mark both.
         return behind if tag == dw.DW_TAG_ARRAY_TYPE and behind.startswith(f"{text} ") else f"{text} {behind}"
 
     def _pointer(self, unit: Unit, tag: int, attributes: dict[int, Value], inner: str, depth: int) -> str:

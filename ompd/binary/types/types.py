@@ -19,12 +19,11 @@ from ompd.binary.dwarf.units import Unit
 from ompd.binary.elf.elf import ElfFile
 from ompd.errors import FieldNotFound, MalformedFile, TypeNotFound, Unsupported
 
-# const, packed, volatile, restrict, shared, atomic, immutable: the type behind them has their size and members
 _POINTERS = frozenset((dw.DW_TAG_POINTER_TYPE, dw.DW_TAG_REFERENCE_TYPE, dw.DW_TAG_RVALUE_REFERENCE_TYPE))
 _COUNTED = frozenset((dw.DW_TAG_SUBRANGE_TYPE, dw.DW_TAG_ENUMERATION_TYPE))
 
 
-# "struct X" asks for those tags alone. A plain name is what the language would take it for: a typedef hides a tag.
+# "struct X" finds these tags only. As in the language, a typedef hides a tag of the same name.
 _KEYWORDS = {
     "struct": (dw.DW_TAG_STRUCTURE_TYPE, dw.DW_TAG_CLASS_TYPE),
     "class": (dw.DW_TAG_CLASS_TYPE, dw.DW_TAG_STRUCTURE_TYPE),
@@ -37,8 +36,8 @@ _STEP = r"([^.\[\]]+)((?:\[\d{1,9}\])*)"
 _MAX_CHAIN = 64
 _MAX_SEARCHES = 8
 _MAX_MEMBERS = 1 << 16
-# Base classes and members without a name of one structure, those inside of them too. One that contains itself twice
-# has twice as many at each level.
+# Base classes and unnamed members of one structure, at all levels. The number doubles at each level of a structure that
+# contains itself twice.
 _MAX_EMBEDDED = 1 << 11
 _MAX_BYTES = 1 << 48
 
@@ -46,9 +45,9 @@ _MAX_BYTES = 1 << 48
 class Member(NamedTuple):
     """A member: ``offset`` from the outer structure's start and ``size``, in bytes.
 
-    Of a bit field they are those of the bytes that it is in, ``first_bit`` counts from the structure's start, from
-    the least significant bit of a byte where the target is little-endian and else from the most significant, and
-    ``bits`` is its width. Both are None for others.
+    For a bit field these are of the bytes that contain it. ``first_bit`` counts from the structure's start, and in a
+    byte from the least significant bit if the target is little-endian, else from the most significant. ``bits`` is the
+    width. Both are None for other members.
     """
 
     offset: int
@@ -58,9 +57,9 @@ class Member(NamedTuple):
 
 
 class DwarfType:
-    """A type that :class:`TypeInfo` found; typedefs and qualifiers are already followed.
+    """A type, after typedefs and qualifiers.
 
-    ``name`` is what it was requested by, ``place`` where its entry is.
+    ``name`` is the requested name, ``place`` the entry of the type.
     """
 
     __slots__ = ("_info", "name", "place")
@@ -81,15 +80,15 @@ class DwarfType:
 
     @property
     def byte_order(self) -> ByteOrder:
-        """Byte order of the file that it is from."""
+        """Byte order of the file with the type."""
         return self.place.unit.sections.byte_order
 
     def member(self, path: str) -> Member:
-        """Return where a member is.
+        """Return the member at *path*.
 
-        :param path: its name; further ones after dots, of embedded structures. ``name[2]`` is an element, and the name
-            of an array alone its first where members of that are named
-        :raises FieldNotFound: if there is none of that name
+        :param path: a name, with names of members of embedded structures after dots. ``name[2]`` is an element. Before
+            a dot, an array without an index stands for its first element
+        :raises FieldNotFound: if the type has no such member
         :raises MalformedFile: if the file contradicts itself
         :raises Unsupported: if its offset or size is computed at run time
         """
@@ -97,10 +96,10 @@ class DwarfType:
 
 
 class TypeInfo:
-    """The types of one file's DWARF, a module's or its separate debug file's, and of those that it refers to.
+    """The types in the DWARF of one file (a module or its separate debug file) and of files that it refers to.
 
-    :param others: finds split and supplementary files, None: there are none
-    :param files: the file's debug information, if others read it too
+    :param others: finds split and supplementary files, None without any
+    :param files: the file's debug information, if it is shared with other readers
     """
 
     def __init__(self, elf: ElfFile, others: OtherFiles | None = None, files: DebugFiles | None = None) -> None:
@@ -114,11 +113,11 @@ class TypeInfo:
     def find(self, name: str) -> DwarfType | None:
         """Return the type called *name*, None if the file does not define it.
 
-        Before the name may stand ``struct``, ``class``, ``union`` or ``enum``, in it ``::`` after names of what is
-        around it. Without those a type outside of all scopes comes before one in a scope.
+        The name may begin with ``struct``, ``class``, ``union`` or ``enum``, and may be qualified by scopes (``::``).
+        An unqualified name is searched outside of all scopes first.
 
-        :raises TypeNotFound: if there are several by that name, and they differ in size
-        :raises MalformedFile: if what leads there is malformed
+        :raises TypeNotFound: if several types of different sizes have that name
+        :raises MalformedFile: if the entries are malformed
         """
         if name not in self._found:
             self._found[name] = self._find(" ".join(name.split()))
@@ -145,7 +144,7 @@ class TypeInfo:
         return None
 
     def _best(self, likely: Sequence[EntryRef], outer: tuple[str, ...]) -> EntryRef | None:
-        # The first that is an entry; one that no other names are around than those of *outer* before others.
+        # The first candidate that is an entry, preferably in exactly the scopes of *outer*.
         best = None
         for place in likely:
             scope = self.index.scope_of(place)
@@ -156,10 +155,10 @@ class TypeInfo:
         return best
 
     def _check_sizes(self, name: str, best: EntryRef, likely: Sequence[EntryRef], outer: tuple[str, ...]) -> None:
-        # In C two files may have structures of one name that are not the same.
+        # Two C files may define different structures of the same name.
         size, whole = self._size_or_none(best), self.index.scope_of(best) == outer
         for place in likely:
-            # That it is an entry is found out by a walk over its unit, which comes last because it costs most.
+            # The walk over the unit that proves it an entry comes last, because it costs most.
             if self._size_or_none(place) in (None, size):
                 continue
             scope = self.index.scope_of(place)
@@ -186,11 +185,11 @@ class TypeInfo:
     # From type to type
 
     def target(self, unit: Unit, value: Value) -> EntryRef:
-        """Return the entry that an attribute of one in *unit* refers to."""
+        """Return the entry that *value*, an attribute in *unit*, refers to."""
         return self.index.target(unit, value)
 
     def inner(self, place: EntryRef) -> EntryRef:
-        """Return the type behind typedefs, qualifiers and declarations."""
+        """Return the type after typedefs, qualifiers and declarations."""
         for _ in range(_MAX_CHAIN):
             tag, attributes = self.index.entry(place)
             if tag == dw.DW_TAG_TYPEDEF or tag in dw.QUALIFIERS:
@@ -207,7 +206,7 @@ class TypeInfo:
 
     def _defined_elsewhere(self, place: EntryRef, tag: int, attributes: dict[int, Value]) -> EntryRef:
         name = place.unit.string(attributes.get(dw.DW_AT_NAME)) or ""
-        # A definition that leads to a declaration again, and so on: no compiler writes that.
+        # No compiler writes a definition that leads back to a declaration.
         if name in self._searched or len(self._searched) > _MAX_SEARCHES:
             raise MalformedFile(f"{self._name}: declarations of {name!r} lead to each other")
         self._searched.append(name)
@@ -222,7 +221,7 @@ class TypeInfo:
     # Sizes
 
     def size_at(self, place: EntryRef) -> int:
-        """Return the size in bytes of the type at *place*; see :attr:`DwarfType.size`."""
+        """Return the size in bytes of the type at *place*, with errors as :attr:`DwarfType.size`."""
         key = place.unit.section, place.unit.offset, place.offset
         size = self._sizes.get(key)
         if size is None:
@@ -255,8 +254,8 @@ class TypeInfo:
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
     def counts(self, place: EntryRef) -> list[int]:
-        """Return how many elements the array at *place* has in each dimension, the outermost first; 0 where there is no
-        bound, as in a flexible array.
+        """Return the numbers of elements of the array at *place* by dimension, outermost first. Without a bound, as in
+        a flexible array, it is 0.
         """
         unit = place.unit
         counts = []
@@ -270,7 +269,7 @@ class TypeInfo:
                 lower = unit.number(attributes.get(dw.DW_AT_LOWER_BOUND))
                 if lower is None:
                     lower = 1 if unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) in dw.FORTRAN_LANGUAGES else 0
-                # Older gcc writes -1 as the last index of an array of no elements, in as many bytes as it likes.
+                # Older gcc writes -1, of any size, as the last index of an empty array.
                 count = 0 if upper in (-1, (1 << 32) - 1, (1 << 64) - 1) else upper - lower + 1
             counts.append(count or 0)
             if len(counts) > _MAX_CHAIN or counts[-1] < 0:
@@ -280,7 +279,7 @@ class TypeInfo:
     # Members
 
     def member_at(self, place: EntryRef, path: str, name: str) -> Member:
-        """Return where the member at *path* of the structure at *place* is; see :meth:`DwarfType.member`."""
+        """Return the member at *path* of the structure at *place*, like :meth:`DwarfType.member`."""
         offset = 0
         steps = path.split(".")
         for number, step in enumerate(steps):
@@ -317,14 +316,14 @@ class TypeInfo:
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
     def _element(self, place: EntryRef, indexes: list[int], name: str, path: str) -> tuple[int, int]:
-        # Size of the element with these indexes, one for each dimension, and where in the array it is.
+        # Size of the element with these indexes, one for each dimension, and its offset in the array.
         place = self.inner(place)
         counts = self.counts(place) if self.index.entry(place)[0] == dw.DW_TAG_ARRAY_TYPE else []
         if len(counts) != len(indexes):
             raise FieldNotFound(name, path)
         position = 0
         for depth, (index, count) in enumerate(zip(indexes, counts, strict=True)):
-            # An outermost count of 0 is that of a flexible array: its size is not the type's matter.
+            # An outermost count of 0 is that of a flexible array, whose size the type does not limit.
             if index >= count and (count or depth):
                 raise FieldNotFound(name, path)
             position = position * count + index
@@ -338,7 +337,7 @@ class TypeInfo:
             self._members[key] = _Members(self, place if tag in dw.STRUCTURES else None)
         return self._members[key]
 
-    # What _Members, below, asks
+    # For _Members
 
     def rows(self, place: EntryRef) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
         """Yield name, tag and attributes of the data members and base classes of the structure at *place*."""
@@ -385,7 +384,7 @@ class TypeInfo:
         else:
             cursor = Cursor(value.raw, unit.sections.byte_order, what=self._name)
             operation = cursor.byte()
-            # The structure's address is pushed first; a constant has to be added to it.
+            # The structure's address is the initial stack; a constant is added to it.
             offset = cursor.uleb() if operation in (dw.DW_OP_PLUS_UCONST, dw.DW_OP_CONSTU) else -1
             rest = value.raw[cursor.position :]
             if offset < 0 or rest != (bytes((dw.DW_OP_PLUS,)) if operation == dw.DW_OP_CONSTU else b""):
@@ -403,7 +402,7 @@ class _Found(NamedTuple):
 
 
 class _Members:
-    # The members of one structure by name, those of base classes and of members without a name among them.
+    # The members of one structure by name, with those of base classes and unnamed members.
 
     def __init__(self, info: TypeInfo, place: EntryRef | None) -> None:
         self._info = info
@@ -417,7 +416,7 @@ class _Members:
         found: dict[str, _Found] = {}
         level = [] if self._place is None else [(self._place, 0)]
         seen: set[tuple[str, int, int, int]] = set()
-        # By levels: what is nearer hides what is in a base class.
+        # By levels: a member hides members of base classes with the same name.
         while level:
             deeper: list[tuple[EntryRef, int]] = []
             for place, base in level:
@@ -444,7 +443,7 @@ class _Members:
 
 
 def _is_constant(value: Value) -> bool:
-    # A constant, and no reference to a variable nor, since DWARF 4, an offset of a list of locations.
+    # A constant, neither a reference to a variable nor, since DWARF 4, the offset of a location list.
     return isinstance(value.raw, int) and value.form in CONSTANTS
 
 
@@ -453,7 +452,7 @@ def _is_within(scope: tuple[str, ...] | None, outer: tuple[str, ...]) -> bool:
 
 
 def _split(name: str) -> tuple[tuple[str, ...], str]:
-    # "a::b<c::d>" is b<c::d> in a.
+    # "a::b<c::d>" is "b<c::d>" in "a".
     parts, depth, start = [], 0, 0
     for index, character in enumerate(name):
         depth += (character == "<") - (character == ">")
@@ -469,11 +468,11 @@ _MAX_FLAT_MEMBERS = 1 << 13
 
 
 class FlatMember(NamedTuple):
-    """A member, of the structure itself or of one that is embedded in it, in bytes from the outermost one's start.
+    """A member of a structure or of one embedded in it, in bytes from the start of the outermost structure.
 
-    ``path`` is its name, after those of what it is in and dots. Of a bit field ``offset`` is that of the byte in
-    which it begins, ``size`` that of its declared type, ``first_bit`` where in that byte it begins, and ``bits`` its
-    width; both are None for others.
+    ``path`` has the names of the structures around it, joined by dots. For a bit field ``offset`` is that of its first
+    byte, ``size`` that of the declared type, ``first_bit`` the bit in that byte, ``bits`` the width; both are None for
+    other members.
     """
 
     path: str
@@ -486,10 +485,10 @@ class FlatMember(NamedTuple):
 def flat_members(info: TypeInfo, found: DwarfType, is_wanted: Callable[[str], bool]) -> list[FlatMember]:
     """Return the members of a structure by their offsets, then names.
 
-    Members of base classes, and of members without a name, count as the structure's own. An array is one member. What
-    has no fixed place or size is left out.
+    Members of base classes and unnamed members count as the structure's own. An array is one member. Members without a
+    fixed offset or size are left out.
 
-    :param is_wanted: called with the path of each member; of one that is not wanted those inside of it are left out
+    :param is_wanted: called with the path of each member. If it returns False, the members inside are left out
     :raises MalformedFile: if the file contradicts itself, or the structure contains itself
     """
     walk = _MemberWalk(info, is_wanted)
@@ -527,7 +526,7 @@ class _MemberWalk:
                 self._add(FlatMember(prefix + _own_name(name), start // 8, size, start % 8, bits))
             elif self._add(FlatMember(prefix + _own_name(name), base + offset, size)) and self._has_members(inner):
                 self.enter(inner, f"{prefix}{_own_name(name)}.", base + offset, depth + 1)
-        # What is nearer hides what is in a base class.
+        # A member hides members of base classes with the same name.
         for inner, offset in embedded:
             if self._has_members(inner):
                 self.enter(inner, prefix, offset, depth + 1)

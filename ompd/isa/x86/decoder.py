@@ -1,7 +1,7 @@
-"""What instructions of x86-64 do to general registers and memory, and where they lead.
+"""Decode x86-64 instructions: effects on general registers and memory, and control flow.
 
-This is as exact as following a lock's address through a function takes. Everything else is overstated: all registers
-that an instruction may write count as unknown, and so does memory. Opcodes are those of the *Intel 64 and IA-32
+The decoder is exact enough to follow the address of a lock through a function. It overstates all else: registers and
+memory that an instruction may write become unknown. Opcodes are those of the *Intel 64 and IA-32
 Architectures Software Developer's Manual*, volume 2, appendix A.
 """
 
@@ -75,7 +75,7 @@ _STORES = {
 }
 # vpmovqb and the like, which make elements narrower: EVEX.F3.0F38
 _NARROWED = frozenset((*range(0x10, 0x16), *range(0x20, 0x26), *range(0x30, 0x36)))
-# These write where a register says that is not their operand: maskmovdqu and movdir64b.
+# These write to an address in a register that is not an operand: maskmovdqu and movdir64b.
 _STORES_ELSEWHERE = frozenset(((1, 0xF7), (2, 0xF8)))
 
 
@@ -121,7 +121,7 @@ def _reads(e: Encoded) -> tuple[int, ...]:
 
 
 def _flow(e: Encoded) -> dict[str, object] | None:
-    # Where control goes, None for an instruction behind which the next one comes.
+    # The control flow, None for an instruction that the next one follows.
     opcode = e.opcode
     if 0x70 <= opcode < 0x80:
         return {"flow": "branch", "target": _target(e), "on_zero": _on_zero(opcode), "keeps_flags": True}

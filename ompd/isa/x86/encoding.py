@@ -1,7 +1,7 @@
-"""How instructions of x86-64 and 32-bit x86 are written: prefixes, opcode, operands, and constants.
+"""The encoding of x86-64 and 32-bit x86 instructions: prefixes, opcode, operands, constants.
 
 Names are those of the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2: chapter 2 has the
-forms, appendix A the opcodes. What an instruction does is said by :mod:`ompd.isa.x86.decoder` and
+forms, appendix A the opcodes. Their effects are in :mod:`ompd.isa.x86.decoder` and
 :mod:`ompd.isa.x86.getters`.
 """
 
@@ -97,7 +97,7 @@ class Encoded:
 
     @property
     def size(self) -> int:
-        """How many bytes of it were read."""
+        """The number of bytes that were read."""
         return self._at - self._start
 
     @property
@@ -107,7 +107,7 @@ class Encoded:
 
     @property
     def width(self) -> int:
-        """The size of its operands in bytes, if the opcode does not say another one."""
+        """The size of its operands in bytes, unless the opcode implies another one."""
         return 8 if self.is_wide else 2 if self.is_narrow else 4
 
     def operand(self) -> Operand | None:

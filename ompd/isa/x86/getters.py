@@ -1,5 +1,5 @@
-"""Carries out instructions of x86-64 and 32-bit x86 of which a routine that only loads consists: moves, comparisons,
-jumps and a little arithmetic. All others are refused.
+"""Interpret x86-64 and 32-bit x86 routines that only load: moves, comparisons, jumps and a little arithmetic. All other
+instructions are refused.
 
 Opcodes are those of the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2; 0x0Fxx is one behind
 the byte 0F.
@@ -27,7 +27,7 @@ _ADD, _OR, _AND, _SUB, _XOR, _CMP = 0, 1, 4, 5, 6, 7
 
 
 class X86:
-    """Carries out one instruction after the other.
+    """Interprets one instruction after the other.
 
     :param pointer_size: 8 for x86-64, 4 for 32-bit x86
     """
@@ -43,9 +43,9 @@ class X86:
         self._zero = self._sign = self._carry = self._overflow = False
 
     def step(self) -> bool:
-        """Carry out the instruction at the program counter; return whether the routine goes on after it.
+        """Interpret the instruction at the program counter. Return whether the routine continues.
 
-        :raises Undecoded: if it is none of those that are known here
+        :raises Undecoded: if it is not supported
         """
         state = self._state
         encoded = self._read()

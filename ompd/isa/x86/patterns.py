@@ -1,7 +1,7 @@
-"""What calls, jumps, and loads of addresses look like in the code of x86-64 and i386.
+"""Regular expressions for calls, jumps and loads of addresses in the code of x86-64 and i386.
 
-Code is not decoded from its beginning: bytes that look like an instruction are found wherever they are, and may be part
-of another one. A caller has to check that a function begins at the address, or that the instruction can be meant.
+The code is searched, not decoded: a match may be in the middle of another instruction. Callers check that a function
+begins at the address, or that the instruction makes sense.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Addresses in the code of x86-64 and i386: what it loads, and what it calls or jumps to.
+"""Addresses in the code of x86-64 and i386 that it loads, calls or jumps to.
 
 As with :mod:`ompd.isa.x86.patterns`, bytes that look like an instruction may be part of another one.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# lea relative to the next instruction, and the address itself. What looks like one may overlap another.
+# lea relative to the next instruction, and the address itself. Matches may overlap.
 _RELATIVE = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
 _ABSOLUTE = re.compile(
     rb"(?:[\xb8-\xbf\x68]|\xc7\x04\x24|\xc7\x44\x24.|[\x48\x49]\xc7[\xc0-\xc7])(?=(....))", re.DOTALL
@@ -30,10 +30,10 @@ class Call(NamedTuple):
 
 
 class X86References:
-    """What code of these processors refers to."""
+    """The references in code of these processors."""
 
     def loaded(self, code: bytes, start: int, table: int | None) -> Iterator[tuple[int, int]]:
-        """Yield where *code* loads what may be addresses, and these.
+        """Yield the places at which *code* may load an address, and the address.
 
         :param start: where the code begins
         :param table: the address of the module's ``_GLOBAL_OFFSET_TABLE_``, None for code of 64 bits, which needs none

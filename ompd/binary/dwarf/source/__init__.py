@@ -1,1 +1,1 @@
-"""What debug information says of the source: lines, functions and their names, calls."""
+"""The source in debug information: lines, functions and their names, calls."""

@@ -1,7 +1,7 @@
-"""The calls that debug information describes in one function: where they are and what they call.
+"""The calls in a function, by debug information: their addresses and the functions called.
 
 DWARF 5, 3.4 Call Site Entries; before that GNU's extension with the same entries under other numbers. A tail call is
-the jump with which a function ends that calls another in its place. Bytes only, no target.
+a jump to another function at the end of a function. Bytes only, no target.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MAX_ARGUMENTS = 64
 
 
 class Call(NamedTuple):
-    """A call in a function. ``inside`` is an address in the instruction, ``behind`` the one behind it, None where only
-    the instruction's own is known. ``start`` is where the called function begins, ``name`` what the linker calls it;
-    one of them, or none for a call by a pointer. All addresses are link-time addresses. ``entry`` is the offset of what
-    describes it in its unit.
+    """A call in a function. ``inside`` is an address in the instruction; ``behind`` is the address after it, None if
+    only the instruction's own is known. ``start`` is the start of the called function, ``name`` its symbol; a call has
+    one of them, a call by a pointer none. All addresses are link-time addresses. ``entry`` is the offset of its call
+    site entry in the unit.
     """
 
     inside: int
@@ -46,22 +46,22 @@ class Call(NamedTuple):
 
 
 def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list[Call]:
-    """Return the calls of the function whose entry is at *offset* of *unit*, and of what is inlined into it.
+    """Return the calls of the function whose entry is at *offset* of *unit*, with those of functions inlined into it.
 
-    :raises MalformedFile: if the entries are malformed, or are very many
+    :raises MalformedFile: if the entries are malformed or too many
     """
     code = ranges_of(unit, unit.entry_at(offset)[1])
     calls = []
     for at, attributes in _call_sites(unit, offset):
         call = _call(files, names, unit, at, attributes)
-        # gcc's entries of functions that it made of parts of another are in that one's.
+        # gcc nests the entry of an outlined function in that of its original.
         if call is not None and any(start <= call.inside < end for start, end in code):
             calls.append(call)
     return calls
 
 
 def read_passed(unit: Unit, call: Call) -> list[int]:
-    """Return the link-time addresses among the arguments of *call*: those of functions and variables by their names.
+    """Return the link-time addresses of functions and variables that *call* passes as arguments.
 
     :raises MalformedFile: if the entries are malformed
     """
@@ -106,6 +106,6 @@ def _called(files: DebugFiles, names: Names, unit: Unit, origin: Value) -> tuple
             return ranges[0][0], None
         known, _, _ = names.described(unit, offset)
     except Unsupported:
-        return None, None  # it is in a file that is not here
+        return None, None  # in a file that is not available
     linkage = text_of(known, dw.DW_AT_LINKAGE_NAME) or text_of(known, dw.DW_AT_MIPS_LINKAGE_NAME)
     return None, linkage or text_of(known, dw.DW_AT_NAME)

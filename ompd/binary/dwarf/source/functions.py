@@ -1,4 +1,4 @@
-"""Which functions have the code at an address: one, and those that were inlined into it there.
+"""The function at an address, and the functions that were inlined there.
 
 All addresses are link-time addresses.
 """
@@ -23,14 +23,14 @@ _MAX_INLINED = 1 << 16
 
 
 class _UnitFunctions(NamedTuple):
-    # The functions of a unit, as far as they were requested, and the walk that finds the others.
+    # The functions of a unit that were read so far, and the walk that reads the others.
 
     known: list[tuple[int, int, int]]  # start, end, offset of the entry
     others: Iterator[Entry]
 
 
 class _Inlined(NamedTuple):
-    # A function that was inlined: how many others it was inlined into.
+    # An inlined function. depth is the number of functions around it.
 
     depth: int
     outer: _Inlined | None
@@ -39,7 +39,7 @@ class _Inlined(NamedTuple):
 
 
 class FunctionFinder:
-    """The entries of functions in one module's debug information, by addresses of their code."""
+    """Finds the entries of functions in one module's debug information by addresses of code."""
 
     def __init__(self, files: DebugFiles) -> None:
         self._files = files
@@ -47,10 +47,9 @@ class FunctionFinder:
         self._inlined: dict[tuple[str, int, int], list[tuple[int, int, _Inlined]]] = {}
 
     def entry_at(self, link_address: int) -> tuple[Unit, int] | None:
-        """Return unit, and offset in it, of the entry of the function whose code is at *link_address*, None where the
-        debug information has none.
+        """Return the function at *link_address* as the unit and offset of its entry, None without debug information.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries on the way are malformed
         """
         skeleton = self.unit_at(link_address)
         unit = None if skeleton is None else self._files.whole(skeleton)
@@ -58,10 +57,10 @@ class FunctionFinder:
         return None if unit is None or offset is None else (unit, offset)
 
     def entries_at(self, link_address: int) -> list[tuple[Unit, int, Mapping[int, Value] | None]]:
-        """Return unit and offset of the entries of the functions at *link_address*, innermost first, with the
-        attributes of those that were inlined.
+        """Return unit and offset of the entries of the functions at *link_address*, innermost first, and the attributes
+        of inlined ones.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries on the way are malformed
         """
         entry = self.entry_at(link_address)
         if entry is None:
@@ -76,9 +75,9 @@ class FunctionFinder:
         return [*found, (unit, offset, None)]
 
     def unit_at(self, address: int) -> Unit | None:
-        """Return the unit that has the code at *address*, None if there is none.
+        """Return the unit of the code at *address*, None if there is none.
 
-        :raises MalformedFile: if what tells it is malformed
+        :raises MalformedFile: if the tables of addresses are malformed
         """
         for ranges in ("_aranges", "_unit_ranges"):
             rows: list[tuple[int, int, int]] = getattr(self, ranges)
@@ -93,7 +92,7 @@ class FunctionFinder:
 
     @cached_property
     def _unit_ranges(self) -> list[tuple[int, int, int]]:
-        # Like _aranges, of the units that are not there: clang writes none.
+        # Like _aranges, for units that have no entry there: clang writes none.
         known = {offset for _, _, offset in self._aranges}
         rows = []
         for unit in self._files.units(self._files.main, INFO):
@@ -105,8 +104,8 @@ class FunctionFinder:
         return rows
 
     def _function_at(self, unit: Unit, address: int) -> int | None:
-        # Offset of the entry of the function at an address. In a large unit the walk to it is what takes time, so it
-        # goes no further than it has to, and into functions (Fortran has them in others) only at the second try.
+        # The offset of the entry of the function at an address. The walk through a large unit takes long, so it ends at
+        # the function. It enters other functions, which Fortran nests, only at the second try.
         for outer in (True, False):
             key = unit.section, unit.offset, outer
             if key not in self._functions:
@@ -125,7 +124,7 @@ class FunctionFinder:
         return None
 
     def _inlined_in(self, unit: Unit, offset: int) -> list[tuple[int, int, _Inlined]]:
-        # Start and end of the code of what is inlined in one function.
+        # Start and end of each function inlined in one function.
         key = unit.section, unit.offset, offset
         if key not in self._inlined:
             rows: list[tuple[int, int, _Inlined]] = []

@@ -1,8 +1,7 @@
-"""What the source has at addresses of one file: file and line, by the line tables of DWARF 2 to 5, and the functions,
-those that were inlined there too.
+"""Source file, line and functions (inlined ones, too) of addresses in one file, by DWARF 2 to 5.
 
-Our own reader, since the library that reads all of DWARF takes longer to import than a debugger may take to answer. All
-addresses are link-time addresses.
+This is no use of pyelftools, because its import takes longer than a debugger may take to answer. All addresses are
+link-time addresses.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _MAX_FIRST_ROWS = 8
 
 
 class Function(NamedTuple):
-    """A function that the source has at an address. ``name`` is None where only its place is known.
+    """A function at an address. ``name`` is None if it is unknown.
 
-    ``call`` is file and line where it was inlined, None of the function that the others were inlined into, and of one
-    whose place is unknown.
+    ``call`` is the file and line of the call of an inlined function. It is None if it is unknown, and for the outermost
+    function.
     """
 
     name: str | None
@@ -44,11 +43,11 @@ class Function(NamedTuple):
 class LineInfo:
     """The line tables and functions of one file: a module, or its separate debug file, and the files it refers to.
 
-    What a lookup needs is read at the first one and kept.
+    A lookup reads what it needs, and keeps it.
 
-    :param others: finds split and supplementary files, None: there are none
-    :param files: the file's debug information, if others read it too
-    :param is_outlined: tells by its name whether a compiler made a function of a construct in another
+    :param others: finds split and supplementary files, None without any
+    :param files: the file's debug information, if it is shared with other readers
+    :param is_outlined: returns whether a compiler outlined the function with that name from a construct
     """
 
     def __init__(
@@ -69,18 +68,18 @@ class LineInfo:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every file was there that was needed for what was found so far."""
+        """Whether all files were available that lookups needed so far."""
         return self._files.is_whole
 
     def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
-        """Return file and line of the code at *link_address*, None if the tables have none for it.
+        """Return file and line of the code at *link_address*, None if the line tables have none.
 
-        The file is the table's path, made absolute by the unit's compilation directory where that is known. The line is
-        the one that gdb shows: of the last row at or before the address, in the sequence that holds it.
+        The file is the table's path, made absolute by the unit's compilation directory if that is known. The line is
+        the one that gdb shows: that of the last row at or before the address in its sequence.
 
-        :param entry: take the first row at the address instead, the function's own line where one begins there:
-            optimisers put the first statement's at the same place
-        :raises MalformedFile: if the tables that lead there are malformed
+        :param entry: take the first row at the address, which is the function's own line if a function begins there.
+            Optimised code may have the first statement at the same address
+        :raises MalformedFile: if the tables are malformed
         """
         unit = self._functions.unit_at(link_address)
         table = None if unit is None else self._table(unit)
@@ -93,14 +92,13 @@ class LineInfo:
         return (table.path(file), line) if line > 0 else None
 
     def construct(self, link_address: int) -> tuple[str, int] | None:
-        """Return file and line of the construct of which a compiler made the function that begins at *link_address*,
-        None if that is unknown.
+        """Return file and line of the construct whose outlined function begins at *link_address*, None if unknown.
 
-        clang declares such a function there; what is optimised begins with the lines of what was inlined into it. gcc
-        says by the first row of its lines. For a loop of tasks releases before 12 put the last line of another
-        function into that row, and the construct's into the next.
+        clang declares an outlined function at the construct, and its first row may be of an inlined function. gcc has
+        the construct in the first row. Before release 12, that of a taskloop has the last line of another function, and
+        the next row has the construct.
 
-        :raises MalformedFile: if the entries or tables that lead there are malformed
+        :raises MalformedFile: if the entries or tables are malformed
         """
         entry = self.function_entry(link_address)
         name = self._names.function(*entry) if entry is not None else None
@@ -119,7 +117,7 @@ class LineInfo:
             return None
         row = rows[0]
         other = next((other for other in rows if other[1] != row[1]), None)
-        # In a large unit of C++ it takes long to find out which function has a line.
+        # To find the function of a line takes long in a large unit of C++.
         if other is not None and other[0] == row[0] and (has_no_scopes(unit) or other[1] < row[1]):
             file = table.path(row[0])
             if not self._is_in(unit, around, file, row[1]) and self._is_in(unit, around, file, other[1]):
@@ -131,10 +129,10 @@ class LineInfo:
         return found is not None and name in found[1:]
 
     def functions(self, link_address: int) -> list[Function]:
-        """Return the functions that the source has at *link_address*, innermost first: those that were inlined, and
-        the one that they were inlined into. Empty where the debug information has none.
+        """Return the functions at *link_address*, innermost first: inlined ones, then the function that contains them.
+        Empty without debug information.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries are malformed
         """
         return [
             Function(self._names.function(unit, offset), call is not None, self._call(unit, call) if call else None)
@@ -144,10 +142,10 @@ class LineInfo:
     def has_parameter(self, link_address: int, name: str) -> bool:
         """Return whether the function at *link_address*, or one that is inlined there, has a parameter called *name*.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries are malformed
         """
         for function in self._functions.entries_at(link_address):
-            # Where it is inlined, parameters without a place may be left out.
+            # Inlined copies may lack parameters without a location.
             _, unit, offset = self._names.described(*function[:2])
             for count, entry in enumerate(iter_entries(unit, dw.DW_TAG_FORMAL_PARAMETER, below=offset, only=())):
                 if count >= _MAX_PARAMETERS:
@@ -157,14 +155,15 @@ class LineInfo:
         return False
 
     def declared_inside(self, link_address: int) -> str | None:
-        """Return the name of the function in whose lines the construct is of which a compiler made the function at
-        *link_address*, or one that is inlined there: it is declared where the construct is. None if that is unknown,
-        where there is none, and for languages whose functions may be in each other.
+        """Return the name of the source function with the construct of the outlined function at *link_address*, by the
+        line of its declaration.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        None if there is no outlined function, if the line is unknown, and for languages with nested functions.
+
+        :raises MalformedFile: if the entries are malformed
         """
         entries = [(unit, offset) for unit, offset, _ in self._functions.entries_at(link_address)]
-        # clang from 19 on does not say where the code of a task is declared, but where the function around it is.
+        # From release 19 on clang declares the code of a task at the function around it, not at the task.
         made = [entry for entry in entries if self._is_outlined(self._names.function(*entry) or "")]
         if not made or not has_no_scopes(made[0][0]):
             return None
@@ -175,10 +174,12 @@ class LineInfo:
         return found[1] if found is not None else None
 
     def function_around(self, link_address: int, linkage: str) -> str | None:
-        """Return the name of the function *linkage* of which a compiler made the one at *link_address*, by a construct
-        in it. None where it is unknown: gcc has the entry of the one in that of the other, clang in the same unit.
+        """Return the source name of the function with the symbol *linkage*, which contains the construct of the
+        outlined function at *link_address*. None if it is unknown.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        gcc nests the entries of the two functions; clang has them in one unit.
+
+        :raises MalformedFile: if the entries are malformed
         """
         entry = self.function_entry(link_address)
         if entry is None:
@@ -194,8 +195,8 @@ class LineInfo:
         return None
 
     def _function_with_line(self, unit: Unit, file: str | None, line: int) -> tuple[int, str, str | None] | None:
-        # Line and names of the function of the source that begins last before a line: in languages whose functions are
-        # not in each other the line is its own.
+        # Line and names of the last source function that begins before a line. The line is inside of that function if
+        # the language has no nested functions.
         key = unit.section, unit.offset
         if key not in self._declarations:
             self._declarations[key] = list(self._iter_declarations(unit))
@@ -208,7 +209,7 @@ class LineInfo:
                 continue
             file, line = self._declared(unit, offset)
             name = self._names.function(unit, offset)
-            # What compilers make has names that begin with a dot.
+            # Names of outlined functions begin with a dot.
             if line is not None and name is not None and not name.startswith(".") and not self._is_outlined(name):
                 yield file, line, name, text_of(self._names.described(unit, offset)[0], dw.DW_AT_LINKAGE_NAME)
 
@@ -219,7 +220,7 @@ class LineInfo:
         return self._file(file[0], file[0].number(file[1])) if file is not None else None, number
 
     def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
-        """See :meth:`FunctionFinder.entry_at`."""
+        """Return unit and offset of the entry of the function at *link_address*, None without debug information."""
         return self._functions.entry_at(link_address)
 
     def _call(self, unit: Unit, attributes: Mapping[int, Value]) -> tuple[str, int] | None:
@@ -228,17 +229,17 @@ class LineInfo:
         return (file, line) if line and file is not None else None
 
     def _file(self, unit: Unit, number: int | None) -> str | None:
-        # Split units have their files in the skeleton's table.
+        # The files of a split unit are in the table of its skeleton.
         table = self._table(unit.skeleton or unit) if number is not None else None
-        # Before DWARF 5 files were counted from 1, and 0 stood for none.
+        # Before DWARF 5 files were counted from 1, and 0 meant no file.
         if number is None or table is None or (number == 0 and table.version < 5):
             return None
         return table.path(number)
 
     def calls(self, link_address: int) -> list[Call]:
-        """Return the calls that are described of the function at *link_address*, none where nothing describes it.
+        """Return the calls of the function at *link_address*, none without debug information.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries are malformed
         """
         entry = self.function_entry(link_address)
         if entry is None:
@@ -252,10 +253,10 @@ class LineInfo:
         return self._calls[key]
 
     def passed(self, inside: int) -> list[int]:
-        """Return the functions and variables, by their addresses, that a call passes as arguments.
+        """Return the addresses of functions and variables that a call passes as arguments.
 
-        :param inside: :attr:`Call.inside` of it
-        :raises MalformedFile: if the entries that lead there are malformed
+        :param inside: the call's :attr:`Call.inside`
+        :raises MalformedFile: if the entries are malformed
         """
         call = next((call for call in self.calls(inside) if call.inside == inside), None)
         entry = self.function_entry(inside) if call is not None else None

@@ -1,8 +1,8 @@
-"""What the source calls a function of DWARF: its name in the scopes that it is in, without parameters.
+"""Names of functions in DWARF, qualified by their scopes, without parameters.
 
-``space::Class::method``, ``twice<int>``; namespaces without a name are ``(anonymous namespace)``, as gdb writes them,
-and the classes that lambdas are ``{lambda}``. A class in a function has that function's name before its own. C and
-Fortran have no scopes to tell: names there are ``DW_AT_name`` alone.
+Examples: ``space::Class::method``, ``twice<int>``. Unnamed namespaces are ``(anonymous namespace)``, as in gdb; classes
+of lambdas are ``{lambda}``. A class in a function is qualified by the function. Names of C and Fortran are
+``DW_AT_name``, without scopes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Known = dict[int, tuple[Unit, Value]]
 class Names:
     """The names of functions in one module's debug information.
 
-    :param is_outlined: tells by its name whether a compiler made a function of a construct in another: such functions
-        keep the name that the linker knows
+    :param is_outlined: returns whether a compiler outlined the function with that name from a construct. Such a
+        function is called by its symbol
     """
 
     def __init__(self, files: DebugFiles, is_outlined: Callable[[str], bool]) -> None:
@@ -38,14 +38,14 @@ class Names:
         self._known: dict[tuple[str, int, int], str | None] = {}
 
     def described(self, unit: Unit, offset: int) -> tuple[Known, Unit, int]:
-        """Return what is known of the function at *offset* of *unit*, each attribute with the unit that says it, and
-        the entry that declares it first.
+        """Return the attributes of the function at *offset* of *unit*, each with the unit that has it, and the entry of
+        the first declaration.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries are malformed
         :raises Unsupported: if one is in a file that is not available
         """
-        # A definition gives only what its declaration (C++) or abstract instance (an inlined function) did not. These
-        # may be in other units, with strings and files of their own.
+        # A definition has only the attributes that its declaration (C++) or abstract instance (an inlined function) has
+        # not. These may be in other units, with strings and files of their own.
         known: Known = {}
         for _ in range(_MAX_REFERENCES):
             _, entry = unit.entry_at(offset)
@@ -60,7 +60,7 @@ class Names:
     def function(self, unit: Unit, offset: int) -> str | None:
         """Return the name of the function whose entry is at *offset* of *unit*, None if it is unknown.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries are malformed
         """
         key = unit.section, unit.offset, offset
         if key not in self._known:
@@ -89,9 +89,9 @@ class Names:
         return qualified if len(qualified) <= _MAX_NAME else None
 
     def _add_scopes(self, parts: list[str], unit: Unit, offset: int) -> bool:
-        # The names of what is around an entry, from inside out. False if a function around it is unknown: what is in a
-        # construct is in the function that clang made of that, and this one in none.
-        inner: int | None = None  # tag of the scope that was found before
+        # Add the names of the scopes around an entry, from inside out. Return False if the source function is unknown:
+        # clang does not nest an outlined function in the function that contains the construct.
+        inner: int | None = None  # the tag of the scope inside of this one
         is_told = True
         for _ in range(_MAX_SCOPES):
             around = self._files.around(unit, offset)
@@ -100,18 +100,18 @@ class Names:
             offset = around
             tag, _ = unit.entry_at(offset)
             if tag == dw.DW_TAG_SUBPROGRAM and inner not in _TYPES:
-                return True  # a function in a function, as gcc has them in C, and what it outlines
+                return True  # gcc nests functions in C, and outlined functions
             if tag == dw.DW_TAG_SUBPROGRAM or tag in _TYPES:
-                # The scope may itself be declared elsewhere.
+                # The scope may be declared elsewhere.
                 known, unit, offset = self.described(unit, offset)
-                if dw.DW_AT_SIGNATURE in known:  # of a type in a unit of its own, where its name and scopes are
+                if dw.DW_AT_SIGNATURE in known:  # the name and scopes of a type are in its type unit
                     unit, offset = self._files.target(*known[dw.DW_AT_SIGNATURE])
                     known, unit, offset = self.described(unit, offset)
                 name = text_of(known, dw.DW_AT_NAME)
                 if tag == dw.DW_TAG_SUBPROGRAM:
                     is_told = name is not None and not self._is_outlined(name)
                     if name is None or not is_told:
-                        continue  # its own place, by gcc, is in the function that the construct is in
+                        continue  # gcc nests it in the function that contains the construct
                     parts.append(name)
                 else:
                     parts.append(name or ("{lambda}" if parts[-1].startswith("operator()") else "{unnamed}"))
@@ -124,10 +124,10 @@ class Names:
         raise MalformedFile(f"{self._files.name}: scopes do not end", offset=unit.offset + offset)
 
     def function_around(self, unit: Unit, offset: int) -> tuple[str, str | None] | None:
-        """Return the name of the function in which the entry at *offset* of *unit* is, and its linker's name, None
-        where the entries around it tell none.
+        """Return name and symbol of the function around the entry at *offset* of *unit*, None if no entry of a function
+        is around it.
 
-        :raises MalformedFile: if the entries that lead there are malformed
+        :raises MalformedFile: if the entries are malformed
         """
         for _ in range(_MAX_SCOPES):
             around = self._files.around(unit, offset)
@@ -156,5 +156,5 @@ def text_of(known: Known, attribute: int) -> str | None:
 
 
 def has_no_scopes(unit: Unit) -> bool:
-    """Return whether the functions of a unit are in no scopes of the source, as in C."""
+    """Return whether the unit's language has no scopes around functions, like C."""
     return unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) in _WITHOUT_SCOPES

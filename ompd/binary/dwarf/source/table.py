@@ -18,36 +18,36 @@ from ompd.binary.dwarf.units import Unit, read_length
 from ompd.errors import MalformedFile
 from ompd.safety import limits
 
-# Rows that are read at once and remembered by where they begin; how many rows are kept of all tables of a file; how
-# many a run of code may have whose rows are not in the order of their addresses, which no compiler writes.
+# Rows are read in chunks of this size. Of all tables of a file so many rows are kept. A sequence whose rows are not
+# sorted by address, which no compiler writes, may have so many.
 _CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
-_SEQUENCE_COST = 32  # what is remembered of one is worth some rows
-_CHUNK_COST = 16  # the overhead of a chunk, in rows
+_SEQUENCE_COST = 32  # memory for a sequence, in rows
+_CHUNK_COST = 16  # memory for a chunk, in rows, without its rows
 
-# A path that is somewhere, or its bytes.
+# A path, read or still in its section.
 _Path = Value | bytes | None
-# Number of the file in its table, line, is_stmt. No class of its own: there are very many.
+# File number, line, is_stmt. A tuple, because there are millions.
 Row = tuple[int, int, bool]
 
 
-# Addresses of some rows that follow one another, and the rows.
+# The addresses of consecutive rows, and the rows.
 _Chunk = tuple[list[int], list[Row]]
-# Where the program goes on with the next row: place in the buffer, then the registers address, file, line, is_stmt.
+# The state of the line number program before a row: position in the buffer, address, file, line, is_stmt.
 _State = tuple[int, int, int, int, bool]
 
 
 class _Sequence(NamedTuple):
-    # One run of code: where its rows are read again, chunk by chunk, and the address of each chunk's first.
+    # A sequence of rows: for each chunk the address of its first row, and the state from which it is read again.
 
     start: int
-    end: int  # the first address behind it
+    end: int  # the first address after it
     firsts: list[int]
     states: list[_State]
     is_ordered: bool
 
 
 class Rows:
-    # The rows that were read last, of all tables of a file, and how many bytes of tables may still be read.
+    # The rows that are kept of all tables of a file, and the number of bytes of tables that may still be read.
 
     def __init__(self, size: int) -> None:
         self.left = limits.Budget(limits.line_bytes(size), ".debug_line: has more rows than its file justifies")
@@ -62,7 +62,7 @@ class Rows:
 
     def keep(self, table: int, position: int, chunk: _Chunk) -> None:
         if self._count > _MAX_KEPT:
-            # All at once: to remove the first of very many keys, Python passes by all that were removed before.
+            # All at once: removing the oldest of very many keys is slow, because Python skips all removed ones.
             self._kept.clear()
             self._count = 0
         self._kept[table, position] = chunk
@@ -76,7 +76,7 @@ class LineTable:
         self._unit = unit
         self._kept = kept
         self._offset = offset
-        # Paths are where they are until one is requested: many may share their bytes.
+        # Paths are read on request: many may share their bytes.
         self._directories: list[_Path] = []
         self._files: list[tuple[_Path, int]] = []  # path, and number of its folder
         cursor = unit.sections.cursor(".debug_line", offset)
@@ -92,7 +92,7 @@ class LineTable:
         if not 2 <= self.version <= 5:
             cursor.fail(f"a line table of unknown version {self.version}")
         if self.version >= 5:
-            cursor.take(2)  # sizes of addresses, which each instruction says too, and of segments, which no one has
+            cursor.take(2)  # the sizes of addresses and segment selectors, which are not needed
         header_length = cursor.unsigned(self._offset_size)
         self._program = cursor.position + header_length
         self._minimum_length = cursor.byte()
@@ -120,7 +120,7 @@ class LineTable:
     def _read_list(self, cursor: Cursor) -> list[tuple[_Path, int]]:
         # 6.2.4.1: a format, then entries that follow it.
         unit = self._unit
-        # The assembler that made this table need not have chosen the unit's format of 32 or 64 bits.
+        # The assembler of this table may have chosen another format (32 or 64 bits) than that of the unit.
         forms = forms_of(unit.version, self._offset_size, unit.address_size)
         formats = [(cursor.uleb(), cursor.uleb()) for _ in range(cursor.byte())]
         count = cursor.uleb()
@@ -159,7 +159,7 @@ class LineTable:
         return found if len(found) <= limits.MAX_PATH else f"{found[: limits.MAX_PATH]}…"
 
     def path(self, number: int) -> str:
-        """The path of a file, absolute where the compilation directory is known."""
+        """The path of a file, absolute if the compilation directory is known."""
         if not 0 <= number < len(self._files):
             raise MalformedFile(f".debug_line: no file {number}")
         path, directory = self._files[number]
@@ -178,13 +178,13 @@ class LineTable:
         if entry:
             sequence, number, index = self._first_of_function(*found)
             return self._chunk(sequence, number)[1][index]
-        # As gdb does: of the rows at one address the last, but one that begins a statement before one that does not.
+        # Like gdb: the last row at the address that begins a statement, else the last row.
         statements = (row for _, _, row in self._at_same_address(*found) if row[2])
         sequence, number, index = found
         return next(statements, self._chunk(sequence, number)[1][index])
 
     def first_rows(self, address: int, most: int) -> list[Row]:
-        """Return some rows from the first one at *address* on, none where a sequence has none there."""
+        """Return up to *most* rows from the first one at *address* on, none if no sequence has the address."""
         found = self._last_at(address)
         if found is None:
             return []
@@ -206,7 +206,7 @@ class LineTable:
         return sequence, number, bisect_right(self._chunk(sequence, number)[0], address) - 1
 
     def _at_same_address(self, sequence: _Sequence, number: int, index: int) -> Iterator[tuple[int, int, Row]]:
-        # The rows at the address of one, from that one backwards, each with its place.
+        # The rows with the same address as the given one, from that one backwards, each with its position.
         addresses, rows = self._chunk(sequence, number)
         address = addresses[index]
         while True:
@@ -221,8 +221,8 @@ class LineTable:
             index = len(rows) - 1
 
     def _first_of_function(self, sequence: _Sequence, number: int, index: int) -> tuple[_Sequence, int, int]:
-        # The row with which a function begins, from the last one at its address. gcc closes a function that ends by a
-        # jump with a row at the address behind it, where another may begin; that row begins no statement.
+        # The first row of a function, given the last row at its address. gcc ends a function that ends in a jump with a
+        # row at the next address, where another function may begin. That row begins no statement.
         first, statement = (number, index), None
         for at_number, at, row in self._at_same_address(sequence, number, index):
             first = at_number, at
@@ -236,13 +236,13 @@ class LineTable:
         sequences = []
         while not cursor.at_end:
             found = self._read_sequence(cursor)
-            if found is not None and 0 < found.start < found.end:  # at 0 is what the linker dropped
+            if found is not None and 0 < found.start < found.end:  # the linker puts dropped code at 0
                 sequences.append(found)
         sequences.sort(key=lambda sequence: sequence.start)
         return sequences
 
     def _read_sequence(self, cursor: Cursor) -> _Sequence | None:
-        # None of one without rows, and where the program ends before it.
+        # None for a sequence without rows, or if the program ends first.
         state: _State | None = (cursor.position, 0, 1, 1, self._default_is_stmt)
         end: int | None = None
         firsts: list[int] = []
@@ -267,7 +267,7 @@ class LineTable:
         return _Sequence(lowest, end, firsts if is_ordered else [lowest], states, is_ordered)
 
     def _chunk(self, sequence: _Sequence, number: int) -> _Chunk:
-        # The rows of a chunk; all rows, in order, of a sequence that is not.
+        # The rows of a chunk. An unsorted sequence is one chunk, sorted here.
         state = sequence.states[number]
         if sequence.is_ordered:
             return self._kept.get(self._offset, state[0]) or self._read_again(state)
@@ -298,10 +298,9 @@ class LineTable:
     def _run(
         self, cursor: Cursor, state: _State, addresses: list[int], rows: list[Row], *, define: bool
     ) -> tuple[_State | None, int | None]:
-        # Some rows of one sequence: they are added, and where the next ones begin is returned. If there are none, where
-        # the sequence ends, None if the program ends before. One long function, because this is where all the time of a
-        # lookup goes. As in gdb, a row of line 0 (nothing in the source stands for this instruction) is as if it were
-        # not there: the line before it goes on.
+        # Add a chunk of rows of one sequence, and return the state before the next chunk. After the last chunk the end
+        # of the sequence is returned, None if the program ends first. One long function, because lookups spend nearly
+        # all their time here. Like gdb, skip rows of line 0, which stand for code without a source line.
         begin, address, file, line, is_stmt = state
         opcode_base, line_base, line_range = self._opcode_base, self._line_base, self._line_range
         scale = self._minimum_length

@@ -1,8 +1,8 @@
-"""Values by their types: bytes and the DWARF type of what they are, as text and as what JSON can hold.
+"""Format values by their DWARF types, as text and as JSON.
 
-The text is what gdb's ``print`` writes for the language of the type. Where the bytes come from is the caller's matter:
-memory at an address, a register, pieces put together. Types and bytes are hostile input: how deep a value is followed,
-how much of it is shown and how much is read for it has a bound, and what is left out is marked by ``...``.
+The text is that of gdb's ``print`` in the language of the type. The caller supplies the bytes: memory at an address, a
+register, or joined pieces. Types and bytes are hostile input: depth, length and the number of bytes that are read are
+limited, and ``...`` marks omissions.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ompd.errors import MalformedFile, MemoryFault, Unsupported
 
 _MAX_DEPTH = 24
 _MAX_PARTS = 4000  # members, elements and runs of equal elements of one value
-_MAX_SCANNED = 1 << 20  # bytes of one array that are compared to find out how often an element is repeated
+_MAX_SCANNED = 1 << 20  # bytes of one array that are compared to count equal elements
 _MAX_ELEMENTS = 1 << 14
 
 
 class ValueFormatter:
     """Shows values of the types of one file.
 
-    :param types: the file's types; it reads what pointers and descriptors lead to, and values at addresses
-    :param symbolize: see :data:`Symbolize`
+    :param types: the file's types. They read the target for pointers, descriptors and values at addresses
+    :param symbolize: returns the name of an address, None without one
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class ValueFormatter:
         self._parts = 0
         self._truncated = False
 
-    # What callers ask
+    # For callers
 
     def show(self, place: EntryRef, source: int | bytes) -> Shown:
-        """Return the value of the type at *place* that is at an address, or whose bytes are *source*.
+        """Return a value of the type at *place*. *source* is its address or its bytes.
 
-        :raises OmpdError: as *read* does; Unsupported for a type that is not supported, MalformedFile
+        :raises OmpdError: if it cannot be read; Unsupported for some types, MalformedFile for malformed ones
         """
         self._parts, self._truncated, self._strings.truncated = 0, False, False
         data = self._source(place, source)
@@ -66,7 +66,7 @@ class ValueFormatter:
         return Shown(text, value, self._truncated or self._strings.truncated)
 
     def show_part(self, part: Part) -> Shown:
-        """Return the value of a part that :class:`PartFinder` found; see :meth:`show`."""
+        """Return the value of *part*, like :meth:`show`."""
         if part.bits is None or part.first_bit is None:
             return self.show(part.type, part.address)
         self._parts, self._truncated, self._strings.truncated = 0, False, False
@@ -132,13 +132,13 @@ class ValueFormatter:
         prefix = f"({type_name(self._types.info, place)}) " if top and not self._strings.is_plain_string(target) else ""
         if string is None:
             return prefix + text, plain
-        # What a debugger calls the place where characters are is of no interest, unless it is a variable.
+        # The name of the address of characters is only shown for a variable.
         return f"{prefix}{text} {string[0]}", {"address": plain, "string": string[1]}
 
     def _member_pointer(
         self, found: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
-        # The Itanium ABI: an offset, -1 for none; of a member function its address and an adjustment of this.
+        # Itanium ABI: an offset, -1 for null; for a member function its address and an adjustment of this.
         size = found.unit.address_size
         target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
         order = found.unit.sections.byte_order
@@ -188,7 +188,7 @@ class ValueFormatter:
                 texts.append("...")
                 break
             if member.expression is not None and key_of(member.type) in seen:
-                continue  # a virtual base class is there once
+                continue  # a virtual base class is shown once
             text, plain = self._member_value(member, data, offset, depth, seen)
             if member.is_base and not fortran:
                 name = type_name(self._types.info, member.type)
@@ -289,12 +289,12 @@ class ValueFormatter:
     def _run(
         self, shape: Sequence[Dimension], data: ValueBytes, offset: int, index: int, element_size: int
     ) -> tuple[int, bool]:
-        # How often in a row the element at *index* comes, as far as that is looked for, and whether it was to the end.
+        # How many elements from *index* on are equal, within the limit, and whether all were compared.
         stride, count = shape[0].stride, shape[0].length
         size = element_size
         for dimension in reversed(shape[1:]):
             if dimension.stride != size:
-                return 1, True  # its elements are apart: what is between them is not its own
+                return 1, True  # elements are apart; bytes between them belong to other objects
             size = dimension.stride * dimension.length
         if size <= 0 or stride <= 0 or size > _MAX_SCANNED:
             return 1, True
@@ -303,7 +303,7 @@ class ValueFormatter:
         following = index + 1
         while following < last and data.take(offset + following * stride, size) == first:
             following += 1
-            # A long run is compared many at a time, as long as they are all equal.
+            # A long run is compared in large steps while all elements are equal.
             many = min(WINDOW // size, last - following)
             while size == stride and following - index > self._options.repeats and many > 1:
                 if data.take(offset + following * stride, many * size) != first * many:

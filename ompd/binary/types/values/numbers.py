@@ -1,4 +1,4 @@
-"""Values of base types and enumerations, and bit fields of these: numbers, characters, truth values."""
+"""Format values of base types, enumerations and their bit fields: numbers, characters, truth values."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MAX_SCALAR = 64
 
 
 class NumberFormatter:
-    """Shows values that are one number.
+    """Formats values that consist of one number.
 
-    :param symbolize: see :data:`Symbolize`
+    :param symbolize: returns the name of an address, None without one
     """
 
     def __init__(self, types: TypeReader, options: Options, symbolize: Symbolize) -> None:
@@ -37,7 +37,7 @@ class NumberFormatter:
         self._symbolize = symbolize
 
     def address_text(self, address: int, *, always: bool = False) -> str:
-        """Return an address, with the name of what is there."""
+        """Return an address as text, with its name."""
         name = self._symbolize(address) if always or address else None
         return f"{address:#x} <{name}>" if name is not None else f"{address:#x}"
 
@@ -85,7 +85,7 @@ class NumberFormatter:
         return str(value), plain
 
     def lettered(self, value: int, size: int, signed: bool, bits: int | None = None) -> str:
-        """Return a number in the format of the letter that the options have."""
+        """Return a number as text in the format of the options' letter."""
         letter = self._options.letter
         if letter == "a":
             return self.address_text(value & (1 << 64) - 1, always=True)

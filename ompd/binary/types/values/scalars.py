@@ -1,4 +1,4 @@
-"""Numbers, characters and strings out of bytes, and as text the way gdb's ``print`` writes them."""
+"""Read numbers, characters and strings from bytes, and write them like gdb's ``print``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "
 
 
 class _Format(NamedTuple):
-    # Widths in bits. Where ``leading`` is set the number's first bit is stored, which it is not in IEEE's formats.
+    # Widths in bits. ``leading``: the leading bit is stored; formats of IEEE imply it.
     exponent: int
     mantissa: int
     leading: bool
@@ -32,9 +32,9 @@ _QUADS = ("float128", "real(kind=16)", "complex(kind=16)", "real*16", "complex*3
 
 
 def float_format(name: str, size: int, *, x87: bool) -> str:
-    """Return what a floating-point type called *name* of *size* bytes is: ``half`` … ``x87``, ``quad``.
+    """Return the format of a floating-point type by name and size in bytes: ``half`` … ``x87``, ``quad``.
 
-    :param x87: ``long double`` is the 80-bit format of the x87, whatever its size
+    :param x87: whether ``long double`` is the 80-bit format of the x87, at any size
     :raises Unsupported: if there is none of that size
     """
     if size == 2 and "bf" in name:
@@ -47,7 +47,7 @@ def float_format(name: str, size: int, *, x87: bool) -> str:
 
 
 class Float(NamedTuple):
-    """A floating-point number: ``value`` exactly, None for what is none: then ``text`` alone says what it is."""
+    """A floating-point number: the exact ``value``, None for NaN and infinity, and its ``text``."""
 
     value: Fraction | None
     text: str
@@ -55,7 +55,7 @@ class Float(NamedTuple):
 
     @property
     def plain(self) -> float | str:
-        """As JSON has it: a number where a double holds it, else its text; ``NaN``, ``Infinity``, ``-Infinity``."""
+        """The value for JSON: a number if a double holds it, else text, as ``NaN`` and ``-Infinity``."""
         if self.value is None:
             return "NaN" if "nan" in self.text else "-Infinity" if self.text.startswith("-") else "Infinity"
         try:
@@ -68,7 +68,7 @@ class Float(NamedTuple):
 
 
 def parse_float(raw: bytes, kind: str, byte_order: ByteOrder) -> Float:
-    """Return the number in the first bytes of *raw*; its text has as many digits as distinguish it from all others."""
+    """Return the number in the first bytes of *raw*. Its text has the digits that distinguish it from other numbers."""
     exponent_bits, mantissa_bits, leading = layout = _FORMATS[kind]
     width = 1 + exponent_bits + mantissa_bits
     word = int.from_bytes(raw[: width // 8] if byte_order == "little" else raw[-(width // 8) :], byte_order)
@@ -92,7 +92,7 @@ def parse_float(raw: bytes, kind: str, byte_order: ByteOrder) -> Float:
 
 
 def _native(word: int, kind: str, layout: _Format) -> Float:
-    # Those that Python knows: quicker, and by the C library's own rounding.
+    # Python formats these itself: faster, and rounded like the C library.
     pair = ("<I", "<f", 9) if kind == "single" else ("<Q", "<d", 17)
     (number,) = struct.unpack(pair[1], struct.pack(pair[0], word))
     if math.isfinite(number):
@@ -103,7 +103,7 @@ def _native(word: int, kind: str, layout: _Format) -> Float:
 
 
 def _general(value: Fraction, digits: int) -> str:
-    # What C's "%.{digits}g" makes of a number that is not negative, rounded to even.
+    # C's "%.{digits}g" of a number that is not negative, rounded to even.
     if not value:
         return "0"
     power = math.floor((value.numerator.bit_length() - value.denominator.bit_length()) * math.log10(2)) - 1
@@ -121,12 +121,12 @@ def _general(value: Fraction, digits: int) -> str:
 
 
 def plain_integer(value: int) -> int | str:
-    """Return a whole number as JSON has it: one that not every reader can hold as its decimal digits."""
+    """Return an integer for JSON. Integers above 2**53, which not every reader holds, become strings of digits."""
     return value if -LARGEST_EXACT <= value <= LARGEST_EXACT else str(value)
 
 
 def format_integer(value: int, letter: str, size: int) -> str:
-    """Return a whole number as gdb's letter *letter* says: x, o, t, d, u, z; *size* bytes wide."""
+    """Return an integer of *size* bytes in the format of gdb's *letter*: x, o, t, d, u, z."""
     bits = 8 * size
     unsigned = value & (1 << bits) - 1
     if letter == "x":
@@ -146,7 +146,7 @@ def format_integer(value: int, letter: str, size: int) -> str:
 
 
 def _escaped(unit: int, width: int, quote: str) -> str:
-    # One unit of a string, *width* bytes wide, as it stands between quotes.
+    # A unit of a string, *width* bytes wide, as it is written between quotes.
     if unit in _ESCAPES:
         return _ESCAPES[unit]
     if unit < 128 or (width > 1 and unit <= 0x10FFFF and not 0xD800 <= unit < 0xE000):
@@ -162,7 +162,7 @@ def format_character(value: int, width: int = 1, prefix: str = "") -> str:
 
 
 def _pieces(units: Sequence[int], width: int, quote: str) -> list[str]:
-    # Each character as it is written; bytes that are UTF-8 together are one.
+    # The text of each character. Bytes that form a UTF-8 character are one.
     found: list[str] = []
     position = 0
     while position < len(units):
@@ -192,10 +192,10 @@ def format_string(
     repeats: int = 10,
     cut: bool = False,
 ) -> str:
-    """Return characters as gdb writes a string: in quotes, with what is repeated more than *repeats* times apart.
+    """Return characters as gdb writes a string: in quotes, with characters that repeat more than *repeats* times apart.
 
-    :param limit: of how many the rest is left out, after the run of equal ones that passes it
-    :param cut: there are more than *units* has
+    :param limit: the number of characters after which the rest is left out, at the end of a run of equal ones
+    :param cut: whether the string has more characters than *units*
     """
     segments: list[str] = []
     plain = ""
@@ -221,6 +221,6 @@ def format_string(
 
 
 def split_units(raw: bytes, width: int, byte_order: ByteOrder) -> Iterator[int]:
-    """Yield the units of *width* bytes that *raw* consists of."""
+    """Yield the units of *raw*, *width* bytes each."""
     for at in range(0, len(raw) - width + 1, width):
         yield int.from_bytes(raw[at : at + width], byte_order)

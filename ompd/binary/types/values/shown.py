@@ -1,4 +1,4 @@
-"""What is shown of a value, how it is requested to be shown, and where its bytes come from."""
+"""A formatted value, the options of formatting, and the bytes of a value."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Symbolize = Callable[[int], "str | None"]
 class Options:
     """How values are shown.
 
-    ``letter`` is one of gdb's, ``""`` for what the type says. Of an array and of a string at most
-    ``elements`` are shown, and one that comes more than ``repeats`` times in a row once. ``x87`` says that
-    ``long double`` is the 80-bit format. ``bare`` leaves out the type before a pointer, as ``info locals`` does.
+    ``letter`` is a format of gdb's, ``""`` for the type's own. At most ``elements`` of an array or string are shown. An
+    element that repeats more than ``repeats`` times is shown once. ``x87``: ``long double`` has 80 bits. ``bare``
+    leaves out the type before a pointer, like ``info locals``.
     """
 
     letter: str = ""
@@ -45,7 +45,7 @@ class Shown(NamedTuple):
 
 
 class ValueBytes:
-    """The bytes of a value: *raw*, or at an address, where they are read as needed, some thousand at a time."""
+    """The bytes of a value: *raw*, or at an address, from which they are read in blocks when needed."""
 
     __slots__ = ("_read", "_window", "address", "raw", "size")
 
@@ -83,5 +83,5 @@ class ValueBytes:
         return self._read(address + offset, size)
 
     def at(self, offset: int) -> int | None:
-        """Return the address of what is at *offset*, None of a value that is not in memory."""
+        """Return the address of *offset* in the value, None if the value is not in memory."""
         return self.address + offset if self.address is not None else None

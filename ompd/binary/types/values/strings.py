@@ -1,4 +1,4 @@
-"""Strings: arrays of characters, what pointers to characters lead to, and Fortran's."""
+"""Format strings: arrays of characters, pointers to characters, and strings of Fortran."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_STRING = 1 << 16
 
 
 class StringFormatter:
-    """Shows values that are strings. ``truncated`` is set where the end of one is left out."""
+    """Formats strings. ``truncated`` is set if the end of one is left out."""
 
     def __init__(self, types: TypeReader, options: Options) -> None:
         self._types = types
@@ -25,7 +25,7 @@ class StringFormatter:
         self.truncated = False
 
     def is_plain_string(self, target: EntryRef | None) -> bool:
-        """Return whether the quotes tell the type: of a pointer to what is called char itself."""
+        """Return whether the quotes show the type, as for a pointer to ``char``."""
         if target is None:
             return False
         try:
@@ -64,12 +64,12 @@ class StringFormatter:
         return text, _decoded(raw, width, order)
 
     def _read_units(self, address: int, width: int, limit: int) -> tuple[bytes, bool, int | None]:
-        # Characters up to the terminating one, whether that was found, and where memory ended before.
+        # The characters, whether a terminating one ends them, and the address at which memory ends before it.
         found = b""
         limit = min(limit * width, _MAX_STRING)
         while len(found) < limit:
             at = address + len(found)
-            # Never across a page: memory may end there.
+            # Not across the end of a page, where memory may end.
             size = min(max(width, (256 - at % 256) // width * width), limit - len(found))
             try:
                 piece = self._read(at, size)
@@ -163,7 +163,7 @@ class StringFormatter:
 
 
 def _decoded(raw: bytes, width: int, order: ByteOrder) -> str:
-    # Characters for JSON: what is no text stands there as \xff.
+    # Characters for JSON. Bytes that are no text are written as \xff.
     if width == 1:
         return raw.decode("utf-8", "backslashreplace")
     return raw.decode(f"utf-{8 * width}-{'le' if order == 'little' else 'be'}", "backslashreplace")
