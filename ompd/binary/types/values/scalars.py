@@ -161,25 +161,23 @@ def format_character(value: int, width: int = 1, prefix: str = "") -> str:
     return f"{value} {prefix}'{_escaped(value & (1 << 8 * width) - 1, width, chr(39))}'"
 
 
-def _pieces(units: Sequence[int], width: int, quote: str) -> list[str]:
-    # The text of each character. Bytes that form a UTF-8 character are one.
-    found: list[str] = []
+def _characters(units: Sequence[int], width: int) -> Iterator[int | str]:
+    # Bytes that form a UTF-8 character are one character, all others are units.
     position = 0
     while position < len(units):
         unit = units[position]
-        count = 4 if unit >= 0xF0 else 3 if unit >= 0xE0 else 2
         if width == 1 and 0xC2 <= unit < 0xF5:
+            count = 4 if unit >= 0xF0 else 3 if unit >= 0xE0 else 2
             try:
                 character = bytes(units[position : position + count]).decode("utf-8")
             except UnicodeDecodeError:
                 character = ""
             if len(character) == 1 and character.isprintable():
-                found.append(character)
+                yield character
                 position += count
                 continue
-        found.append(_escaped(unit, width, quote))
+        yield unit
         position += 1
-    return found
 
 
 def format_string(
@@ -200,11 +198,13 @@ def format_string(
     segments: list[str] = []
     plain = ""
     shown = 0
-    runs = ((piece, len(list(same))) for piece, same in groupby(_pieces(units, width, quote)))
-    for piece, count in runs:
+    # Characters behind the limit are not looked at.
+    for character, same in groupby(_characters(units, width)):
         if shown >= limit:
             cut = True
             break
+        piece = character if isinstance(character, str) else _escaped(character, width, quote)
+        count = sum(1 for _ in same)
         shown += count
         if count > repeats:
             if plain:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ompd.binary.cursor import ByteOrder
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
@@ -105,7 +107,7 @@ class StringFormatter:
             raw = data.take(offset, limit * width)
         else:
             raw = b"".join(data.take(offset + n * dimension.stride, width) for n in range(limit))
-        units = list(split_units(raw, width, order))
+        units: Sequence[int] = raw if width == 1 else list(split_units(raw, width, order))
         cut = limit < dimension.length
         ends = not cut and len(units) > 1 and not units[-1] and not is_fortran(place.unit)
         length = len(units) - ends
