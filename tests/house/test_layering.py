@@ -165,8 +165,8 @@ def test_queries_know_of_the_debuggers_half_what_the_session_shows() -> None:
     # For type checking they may name its classes.
     below = {
         (name.removeprefix("ompd.questions."), imported)
-        for name, tree in house.at_run_time().items()
-        for imported in imports(tree)
+        for name, tree in modules(PACKAGE).items()
+        for imported in imports(tree, at_run_time=True)
         if name.startswith("ompd.questions") and layer(imported) in ("debugger", "binary")
     }
     assert not below
@@ -198,7 +198,7 @@ def test_foreign_packages_stay_in_their_place() -> None:
 
 
 def test_no_module_keeps_state() -> None:
-    nodes = ((module, node) for module, tree in modules(PACKAGE).items() for node in ast.walk(tree))
+    nodes = ((module, node) for module, tree in modules(PACKAGE).items() for node in house.statements(tree))
     keep = {module for module, node in nodes if isinstance(node, ast.Global)}
     assert keep == set()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -34,30 +34,34 @@ def modules(package: Path) -> Mapping[str, ast.Module]:
     }
 
 
+def statements(tree: ast.AST, *, at_run_time: bool = False) -> Iterator[ast.AST]:
+    """Yield the statements of *tree*, those in functions and classes, too.
+
+    :param at_run_time: leave the blocks under ``if TYPE_CHECKING`` out
+    """
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if at_run_time and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        for parts in ("body", "orelse", "handlers", "finalbody", "cases"):
+            waiting += getattr(node, parts, ())
+
+
 @cache
-def imports(tree: ast.AST) -> frozenset[str]:
-    """Return what the imports in *tree* name, wherever they are: in functions and for type checking, too."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
+def imports(tree: ast.AST, *, at_run_time: bool = False) -> frozenset[str]:
+    """Return the names that *tree* imports.
+
+    :param at_run_time: leave the blocks under ``if TYPE_CHECKING`` out
+    """
+    names: set[str] = set()
+    for node in statements(tree, at_run_time=at_run_time):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return frozenset(found)
-
-
-@cache
-def at_run_time(package: Path = PACKAGE) -> Mapping[str, ast.Module]:
-    """Return the files of *package* without what they import for type checking alone."""
-    return {name: _Running().visit(ast.parse(ast.unparse(tree))) for name, tree in modules(package).items()}
-
-
-class _Running(ast.NodeTransformer):
-    def visit_If(self, node: ast.If) -> ast.AST:
-        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return ast.Pass()
-        self.generic_visit(node)
-        return node
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(names)
 
 
 @cache
@@ -70,18 +74,18 @@ def files() -> Graph:
 
 
 def _files_of(tree: ast.AST, known: Mapping[str, ast.Module]) -> set[str]:
-    found = set()
-    for node in ast.walk(tree):
+    needed = set()
+    for node in statements(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            needed |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in known else node.module for name in names}
-    return found & known.keys()
+            needed |= {name if name in known else node.module for name in names}
+    return needed & known.keys()
 
 
 def circles(graph: Graph) -> list[frozenset[str]]:
-    """Return the largest sets of nodes each of which leads to all others of its set."""
+    """Return the strongly connected components with more than one node."""
     reached = {node: _reached(graph, node) for node in graph}
     found = {frozenset((node, *(other for other in reached[node] if node in reached[other]))) for node in graph}
     return sorted((circle for circle in found if len(circle) > 1), key=sorted)
@@ -111,7 +115,7 @@ def folders(depth: int, under: str = "ompd") -> dict[str, frozenset[str]]:
 
 
 def reduced(graph: Graph) -> dict[str, frozenset[str]]:
-    """Return *graph* without the arrows that other ways make superfluous. Those of a circle all stay."""
+    """Return *graph* without arrows that another way implies. Arrows within a circle stay."""
     ring = {node: circle for circle in circles(graph) for node in circle}
     return {
         node: frozenset(
