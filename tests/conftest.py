@@ -1,4 +1,4 @@
-"""For all tests: what a machine lacks skips a test by the tool's name, or fails it where everything must be there."""
+"""For all tests: a missing tool skips a test by its name, or fails it if ``OMPD_REQUIRE`` is ``all``."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.support.order import VARIABLE, chosen_seed, in_random_order
 from tests.support.quick import is_run_of_named_tests, names_of_no_case, without_slow_cases
 from tests.support.stub import plugin_folder
 
-# What one test left on disk must not answer another, and the user's own cache is no test's matter.
+# No test reads another one's entries in the user's cache.
 os.environ["OMPD_CACHE"] = "off"
-# Nor are the user's own tables of layouts: there are none in a folder that is not there, nor can anyone make it.
+# Nor the user's tables of layouts: this folder cannot exist.
 os.environ["XDG_DATA_HOME"] = "/proc/no-such-folder"
-# The stub's plugin is that of this checkout, whatever is installed.
+# The stub's plugin is always this checkout's.
 os.environ["OMPD_PLUGINS"] = str(plugin_folder())
-# Bytecode is kept: where the environment forbids it, each debugger that starts would compile its Python's library anew.
+# Without bytecode each debugger would compile its Python's library anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
-# How long a stop may last by itself is for tests/debugger/targets/test_stop_time_limits.py.
+# On a busy machine threads get a processor late, and stop late. tests/debugger/targets/test_stop_time_limits.py
+# is about the length of stops.
 USUAL_STOP_NS = live.DEFAULT_STOP_NS
 live.DEFAULT_STOP_NS = 60_000_000_000
-# A shell without jobs has what it starts in the background ignore Ctrl-C, and every program of a test would, too.
+# A shell without job control lets its background processes ignore Ctrl-C; programs of tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -52,13 +52,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    # What is there when tests begin stays. To look through it for cycles again and again takes a fifth of their time.
+    # Modules stay. The collector would spend a fifth of the tests' time on them.
     gc.collect()
     gc.freeze()
     if os.environ.get("PYTEST_XDIST_WORKER") and not FULL:
-        # Where no core can be made, or what is derived is wrong, tests derive all themselves, and say so.
+        # If there is no core, or no answer, the tests themselves say so.
         with suppress(Missing, CalledProcessError):
-            derived.use(derived.derived())
+            derived.use()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -94,7 +94,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.fixture
 def names_of_no_quick_case(request: pytest.FixtureRequest) -> set[str]:
-    """What marks named ``quick`` name that no case of their test is called."""
+    """The names in marks ``quick`` of which the test has no case."""
     names = request.config.stash.get(NAMES_OF_NO_CASE, None)
     if names is None:
         pytest.skip("all cases run, whatever the marks name")

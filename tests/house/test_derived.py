@@ -18,19 +18,19 @@ def core() -> Stopped:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The entries that were found, once sessions use what was derived."""
-    found = derived.derived()
+    """The entries that were read, once sessions use the cache."""
+    monkeypatch.setattr(DiskCache, "of_user", DiskCache.of_user)  # put back at the end
+    derived.use()
+    cache = DiskCache.of_user()
     names: list[str] = []
 
     def noted(name: str, key: bytes) -> bytes | None:
-        entry = DiskCache.read(found, name, key)
+        entry = DiskCache.read(cache, name, key)
         if entry is not None:
             names.append(name)
         return entry
 
-    monkeypatch.setattr(found, "read", noted)
-    monkeypatch.setattr(DiskCache, "of_user", DiskCache.of_user)  # put back at the end
-    derived.use(found)
+    monkeypatch.setattr(cache, "read", noted)
     return names
 
 
@@ -46,7 +46,7 @@ def test_answers_are_those_of_a_session_that_derives_all(core: Stopped, read: li
 
 
 def test_nothing_is_added(core: Stopped, read: list[str]) -> None:
-    folder = derived.derived().folder
+    folder = derived.cache_folder()
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert before
     with opened(core) as session:
