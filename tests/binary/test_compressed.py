@@ -81,7 +81,7 @@ def written(path: Path, *parts: bytes) -> Path:
 
 @EVERY
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.quick("kernel-gzip", "gcore-lz4", "gcore-gzip")
+@pytest.mark.quick("gcore-lz4", "kernel-gzip")
 def test_a_compressed_core_is_answered_as_the_core_itself(tmp_path: Path, spool: Path, form: str, kind: str) -> None:
     core = stopped("uneven", kind=kind)
     # The name says nothing: that of another form would mislead whoever believed it.
@@ -170,6 +170,7 @@ def test_a_cut_file_is_answered_as_far_as_it_goes(tmp_path: Path, spool: Path, g
 
 
 @EVERY
+@pytest.mark.quick("gzip")
 def test_a_cut_in_the_second_member(tmp_path: Path, spool: Path, good: Stopped, form: str) -> None:
     data, compress = good.core.read_bytes(), COMPRESSORS[form]
     member = compress(data)
@@ -219,6 +220,7 @@ def test_noise_behind_the_magic_number(tmp_path: Path, spool: Path, form: str, s
 
 
 @EVERY
+@pytest.mark.quick("zstd")
 def test_more_than_is_allowed(tmp_path: Path, spool: Path, good: Stopped, form: str) -> None:
     size = good.core.stat().st_size
     core = written(tmp_path / "core", COMPRESSORS[form](good.core.read_bytes()))
@@ -231,6 +233,7 @@ def test_more_than_is_allowed(tmp_path: Path, spool: Path, good: Stopped, form: 
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1X", "", "1e9", "G", "inf", "1 G", "0.0K"])
+@pytest.mark.quick("inf", "1 G", "0", "-1", "1X")
 def test_sizes_that_are_none(good: Stopped, text: str) -> None:
     ran = run("threads", good.core, f"--max-size={text}")
     assert ran.code == 2 and "not a size; write 500M or 2G" in ran.err
@@ -347,6 +350,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.quick("2", "9")
 def test_nothing_is_left_when_it_is_ended(spool: Path, long: Path, number: int) -> None:
     process = subprocess.Popen(
         [str(OMPD), "threads", str(long)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment()
@@ -414,6 +418,7 @@ def test_progress_is_shown_on_a_terminal_that_waits(spool: Path, long: Path) -> 
     assert sent.split("\r\x1b[K")[-1].strip() == ""
 
 
+@pytest.mark.quick()
 def test_no_progress_where_no_one_looks_or_waits(tmp_path: Path, spool: Path, long: Path, good: Stopped) -> None:
     ran = subprocess.run(
         ["timeout", "2", str(OMPD), "threads", str(long)],
@@ -470,7 +475,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: Stopped) -> C
 
 
 @pytest.mark.parametrize("match", ["", "1234", "/usr/bin/my program", "COREDUMP_UID=1000; touch x", "$(touch x)"])
-@pytest.mark.quick("1234", "COREDUMP_UID=1000; touch x", "$(touch x)")
+@pytest.mark.quick("$(touch x)", "1234")
 def test_a_core_of_systemds(
     tmp_path: Path, spool: Path, good: Stopped, systemd: Callable[..., Path], match: str
 ) -> None:

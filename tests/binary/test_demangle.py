@@ -44,6 +44,7 @@ def standard_library() -> Path:
 
 
 @pytest.mark.parametrize("which", ["libstdc++", "gcc", "clang"])
+@pytest.mark.quick("clang", "libstdc++")
 def test_names_are_those_of_cxxfilt(which: str) -> None:
     if which == "libstdc++":
         names = symbols_of(standard_library(), "-D")

@@ -222,6 +222,7 @@ def test_a_file_that_shrinks_is_said_to(changing: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["hang", "nested"])
+@pytest.mark.quick("nested")
 def test_answers_do_not_depend_on_how_sections_are_read(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     core = stopped(program, runtime="libgomp" if program == "nested" else INTEL)
     monkeypatch.setenv("OMPD_CACHE", "off")

@@ -148,6 +148,9 @@ def test_sizes_and_members_are_what_the_program_prints(name: str, flags: str) ->
 
 @COMPILERS
 @pytest.mark.parametrize("flags", ["dwarf2", "dwarf4", "dwarf5", "dwarf4-types", "dwarf5-types", "compressed"])
+@pytest.mark.quick(
+    "dwarf5-types-clang", "dwarf2-clang", "dwarf4-clang", "compressed-gcc", "dwarf5-gcc", "dwarf4-types-gcc"
+)
 def test_names_in_scopes_and_base_classes(name: str, flags: str) -> None:
     if (name, flags) == ("gcc", "dwarf2"):
         flags = "dwarf3"  # gcc keeps to it that DWARF 2 has no namespaces

@@ -171,7 +171,7 @@ LETTERED = "v_i v_u v_c v_d v_f v_a v_a2 v_pt v_p v_b v_e v_l v_s v_uc v_str v_s
 
 
 @pytest.mark.parametrize("letter", ["x", "d", "u", "o", "t", "z", "c", "f", "s", "a"])
-@pytest.mark.quick("d", "u", "f", "s")
+@pytest.mark.quick("f", "d")
 def test_letters_mean_what_they_mean_to_gdb(letter: str) -> None:
     taken = sample("c-gcc")
     names = [*LETTERED.split(), *([] if letter in "caf" else ["v_i128"])]

@@ -23,6 +23,7 @@ from tests.support.runs import kernel_core_obstacle
 NAMES = "fasttree,cd-hit,clustalo,sumaclust"
 
 
+@pytest.mark.quick()
 def test_a_moment_of_each_kind_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require("gdb")
     monkeypatch.setattr(live, "DEFAULT_STOP_NS", USUAL_STOP_NS)

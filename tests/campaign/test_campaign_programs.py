@@ -95,6 +95,7 @@ def test_what_cannot_be_fetched_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert "not fetched: fasttree: fasttree: no registry here" in capsys.readouterr().err
 
 
+@pytest.mark.quick()
 def test_inputs_are_the_same_each_time(tmp_path: Path) -> None:
     script = registries.USE / "inputs.py"
     texts = []

@@ -101,12 +101,32 @@ def in_shell(words: str, **variables: str | Path) -> subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("where", "why"), [(">&-", "standard output is closed"), (">/dev/full", "No space left on device")]
 )
+@pytest.mark.quick(
+    ">&--standard output is closed-threads $CORE",
+    ">&--standard output is closed-threads --json $CORE",
+    ">&--standard output is closed-triage $CORE",
+    ">&--standard output is closed-report $CORE -o -",
+    ">&--standard output is closed-hook pmi",
+    ">&--standard output is closed---help",
+    ">&--standard output is closed---version",
+    ">&--standard output is closed-layout show",
+    ">&--standard output is closed-schema threads",
+    ">&--standard output is closed-completion bash",
+    ">&--standard output is closed-manual",
+    ">&--standard output is closed-lldb-init",
+    ">&--standard output is closed-threads --help",
+    ">/dev/full-No space left on device-threads $CORE",
+    ">/dev/full-No space left on device-threads --json $CORE",
+    ">/dev/full-No space left on device-report $CORE -o -",
+    ">/dev/full-No space left on device-manual",
+)
 def test_an_answer_that_cannot_be_written(good: Stopped, words: str, where: str, why: str) -> None:
     done = in_shell(f"$OMPD {words} {where}", CORE=good.core)
     assert (done.returncode, done.stderr) == (1, f"ompd: cannot write the answer: {why}\n")
 
 
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "<&- 2>&-"])
+@pytest.mark.quick("<&- 2>&-")
 def test_messages_that_cannot_be_written_cost_no_answer(good: Stopped, tmp_path: Path, where: str) -> None:
     for words in ("threads $CORE", "why $CORE", "triage $CORE /none", "threads $CORE --ompd-library /none"):
         usual, done = (in_shell(f"$OMPD {words} {end}", CORE=good.core) for end in ("", where))

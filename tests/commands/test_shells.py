@@ -122,6 +122,7 @@ def test_bash_completes_commands_options_and_values(programs: dict[str, str]) ->
     assert complete("stack", "core.1", "--ompd-library", "n") == [":default", "named"]
 
 
+@pytest.mark.quick()
 def test_bash_leaves_names_of_files_to_itself_and_offers_processes(programs: dict[str, str]) -> None:
     complete = partial(in_bash, programs)
     for words in (["stack", "RE"], ["stack", "core.1", "--exe", "/b"], ["snapshot", "1", "-o", ""]):

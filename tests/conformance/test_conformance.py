@@ -141,6 +141,7 @@ def test_the_scoreboard_is_what_the_kit_finds() -> None:
     assert scoreboard.page(scoreboard.answers()) == scoreboard.PAGE.read_text(encoding="utf-8"), "make scoreboard"
 
 
+@pytest.mark.quick()
 def test_without_a_program_what_needs_no_handles_is_tried(tmp_path: Path) -> None:
     library = str(ompd_library("llvm-22"))
     known = tmp_path / "known"

@@ -80,6 +80,12 @@ def test_the_stubs_library_conforms() -> None:
 
 
 @pytest.mark.parametrize("key", list(MUTANTS) if FULL else list(MUTANTS)[::2])
+@pytest.mark.quick(
+    "DMPL_version_string/there",
+    "DMPL_get_tls_address/fault-get_data",
+    "DMPL_error_string/codes",
+    "DMPL_destroy_process_info/release",
+)
 def test_a_mutant_is_found(key: str) -> None:
     found = findings(dmpl_library(*MUTANTS[key]))
     assert key in found, found
@@ -87,6 +93,7 @@ def test_a_mutant_is_found(key: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENDED)
+@pytest.mark.quick("writes behind a buffer")
 def test_a_fault_that_ends_the_process_is_a_finding(name: str) -> None:
     file, old, new, key, seen = ENDED[name]
     assert seen in findings(dmpl_library(file, old, new))[key].seen

@@ -81,6 +81,7 @@ def told_states(core: Stopped) -> Counter[str]:
 
 @every_build
 @pytest.mark.parametrize(("program", "levels"), [("serialized_three", 4), ("serialized_initial", 2)])
+@pytest.mark.quick("serialized_three-4-gcc-neither", "serialized_initial-2-clang-tool", "serialized_three-4-clang-tool")
 def test_nested_serialized_regions(program: str, levels: int, mode: str, compiler: str) -> None:
     core = stopped(program, compiler=compiler, mode=mode)
     by_key = {region["key"]: region for region in core.truth["regions"]}
@@ -140,7 +141,7 @@ def test_region_with_a_false_if_clause(mode: str, compiler: str) -> None:
     ("compiler", "mode", "number"),
     sample(product(COMPILERS, MODES, [1, 2, 3]), lambda compiler, *others: (compiler, others)),
 )
-@pytest.mark.quick("gcc-debug-1", "gcc-tool-2", "gcc-neither-1", "clang-debug-2", "clang-tool-3")
+@pytest.mark.quick("clang-tool-3", "gcc-neither-1", "gcc-tool-2")
 def test_task_in_a_serialized_region(number: int, mode: str, compiler: str) -> None:
     core = stop("task_in_serialized", compiler_name=compiler, mode=mode, env={"REGIONS": str(number)})
     assert compare(core).differences == []
@@ -343,21 +344,14 @@ def test_teams(compiler: str) -> None:
 )
 @every_build
 @pytest.mark.quick(
-    "gcc-debug-taskloop",
     "gcc-debug-critical",
-    "gcc-debug-lock",
-    "gcc-debug-ordered",
-    "gcc-neither-taskloop",
-    "gcc-neither-taskgroup",
-    "gcc-neither-critical",
-    "gcc-neither-nest_lock",
-    "gcc-neither-ordered",
-    "clang-tool-taskloop",
-    "clang-tool-taskgroup",
-    "clang-tool-critical",
-    "clang-tool-lock",
     "clang-tool-nest_lock",
     "clang-tool-ordered",
+    "gcc-neither-taskgroup",
+    "clang-tool-taskloop",
+    "clang-tool-lock",
+    "gcc-debug-lock",
+    "gcc-debug-taskloop",
 )
 def test_states_and_wait_ids(program: str, states: dict[str, int], mode: str, compiler: str) -> None:
     core = stopped(program, compiler=compiler, mode=mode)
@@ -395,7 +389,7 @@ def tasks_of_native(space: AddressSpace, truth: dict[str, Any]) -> list[TaskHand
 
 @every_compiler
 @pytest.mark.parametrize("mode", ["debug", "neither"])
-@pytest.mark.quick("debug-gcc", "debug-clang", "neither-clang")
+@pytest.mark.quick("debug-gcc", "neither-clang")
 def test_task_on_a_hidden_helper_thread(mode: str, compiler: str) -> None:
     core, words = hidden_helper(compiler, mode)
     with opened(core) as (session, space):

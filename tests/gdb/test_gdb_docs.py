@@ -65,6 +65,7 @@ def alike(text: str) -> list[list[str]]:
     return [[line.strip() for line in piece.splitlines()] for piece in re.split(r"^(?=\(gdb\) )", text, flags=re.M)]
 
 
+@pytest.mark.quick()
 def test_the_page_shows_what_gdb_prints(tmp_path: Path) -> None:
     folder = folder_of_the_page(tmp_path)
     blocks = BLOCK.findall(PAGE.read_text())

@@ -241,7 +241,7 @@ def test_loading_says_nothing_and_leaves_nothing(found: str) -> None:
     # Debian 13's Python loads neither: one imports `imp`, the other has its module in C for Python 3.11.
     sample([(HERE, version, first) for version in (19, 22) for first in (True, False)]),
 )
-@pytest.mark.quick("gdb-19-True")
+@pytest.mark.quick()
 def test_it_lives_beside_llvms_plugin(found: str, version: int, first: bool) -> None:
     root = deb_folder(f"libompd-{version}") / "usr" / "lib" / f"llvm-{version}" / "share" / "gdb" / "python"
     theirs = f"source {root / 'ompd' / '__init__.py'}"

@@ -70,6 +70,7 @@ def test_a_walk_ends_with_the_line(found: str) -> None:
 
 @pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])
 @each_gdb()
+@pytest.mark.quick("gdb-16-libomp_stub.so")
 def test_the_program_stops_at_events(found: str, library: str) -> None:
     # The places are functions in one library, and labels in the other.
     told = replies(

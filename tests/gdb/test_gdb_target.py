@@ -81,6 +81,7 @@ def test_a_live_program_in_gdb_tells_what_it_wrote(found: str, program: str, tmp
 
 
 @pytest.mark.parametrize("runtime", [name for name in ("libgomp", "libomp-19") if name in RUNTIMES])
+@pytest.mark.quick("libgomp")
 def test_stripped_runtimes_are_read_in_gdb(runtime: str, tmp_path: Path) -> None:
     compiler = "gcc" if runtime == "libgomp" else "clang"
     with running("nested", compiler=compiler, mode="neither", runtime=runtime, folder=tmp_path) as live:

@@ -135,7 +135,7 @@ def hanging(straggler: Path, folder: Path, variables: Mapping[str, str]) -> Iter
 
 
 @every_run
-@pytest.mark.quick("intel-OpenMP-5", "stub-report-of-2015", "stub-draft")
+@pytest.mark.quick("intel-OpenMP-5")
 def test_why_says_the_same_of_the_same_moment(
     runtime: str, choice: Mapping[str, str], generation: str, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ TOLD = {"hang": ("wait_lock", "is in a region of simulate at level 1", "waited f
 
 
 @pytest.mark.parametrize("mode", ["debug", "neither"])
+@pytest.mark.quick("debug")
 def test_the_examples_of_the_python_page_run(mode: str, tmp_path: Path) -> None:
     core = stopped("hang", mode=mode)
     printed = io.StringIO()

@@ -375,24 +375,14 @@ def _check_data(truth: dict[str, Any], mode: str) -> None:
 @pytest.mark.quick(
     "tas-debug-gcc",
     "tas-debug-clang",
-    "tas-tool-clang",
     "tas-neither-clang",
-    "futex-debug-clang",
-    "futex-tool-gcc",
-    "futex-tool-clang",
     "futex-neither-gcc",
-    "ticket-debug-gcc",
+    "futex-tool-clang",
     "ticket-tool-gcc",
-    "ticket-tool-clang",
-    "ticket-neither-gcc",
     "queuing-debug-gcc",
-    "queuing-debug-clang",
-    "queuing-tool-clang",
     "queuing-neither-gcc",
-    "drdpa-debug-clang",
-    "drdpa-tool-gcc",
+    "queuing-tool-clang",
     "drdpa-neither-gcc",
-    "drdpa-neither-clang",
 )
 def test_locks_of_every_kind_are_waited_for(kind: str, compiler: str, mode: str) -> None:
     truth = stopped("lock_kinds", compiler=compiler, mode=mode, env={"KMP_LOCK_KIND": kind}).truth
@@ -476,7 +466,7 @@ OTHER_BUILDS = {"O2-pie": (("-O2",), True), "O0-nopie": ((), False), "O2-nopie":
         if FULL or turn == number % len(OTHER_BUILDS)
     ],
 )
-@pytest.mark.quick("taskgroup-clang-O2-pie", "task_if0-gcc-O0-nopie", "fortran-gfortran-O2-nopie")
+@pytest.mark.quick("taskgroup-clang-O2-pie", "task_if0-gcc-O0-nopie")
 def test_optimized_and_fixed_address_programs_get_into_the_same_state(
     program: str, compiler: str, flags: tuple[str, ...], pie: bool
 ) -> None:

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.cache import CHECKOUT
 from tests.support.order import VARIABLE
 
@@ -37,11 +39,13 @@ def test_a_seed_is_an_order_of_files_and_of_their_tests() -> None:
     assert len(list(itertools.groupby(one, key=lambda name: name.partition("::")[0]))) == len(FILES)
 
 
+@pytest.mark.quick()
 def test_a_part_of_the_tests_keeps_its_order() -> None:
     among_all = [name for name in collected("1", *FILES) if not name.startswith(FILES[1])]
     assert collected("1", FILES[2], FILES[0]) == among_all
 
 
+@pytest.mark.quick()
 def test_processes_draw_one_order_and_print_its_seed() -> None:
     # xdist ends with an error where its processes collect different orders.
     printed = run("random", "-n", "2", "--dist", "loadgroup", *FILES[:2])

@@ -28,6 +28,7 @@ def folder_of_the_page(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.quick()
 def test_readme_shows_what_the_commands_print(folder: Path) -> None:
     shown = list(EXAMPLE.finditer(README.read_text()))
     assert {found[1].split()[0] for found in shown} == {"core.1234", "stack", "why", "parallel", "tasks", "var"}

@@ -146,6 +146,7 @@ def test_the_program_for_32_bits_is_in_the_wheel_where_it_was_built(
 
 # The wheel that is built above is that of the sdist, too.
 @pytest.mark.parametrize("which", [pytest.param(0, id="wheel")] * FULL + [pytest.param(1, id="sdist")])
+@pytest.mark.quick()
 def test_what_was_installed_works_from_another_folder(
     which: int, built: tuple[Path, Path], core: Stopped, tmp_path: Path
 ) -> None:
@@ -198,6 +199,7 @@ def one_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.quick()
 def test_one_file_is_all_that_a_python_without_packages_needs(one_file: Path, core: Stopped, tmp_path: Path) -> None:
     command = (sys.executable, "-I", "-S", one_file)
     check(core, tmp_path, *command)
@@ -215,6 +217,7 @@ def test_one_file_says_what_it_lacks(one_file: Path, core: Stopped, tmp_path: Pa
     assert "inside of an archive" in refused and "install ompd with pip" in refused
 
 
+@pytest.mark.quick()
 def test_a_stripped_runtime_is_read_by_the_tables_in_the_one_file(one_file: Path, tmp_path: Path) -> None:
     core = stopped("nested", mode="neither", runtime="libgomp")
     command = (sys.executable, "-I", "-S", one_file, "runtimes", "--json", core.core)

@@ -82,6 +82,7 @@ def alike(text: str) -> list[list[str]]:
     return [[line.strip() for line in sorted(piece.splitlines())] for piece in pieces]
 
 
+@pytest.mark.quick()
 def test_the_page_shows_what_lldb_prints(tmp_path: Path) -> None:
     folder = folder_of_the_page(tmp_path)
     blocks = BLOCK.findall(PAGE.read_text())
@@ -90,6 +91,7 @@ def test_the_page_shows_what_lldb_prints(tmp_path: Path) -> None:
         assert alike(run_block(block, folder)) == alike(block)
 
 
+@pytest.mark.quick()
 def test_the_page_shows_what_the_example_prints(tmp_path: Path) -> None:
     ((script, shown),) = EXAMPLE.findall(PAGE.read_text())
     # While a region is stepped into, other threads may begin one that is not seen.
@@ -97,6 +99,7 @@ def test_the_page_shows_what_the_example_prints(tmp_path: Path) -> None:
     assert [sorted(set(piece)) for piece in one] == [sorted(set(piece)) for piece in other]
 
 
+@pytest.mark.quick()
 def test_the_examples_of_the_python_page_that_launch_run(tmp_path: Path) -> None:
     (example,) = [e for e in ALL_EXAMPLES if "launch" in e]
     (tmp_path / "example.py").write_text(f"import ompd\nPROGRAM = {str(build_regions() / 'regions')!r}\n{example}")

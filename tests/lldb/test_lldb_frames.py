@@ -124,7 +124,7 @@ def expected(frames: Sequence[Line]) -> list[int]:
 
 
 @pytest.mark.parametrize(("program", "compiler", "kind"), PROGRAMS if FULL else PROGRAMS[::2])
-@pytest.mark.quick("taskloop-clang-kernel", "lock-gcc-gcore")
+@pytest.mark.quick("taskloop-clang-kernel")
 def test_frames_of_the_runtime_are_left_out_and_no_others(program: str, compiler: str, kind: str) -> None:
     _, told = of_core(program, compiler, kind)
     everything, shown, off = map(threads_of, (told[UNFILTERED], *told.all(ALL)))
@@ -270,7 +270,7 @@ def test_up_leads_from_a_wait_to_the_code_that_waits() -> None:
 
 
 @pytest.mark.parametrize("way", ["on", "off"])
-@pytest.mark.quick("off")
+@pytest.mark.quick()
 def test_finish_ends_where_the_runtime_called_a_workers_code(way: str) -> None:
     told = replies(
         HIDES,
@@ -320,6 +320,7 @@ def test_two_debuggers_have_their_own() -> None:
 
 
 @pytest.mark.parametrize("version", HIDES_NOT)
+@pytest.mark.quick("14")
 def test_older_versions_say_why_not(version: int) -> None:
     told = replies(version, create(stopped("hang")), "ompd bt", "ompd bt on", "ompd bt off", LIST, "ompd status", "bt")
     why = f"LLDB {version} cannot leave frames out"
@@ -345,7 +346,7 @@ def test_a_constant_of_lldb_is_what_it_is_taken_for() -> None:
 
 
 @pytest.mark.parametrize("switched", ["on", "off"])
-@pytest.mark.quick("off")
+@pytest.mark.quick()
 def test_an_editor_shows_hidden_frames_as_subtle(switched: str, tmp_path: Path) -> None:
     core, found = stopped("task_tree", compiler="clang"), lldb(HIDES)
     told = of_core("task_tree", "clang", "kernel")[1]

@@ -86,6 +86,7 @@ def test_a_running_process_has_its_words(version: int, tmp_path: Path) -> None:
 
 
 @each_version(of=(22, 19))
+@pytest.mark.quick()
 def test_the_console_of_an_editor_on_a_live_program(version: int, tmp_path: Path) -> None:
     found = lldb(version)
     with DebugAdapter([str(found.binaries / "lldb-dap")], cwd=tmp_path, env=found.environment) as adapter:

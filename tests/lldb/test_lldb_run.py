@@ -41,6 +41,7 @@ def regions() -> str:
 
 
 @each_host
+@pytest.mark.quick()
 def test_places_are_reached_and_asked_at(host: LldbHost) -> None:
     told = host.ask("run", program=[regions()], places=["main", "parallel_begin", "together", "regions.c:17"])
     assert [stop["event"] for stop in told["stops"]] == ["main", "parallel_begin", "together", "regions.c:17"]
@@ -159,7 +160,7 @@ WITHOUT_PLACES = [("libgomp", "gcc", "libgomp.so.1"), ("libomp-19", "clang", "li
 
 @each_host
 @pytest.mark.parametrize(("runtime", "compiler_name", "file"), WITHOUT_PLACES)
-@pytest.mark.quick("libomp-19-clang-libomp.so.5-22")
+@pytest.mark.quick()
 def test_a_runtime_without_places_for_events_has_those_of_its_calls(
     host: LldbHost, runtime: str, compiler_name: str, file: str
 ) -> None:
@@ -187,7 +188,7 @@ def test_a_runtime_without_places_for_events_has_those_of_its_calls(
 
 @each_host
 @pytest.mark.parametrize(("runtime", "compiler_name", "file"), WITHOUT_PLACES)
-@pytest.mark.quick("libomp-19-clang-libomp.so.5-14")
+@pytest.mark.quick()
 def test_the_end_of_a_region_is_seen_whose_begin_was_not(
     host: LldbHost, runtime: str, compiler_name: str, file: str
 ) -> None:
@@ -234,6 +235,7 @@ def test_the_runtime_is_asked_whether_it_passes_events(host: LldbHost, value: st
 
 @each_host
 @pytest.mark.parametrize("uses", ["neither", "other"])
+@pytest.mark.quick("other-14")
 def test_a_second_runtime_has_its_own_kind_of_events(host: LldbHost, uses: str) -> None:
     program, environment = [linked("two_runtimes", "intel"), uses], {"OMP_DEBUG": "enabled"}
     told = host.ask("events_with", program=program, names=["parallel_begin"], environment=environment)
@@ -262,6 +264,7 @@ def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.quick()
 def test_the_example_that_waits_for_an_odd_team() -> None:
     done = example("odd_team.py", "2", regions())
     assert done.returncode == 1, done.stderr
@@ -273,12 +276,14 @@ def test_the_example_that_waits_for_an_odd_team() -> None:
     assert 0 in numbers and len(numbers) == len(set(numbers)) and max(numbers) <= 2
 
 
+@pytest.mark.quick()
 def test_the_example_sees_teams_of_a_runtime_without_places() -> None:
     done = example("odd_team.py", "2", linked("regions", "libgomp", compiler_name="gcc"))
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[0] == "a team of 3 threads at level 1 in work"
 
 
+@pytest.mark.quick()
 def test_the_example_that_follows_regions() -> None:
     done = example("follow_regions.py", regions())
     assert done.returncode == 0, done.stderr

@@ -136,6 +136,7 @@ def test_text_and_json_are_those_of_the_shell(version: int) -> None:
 
 
 @every_version
+@pytest.mark.quick()
 def test_stacks_are_those_of_the_shell(version: int) -> None:
     core = stopped("task_tree", compiler="clang")
     team = [t["native_thread_id"] for t in core.truth["threads"] if t["role"] == "team"]
@@ -180,6 +181,7 @@ def test_threads_have_the_numbers_of_lldb(version: int) -> None:
 
 
 @every_version
+@pytest.mark.quick()
 def test_looking_keeps_the_selection(version: int) -> None:
     told = of_hang(version)
     # LLDB 14 may print where the process stopped late, beside an answer.
@@ -191,6 +193,7 @@ def test_looking_keeps_the_selection(version: int) -> None:
 
 
 @every_version
+@pytest.mark.quick()
 def test_a_thread_is_selected_by_its_number(version: int) -> None:
     told = of_hang(version)
     team = {t["thread_num"]: t["native_thread_id"] for t in stopped("hang").truth["threads"] if t["role"] == "team"}
@@ -237,7 +240,7 @@ def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
     ("pie", "version"),
     [(pie, version) for pie in (True, False) for version in VERSIONS if FULL or version == (14 if pie else 22)],
 )
-@pytest.mark.quick("False-22")
+@pytest.mark.quick()
 def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
     told = replies(
         version,
@@ -257,6 +260,7 @@ def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
 
 
 @every_version
+@pytest.mark.quick()
 def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
     folder = build_regions()
     told = replies(
@@ -274,6 +278,7 @@ def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
 
 
 @every_version
+@pytest.mark.quick()
 def test_two_targets_are_told_apart(version: int) -> None:
     told = replies(
         version,
@@ -397,6 +402,7 @@ def test_the_line_of_lldb_init_loads_it(version: int, tmp_path: Path) -> None:
 
 
 @every_version
+@pytest.mark.quick()
 def test_a_snapshot_of_a_core_and_of_a_process(version: int, tmp_path: Path) -> None:
     core = stopped("nested")
     told = replies(

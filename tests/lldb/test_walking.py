@@ -128,7 +128,7 @@ def test_step_goes_into_the_region_and_the_task_in_gdb(name: str, compiler: str)
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize(("version", "compiler"), sample([(v, c) for v in VERSIONS for c in ("gcc", "clang")]))
-@pytest.mark.quick("22-gcc")
+@pytest.mark.quick()
 def test_step_goes_into_the_region_and_the_task_in_lldb(version: int, compiler: str) -> None:
     told = in_lldb(
         version,

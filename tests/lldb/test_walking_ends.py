@@ -57,6 +57,7 @@ def listed_by_lldb(text: str) -> list[str]:
 
 @pytest.mark.xdist_group("gdb")
 @each_gdb()
+@pytest.mark.quick()
 def test_nothing_is_left_in_gdb(found: str) -> None:
     look = ("maint info breakpoints{0}", "omp next{0}", "maint info  breakpoints{0}")
     asked = [

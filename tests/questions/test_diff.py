@@ -214,6 +214,7 @@ def test_values_of_other_types_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 10])
 @pytest.mark.parametrize("form", [{}, {"indent": 2}, {"sort_keys": True}, {"separators": (",", ":")}])
+@pytest.mark.quick("form0-1", "form1-7", "form2-1024", "form3-7")
 def test_an_answer_is_read_in_pieces(
     piece: int, form: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_hang_that_is_watched_does_not_differ(tmp_path: Path) -> None:
     assert all(row["processor_ns"] is not None for row in rows)
 
 
+@pytest.mark.quick()
 def test_a_program_that_works_differs_when_it_is_watched() -> None:
     # Of few threads most looks are in the pause between two rounds; many take the processors away from who looks.
     with working("busy", "12") as worker:

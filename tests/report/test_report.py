@@ -164,6 +164,7 @@ def test_files_have_their_names_alone() -> None:
 
 
 @pytest.mark.parametrize("keep", [0.35, 0.7, 0.95])
+@pytest.mark.quick("0.7")
 def test_a_core_that_is_cut_off_has_a_page_that_says_so(keep: float, tmp_path: Path) -> None:
     whole = stopped("hang").core.read_bytes()
     core = tmp_path / "core.cut"

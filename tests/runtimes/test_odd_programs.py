@@ -99,6 +99,7 @@ def test_words_in_a_core_of_gdb(name: str, compiler_name: str) -> None:
 
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
+@pytest.mark.quick("clang")
 def test_regions_of_cplusplus(compiler_name: str) -> None:
     Words(core_of(Odd("lambdas"), compiler_name), names=False).check()
 
@@ -245,6 +246,7 @@ def test_a_thread_in_code_of_the_kernels_own(compiler_name: str, link: str) -> N
 
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
+@pytest.mark.quick("gcc")
 def test_a_thread_that_leaves_an_inner_region_is_not_idle(tmp_path: Path, compiler_name: str) -> None:
     core = stopped_at(Odd("leaving"), compiler_name, "__kmp_free_team", "$_thread > 1", tmp_path)
     words = Words(core)
@@ -260,7 +262,7 @@ def test_a_thread_that_leaves_an_inner_region_is_not_idle(tmp_path: Path, compil
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 @pytest.mark.parametrize("name", ["handler", "pointers", "mixed"])
-@pytest.mark.quick("handler-gcc", "mixed-clang")
+@pytest.mark.quick("handler-gcc")
 def test_gdb_finds_the_same_functions(compiler_name: str, name: str) -> None:
     core = core_of(Odd(name), compiler_name)
     command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]

@@ -130,6 +130,7 @@ def test_the_bytes_of_a_question_are_counted() -> None:
         process.memory.read(address, 8)
 
 
+@pytest.mark.quick()
 def test_every_waiting_task_of_many_is_told() -> None:
     core = stopped("task_queued", env={"TASKS": "20000"}).core
     with Session.open_core(core) as session:
@@ -155,6 +156,7 @@ def test_a_team_of_more_threads_than_there_can_be() -> None:
 
 
 @pytest.mark.parametrize("level", [2_000, 20_000])
+@pytest.mark.quick("2000")
 def test_very_deep_nests_are_told_in_a_time_that_grows_with_them(level: int) -> None:
     victim = Victim("serialized_three")
     victim.team_field("t_level", level)
@@ -298,6 +300,7 @@ def fitted(evil: bytes, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("evil", EVIL if FULL else EVIL[::2])
+@pytest.mark.quick("\\xff\\xfe\\xed\\xa0\\x80", "\\xc2\\x85\\xe2\\x80\\xa8\\xc2\\xa0", "a\\r\\x08\\x08b")
 def test_names_of_code_are_data(tmp_path: Path, evil: bytes) -> None:
     good = stopped("deadlock")
     rows = json.loads(subprocess.run([OMPD, "threads", good.core, "--json"], capture_output=True, check=True).stdout)

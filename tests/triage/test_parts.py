@@ -374,6 +374,7 @@ def test_a_list_without_end_is_not_held() -> None:
     assert taken < 70
 
 
+@pytest.mark.quick()
 def test_workers_end_with_the_one_that_started_them() -> None:
     # In a process of its own, which is killed: its workers write their numbers into a pipe, and hold it open.
     reading, writing = os.pipe()

@@ -60,6 +60,7 @@ def test_each_core_is_in_the_group_of_its_program(farm: Farm, triaged: dict[str,
 
 
 @pytest.mark.parametrize("number", [signal.SIG_IGN, signal.SIG_DFL])
+@pytest.mark.quick("0")
 def test_a_parent_that_ignores_the_end_of_children_costs_no_core(number: signal.Handlers, farm: Farm) -> None:
     core = min(farm.names[PROGRAMS[0]])
     done = subprocess.run(

@@ -50,6 +50,7 @@ def local(farm: Farm) -> bytes:
     return run("triage", "--json", *farm.words, env=farm.environment)
 
 
+@pytest.mark.quick()
 def test_dask_has_the_same_answer_byte_for_byte(farm: Farm, local: bytes, tmp_path: Path) -> None:
     env = with_wheels("dask")
     with dask(tmp_path, 2, farm.environment) as cluster:
@@ -154,6 +155,7 @@ HOOKS = [("pmi", (str(os.getpid()),), {}), ("slurm", (), {"SLURM_JOB_ID": str(os
 
 
 @pytest.mark.parametrize(("kind", "words", "environment"), HOOKS)
+@pytest.mark.quick("slurm-words1-environment1")
 def test_a_hook_writes_through_no_link_that_waits_for_it(
     kind: str, words: tuple[str, ...], environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_hook_on_another_host_takes_no_folder_of_others(tmp_path: Path) -> Non
     assert not list(given.iterdir()) and not list(own.iterdir())
 
 
+@pytest.mark.quick()
 def test_the_hook_for_slurm_takes_the_ranks_of_its_job_alone(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two", "other", "hook")]
     for folder in folders:
@@ -250,6 +253,7 @@ def _about_the_job(answer: dict[str, Any], count: int) -> None:
 
 # Ranks of MPICH that wait take a whole processor each: there are as few as will do.
 @pytest.mark.parametrize(("library", "count"), [("openmpi", RANKS), *([("mpich", 3)] if FULL else [])])
+@pytest.mark.quick()
 def test_a_job_of_mpi_with_a_laggard_is_seen_live_and_by_its_snapshots(
     library: str, count: int, tmp_path: Path
 ) -> None:

@@ -267,7 +267,7 @@ with ompd.from_lldb(process) as session:
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.quick("14")
+@pytest.mark.quick()
 def test_under_lldb_the_same_is_answered(version: int, tmp_path: Path) -> None:
     used, taken = lldb(version), sample("lazy")
     if f"python{sys.version_info.major}.{sys.version_info.minor}" not in used.environment["PYTHONPATH"]:

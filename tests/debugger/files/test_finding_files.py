@@ -372,7 +372,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("variable", ["DEBUGINFOD_CACHE_PATH", "XDG_CACHE_HOME", "HOME", "older"])
-@pytest.mark.quick("DEBUGINFOD_CACHE_PATH", "HOME")
+@pytest.mark.quick("HOME")
 def test_what_debuginfods_client_has_fetched_is_used(
     kept: Moved, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:

@@ -40,19 +40,21 @@ PROGRAMS = ["nested", "lock", "barrier", "task_tree", "two_criticals", "icvs_env
         lambda program, compiler, mode: (program, (compiler, mode)),
     ),
 )
-@pytest.mark.quick("barrier-clang-debug", "icvs_env-gcc-neither")
+@pytest.mark.quick("barrier-clang-debug")
 def test_answers_are_those_of_the_core(program: str, compiler: str, mode: str, tmp_path: Path) -> None:
     core = stopped(program, compiler=compiler, mode=mode).core
     assert without_files(snapshot(core, tmp_path)) == answers(core)
 
 
 @in_turn("kind", LOCK_KINDS, most=2)
+@pytest.mark.quick("drdpa")
 def test_answers_about_locks(kind: str, tmp_path: Path) -> None:
     core = stopped("lock_kinds", mode="neither", env={"KMP_LOCK_KIND": kind}).core
     assert without_files(snapshot(core, tmp_path)) == answers(core)
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree"])
+@pytest.mark.quick("nested")
 def test_of_gcores(program: str, tmp_path: Path) -> None:
     core = stopped(program, kind="gcore").core
     path = snapshot(core, tmp_path)
@@ -72,12 +74,13 @@ def test_of_a_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [Odd("two_files"), Odd("dlopened"), Odd("loops", link="no-pie")])
-@pytest.mark.quick("odd0", "odd1")
+@pytest.mark.quick("odd0")
 def test_of_programs_of_other_shapes(odd: Odd, tmp_path: Path) -> None:
     core = core_of(odd, "gcc").path
     assert without_files(snapshot(core, tmp_path)) == answers(core)
 
 
+@pytest.mark.quick()
 def test_many_threads_are_small(tmp_path: Path) -> None:
     core = stopped("many", threads=512).core
     path = snapshot(core, tmp_path)

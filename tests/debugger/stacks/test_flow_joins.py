@@ -148,6 +148,7 @@ def followed(code: Sequence[Instruction]) -> Function:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.quick("0", "1")
 def test_what_is_certain_where_ways_meet_is_true(seed: int) -> None:
     chance = random.Random(seed)
     told = joined = 0

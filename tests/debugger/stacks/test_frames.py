@@ -212,7 +212,7 @@ def works(row: ThreadRecord) -> bool:
 
 
 @EVERYWHERE
-@pytest.mark.quick("gcc-libgomp", "clang-intel")
+@pytest.mark.quick("gcc-libgomp")
 def test_a_thread_that_asks_openmp_something_works(compiler_name: str, runtime: str) -> None:
     with at("asking", compiler_name, runtime) as (pid, _):
         asked_until(pid, lambda answer: len(members(answer)) == 4 and all(map(works, answer.rows))).close()
@@ -222,7 +222,7 @@ def test_a_thread_that_asks_openmp_something_works(compiler_name: str, runtime: 
 
 
 @EVERYWHERE
-@pytest.mark.quick("clang-intel", "gcc-stub")
+@pytest.mark.quick("gcc-stub")
 def test_a_thread_that_is_in_the_routine_that_it_asks_works(compiler_name: str, runtime: str, tmp_path: Path) -> None:
     # Where a process is stopped anywhere, that is rare: most of the time passes in the loop around the call.
     core = tmp_path / "core"
@@ -333,6 +333,7 @@ def test_which_routines_wait_for_nobody() -> None:
 
 
 @pytest.mark.parametrize("version", (14, 19, 22) if FULL else (19,))
+@pytest.mark.quick()
 def test_commands_of_lldb_agree_on_who_is_in_a_team(version: int, tmp_path: Path) -> None:
     # The first thread at a breakpoint stops all others: those that have not begun have their places in the team.
     program = tmp_path / "rounds"

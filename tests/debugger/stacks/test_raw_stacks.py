@@ -138,6 +138,7 @@ def test_where_the_c_library_makes_threads() -> None:
 
 
 @pytest.mark.xdist_group("raw_stacks")
+@pytest.mark.quick()
 def test_a_process_of_200_modules_is_unwound_by_few_of_their_files() -> None:
     with opened(stopped_at_work(KINDS[-1])) as process:
         assert len(process.symbols.modules()) >= 200

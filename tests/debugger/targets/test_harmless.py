@@ -107,6 +107,7 @@ LANGUAGES["pointer"] = ("crossed.c", "gcc", ("-fno-omit-frame-pointer",))
 
 
 @pytest.mark.parametrize(("language", "level"), sample(product(LANGUAGES, range(4))))
+@pytest.mark.quick("alloca-2", "c-0", "pointer-3")
 def test_what_is_read_without_a_stop_is_what_a_stop_would_read(
     language: str, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ def test_what_is_read_without_a_stop_is_what_a_stop_would_read(
 
 
 @pytest.mark.parametrize("language", ["c", "fortran"])
+@pytest.mark.quick("c")
 def test_under_a_filter_of_system_calls_the_facts_are_the_same(language: str) -> None:
     source, used, options = LANGUAGES[language]
     program = built("crossed", source, "-O0", "-fopenmp", *options, used=used)

@@ -68,9 +68,7 @@ def test_frames_of_all_threads_are_those_that_gdb_shows(name: str) -> None:
 
 
 @ALL
-@pytest.mark.quick(
-    "gcc-O0-pie", "gcc-O0-pie-gcore", "gcc-debug_frame", "gcc-static", "gcc-static_pie", "clang-O0-no_pie-gcore"
-)
+@pytest.mark.quick("gcc-O0-pie", "gcc-static", "clang-O0-no_pie-gcore")
 def test_a_snapshot_tells_the_same(name: str, tmp_path: Path) -> None:
     taken, build = sample(name), BUILDS[name]
     path = tmp_path / "snapshot"
@@ -185,7 +183,7 @@ def test_without_the_file_of_libc_nothing_is_guessed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gcc-O0-pie", "gcc-O2-no_pie", "gcc-static", "clang-emulated"])
-@pytest.mark.quick("gcc-O2-no_pie", "gcc-static")
+@pytest.mark.quick("gcc-O2-no_pie")
 def test_a_live_program_tells_what_each_thread_noted(name: str, tmp_path: Path) -> None:
     build = BUILDS[name]
     with started(build, tmp_path) as running:
@@ -268,6 +266,7 @@ def test_a_core_in_lldb_tells_what_each_thread_noted(name: str, host: LldbHost, 
 
 
 @pytest.mark.xdist_group("lldb")
+@pytest.mark.quick()
 def test_a_snapshot_in_lldb_tells_what_each_thread_noted(host: LldbHost, tmp_path: Path) -> None:
     taken = sample("gcc-O0-pie")
     with ompd.open_core(str(taken.core)) as session:

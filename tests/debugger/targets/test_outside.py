@@ -175,7 +175,7 @@ def test_a_snapshot_shows_all_waits(kernel: Words, tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize(("version", "kind"), sample(product(VERSIONS, ("core", "live"))))
-@pytest.mark.quick("22-core")
+@pytest.mark.quick()
 def test_lldb_shows_all_waits(version: int, kind: str, kernel: Words, tmp_path: Path) -> None:
     host = LldbHost(version)
     try:

@@ -273,6 +273,7 @@ def test_stacks_are_copied_as_far_as_they_are_used() -> None:
 
 
 @pytest.mark.usefixtures("_all_are_stopped")
+@pytest.mark.quick()
 def test_a_snapshot_says_what_was_not_copied_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clock = Clock()
     with running("nested", mode="neither", folder=tmp_path) as program:
@@ -424,7 +425,7 @@ def _worked(executable: Path, kind: str, count: int) -> tuple[tuple[str, ...], d
 
 @pytest.mark.usefixtures("_all_are_stopped")  # so that the question is asked as often of each
 @pytest.mark.parametrize(("runtime", "kind"), sample(product(RUNTIMES, ["waiting", "undeferred"])))
-@pytest.mark.quick("libomp-19-waiting")
+@pytest.mark.quick()
 def test_twice_the_tasks_are_about_twice_the_work(runtime: str, kind: str) -> None:
     few, many = (600, 1200) if FULL else (150, 300)
     executable = build_live("descends", runtime=runtime)

@@ -279,6 +279,7 @@ def test_variables_of_another_sysroot_are_found(tmp_path: Path) -> None:
 
 
 @PROGRAMS
+@pytest.mark.quick("clang-pie-gcore", "gcc-pie-kernel", "gcc-no_pie-gcore")
 def test_gdb_finds_the_same_addresses(program: str) -> None:
     # What the programs say is the truth; this shows that gdb with libthread_db says no more than we do.
     taken = sample(*KINDS_OF_PROGRAMS[program])

@@ -97,6 +97,7 @@ def test_every_thread_has_the_values_that_it_says(compilation: str, what: str) -
 
 
 @pytest.mark.parametrize("compilation", ["gcc -O2", "gcc -O2 -gdwarf-4", "clang -O2"])
+@pytest.mark.quick("gcc -O2")
 def test_a_snapshot_has_the_values_of_its_core(compilation: str, tmp_path: Path) -> None:
     told = stopped(recipe(compilation), 3)
     with ompd.open_core(told.core) as session:
@@ -106,6 +107,7 @@ def test_a_snapshot_has_the_values_of_its_core(compilation: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("compilation", ["gcc", "clang"])
+@pytest.mark.quick("clang")
 def test_alive_and_by_gdbs_core(compilation: str, tmp_path: Path) -> None:
     with running(recipe(compilation), 3, tmp_path) as told, ompd.attach(told.pid) as session:
         assert sum(check_truth(rows_of(session), told, BODIES).values()) > 40
@@ -127,7 +129,7 @@ def test_alive_and_by_gdbs_core(compilation: str, tmp_path: Path) -> None:
         "clang -O3",
     ],
 )
-@pytest.mark.quick("clang -gsplit-dwarf", "clang -gsplit-dwarf -O2", "clang -O3")
+@pytest.mark.quick("clang -gsplit-dwarf")
 def test_split_debug_information_and_other_optimisers(compilation: str) -> None:
     told = stopped(recipe(compilation), 2)
     assert sum(check_truth(locals_of(told), told, BODIES).values()) >= 20

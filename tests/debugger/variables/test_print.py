@@ -183,6 +183,7 @@ def test_gdb_selects_the_users_frame_and_prints_the_same(found: str) -> None:
 
 @pytest.mark.xdist_group("lldb")
 @each_version()
+@pytest.mark.quick()
 def test_lldb_selects_the_users_frame_and_prints_the_same(version: int) -> None:
     core = stopped("hang")
     asked = [words for words in ASKED if words != "thread "]  # LLDB takes the space away

@@ -39,7 +39,7 @@ def test_every_thread_has_what_it_says_in_a_core(name: str) -> None:
     ("name", "threads"),
     sample(product(["threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"], [1, 2, 64])),
 )
-@pytest.mark.quick("threads-gcc-1", "threads-clang-fnoopenmp-use-tls-2")
+@pytest.mark.quick("threads-clang-fnoopenmp-use-tls-2")
 def test_every_thread_has_what_it_says_however_many_there_are(name: str, threads: int) -> None:
     told = stopped(RECIPES[name][0], threads)
     with ompd.open_core(told.core) as session:
@@ -53,7 +53,7 @@ def test_every_thread_has_what_it_says_however_many_there_are(name: str, threads
         *("members-clang", "fortran-gfortran"),
     ],
 )
-@pytest.mark.quick("threads-gcc-O2", "threads-clang-fnoopenmp-use-tls")
+@pytest.mark.quick("threads-clang-fnoopenmp-use-tls")
 def test_every_thread_has_what_it_says_in_a_core_by_gdb(name: str) -> None:
     told = stopped(RECIPES[name][0], 3, "gcore")
     with ompd.open_core(told.core) as session:
@@ -70,7 +70,7 @@ def test_every_thread_has_what_it_says_in_a_core_by_gdb(name: str) -> None:
         "fortran-flang-22",
     ],
 )
-@pytest.mark.quick("threads-clang-femulated-tls", "members-gcc")
+@pytest.mark.quick("members-gcc")
 def test_every_thread_has_what_it_says_alive(name: str, tmp_path: Path) -> None:
     with running(RECIPES[name][0], 4, tmp_path) as told, ompd.attach(told.pid) as session:
         check(session, told, name)
@@ -79,7 +79,7 @@ def test_every_thread_has_what_it_says_alive(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls", "fortran-gfortran"]
 )
-@pytest.mark.quick("threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls")
+@pytest.mark.quick("threads-clang-femulated-tls")
 def test_a_snapshot_tells_the_same_or_why_not(name: str, tmp_path: Path) -> None:
     told = stopped(RECIPES[name][0], 4)
     file = tmp_path / "small.core"
@@ -116,6 +116,7 @@ def gdb(program: Path, core: Path, *commands: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["threads-clang-fnoopenmp-use-tls", "fortran-flang-22"])
+@pytest.mark.quick("threads-clang-fnoopenmp-use-tls")
 def test_where_gdb_shows_the_primary_threads_copy_everywhere(name: str) -> None:
     told = stopped(RECIPES[name][0], 4)
     variable, word = ("tp", "tp") if name.startswith("threads") else ("m::mtp", "'m::mtp'")

@@ -86,11 +86,6 @@ def addresses(tasks: int, handles: int, seed: int = 1) -> list[int]:
     "90-130-False-equality",
     "90-130-True-distance",
     "90-130-True-equality",
-    "300-900-False-order",
-    "300-900-False-distance",
-    "300-900-False-equality",
-    "300-900-True-order",
-    "300-900-True-equality",
 )
 def test_those_of_one_task_have_one_key(comparison: str, has_frames: bool, number: int, handles: int) -> None:
     found = Tasks(addresses(number, handles), comparison, has_frames=has_frames)

@@ -61,6 +61,16 @@ def axes(proof: Proof, compiler: str, runtime: str, kind: str, stuck: object) ->
 
 
 @pytest.mark.parametrize(("proof", "compiler", "runtime", "kind", "stuck"), sample(CASES, axes), ids=named)
+@pytest.mark.quick(
+    "jumped-clang-libomp-19-lock_abandoned-('proven',)",
+    "handler-clang-libomp-14-runtime_reentry-('proven', 'likely')",
+    "twice-gcc-libomp-19-self_lock-('proven', 'likely')",
+    "taskgroups-clang-libomp-19-lock_cycle-('proven',)",
+    "atomic-gcc-libgomp-lock_cycle-('proven',)",
+    "crossed-gcc-libgomp-lock_cycle-('proven',)",
+    "doacross-never-gcc-libgomp-lock_cycle-('proven', 'likely')",
+    "combiner-clang-intel-lock_cycle-('proven',)",
+)
 def test_the_kind_is_right_at_each_level(
     proof: Proof, compiler: str, runtime: str, kind: str, stuck: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -71,6 +81,7 @@ def test_the_kind_is_right_at_each_level(
 
 
 @pytest.mark.parametrize("level", sample(LEVELS[1:]))
+@pytest.mark.quick("-O2")
 def test_fortran_that_is_optimised_shows_who_holds_what(level: str, tmp_path: Path) -> None:
     with at_rest(cause("crossed_fortran", LIVE, flags=(level,)), (), "gfortran", GNU) as (_, process_id):
         for answer in asked(process_id, tmp_path).values():

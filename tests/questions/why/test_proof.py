@@ -70,6 +70,27 @@ CASES = [
 
 
 @pytest.mark.parametrize(("proof", "compiler", "runtime"), sample(CASES), ids=named)
+@pytest.mark.quick(
+    "standard-goes-on-latch-g++-libomp-14",
+    "caught-unsets-gcc-intel",
+    "untied-goes-on-clang-libomp-19",
+    "hidden-passed-gcc-intel",
+    "standard-goes-on-guard-clang++-intel",
+    "ended-goes-on-gcc-intel",
+    "interrupted-gcc-libgomp",
+    "cloned-goes-on-clang-libomp-19",
+    "caught-posts-clang-libomp-19",
+    "forked-goes-on-clang-libomp-19",
+    "streams-goes-on-clang-libomp-14",
+    "robust-goes-on-clang-libomp-14",
+    "standard-goes-on-once-g++-libomp-14",
+    "by_task-depends-gcc-libgomp",
+    "hidden-called-gcc-libgomp",
+    "cancelled-goes-on-gcc-libgomp",
+    "inherits-goes-on-gcc-libgomp",
+    "standard-goes-on-future-g++-libomp-14",
+    "waitv-goes-on-gcc-intel",
+)
 def test_nothing_is_proven_of_a_program_that_can_go_on(
     proof: Proof, compiler: str, runtime: str, tmp_path: Path
 ) -> None:
@@ -84,6 +105,19 @@ def test_nothing_is_proven_of_a_program_that_can_go_on(
 
 @pytest.mark.parametrize(
     ("proof", "compiler", "runtime"), sample([case for case in CASES if case[0].stuck is not None]), ids=named
+)
+@pytest.mark.quick(
+    "standard-goes-on-barrier-clang++-intel",
+    "by_task-depends-clang-libomp-19",
+    "doacross-goes-on-gcc-libgomp",
+    "by_task-created-clang-libomp-19",
+    "hidden-table-clang-libomp-14",
+    "hidden-raised-gcc-libgomp",
+    "forked-goes-on-gcc-intel",
+    "caught-ends-clang-libomp-19",
+    "caught-alarm-gcc-libgomp",
+    "ended-goes-on-clang-libomp-14",
+    "interrupted-gcc-libgomp",
 )
 def test_its_twin_is_proven_to_be_stuck(proof: Proof, compiler: str, runtime: str, tmp_path: Path) -> None:
     assert proof.stuck is not None

@@ -135,6 +135,16 @@ def test_a_flipped_bit_proves_nothing_else(
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("why", "compiler", "runtime"), WITH_INTEL, ids=named)
+@pytest.mark.quick(
+    "lock_cycle-two-gcc-libgomp",
+    "self_lock-lock-gcc-libomp-19",
+    "no_stall-parallel-clang-intel",
+    "event_unfulfilled-taskwait-gcc-libgomp",
+    "external_wait-read-gcc-intel",
+    "exception-lock-clang++-libomp-19",
+    "locks-cycle-gfortran-libgomp",
+    "barrier_absent-exited-clang-libomp-19",
+)
 def test_another_integer_proves_nothing_else(
     why: Why, compiler: str, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def _verdicts(process_id: int, way: int) -> tuple[VerdictRecord, ...]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("program", "compiler", "runtime", "policy"), CHOSEN)
+@pytest.mark.quick("moves-gcc-libgomp-passive", "busy-clang-libomp-19-passive")
 def test_nothing_is_proven_of_a_program_that_moves(program: str, compiler: str, runtime: str, policy: str) -> None:
     has_detach = runtime in LLVMS if compiler == "clang" else runtime not in LLVMS
     flags = ("-DDETACHES",) if program == "moves" and has_detach else ()

@@ -298,6 +298,7 @@ def test_a_chain_has_no_ring_and_its_root_is_marked() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 4000])
+@pytest.mark.quick("100")
 def test_graphs_of_many_threads_stay_small(size: int) -> None:
     alone = [thread(number, lock(f"&own{number}", 0x100 + number, number)) for number in range(size)]
     for rows in (deadlock(size), laggard(size), alone):

@@ -100,6 +100,7 @@ def test_who_has_pythons_lock_waits_for_a_lock_of_openmp(release: str, kind: str
 @WAYS
 @pytest.mark.parametrize("is_stuck", [False, True], ids=["goes on", "stuck"])
 @pytest.mark.parametrize("release", ["3.11", "3.13"])
+@pytest.mark.quick("3.11-goes on-core", "3.13-stuck-core", "3.13-goes on-live", "3.11-stuck-live")
 def test_a_thread_holds_pythons_lock_by_a_state_that_another_one_made(
     release: str, is_stuck: bool, kind: str, tmp_path: Path
 ) -> None:
@@ -140,7 +141,7 @@ def with_scikit_learn(case: str, folder: Path) -> Iterator[tuple[int, Words]]:
 
 @WAYS
 @pytest.mark.parametrize("case", ["fork", "multiprocessing"])
-@pytest.mark.quick("fork-live")
+@pytest.mark.quick()
 def test_a_child_of_a_process_that_used_scikit_learn(case: str, kind: str, tmp_path: Path) -> None:
     with with_scikit_learn(case, tmp_path) as (parent, words):
         child = words.thread("child")

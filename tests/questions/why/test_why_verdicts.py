@@ -64,12 +64,14 @@ def test_the_first_verdict_is_that_of_the_program_and_what_is_proven_is_true(
 
 
 @pytest.mark.parametrize("name", SOME)
+@pytest.mark.quick("laggard-barrier", "barrier_absent-exited", "barrier_mismatch-once")
 def test_a_core_of_gdb_gives_the_same_verdict(name: str) -> None:
     core = hung(WHYS[name], *one_of(WHYS[name]), kind="gcore")
     assert differences(core, answer_of(core.core)) == []
 
 
 @pytest.mark.parametrize("name", SOME)
+@pytest.mark.quick("lock_cycle-nested", "external_wait-semaphore", "barrier_mismatch-once")
 def test_a_snapshot_gives_the_same_verdict(name: str, tmp_path: Path) -> None:
     core = hung(WHYS[name], *one_of(WHYS[name]))
     assert core.core is not None
@@ -86,7 +88,7 @@ def host() -> Iterator[Callable[[int], LldbHost]]:
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("name", SOME[:3])
 @each_version(of=VERSIONS)
-@pytest.mark.quick("14-lock_cycle-nested", "14-barrier_mismatch-once")
+@pytest.mark.quick("14-barrier_mismatch-once")
 def test_lldb_gives_the_same_verdict(name: str, version: int, host: Callable[[int], LldbHost]) -> None:
     core = hung(WHYS[name], *one_of(WHYS[name]))
     found = host(version).ask("why", executable=str(core.executable), core=str(core.core))["verdicts"]
@@ -94,6 +96,7 @@ def test_lldb_gives_the_same_verdict(name: str, version: int, host: Callable[[in
 
 
 @pytest.mark.parametrize("name", SOME)
+@pytest.mark.quick("barrier_mismatch-once", "external_wait-semaphore", "barrier_absent-exited")
 def test_a_process_that_runs_on_does_not_move(name: str, tmp_path: Path) -> None:
     why = WHYS[name]
     with hanging(why, *one_of(why), folder=tmp_path) as live:

@@ -234,6 +234,7 @@ def test_a_snapshot_has_what_the_library_reads(tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize("version", VERSIONS if FULL else VERSIONS[-1:])
+@pytest.mark.quick()
 def test_the_option_is_there_under_lldb(version: int, tmp_path: Path) -> None:
     where = fable.folder()
     words = (

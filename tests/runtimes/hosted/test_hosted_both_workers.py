@@ -108,6 +108,7 @@ def test_a_message_may_be_as_large_as_the_limit(width: int, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.quick("64")
 def test_what_is_kept_of_a_process_is_bounded(width: int, tmp_path: Path) -> None:
     size = 128 << 20
     assert size >= 2 * MAX_PAGES * PAGE

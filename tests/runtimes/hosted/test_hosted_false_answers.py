@@ -25,6 +25,7 @@ _UNAVAILABLE, _OF_A_THREAD, _OF_A_TASK = 1, 3, 5
         *((("-1", _UNAVAILABLE, _OF_A_THREAD), ("2", 0, _OF_A_THREAD)) if FULL else ()),
     ],
 )
+@pytest.mark.quick("0x7fffffff-1-3")
 def test_false_answers_are_shown_as_data_or_not_at_all(tmp_path: Path, number: str, enclosing: int, scope: int) -> None:
     options = (f"-DNUMBER={number}L", f"-DENCLOSING={enclosing}", f"-DTHREAD_NUM_SCOPE={scope}")
     library = compiled(tmp_path, "false.c", *options)

@@ -104,6 +104,7 @@ START = "the library's own start"
 
 
 @pytest.mark.parametrize("loop", ["for (;;)", "seem_to_call()"])
+@pytest.mark.quick("for (;;)")
 def test_a_constructor_has_no_more_time_than_a_call(loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     time_passes_in(monkeypatch, START)
     made = compiled(tmp_path, "hostile.c", *PLAIN, f"-DSTART={loop}")
@@ -113,6 +114,7 @@ def test_a_constructor_has_no_more_time_than_a_call(loop: str, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("number", [35, 36, 37, 38])
+@pytest.mark.quick("35", "36")
 def test_one_that_pretends_to_go_on_ends_in_one_error(
     library: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from tests.support.snapshots import answers, snapshot, without_files
     ("version", "program"),
     [(22, "task_tree"), (19, "nested"), (14, "nested"), *([(22, "nested"), (22, "lock")] * FULL)],
 )
-@pytest.mark.quick("14-nested")
+@pytest.mark.quick()
 def test_of_cores_in_lldb(version: int, program: str) -> None:
     core = on_libgomp(program)
     host = LldbHost(version)
@@ -58,7 +58,7 @@ def test_snapshots(program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "between", "nest_lock"])
-@pytest.mark.quick("between", "nest_lock")
+@pytest.mark.quick("nest_lock")
 def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
     target = Holes(str(on_libgomp(program).core))
     intact = target.ask_all()
@@ -69,6 +69,7 @@ def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["kernel", "gcore"])
+@pytest.mark.quick("kernel")
 def test_no_fact_is_wrong_wherever_a_core_is_cut(kind: str, tmp_path: Path) -> None:
     core = on_libgomp("nested", kind=kind)
     intact = intact_of(core)

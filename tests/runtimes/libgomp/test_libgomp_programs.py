@@ -152,6 +152,7 @@ def test_two_runtimes_in_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 64, 400])
+@pytest.mark.quick("1", "2", "64")
 def test_teams_of_any_size(size: int) -> None:
     core = on_libgomp("many", threads=size, env={"OMP_STACKSIZE": "256k"})
     assert compare(core).differences == []
@@ -616,6 +617,7 @@ def test_a_wheels_library_in_a_process_of_many_modules() -> None:
     assert answer.complete
 
 
+@pytest.mark.quick()
 def test_a_model_that_is_being_fitted() -> None:
     # Where it was stopped is chance; but all that is told has to fit together. Looked at by hand: regions, missing
     # threads, functions and stacks are those of the source.

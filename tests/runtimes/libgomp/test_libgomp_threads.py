@@ -70,6 +70,7 @@ def check_on_host(session: Inspection, truth: list[dict[str, int]]) -> None:
 
 
 @pytest.mark.parametrize("mode", range(4))
+@pytest.mark.quick("0", "2")
 def test_a_target_region_on_the_host(mode: int, tmp_path: Path) -> None:
     executable = build_live("on_host", runtime="libgomp", flags=("-foffload=disable",))
     with working("on_host", str(mode), executable=executable) as worker:

@@ -42,6 +42,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("runtime", "arguments"), CASES)
+@pytest.mark.quick()
 def test_a_thread_between_two_teams_is_in_the_outer_one(
     runtime: str, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:

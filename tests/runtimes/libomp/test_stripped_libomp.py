@@ -166,6 +166,12 @@ def patterned(program: str, pattern: str, runtime: str = "libomp-19") -> Compari
 @pytest.mark.parametrize("pattern", ["linear", "tree", "hyper", "hierarchical"])
 @pytest.mark.parametrize("program", ["barrier", "closing_barrier", "for_barrier"])
 @pytest.mark.parametrize("runtime", MAIN if FULL else MAIN[:1])
+@pytest.mark.quick(
+    "libomp-19-closing_barrier-linear",
+    "libomp-19-closing_barrier-hyper",
+    "libomp-19-barrier-tree",
+    "libomp-19-for_barrier-hierarchical",
+)
 def test_every_pattern_of_barriers(program: str, pattern: str, runtime: str) -> None:
     assert patterned(program, pattern, runtime).differences == []
 
@@ -215,7 +221,7 @@ def test_neither_runtime_nor_program_has_symbols(program: str, compiler: str, ru
 
 
 @pytest.mark.parametrize("runtime", STRIPPED)
-@pytest.mark.quick("libomp-13", "libomp-14", "libomp-15", "libomp-16")
+@pytest.mark.quick("libomp-13", "libomp-16")
 def test_copies_of_variables_that_the_runtime_keeps(runtime: str) -> None:
     name = "threads-clang-fnoopenmp-use-tls"
     told = variables.stopped(replace(threadprivate.RECIPES[name][0], openmp=runtime), 4)
@@ -224,6 +230,7 @@ def test_copies_of_variables_that_the_runtime_keeps(runtime: str) -> None:
 
 
 @pytest.mark.parametrize("runtime", STRIPPED)
+@pytest.mark.quick("libomp-19", "libomp-13")
 def test_copies_of_variables_that_nothing_names(runtime: str) -> None:
     recipe = Recipe("threads", "clang", ("-fnoopenmp-use-tls", "-s"), openmp=runtime)
     told = variables.stopped(recipe, 4)
@@ -276,14 +283,12 @@ def forged(name: str) -> Callable[[Table], Table | None]:
 @pytest.mark.parametrize("runtime", STRIPPED)
 @pytest.mark.parametrize("program", ["nested", "task_queued", "no_region", "shrunk_pool"])
 @pytest.mark.quick(
-    "nested-libomp-15",
-    "nested-libomp-19",
     "task_queued-libomp-15",
-    "task_queued-libomp-16",
-    "no_region-libomp-13",
-    "no_region-libomp-14",
-    "shrunk_pool-libomp-14",
     "shrunk_pool-libomp-19",
+    "nested-libomp-15",
+    "no_region-libomp-13",
+    "shrunk_pool-libomp-14",
+    "task_queued-libomp-16",
 )
 def test_a_build_that_is_not_listed_is_proven(program: str, runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given_tables(monkeypatch, unlisted)
@@ -509,6 +514,9 @@ def test_a_second_array_of_threads_is_refused(is_listed: bool, monkeypatch: pyte
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["listed", "unlisted"])
 @pytest.mark.parametrize("seed", range(200 if FULL else 10))
+@pytest.mark.quick(
+    "0-listed", "1-listed", "2-listed", "3-listed", "4-unlisted", "5-unlisted", "6-unlisted", "7-unlisted"
+)
 def test_damaged_structures_end_in_an_answer_or_an_error(
     seed: int, is_listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -586,6 +594,7 @@ def test_an_initial_thread_that_has_ended_leaves_a_root_without_a_thread(tmp_pat
 # Where changed bytes lie is chance, and what they change may be a value that nothing else tells.
 @pytest.mark.parametrize("name", [name for name in DAMAGES if name.startswith("cut")])
 @pytest.mark.parametrize("runtime", MAIN if FULL else MAIN[1:])
+@pytest.mark.quick("libomp-14-cut at 20 %", "libomp-14-cut at 90 %")
 def test_damaged_cores_tell_nothing_wrong(name: str, runtime: str, tmp_path: Path) -> None:
     core = stopped("nested", compiler="clang", mode="neither", runtime=runtime).core
     told = ask_all(DAMAGES[name](core, tmp_path / "core")).compared(ask_all(core))

@@ -174,7 +174,7 @@ def test_of_programs_of_32_bits(program: str, mode: str) -> None:
 
 @pytest.mark.parametrize("runtime", ["stub", "stub-32"])
 @pytest.mark.parametrize("program", ["nested", "task_stack", "nest_lock", "ordered", "shrunk_pool"])
-@pytest.mark.quick("nested-stub-32", "task_stack-stub-32", "nest_lock-stub", "ordered-stub-32", "shrunk_pool-stub")
+@pytest.mark.quick("nested-stub-32", "shrunk_pool-stub", "nest_lock-stub")
 def test_of_gdbs_cores(program: str, runtime: str) -> None:
     facts_told(on_stub(program, kind="gcore", runtime=runtime))
 
@@ -203,7 +203,7 @@ def test_of_processes_that_run(program: str, runtime: str, mode: str, tmp_path: 
 
 @pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-fno-omit-frame-pointer")], ids=" ".join)
 @pytest.mark.parametrize("program", ["task_stack", "callbacks", "deep", "task_tree"])
-@pytest.mark.quick("task_stack--O2", "callbacks--O2", "deep--O2 -fno-omit-frame-pointer")
+@pytest.mark.quick("callbacks--O2", "task_stack--O2")
 def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
     found = compare(on_stub(program, flags=flags))
     assert [text for text in found.differences if ".stack" not in text] == []
@@ -217,7 +217,7 @@ def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
         *([(22, "nested", "stub"), (22, "lock", "stub"), (22, "task_tree", "stub-32")] * FULL),
     ],
 )
-@pytest.mark.quick("19-nested-stub")
+@pytest.mark.quick()
 def test_of_cores_in_lldb(version: int, program: str, runtime: str) -> None:
     core = on_stub(program, runtime=runtime)
     host = LldbHost(version)
@@ -285,6 +285,7 @@ def test_a_team_that_has_lost_its_members_is_damage(member: str, tmp_path: Path)
         assert {told.exit_code(name) for name in ("threads", "parallel", "tasks", "stack")} == {3}
 
 
+@pytest.mark.quick()
 def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path) -> None:
     core = on_stub("nested")
     intact = intact_of(core)

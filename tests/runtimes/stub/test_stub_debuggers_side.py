@@ -686,7 +686,7 @@ def test_native_ids_of_both_kinds() -> None:
 
 @pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize("environment", [{"OMP_DEBUG": "on"}, {}], ids=["debug", "plain"])
-@pytest.mark.quick("debug")
+@pytest.mark.quick()
 def test_nothing_is_wrong_whenever_a_busy_program_is_stopped(environment: Mapping[str, str]) -> None:
     surroundings = {**clean_environment(), **environment}
     with subprocess.Popen([built("busy.c")], stdout=subprocess.PIPE, env=surroundings) as process:

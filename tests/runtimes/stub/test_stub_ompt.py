@@ -345,6 +345,7 @@ def test_the_page_says_of_each_callback_what_a_tool_gets() -> None:
 # What it costs
 
 
+@pytest.mark.quick()
 def test_without_a_tool_events_cost_next_to_nothing() -> None:
     # The report demands it: negligible overhead where no tool is. Instructions are counted, and always as many.
     printed = subprocess.run(

@@ -153,7 +153,7 @@ def test_so_we_read_in_a_live_process(program: str, compiler: str, generation: i
 
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize(("program", "compiler", "generation"), cases(20))
-@pytest.mark.quick("nested-gcc-1", "taskgroup-gcc-2")
+@pytest.mark.quick("nested-gcc-1")
 def test_so_it_is_shown_in_lldb(program: str, compiler: str, generation: int) -> None:
     core = on_stub(program, compiler, "neither", env=mirror(generation))
     with Session.open_core(core.core) as session:
