@@ -58,7 +58,7 @@ def axe_source() -> str:
 
 
 class Browser:
-    """A browser with a profile of its own. Use it in a ``with`` statement.
+    """A browser with its own profile. Use it in a ``with`` statement.
 
     :raises Missing: if there is none on this machine
     """
@@ -127,7 +127,7 @@ class Browser:
             next(event for event in self._messages() if _is(event, method, session))
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        # Events are kept, whoever waits for what.
+        # Events stay until a caller waits for them.
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             whole, end, self._rest = self._rest.partition(b"\0")

@@ -1,4 +1,4 @@
-"""What may be used of the machine: processor time, which does not grow while others keep it busy, as a clock's does."""
+"""Limits of processor time, which does not grow on a busy machine as a clock's does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def processor_seconds(process_id: int | None = None) -> float:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Make sure that what is done takes at most so much of the processors' time."""
+    """Check that the context takes at most *seconds* of processor time."""
     started = processor_seconds()
     yield
     used = processor_seconds() - started

@@ -124,7 +124,7 @@ def build(
     shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c", "truth.F90")]
 
     def compiled(name: str) -> Path:
-        # What is compiled is the same for all runtimes.
+        # Objects are the same for all runtimes.
         by, options = by_suffix[source(name).suffix]
         command = [str(by.path), *compiling, *options, "-c", str(source(name)), "-o", f"{name}.o"]
         key = key_of(command, by.version, source(name).read_text(), shared, RUNTIMES[INTEL].version())

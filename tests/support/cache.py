@@ -32,7 +32,7 @@ def key_of(*parts: object) -> str:
 def entry(room: str, key: str, make: Callable[[Path], None]) -> Path:
     """Return the folder ``.cache/ROOM/KEY``, made by *make* if it is not there; it exists only once it is complete.
 
-    What is left of a failure stays in ``KEY.part`` until the next attempt.
+    A failure leaves ``KEY.part`` until the next attempt.
     """
     folder = CACHE / room / key
     if folder.is_dir():

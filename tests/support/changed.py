@@ -1,4 +1,4 @@
-"""Cores of which something is another value, or lost, and what then is proven though it was not."""
+"""Cores with a changed or lost value, and the proofs that only they have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSTEAD = {"barrier_mismatch", "barrier_absent", "lock_cycle", "lock_abandoned",
 
 
 class Damaged(CoreTarget):
-    """A core of which a bit is flipped, or a page lost: ``flip`` is the bit's address and number."""
+    """A core with a flipped bit, or without a page: ``flip`` is the bit's address and number."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))

@@ -1,4 +1,4 @@
-"""The command on good cores, and on cores of which bytes were changed."""
+"""The command on good cores, and on cores with changed bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.runs import limited
 
 OMPD = Path(sys.executable).with_name("ompd")
 QUICK_SECONDS = 10
-# More than any answer needs: what a count in a core says must not be allocated.
+# More than any answer needs; a false count in a core must not be allocated.
 MEMORY = 1 << 30
 
 
@@ -76,7 +76,7 @@ def refused(
     way_out: str,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Check that a command cannot answer, and says of which file, why, and what to do, on one line each."""
+    """Check that a command has no answer, but a sentence with the file and the fault, and a line with the way out."""
     ran = ompd(*arguments, environment=environment)
     assert (ran.code, ran.out) == (1, ""), ran
     sentence, hint, *more = ran.err.splitlines()
@@ -127,7 +127,7 @@ def patched(original: Path, to: Path, patch: Callable[[bytearray], None]) -> Pat
 
 
 def same_or_unavailable(rows: Sequence[Mapping[str, Any]] | Sequence[ThreadRecord], good: Stopped) -> int:
-    """Compare what is told of threads with the program's truth; return how many facts were told."""
+    """Compare the rows of threads with the program's truth; return the number of facts."""
     truth = {thread["native_thread_id"]: thread for thread in good.truth["threads"]}
     told = 0
     for row in rows:
@@ -144,7 +144,7 @@ def same_or_unavailable(rows: Sequence[Mapping[str, Any]] | Sequence[ThreadRecor
 
 
 def facts(truth: Mapping[str, Any]) -> int:
-    """Return how many facts same_or_unavailable() counts where all are told."""
+    """Return the number of facts that same_or_unavailable() counts of a complete answer."""
     return 4 * sum(thread["openmp"] for thread in truth["threads"])
 
 

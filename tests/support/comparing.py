@@ -1,7 +1,7 @@
 """Two answers about one process, one from a core that is whole and one from what is left of it: is a fact wrong?
 
 A fact is a value in a row that is not null, or a null that its row does not name as unavailable, which says that there
-is none. What is left of a core may tell fewer facts, never others.
+is none. A damaged core may tell fewer facts, never others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
     "var": ("native_thread_id",),
     "icvs": ("runtime", "name", "scope", "handle"),
 }
-# What is about the answer and not about the process. Frames are compared apart.
+# Members about the answer, not about the process. Frames are compared apart.
 _ABOUT = frozenset(("unavailable", "unproven", "innermost", "stopped", "boundaries", "frames", "thread_nums"))
 # What a frame is, and what may be told of it or not.
 _FRAME = ("address", "cfa", "kind", "thread", "signal", "inlined")

@@ -129,13 +129,13 @@ DAMAGES: Mapping[str, Callable[[Path, Path], Path]] = {
 
 @dataclass(frozen=True)
 class Told:
-    """What all commands tell of a core: their answers as JSON has them, or the error that each ended with."""
+    """The answers of all commands about a core: their answers as JSON has them, or the error that each ended with."""
 
     answers: Mapping[str, dict[str, Any]]
     errors: Mapping[str, OmpdError]
 
     def exit_code(self, command: str) -> int:
-        """Return what the command would end with."""
+        """Return the command's exit code."""
         if command in self.errors:
             return 1
         return 0 if self.answers[command]["complete"] else 3

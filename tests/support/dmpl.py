@@ -249,7 +249,7 @@ def differences(library: Library, break_table: Broken = unbroken, break_types: B
         expect("tables", invented.asked.count("symbol omp_stub_layout"), 2 if invented is other else 1)
         for thread in (1, 2):
             expect("keys", sum(asked.endswith(f"of {thread}") for asked in invented.asked), 1)
-    # What goes wrong in the debugger comes back as its code, and has been printed.
+    # A fault in the debugger is printed, and comes back as its code.
     lost = Invented(8, "little")
     lost.word(Invented.PROCESS + 16, 0xDEAD0000)
     lost_thread = debugger.thread(debugger.add_process(lost), 1)

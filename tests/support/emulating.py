@@ -1,4 +1,4 @@
-"""Cores of programs that write what the functions return that are then emulated."""
+"""Cores of programs that write the results of functions, which are then emulated."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def answer(process: StoppedProcess, call: str, thread: int) -> CallResult:
 
 
 def compared(process: StoppedProcess, threads: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-    """Return how many answers were compared with what the threads were told, and the differences."""
+    """Return the number of compared answers, and the differences."""
     count, differences = 0, []
     for thread in threads:
         for call, truth in thread["calls"].items():

@@ -1,4 +1,4 @@
-"""How many facts of each kind have to be told of a program (``tests/facts.json``)."""
+"""The numbers of facts of each kind that a program must show (``tests/facts.json``)."""
 
 from __future__ import annotations
 

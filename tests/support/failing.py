@@ -1,4 +1,4 @@
-"""Cores of programs of which a thread failed."""
+"""Cores of programs with a failed thread."""
 
 from __future__ import annotations
 

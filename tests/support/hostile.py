@@ -19,7 +19,7 @@ MAX_READS = 60_000
 
 
 class Overlaid(CoreTarget):
-    """A core with other bytes in some places, which counts what is read."""
+    """A core with other bytes in some places, which counts reads."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""What a page of HTML has to keep, whatever is on it: read by Python's own parser."""
+"""Rules for every page of HTML: read by Python's own parser."""
 
 from __future__ import annotations
 

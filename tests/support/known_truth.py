@@ -1,4 +1,4 @@
-"""Which builds of the programs with known truth tests run, and what they wrote, by thread."""
+"""The tested builds of the programs with known truth, and their truth by thread."""
 
 from __future__ import annotations
 

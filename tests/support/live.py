@@ -1,4 +1,4 @@
-"""Programs of ``fixtures/live``, which run on while they are inspected, and what the system says of a process."""
+"""Programs of ``fixtures/live``, which run on during inspections, and the system's view of a process."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LOAD = format_line(DEBUGGERS["LLDB"])
 
 
 def target_create(program: Path, core: Path | None = None) -> str:
-    """Return LLDB's command for a target, whatever the names of its files have in them."""
+    """Return LLDB's command for a target, with its files' names quoted."""
     return f'target create "{program}"' + (f' --core "{core}"' if core is not None else "")
 
 
@@ -93,7 +93,7 @@ class LldbHost:
         )
 
     def ask(self, question: str, **details: object) -> Any:
-        """Return what the host answers; what went wrong there fails here."""
+        """Return the host's answer; what went wrong there fails here."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps({"question": question, **details}) + "\n")

@@ -96,7 +96,7 @@ def await_state(debugger: Any, process: Any, *states: int) -> None:
 
 
 def situations(question: dict[str, Any]) -> dict[str, str]:
-    """Return what is said of a program in each state that it can be in under LLDB."""
+    """Return the command's words for a program in each state under LLDB."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)
@@ -134,7 +134,7 @@ def situations(question: dict[str, Any]) -> dict[str, str]:
 
 
 def at_entry(question: dict[str, Any]) -> dict[str, str]:
-    """Return what is said of a program that is stopped at its first instruction."""
+    """Return the command's words for a program at its first instruction."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)
@@ -149,7 +149,7 @@ def at_entry(question: dict[str, Any]) -> dict[str, str]:
 
 
 def detached(question: dict[str, Any]) -> dict[str, str]:
-    """Return what is said of a program that LLDB has let go."""
+    """Return the command's words for a program after LLDB's detach."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)
@@ -227,7 +227,7 @@ def waiting(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def events_with(question: dict[str, Any]) -> dict[str, Any]:
-    """Start a program with an environment, and return its events, or what is said instead."""
+    """Start a program with an environment, and return its events, or the refusal."""
     found: list[str] = []
 
     def follow() -> None:
@@ -238,7 +238,7 @@ def events_with(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusals(question: dict[str, Any]) -> dict[str, str]:
-    """Return what is said to what cannot be done."""
+    """Return the refusals."""
     program, said = question["program"], {}
     with ompd.launch(program) as session:
         said["no function"] = say(lambda: session.continue_to("no_such_function"))
@@ -258,7 +258,7 @@ def refusals(question: dict[str, Any]) -> dict[str, str]:
 
 
 def outside(question: dict[str, Any]) -> dict[str, Any]:
-    """Return what each thread of the core or process waits for outside of OpenMP, by its native id."""
+    """Return the waits outside of OpenMP of the core's or process's threads, by native id."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)

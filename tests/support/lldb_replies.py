@@ -1,4 +1,4 @@
-"""What LLDB replies to commands."""
+"""LLDB's replies to commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that tests need: which there are, what is missing, and the OpenMP runtime that is fetched as a wheel."""
+"""The tools of the tests: those here, those missing, and the OpenMP runtime, which is fetched as a wheel."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Missing(Exception):
 
 
 def toml_of(file: Path) -> dict[str, Any]:
-    """Return what a file in TOML holds."""
+    """Return the content of a file in TOML."""
     return tomllib.loads(file.read_text())
 
 
@@ -78,7 +78,7 @@ def table() -> dict[str, Tool]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process's environment without what would change how a program, gdb or ompd behaves."""
+    """Return this process's environment without variables that change a program, gdb or ompd."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -87,7 +87,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def run_in(folder: Path, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run a command in *folder* to its end, with nothing to read, and return what it printed as text."""
+    """Run a command in *folder* with an empty standard input, and return its exit code and text."""
     return subprocess.run(
         command,
         cwd=folder,
@@ -166,7 +166,7 @@ def require(name: str) -> Path:
 
 
 def intel_folder(version: str | None = None) -> Path:
-    """Return where the wheel of Intel's runtime belongs in this checkout, that of the table or another version."""
+    """Return the folder for the wheel of Intel's runtime, of the table's version or another one."""
     return CACHE / "intel" / str(version or table()["intel-openmp"].version)
 
 

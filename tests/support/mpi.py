@@ -13,7 +13,7 @@ from tests.support.outside import SOURCES
 
 
 def _of_open_mpi() -> tuple[Path, Path]:
-    # Where Open MPI's own libraries are, and all others that it needs.
+    # Open MPI's own libraries, and all others that it needs.
     shared = deb_folder("openmpi") / "usr" / "lib" / "x86_64-linux-gnu"
     return shared / "openmpi" / "lib", shared
 

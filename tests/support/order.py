@@ -23,8 +23,8 @@ def chosen_seed() -> str:
 def in_random_order(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
     """Return *items* with files in the order of *seed*, and the tests of each file, too.
 
-    Files stay together, because what a fixture of a file has made ends with the file. Which of two tests is the first
-    depends on the seed and their names alone, so that a few tests fail as they did among all of them.
+    Files stay together, because a module's fixtures end with its last test. The order of two tests depends only on the
+    seed and their names, so a part of the tests fails as all tests did.
     """
 
     def key(text: str) -> bytes:

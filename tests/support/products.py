@@ -1,6 +1,6 @@
 """Which combinations of a product are tests: with ``OMPD_FULL=1`` all of them, else a sample that has each value.
 
-The sample depends on the cases alone, so that a test that is red once is there in the next run, too.
+The sample depends only on the cases, so a red test runs again the next time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _values(case: Any) -> Sequence[Any]:
 def sample(cases: Iterable[T], axes: Callable[..., Sequence[Hashable]] | None = None) -> list[T]:
     """Return the *cases* to run, in their order: with ``OMPD_FULL=1`` all, else few in which each value occurs.
 
-    :param axes: takes the values of a case and returns those of which each has to occur, a tuple for those that have
-        to occur together; without it these are the case's values
+    :param axes: returns the values of a case that must occur, a tuple for values that must occur together; without it
+        all values of the case must
     """
     left = list(cases)
     if FULL:
@@ -41,7 +41,7 @@ def sample(cases: Iterable[T], axes: Callable[..., Sequence[Hashable]] | None = 
     taken: Counter[tuple[int, str]] = Counter()
     chosen = []
     while missing:
-        # The one with most of what is missing; of several the one whose values have been taken least, the first.
+        # The case with most missing values; of several the first whose values are rarest so far.
         best = max(wanted, key=lambda n: (sum(v in missing for v in wanted[n]), -sum(taken[v] for v in wanted[n]), -n))
         values = wanted.pop(best)
         missing.difference_update(values)
@@ -55,7 +55,7 @@ def in_turn(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Mark a test that is run with each of *values* as *name*: without ``OMPD_FULL=1`` with *most* of them.
 
-    With which is decided by the test's name, so that each of them is used by many tests.
+    The test's name decides which, so each value is used by many tests.
     """
 
     def mark(test: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""The programs of ``fixtures/programs`` and what a test must know to run them."""
+"""The programs of ``fixtures/programs``, and how a test runs them."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def at_rest(
     proof: Proof, words: tuple[str, ...], compiler: str, runtime: str
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run a program until it waits, or the process that it names does; it is killed at the end of the context."""
-    # What code is there without being executed counts, too.
+    # Code counts even if it is not executed.
     flags = (*proof.flags, "-DIS_STUCK") if words == proof.stuck else proof.flags
     executable = build_live(
         proof.program,

@@ -35,12 +35,12 @@ ENVIRONMENT = {
 
 
 class NotReady(Exception):
-    """A program ended, or stood still, without having said that it is in its state; the text is what it printed."""
+    """A program ended, or stood still, without having said that it is in its state; the text is its output."""
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A core of a program. *truth* is what the program wrote, as ``fixtures/programs/truth.h`` describes it."""
+    """A core of a program. *truth* is the program's output, in the format of ``fixtures/programs/truth.h``."""
 
     executable: Path
     core: Path
@@ -277,7 +277,7 @@ def limited(command: Sequence[str], option: str, number: int) -> list[str]:
 
 
 def await_pause(pid: int, thread: int) -> None:
-    # The monitor has told that the program is at rest; this waits until it is so itself.
+    # The monitor says that the program is at rest; it has to rest, too.
     path = Path(f"/proc/{pid}/task/{thread}/stat")
     deadline = time.monotonic() + READY_SECONDS
     while path.read_text().rpartition(")")[2].split()[0] != "S":

@@ -68,7 +68,7 @@ int main(void)
 
 
 def run(*command: str | Path) -> str:
-    """Return what a command prints; complaints and exit status are the command's own matter."""
+    """Return a command's output; complaints and exit status are the command's own matter."""
     done = subprocess.run(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Paths for those who split what they are given at spaces and know no quotes: the loader of its LD_PRELOAD, and gdb 13
+"""Paths for tools that split at spaces and know no quotes: the loader of its LD_PRELOAD, and gdb 13
 of some commands where a later gdb demands quotes."""
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ DUMP = CHECKOUT / "tests" / "stub" / "dump.c"
 
 @cache
 def sources_key() -> str:
-    """Return what tells the stub's sources from others."""
+    """Return a key of the stub's sources."""
     folders = ("src", "include", "dmpl", "ompd", "preload")
     files = [SOURCES / "Makefile", *(path for folder in folders for path in sorted((SOURCES / folder).rglob("*.[ch]")))]
     return key_of(*((str(path.relative_to(SOURCES)), path.read_text()) for path in files))
@@ -61,7 +61,7 @@ def host32() -> Path:
 
 
 def run_make(folder: Path, *arguments: str, targets: Sequence[str] = ()) -> str:
-    """Run the stub's Makefile, which builds into *folder*, and return what it printed.
+    """Run the stub's Makefile, which builds into *folder*, and return its output.
 
     :raises AssertionError: if it fails
     """

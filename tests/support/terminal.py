@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.runs import can_be_read
 
-# Colours, cursor movements, and the marks around what a shell pastes.
+# Colours, cursor movements, and the marks around pasted text.
 _CONTROL = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>78])|\r|\x07")
 SHOWN_SECONDS = 60
 
@@ -47,7 +47,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def wait_for(self, pattern: str) -> str:
-        """Return what was shown up to and with *pattern*, which is then taken."""
+        """Return the output up to *pattern*, and drop it."""
         deadline = time.monotonic() + SHOWN_SECONDS
         while (found := re.search(pattern, self._shown)) is None:
             left = deadline - time.monotonic()

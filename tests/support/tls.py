@@ -29,7 +29,7 @@ ENVIRONMENT = {
 }
 
 
-# What the libraries that the program opens are compiled with.
+# Options of the compiler for the opened libraries.
 OPENED = {
     "first": ("-DNAME=first_variable", "-DSIZE=300", "-DOWN=first_own"),
     "second": ("-DNAME=second_variable", "-DSIZE=4", "-DOWN=second_own"),
@@ -76,7 +76,7 @@ def found(process: StoppedProcess, name: str, thread: int) -> int:
     raise AssertionError(f"{name} is not found")
 
 
-# What the accessor of the library that is opened returns is the third of its elements.
+# The accessor of an opened library returns its third element.
 WITHIN = {"second_variable": 16, "static_variable": 16, "other_variable": 16}
 ALIASES = {"linked_hidden": "linked_hidden_variable"}
 

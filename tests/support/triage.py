@@ -33,7 +33,7 @@ def cores() -> list[Hung]:
 
 
 def spread(found: Sequence[Hung], counts: Sequence[int], folder: Path) -> dict[str, set[str]]:
-    """Put so many links to each core into the folder, and return the names of each program's."""
+    """Put *count* links to each core into the folder, and return their names by program."""
     names: dict[str, set[str]] = {}
     numbers = _numbers()
     for one, count in zip(found, counts, strict=True):

@@ -1,4 +1,4 @@
-"""Programs of ``tests/var``, whose threads say where they have their variables and what is in them."""
+"""Programs of ``tests/var``, whose threads write the addresses and values of their variables."""
 
 from __future__ import annotations
 

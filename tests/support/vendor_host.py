@@ -81,7 +81,7 @@ class Host:
 
     def __init__(self, library: str, process: StoppedProcess, module: Module) -> None:
         self._process, self._module = process, module
-        # Intel's library is one of C++ and does not name what it needs.
+        # Intel's library is in C++ and does not name the libraries that it needs.
         ctypes.CDLL("libstdc++.so.6", ctypes.RTLD_GLOBAL)
         self._library = ctypes.CDLL(library)
         self._blocks: dict[int, Any] = {}
@@ -170,7 +170,7 @@ class Host:
             raise Refused(rc)
 
     def made(self, name: str, *arguments: Any) -> c_void_p:
-        """Return what a routine puts into its last argument, a handle or a text."""
+        """Return the last argument of a routine, a handle or a text."""
         result = c_void_p()
         self.call(name, *arguments, byref(result))
         return result
@@ -199,7 +199,7 @@ class Host:
         known.append(handle)
         return len(known) - 1
 
-    # What it tells of the process
+    # The process
 
     def states(self) -> dict[str, int]:
         """Return the states by name."""
@@ -370,7 +370,7 @@ def attempt(ask: Callable[[], Any]) -> Any:
 
 
 def main(library: str, core: str) -> None:
-    """Write all that *library* tells of *core*."""
+    """Write all answers of *library* about *core*."""
     with Session.open_core(core) as session:
         (runtime,) = session.runtimes
         process = session.process

@@ -104,6 +104,6 @@ def _place(hung: Hung, first: VerdictRecord) -> Iterator[str]:
 
 
 def places(truth: dict[str, Any]) -> set[tuple[str, int]]:
-    """Return the functions and lines to look at first, any of which will do."""
+    """Return the functions and lines of which a verdict must name one."""
     marked = [thread for thread in truth["threads"] if thread["is_place"] and thread["line"] is not None]
     return {(place["function"], place["line"]) for place in (*marked, *truth["places"])}

@@ -1,4 +1,4 @@
-"""Programs of ``fixtures/programs/why``, which hang: as a core beside what they know of it, or alive."""
+"""Programs of ``fixtures/programs/why``, which hang: as a core with its truth, or alive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCES = PROGRAMS / "why"
 GNU, LLVM, OLD_LLVM = "libgomp", "libomp-19", "libomp-14"
 ALL_RUNTIMES = (GNU, LLVM, OLD_LLVM, INTEL)
 LLVMS = (LLVM, OLD_LLVM, INTEL)
-# What a compiler's code can be linked with: clang's calls what libgomp does not have.
+# The runtimes that a compiler's code can be linked with; libgomp lacks functions that clang calls.
 OF_COMPILER = {
     "gcc": ALL_RUNTIMES,
     "g++": ALL_RUNTIMES,
@@ -48,7 +48,7 @@ SPINNING = {**STEADY, "OMP_WAIT_POLICY": "active", "KMP_USE_YIELD": "0"}
 class Why:
     """A program that hangs, in one of its cases.
 
-    *runtimes* are those on which it does, *own_runtimes* those of one compiler alone; *compilers* those whose code can
+    It hangs on *runtimes*, with one compiler only on *own_runtimes*; *compilers* those whose code can
     be in this state. *environment* is added to what every program gets. *second* is the compiler and the runtime of the
     program's second half, if it has one.
     """
@@ -66,7 +66,7 @@ class Why:
         return f"{self.program}-{self.case}"
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the compilers and runtimes with which it is a program of its own."""
+        """Return the pairs of compiler and runtime with which it is built."""
         return [
             (name, runtime)
             for name in self.compilers
@@ -122,12 +122,12 @@ PAIRS = [
 
 
 def axes_of(why: Why, compiler_name: str, runtime: str, mode: str) -> list[Any]:
-    """Return what a sample of PAIRS must have: each case, each pair of compiler and runtime, each compiler's modes."""
+    """Return the values that a sample of PAIRS must have: its case, compiler with runtime, compiler with mode."""
     return [why.name, (compiler_name, runtime), (compiler_name, mode)]
 
 
 def named(value: object) -> str:
-    """Return the name of a case, a compiler or a runtime in that of a test."""
+    """Return the part of a test's id for a case, a compiler or a runtime."""
     return value.name if isinstance(value, Why) else str(value)
 
 
@@ -148,7 +148,7 @@ class Hung:
 
     @property
     def expected(self) -> dict[str, Any]:
-        """What is expected on its runtime: the verdict's kinds, how sure it is stuck, and how sure why."""
+        """The expected verdict on its runtime: the verdict's kinds, how sure it is stuck, and how sure why."""
         verdicts = self.truth["verdicts"]
         found: dict[str, Any] = verdicts.get(RUNTIMES[self.runtime].kind, verdicts[""])
         return found
@@ -219,7 +219,7 @@ def hung(
 ) -> Hung:
     """Return a core of a program in its hang, from the cache or from a run.
 
-    :param mode: ``debug`` or ``neither``: whether the runtime is to keep states for debuggers
+    :param mode: ``debug`` if the runtime keeps states for debuggers, else ``neither``
     :param kind: ``kernel``, or ``gcore`` for gdb's
     :param level: the compiler's option for optimization
     :param environment: variables to add
@@ -315,5 +315,5 @@ def _await_watcher(truth: Mapping[str, Any], *, stays: bool) -> None:
 
 
 def plain(function: str | None) -> str | None:
-    """Return a function's name without its namespaces and classes, as the program itself says it."""
+    """Return a function's name without namespaces and classes."""
     return function.rpartition("::")[2] if function is not None else None
