@@ -157,7 +157,8 @@ def expected_lines() -> dict[str, str]:
 
 def check(told: dict[str, str], name: str) -> None:
     assert "is selected: OpenMP thread " in told["thread"] and f"{name}'s thread " in told["thread"]
-    selected = told["thread 1"].splitlines()
+    # gdb warns of a core from another machine, whose registers take less room.
+    selected = [line for line in told["thread 1"].splitlines() if not line.startswith("warning: Section `.reg-xstate")]
     assert "OpenMP thread 1/4 at level 1 is" in selected[0]
     assert re.search(r"report_progress.*hang\.c:39", selected[1]), "the innermost frame of the user's is selected"
     assert "OpenMP thread 1/4 at level 1" in told["thread "]
