@@ -27,7 +27,7 @@ from ompd.debugger.emulation.decode import Decoder
 from ompd.errors import OmpdError, Unavailable
 from ompd.runtimes.layout import generate, table
 from ompd.runtimes.libgomp import proof
-from ompd.runtimes.libgomp.plugin import Runtime as Libgomp
+from ompd.runtimes.libgomp.runtime import Runtime as Libgomp
 from ompd.runtimes.libomp.layout import layouts as libomp_layouts
 from ompd.runtimes.libomp.plugin import Runtime as Libomp
 from ompd.session import Session

@@ -1,7 +1,9 @@
-"""GNU libgomp: no OMPD, no OMPT, and in distributions no symbols of its own.
+"""GNU libgomp. It has no OMPD and no OMPT, and in distributions no symbols of its own.
 
-Its structures are read by layouts that were proven on the very image; what it does not keep, stacks show. From the
-bottom up: ``structures`` and ``stacks``; which teams a thread is in (``members``) and where it waits; ``handles`` of
-threads, regions and tasks; what is found out of all of them; and ``plugin``, where it is put together, and which alone
-is imported from outside.
+Its structures are read by layouts that were proven on the very image. Stacks show what it does not keep.
+
+From the bottom up: ``layouts`` and ``structures`` (memory), ``stacks`` (native stacks), ``members`` (which teams a
+thread is in). The subjects: ``states``, ``locks``, ``barriers``, ``points``, ``target_regions``. ``handles`` call
+these. ``tasks``, ``constructs`` and ``registered`` go over all handles of a process; ``runtime`` keeps them. ``proof``
+makes a runtime of a module, and ``plugin`` is what others import.
 """

@@ -1,143 +1,52 @@
-"""Handles of threads, regions and tasks. Each leads to the others by the runtime that has them."""
+"""The handles of one runtime: threads, parallel regions and tasks.
+
+What a handle does not read from its own structure it asks of the module of the subject: :mod:`.states`, :mod:`.locks`,
+:mod:`.points`, :mod:`.barriers`; and of what the runtime keeps: its roster, tasks and constructs.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.helpers.walks import MAX_TASKS
+from ompd.contract.kept import OwnState
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, Outside, SchedulingPoint, TaskWait, ThreadState
+from ompd.contract.plugin import ConstructCode, FrameAddress, Outside, SchedulingPoint, TaskWait, ThreadState
 from ompd.contract.process import Frame
 from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import BadInput, CorruptState, NotBegun, OmpdError, Unavailable, Unsupported
 from ompd.records import record
-from ompd.runtimes.libgomp.members import Member, Roster
-from ompd.runtimes.libgomp.structures.gomp import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam, Space
-from ompd.runtimes.libgomp.structures.unkept import NoFrames, NoTool
-from ompd.runtimes.libgomp.waits import docks
+from ompd.runtimes.libgomp import barriers, locks, points, states
+from ompd.runtimes.libgomp.members import Member
+from ompd.runtimes.libgomp.structures import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam
 
-# Those that have the code that they run noted; an undeferred one is on the stack of its thread, and has not.
-_WITH_CODE = (WAITING, TIED, DETACHED)
-
-
-class Tasks(ABC):
-    """The tasks of one process."""
-
-    @property
-    @abstractmethod
-    def current(self) -> Mapping[int, Thread]:
-        """The threads that execute each task, by its address, as far as they can be read."""
-
-    @abstractmethod
-    def is_executing(self, task: Task) -> bool:
-        """Return whether a thread executes *task*.
-
-        :raises OmpdError: what keeps a thread's task from being known, if no other executes it
-        """
-
-    @abstractmethod
-    def place_of(self, task: int) -> tuple[Region, int] | None:
-        """Return the region whose implicit task is at *task*, and whose of its threads, None if it is no region's.
-
-        :raises OmpdError: what keeps a team from being read whose task it may be
-        """
-
-    @abstractmethod
-    def region_of(self, task: Task) -> Region | None:
-        """Return the region to which a task belongs: that of the nearest implicit task among those that generated it.
-        Where one of these is over, that of the team in whose lists it is, or of the thread that executes it.
-        """
-
-    @abstractmethod
-    def predecessors_of(self, task: Task) -> Sequence[Task]:
-        """Return the tasks for which *task* waits since it depends on them."""
-
-    @abstractmethod
-    def count_children(self, parent: int | str) -> int:
-        """Return how many explicit tasks that are not over a task has generated, by its address, or by its id where it
-        has none.
-
-        :raises OmpdError: what keeps some from being found
-        """
+# The kinds of tasks that have their function in ``fn``. An undeferred task has not.
+_WITH_FUNCTION = (WAITING, TIED, DETACHED)
 
 
-class Registry(Space, ABC):
-    """Which handles there are in one process, and what modules above this one find out about them."""
+class WithoutOmpt:
+    """The facts that libgomp does not keep because it has no OMPT."""
 
-    roster: Roster[Thread]
-    tasks: Tasks
+    def tool_data(self) -> int:
+        raise Unavailable("libgomp has no OMPT, so that it keeps no tool's data")
 
-    @abstractmethod
-    def threads(self) -> Sequence[Thread]:
-        """See :meth:`AddressSpace.threads`."""
+    def ompt_id(self) -> int:
+        raise Unsupported("libgomp has no OMPT, so that it gives no identifiers")
 
-    @abstractmethod
-    def team_at(self, address: int) -> Region:
-        """Return the region whose ``gomp_team`` is at *address*, read once."""
+    def ompt_state(self) -> OwnState:
+        raise Unsupported("libgomp has no OMPT, so that it notes no states")
 
-    @abstractmethod
-    def task_at(self, address: int) -> Task:
-        """Return the task whose ``gomp_task`` is at *address*, read once."""
-
-    @abstractmethod
-    def state_of(self, thread: Thread) -> ThreadState:
-        """See :meth:`ThreadHandle.state`."""
-
-    @abstractmethod
-    def lock_of(self, thread: Thread) -> LockState | None:
-        """See :meth:`ThreadHandle.lock`."""
-
-    @abstractmethod
-    def kind_of(self, thread: Thread) -> str | None:
-        """See :meth:`ThreadHandle.wait_kind`."""
-
-    @abstractmethod
-    def point_of(self, thread: Thread) -> SchedulingPoint | None:
-        """See :meth:`ThreadHandle.scheduling_point`."""
-
-    @abstractmethod
-    def construct_code_of(self, thread: Thread) -> Sequence[ConstructCode]:
-        """See :meth:`ThreadHandle.construct_code`."""
-
-    @abstractmethod
-    def barriers_of(self, region: Region) -> Sequence[BarrierState]:
-        """See :meth:`ParallelHandle.barriers`."""
-
-    @abstractmethod
-    def entry_of_region(self, region: Region) -> int:
-        """See :meth:`ParallelHandle.function`."""
-
-    @abstractmethod
-    def encountering_frames_of(self, region: Region) -> Sequence[Frame]:
-        """See :meth:`ParallelHandle.encountering_frames`."""
-
-    @abstractmethod
-    def thread_of_suspended(self, task: Task) -> Thread:
-        """Return the thread on whose stack a task is below others.
-
-        :raises Unavailable: if it is on none that could be read
-        """
-
-    @abstractmethod
-    def entry_of_undeferred(self, task: Task) -> int:
-        """Return the entry of the code of a task that was not deferred, which libgomp does not note.
-
-        :raises Unavailable: if it is on no stack that could be read
-        """
+    def ompt_type(self) -> str:
+        raise Unsupported("libgomp has no OMPT, so that its tasks have no type of it")
 
 
-class Thread(Member, NoTool):
-    """A thread that has its ``gomp_thread`` filled in."""
-
-    def __init__(self, runtime: Registry, native: int, address: int) -> None:
-        super().__init__(runtime, runtime.roster, native, address)
-        self.runtime = runtime
+class Thread(Member, WithoutOmpt):
+    """A thread that the runtime knows by its ``gomp_thread``."""
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """See :meth:`ThreadHandle.native_id`: the runtime keeps none, the thread's own storage holds the structure."""
+        """The runtime notes no identifier: the structure lies in the thread's own storage."""
         if kind == ThreadIdKind.LWP:
             return self.native
         if kind == ThreadIdKind.PTHREAD:
@@ -145,15 +54,13 @@ class Thread(Member, NoTool):
         raise Unsupported(f"libgomp keeps no thread identifiers of kind {kind!r}")
 
     def native_thread_id(self) -> int:
-        """See :meth:`ThreadHandle.native_thread_id`."""
         return self.native
 
-    def current_parallel(self) -> Region | None:
-        """See :meth:`ThreadHandle.current_parallel`."""
+    def current_parallel(self) -> Parallel | None:
         return self.runtime.team_at(self.inner[0].team) if self.inner else None
 
     def outside_of_target(self) -> Outside | None:
-        """See :meth:`ThreadHandle.outside_of_target`: what ``gomp_target_fallback`` has put aside."""
+        """It is what ``gomp_target_fallback`` has saved."""
         if len(self.contexts) == 1:
             return None
         claims = self.contexts[1].claims
@@ -161,7 +68,7 @@ class Thread(Member, NoTool):
         return Outside(region, claims[0].number if claims else 0, self.task_outside(1))
 
     def current_task(self) -> Task | InitialTask | None:
-        """Return ``task``, None while the thread is idle. Outside of all regions it may have no ``gomp_task``."""
+        """Return ``task``, None while the thread is idle. Outside all regions it may have no ``gomp_task``."""
         if self.is_idle:
             return None
         address = self.view.pointer("task")
@@ -171,10 +78,16 @@ class Thread(Member, NoTool):
             raise CorruptState(self.address, "a thread of a team has no task")
         return self.initial_task(None)
 
-    def task_outside(self, depth: int) -> Task | InitialTask:
-        """Return the task that met a target region that it executes, the *depth*-th from the innermost, from 1 on.
+    def kept_task(self) -> Task | None:
+        """Return its current task if that has a ``gomp_task``, else None."""
+        task = self.current_task()
+        return task if isinstance(task, Task) else None
 
-        :raises Unavailable: if that is not known
+    def task_outside(self, depth: int) -> Task | InitialTask:
+        """Return the task that met a target region that it executes.
+
+        :param depth: which of the target regions, counted from the innermost, which is 1
+        :raises Unavailable: if it is unknown
         """
         target = self.contexts[depth].target
         if target is not None and target.task is not None:
@@ -184,96 +97,83 @@ class Thread(Member, NoTool):
         return InitialTask(self, len(self.contexts) - 1 - depth)
 
     def initial_task(self, team: int | None) -> InitialTask:
-        """Return its initial task, outside of all regions: that of the target region around the region of *team*, if
-        there is one; of the innermost target region where *team* is None.
+        """Return its initial task, which encountered its outermost regions.
+
+        If it executes target regions, it has one for each. *team* then selects that of the target region around the
+        region of this team, None that of the innermost one.
         """
         contexts = self.contexts
-        inside = (at for at, known in enumerate(contexts) if any(claim.team == team for claim in known.claims))
-        return InitialTask(self, len(contexts) - 1 - next(inside, 0))
+        depths = (
+            depth for depth, context in enumerate(contexts) if any(claim.team == team for claim in context.claims)
+        )
+        return InitialTask(self, len(contexts) - 1 - next(depths, 0))
 
     def state(self) -> ThreadState:
-        """See :meth:`ThreadHandle.state`: always derived."""
-        return self.runtime.state_of(self)
+        return states.thread_state(self)
 
     def lock(self) -> LockState | None:
-        """See :meth:`ThreadHandle.lock`: by the routine that it called.
-
-        :raises Unavailable: if its registers show none, or several
-        """
-        return self.runtime.lock_of(self)
+        return locks.lock_of(self)
 
     def wait_kind(self) -> str | None:
-        """See :meth:`ThreadHandle.wait_kind`."""
-        return self.runtime.kind_of(self)
+        return points.kind_of(self)
 
     def scheduling_point(self) -> SchedulingPoint | None:
-        """See :meth:`ThreadHandle.scheduling_point`."""
-        return self.runtime.point_of(self)
+        return points.point_of(self)
 
     def barrier_source(self) -> None:
-        """See :meth:`ThreadHandle.barrier_source`: gcc's code records nothing of constructs."""
+        """gcc's code notes nothing of constructs."""
 
     def idle_frame(self) -> None:
-        """See :meth:`ThreadHandle.idle_frame`: libgomp does not record it."""
+        """libgomp does not record it."""
 
     def construct_code(self) -> Sequence[ConstructCode]:
-        """See :meth:`ThreadHandle.construct_code`."""
-        return self.runtime.construct_code_of(self)
+        return self.runtime.constructs.code_of(self)
 
     def threadprivate_address(self, address: int) -> int | None:
-        """libgomp keeps no copies: threadprivate variables are thread-local ones."""
         raise BadInput("libgomp keeps no copies of threadprivate variables: thread-local storage has them")
 
 
-class Region(GompTeam, Unnoted, NoTool):
-    """A parallel region: one team for each, serialized ones too."""
-
-    def __init__(self, runtime: Registry, address: int) -> None:
-        super().__init__(runtime, address)
-        self.runtime = runtime
+class Parallel(GompTeam, Unnoted, WithoutOmpt):
+    """A parallel region. Each has a team of its own, even if it is serialized."""
 
     @property
     def id(self) -> str:
-        """See :attr:`ParallelHandle.id`."""
         return f"{self.address:#x}"
 
-    def enclosing(self) -> Region | None:
-        """See :meth:`ParallelHandle.enclosing`."""
+    def enclosing(self) -> Parallel | None:
         return self.runtime.team_at(self.outer_team) if self.outer_team is not None else None
 
     def size(self) -> int:
-        """Return ``nthreads``."""
         return self.nthreads
 
     def level(self) -> int:
-        """Return the number of regions that enclose it, and itself."""
         return self.outer_level + 1
 
     def active_level(self) -> int:
-        """Return how many of them have more than one thread."""
         return self.outer_active_level + (self.nthreads > 1)
 
     def thread(self, thread_num: int) -> Thread:
-        """See :meth:`ParallelHandle.thread`.
+        """Return the thread with that number.
 
-        :raises Unavailable: if no thread of the process says that it is that one
+        :raises Unavailable: if no thread of the process claims that number
         """
         self._check(thread_num)
-        found = self.runtime.roster.members(self.address).get(thread_num)
-        if found is None:
-            there = len(self.runtime.process.threads())
-            primary = self.runtime.roster.members(self.address).get(0)
-            if there < self.nthreads and (primary is None or not docks.is_forming(primary.stack, self)):
-                # fork() gives the child one thread, and a copy of the team; and a thread may end by itself.
-                left = f"the team has {self.nthreads} threads, the process {there}: it is a fork, or threads have ended"
+        members = self.runtime.roster.members(self.address)
+        thread = members.get(thread_num)
+        if thread is None:
+            count = len(self.runtime.process.threads())
+            primary = members.get(0)
+            if count < self.nthreads and (primary is None or not barriers.is_forming(primary.stack, self)):
+                # The child of fork() has one thread and a copy of the team. Threads may also have ended.
+                left = f"the team has {self.nthreads} threads, the process {count}: it is a fork, or threads have ended"
                 raise Unavailable(left)
             raise NotBegun("no thread of the process has that number in the team: it has not begun, or is lost")
-        return found
+        return thread
 
     def implicit_task(self, thread_num: int) -> Task:
         """Return an element of ``implicit_task``.
 
-        :raises Unavailable: if it has not been made yet
+        :raises Unavailable: if it has not been filled in yet
         """
         self._check(thread_num)
         if not self.has_task(thread_num):
@@ -281,9 +181,7 @@ class Region(GompTeam, Unnoted, NoTool):
         return self._task(thread_num)
 
     def has_task(self, thread_num: int) -> bool:
-        """Return whether the implicit task of a thread has been made, which is done before the thread itself is: until
-        then its memory holds what was there before.
-        """
+        """Return whether a thread's implicit task has been filled in. That is done before the thread itself is made."""
         if thread_num == 0 or thread_num in self.runtime.roster.members(self.address):
             return True
         first, own = self._task(0), self._task(thread_num)
@@ -297,25 +195,20 @@ class Region(GompTeam, Unnoted, NoTool):
             raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
 
     def function(self) -> int:
-        """Return the entry of the function that the compiler made of the region, from the stack of one of its threads.
+        """Return the entry of the region's function, which the stacks of its threads show.
 
-        :raises Unavailable: if no thread of the team has it on its stack
+        :raises Unavailable: if none of them shows it
         """
-        return self.runtime.entry_of_region(self)
+        return self.runtime.constructs.entry_of_region(self)
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """See :meth:`ParallelHandle.encountering_frames`."""
-        return self.runtime.encountering_frames_of(self)
+        return self.runtime.constructs.encountering_frames(self)
 
     def barriers(self) -> Sequence[BarrierState]:
-        """See :meth:`ParallelHandle.barriers`: that of the region's end, and the team's other one.
-
-        :raises Unavailable: if a thread's stack does not show at which it is
-        """
-        return self.runtime.barriers_of(self)
+        return barriers.barriers_of(self)
 
     def unfinished_tasks(self) -> int:
-        """See :meth:`ParallelHandle.unfinished_tasks`: ``task_count``, which leaves out those that wait for others.
+        """Return ``task_count``, which leaves out tasks that wait for a dependence.
 
         :raises CorruptState: if there are more than any program has
         """
@@ -325,44 +218,51 @@ class Region(GompTeam, Unnoted, NoTool):
         return count
 
 
-class Task(GompTask, NoFrames):
-    """A task that has a ``gomp_task``."""
+class _AnyTask(Unnoted, WithoutOmpt):
+    # What is the same for all tasks.
 
-    def __init__(self, runtime: Registry, address: int) -> None:
-        super().__init__(runtime, address)
-        self.runtime = runtime
+    def is_tied(self) -> bool:
+        """``GOMP_task`` ignores ``untied``."""
+        return True
+
+    def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
+        raise Unavailable("libgomp keeps no frames of tasks")
+
+
+class Task(GompTask, _AnyTask):
+    """A task that has a ``gomp_task``."""
 
     @property
     def id(self) -> str:
-        """See :attr:`TaskHandle.id`."""
         return f"{self.address:#x}"
 
     @cached_property
-    def place(self) -> tuple[Region, int] | None:
-        """The region whose implicit task it is, and whose of its threads; None for any other.
+    def place(self) -> tuple[Parallel, int] | None:
+        """The region of an implicit task and its thread's number there, None for any other task.
 
-        :raises OmpdError: what keeps a team from being read whose task it may be
+        :raises OmpdError: if a team cannot be read to which it may belong
         """
         return self.runtime.tasks.place_of(self.address) if self.gomp_kind == IMPLICIT else None
 
     @property
     def _is_in_array(self) -> bool:
+        # Whether it lies among the implicit tasks of a team.
         try:
             return self.runtime.tasks.place_of(self.address) is not None
         except OmpdError:
-            return False  # of which team it is, is not known
+            return False
 
     def likeness(self) -> Hashable | None:
-        """See :meth:`TaskHandle.likeness`: all that is read of a queued one whose region is that of its parent."""
+        """It is all that is read of a queued task whose region is its parent's."""
         view = self.view
         if self.gomp_kind != WAITING or self.parent is None or view.unsigned("num_dependees"):
             return None
         return self.parent, view.unsigned("fn"), view.unsigned("final_task"), self.unfinished_children()
 
     def kind(self) -> str:
-        """See :meth:`TaskHandle.kind`: an implicit one that is no team's is an initial one.
+        """An implicit task of no team is an initial one.
 
-        :raises CorruptState: if it is an explicit one by its kind, and among the implicit ones of a team
+        :raises CorruptState: if it has the kind of an explicit task, and lies among a team's implicit ones
         """
         if self.gomp_kind != IMPLICIT:
             if self._is_in_array:
@@ -371,7 +271,6 @@ class Task(GompTask, NoFrames):
         return "implicit" if self.place is not None else "initial"
 
     def status(self) -> str:
-        """See :meth:`TaskHandle.status`."""
         if self.gomp_kind == WAITING:
             return "waiting" if self.view.unsigned("num_dependees") else "queued"
         if self.runtime.tasks.is_executing(self):
@@ -379,9 +278,9 @@ class Task(GompTask, NoFrames):
         return "detached" if self.gomp_kind == DETACHED else "suspended"
 
     def thread(self) -> Thread | None:
-        """See :meth:`TaskHandle.thread`.
+        """Return the thread that executes it, or on which it is suspended.
 
-        :raises Unavailable: for a suspended one that is on no stack that could be read
+        :raises Unavailable: if it is suspended, and no stack that can be read has it
         """
         if self.gomp_kind in (WAITING, DETACHED):
             return None
@@ -389,14 +288,13 @@ class Task(GompTask, NoFrames):
             region, number = self.place
             return region.thread(number)
         executing = self.runtime.tasks.current.get(self.address)
-        return executing if executing is not None else self.runtime.thread_of_suspended(self)
+        return executing if executing is not None else self.runtime.constructs.thread_of_suspended(self)
 
     def is_final(self) -> bool:
-        """Return ``final_task``."""
         return self.view.unsigned("final_task") != 0
 
     def generating(self) -> Task | InitialTask | None:
-        """Return ``parent``: for an implicit task the one that encountered the region."""
+        """Return ``parent``. For an implicit task it is the task that encountered the region."""
         if self.parent is not None:
             return self.runtime.task_at(self.parent)
         if self.kind() == "initial":
@@ -413,7 +311,7 @@ class Task(GompTask, NoFrames):
         return region.thread(0).initial_task(region.address)
 
     def scheduling(self) -> Task | None:
-        """Not kept.
+        """libgomp does not keep it.
 
         :raises Unavailable: for an explicit task that has begun
         """
@@ -421,22 +319,23 @@ class Task(GompTask, NoFrames):
             return None
         raise Unavailable("libgomp does not keep which task was left for another")
 
-    def parallel(self) -> Region | None:
-        """See :meth:`Tasks.region_of`."""
+    def parallel(self) -> Parallel | None:
         return self.runtime.tasks.region_of(self)
 
     def function(self) -> int | None:
-        """Return ``fn`` of an explicit task, or the function of the region of an implicit one.
+        """Return ``fn`` of an explicit task, or the function of an implicit task's region.
 
-        :raises Unavailable: for an undeferred task that is on no stack that could be read
+        :raises Unavailable: for an undeferred task that is on no stack that can be read
         """
         if self.kind() != "explicit":
             region = self.parallel()
             return region.function() if region is not None and self.place is not None else None
-        return self.view.pointer("fn") if self.gomp_kind in _WITH_CODE else self.runtime.entry_of_undeferred(self)
+        if self.gomp_kind in _WITH_FUNCTION:
+            return self.view.pointer("fn")
+        return self.runtime.constructs.entry_of_undeferred(self)
 
     def waits_for(self) -> TaskWait | None:
-        """See :meth:`TaskHandle.waits_for`: ``num_dependees`` and ``depend``; a detached task is its own event."""
+        """Return the tasks that ``num_dependees`` counts. The event of a detached task is the address of the task."""
         status = self.status()
         if status == "detached":
             return TaskWait("event", event=self.address)
@@ -446,18 +345,19 @@ class Task(GompTask, NoFrames):
         return TaskWait("dependence", count, self.runtime.tasks.predecessors_of(self), items)
 
     def unfinished_children(self) -> int:
-        """See :meth:`TaskHandle.unfinished_children`: libgomp keeps no count, its lists and stacks have them all.
+        """libgomp keeps no count, but its lists and the stacks have all of them.
 
-        :raises OmpdError: what keeps some from being found
+        :raises OmpdError: if some cannot be found
         """
         return self.runtime.tasks.count_children(self.address)
 
 
 @record
-class InitialTask(NoFrames):
-    """What an initial thread executes outside of all regions, where the runtime keeps no task for that.
+class InitialTask(_AnyTask):
+    """The task of an initial thread outside all regions, if the runtime keeps no ``gomp_task`` for it.
 
-    A thread that executes a target region is an initial one there: then *target* is how many of these it is in.
+    A thread that executes a target region is an initial thread there. *target* is then the number of target regions
+    that it is in.
     """
 
     of: Thread
@@ -465,18 +365,15 @@ class InitialTask(NoFrames):
 
     @property
     def id(self) -> str:
-        """See :attr:`TaskHandle.id`."""
         return f"{self.of.address:#x}/initial" + (f"/{self.target}" if self.target else "")
 
     def likeness(self) -> None:
-        """See :meth:`TaskHandle.likeness`: it has begun."""
+        """It has begun."""
 
     def kind(self) -> str:
-        """It is an initial task."""
         return "initial"
 
     def status(self) -> str:
-        """See :meth:`TaskHandle.status`."""
         current = self.of.current_task()
         return "executing" if current is not None and current.id == self.id else "suspended"
 
@@ -484,26 +381,24 @@ class InitialTask(NoFrames):
         """It is on its thread."""
 
     def unfinished_children(self) -> int:
-        """See :meth:`TaskHandle.unfinished_children`: one that is not deferred, if there is one."""
+        """It can have only one child, an undeferred one."""
         return self.of.runtime.tasks.count_children(self.id)
 
     def thread(self) -> Thread:
-        """Return the thread."""
         return self.of
 
     def is_final(self) -> bool:
-        """No initial task is."""
         return False
 
     def generating(self) -> Task | InitialTask | None:
-        """Nothing generated it, unless it is that of a target region: then it is the task that met that."""
+        """Return the task that met its target region, None outside of target regions."""
         return self.of.task_outside(len(self.of.contexts) - self.target) if self.target else None
 
     def scheduling(self) -> None:
-        """It is not scheduled."""
+        """It was not scheduled in place of another task."""
 
     def parallel(self) -> None:
-        """It is outside of all regions."""
+        """It is outside all regions."""
 
     def function(self) -> None:
-        """It has no function that a compiler made."""
+        """It has no outlined function."""

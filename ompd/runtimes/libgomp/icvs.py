@@ -1,28 +1,35 @@
-"""Internal control variables: a task keeps those that are its own (``gomp_task_icv``).
+"""Internal control variables. A task keeps its own (``gomp_task_icv``).
 
-Those of the whole process lie in variables that stripped builds do not name. What the routines that ask for them
-answer, an emulator can tell.
+Those of the whole process are variables without symbols in stripped builds. Their values are what the library's own
+query routines return in an emulator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import Unavailable
-from ompd.runtimes.libgomp.handles import InitialTask, Region, Registry, Task, Thread
+from ompd.runtimes.libgomp.handles import InitialTask, Parallel, Task, Thread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.runtime import Runtime
 
 
 def describe() -> list[IcvDescription]:
-    """Return the ICVs that can be asked for."""
+    """Return the ICVs that can be read."""
     return icv_readers.describe(_READERS)
 
 
-def read(runtime: Registry, name: str, handle: object) -> Value:
-    """See :func:`ompd.contract.helpers.icv_readers.read`."""
+def read(runtime: Runtime, name: str, handle: object) -> Value:
+    """Return the value of an ICV for a handle of its scope.
+
+    :raises BadInput: if there is no such ICV, or *handle* has another scope
+    """
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
 
@@ -35,14 +42,14 @@ def _member(name: str, convert: Callable[[int], Value] = int) -> Callable[[Task 
         if isinstance(task, InitialTask):
             return _global(task, name, convert)
         if f"icv.{name}" not in task.view.layout.fields:
-            return convert(_queried(task.runtime, task.runtime.threads()[0], _ASKED[name]))
+            return convert(_answer(task.runtime, task.runtime.threads()[0], _ROUTINES[name]))
         return convert(task.view.unsigned(f"icv.{name}"))
 
     return read_it
 
 
-# Routines that read the variable of the calling thread's task, or, if it has none, the process's own.
-_ASKED = {
+# Routines that return the variable of the calling thread's task, or the process's own if it has no task.
+_ROUTINES = {
     "nthreads_var": "omp_get_max_threads",
     "dyn_var": "omp_get_dynamic",
     "max_active_levels_var": "omp_get_max_active_levels",
@@ -54,12 +61,12 @@ _ASKED = {
 
 def _global(task: InitialTask, name: str, convert: Callable[[int], Value]) -> Value:
     thread = task.of
-    if task.status() != "executing" or name not in _ASKED:
+    if task.status() != "executing" or name not in _ROUTINES:
         raise Unavailable("the thread has no task of its own, and the variable of the process has no symbol")
-    return convert(_queried(thread.runtime, thread, _ASKED[name]))
+    return convert(_answer(thread.runtime, thread, _ROUTINES[name]))
 
 
-def _queried(runtime: Registry, thread: Thread, routine: str) -> int:
+def _answer(runtime: Runtime, thread: Thread, routine: str) -> int:
     address = runtime.process.symbol_in(runtime.module, routine)
     if address is None:
         raise Unavailable(f"{runtime.module.name} does not export {routine}")
@@ -77,13 +84,13 @@ def _limit(value: int) -> int:
     return min(value, 0x7FFFFFFF)  # as omp_get_thread_limit() answers
 
 
-def _process_wide(routine: str, convert: Callable[[int], Value] = int) -> Callable[[Registry], Value]:
-    return lambda runtime: convert(_queried(runtime, runtime.threads()[0], routine))
+def _process_wide(routine: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:
+    return lambda runtime: convert(_answer(runtime, runtime.threads()[0], routine))
 
 
 _HANDLES: icv_readers.Handles = {
     Scope.THREAD: Thread,
-    Scope.PARALLEL: Region,
+    Scope.PARALLEL: Parallel,
     Scope.TASK: (Task, InitialTask),
 }
 

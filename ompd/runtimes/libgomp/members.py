@@ -1,36 +1,40 @@
-"""Which teams a thread is in, and which of them are live.
+"""The teams that threads are in.
 
-A thread notes its team and its number there; a team notes those of its primary thread around its region. A worker goes
-on saying that it is in a team when the region is over: only the primary thread knows.
+A thread notes its innermost team and its number there. The team notes what its primary thread was in outside of the
+region. When a region is over, its workers still name its team; only the primary thread does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ompd.contract.helpers.walks import MAX_NESTING
 from ompd.errors import CorruptState, OmpdError, Unavailable
-from ompd.runtimes.libgomp import target_regions
-from ompd.runtimes.libgomp.stacks.parsed import Group, Parsed
-from ompd.runtimes.libgomp.stacks.routines import PARALLEL
-from ompd.runtimes.libgomp.structures.gomp import GompThread, Space
-from ompd.runtimes.libgomp.waits import docks
+from ompd.runtimes.libgomp import barriers, target_regions
+from ompd.runtimes.libgomp.stacks import PARALLEL, Group, ParsedStack
+from ompd.runtimes.libgomp.structures import GompThread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.handles import Thread
+    from ompd.runtimes.libgomp.runtime import Runtime
 
 _T = TypeVar("_T")
 
 
 class Membership(NamedTuple):
-    """A thread in a team: ``team`` is its address, ``number`` the thread's in it."""
+    """A thread's place in a team: the team's address, and the thread's number in it."""
 
     team: int
     number: int
 
 
 class Context(NamedTuple):
-    """What a thread is inside of a target region that it executes, or inside of none: ``claims`` are the teams that it
-    says it is in, innermost first. ``target`` is the target region inside of this, None for the innermost.
+    """The teams that a thread is in around one target region that it executes, or inside the innermost one.
+
+    ``target`` is the target region inside of this context, None for the innermost context. ``claims`` are the teams
+    that the thread says it is in here, innermost first.
     """
 
     target: target_regions.Target | None
@@ -38,104 +42,109 @@ class Context(NamedTuple):
 
 
 class Member(GompThread):
-    """A thread that may be in teams.
+    """A thread in its teams. *Claims* are the teams that it names, *memberships* those that it really is in."""
 
-    :param roster: knows the teams of all threads
-    """
-
-    def __init__(self, space: Space, roster: Roster[Member], native: int, address: int) -> None:
-        super().__init__(space, native, address)
-        self._roster = roster
-        self._known: dict[str, Any] = {}
+    def __init__(self, runtime: Runtime, native: int, address: int) -> None:
+        super().__init__(runtime, native, address)
+        self._results: dict[str, Any] = {}
 
     @cached_property
-    def stack(self) -> Parsed:
-        """What its stack shows."""
-        return Parsed(self.space.owners, self.native)
+    def stack(self) -> ParsedStack:
+        """Its native stack."""
+        return ParsedStack(self.runtime.owners, self.native)
 
     def once(self, name: str, work: Callable[[], _T]) -> _T:
-        """Return the result of *work*, done once, or raise what that has raised.
+        """Return the result of *work*, which is called only once, or raise what that call has raised.
 
-        :raises Unavailable: if it is needed for itself, as damaged structures have it
+        :raises Unavailable: if *work* needs its own result, as damaged structures may have it
         """
-        if name not in self._known:
-            self._known[name] = Unavailable("whose code is on the stack depends on itself")
+        if name not in self._results:
+            self._results[name] = Unavailable("whose code is on the stack depends on itself")
             try:
-                self._known[name] = work()
+                self._results[name] = work()
             except OmpdError as error:
-                self._known[name] = error
-        found: _T | OmpdError = self._known[name]
-        if isinstance(found, OmpdError):
-            raise found
-        return found
+                self._results[name] = error
+        result: _T | OmpdError = self._results[name]
+        if isinstance(result, OmpdError):
+            raise result
+        return result
 
-    @property
-    def is_telling(self) -> bool:
-        """Whether it has both a team and a task, so that what it has shows whether its layout is the right one."""
-        try:
-            return bool(self.claims) and self.view.pointer("task") is not None
-        except OmpdError:
-            return False
+    # The teams that it names
+
+    @cached_property
+    def own_claims(self) -> tuple[Membership, ...]:
+        """The teams that its ``gomp_thread`` names, innermost first. No stack is needed for them.
+
+        :raises CorruptState: as :attr:`claims`
+        """
+        view = self.view
+        return self._chain(view.pointer("ts.team"), view.unsigned("ts.team_id"), view.unsigned("ts.level"))
 
     @cached_property
     def claims(self) -> tuple[Membership, ...]:
-        """The teams that it says it is in, innermost first, those outside of target regions that it executes included.
+        """The teams that it says it is in, innermost first, also outside of target regions that it executes.
 
-        It is the primary thread of all but the last; what encloses a team in which it is a worker is the matter of
-        that team's primary thread. A worker goes on saying so when the region is over.
+        It is the primary thread of all but the last one. What encloses a team in which it is a worker is the business
+        of that team's primary thread. A worker still claims a team whose region is over.
 
         :raises CorruptState: if the chain of ``prev_ts`` does not end, or contradicts itself
         """
-        return tuple(claim for known in self.contexts for claim in known.claims)
+        return tuple(claim for context in self.contexts for claim in context.claims)
 
     @cached_property
     def contexts(self) -> tuple[Context, ...]:
-        """What it is, innermost first: what its ``gomp_thread`` says; and, for each target region that it executes,
-        what it is outside of that.
+        """What its ``gomp_thread`` says, then the context outside of each target region that it executes.
 
         :raises CorruptState: as :attr:`claims`
-        :raises Unavailable: if it executes a target region, and what it is outside of that is unknown
+        :raises Unavailable: if it executes a target region, and its place outside of it is unknown
         """
-        view = self.view
-        own = self._chain(view.pointer("ts.team"), view.unsigned("ts.team_id"), view.unsigned("ts.level"))
-        found = [Context(None, own)]
-        start, claims = 0, own
-        while not claims or claims[-1].number == 0:  # a target region begins with an initial thread
+        contexts = [Context(None, self.own_claims)]
+        start, claims = 0, self.own_claims
+        while not claims or claims[-1].number == 0:  # the thread that executes a target region is an initial one there
             target = target_regions.around(self, self.stack, start, len(claims))
             if target is None:
                 break
-            level = self.space.team_at(target.team).outer_level + 1 if target.team is not None else 0
+            level = self.runtime.team_at(target.team).outer_level + 1 if target.team is not None else 0
             start, claims = target.group + 1, self._chain(target.team, target.number, level)
-            found.append(Context(target, claims))
-        return tuple(found)
+            contexts.append(Context(target, claims))
+        return tuple(contexts)
 
     def _chain(self, team: int | None, number: int, level: int) -> tuple[Membership, ...]:
-        found: list[Membership] = []
+        claims: list[Membership] = []
         seen: set[int] = set()
         while team is not None:
             if team in seen or len(seen) >= MAX_NESTING:
                 raise CorruptState(team, "the chain of teams does not end")
             seen.add(team)
-            found.append(Membership(team, number))
-            around = self.space.team_at(team)
-            if number >= around.nthreads:
-                raise CorruptState(team, f"thread number {number} in a team of {around.nthreads}")
+            claims.append(Membership(team, number))
+            region = self.runtime.team_at(team)
+            if number >= region.nthreads:
+                raise CorruptState(team, f"thread number {number} in a team of {region.nthreads}")
             if number:
                 break
-            if around.outer_level + 1 != level:
-                raise CorruptState(team, f"team at level {level}, its region's at {around.outer_level}")
-            team, number, level = around.outer_team, around.outer_number, around.outer_level
-        return tuple(found)
+            if region.outer_level + 1 != level:
+                raise CorruptState(team, f"team at level {level}, its region's at {region.outer_level}")
+            team, number, level = region.outer_team, region.outer_number, region.outer_level
+        return tuple(claims)
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it has both a team and a task, so that its structures show whether the layout is right."""
+        try:
+            return bool(self.own_claims) and self.view.pointer("task") is not None
+        except OmpdError:
+            return False
+
+    # The teams that it is in
 
     @cached_property
     def memberships(self) -> tuple[Membership, ...]:
-        """The teams that it is in, innermost first, none while it is idle or outside of all regions. Their regions are
-        those whose code is on its stack.
+        """The teams that it is in, innermost first, none while it is idle or outside all regions.
 
-        A worker is in a team from when its primary thread says so until that has left it, also while it waits in the
-        pool before it begins, or after it is done.
+        Their regions are those whose code is on its stack. A worker is in a team as long as the primary thread says so,
+        even while it waits in the pool before it begins or after it is done.
 
-        :raises OmpdError: as :attr:`claims`; or if it is unknown whether it is idle
+        :raises OmpdError: as :attr:`claims`, or if it is unknown whether it is idle
         """
         claims = self.claims
         if claims and claims[-1].number and not self._is_in(claims[-1]):
@@ -143,8 +152,8 @@ class Member(GompThread):
         return claims
 
     def _is_in(self, claim: Membership) -> bool:
-        # A team is live while its primary thread has it in its own chain, or has been lost from it.
-        roster = self._roster
+        # Whether the team is live: its primary thread claims it, or has been lost.
+        roster = self.runtime.roster
         if claim.team not in roster.live_teams:
             # Its primary thread may be one that could not be read.
             if roster.unread is not None and not self.is_docked:
@@ -160,35 +169,31 @@ class Member(GompThread):
         return True
 
     def _sleeps_at_barrier(self, claimed: int) -> bool:
-        # Whether it sleeps at the barrier of a live team, or of the one that it claims. Who has been let go there, and
-        # has not woken up, does not.
-        word, space = self.stack.futex_word(), self.space
-        teams = (claimed, *self._roster.live_teams)
-        if word is None or space.process.progress(self.native) != "blocked":
+        # Whether it sleeps at the barrier of a live team, or of the team that it claims. A released thread that has not
+        # woken up is not blocked.
+        word, runtime = self.stack.futex_word(), self.runtime
+        if word is None or runtime.process.progress(self.native) != "blocked":
             return False
-        return any(word == space.team_at(team).view.address_of("barrier.generation") for team in teams)
+        teams = (claimed, *runtime.roster.live_teams)
+        return any(word == runtime.team_at(team).view.address_of("barrier.generation") for team in teams)
 
     @property
     def is_docked(self) -> bool:
-        """Whether it is a worker that waits in the pool for its next region; see :func:`docks.is_docked`."""
-        return docks.is_docked(self.stack, self, self.claims[-1].team if self.claims else None)
+        """Whether it is a worker that waits in the pool for its next region."""
+        return barriers.is_docked(self.stack, self, self.claims[-1].team if self.claims else None)
 
     @cached_property
     def inner(self) -> tuple[Membership, ...]:
-        """Those of :attr:`memberships` that are inside of the innermost target region that it executes; all if it
-        executes none.
-        """
+        """The :attr:`memberships` inside the innermost target region that it executes, all if it executes none."""
         return self.memberships[: len(self.contexts[0].claims)]
 
     def thread_type(self) -> str:
-        """Return ``worker`` for one that began as another number than 0 in some team: it still says so when that is
-        over. See :meth:`ThreadHandle.thread_type`.
-        """
+        """Return ``worker`` if its last claim is another number than 0. Workers keep it when the region is over."""
         return "worker" if self.claims and self.claims[-1].number else "initial"
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is a worker that waits in the pool."""
+        """Whether it is a worker that waits in the pool, and in no team."""
         return not self.memberships and self.thread_type() == "worker"
 
     def thread_num(self) -> int | None:
@@ -197,77 +202,79 @@ class Member(GompThread):
             return self.inner[0].number
         return None if self.is_idle else 0
 
+    # Before and after a region's code
+
     @cached_property
     def _is_docked_member(self) -> bool:
-        # Whether a worker of a team waits in the pool, before it begins the region's code or after it has done it.
+        # Whether it is a worker of a live team that waits in the pool, before or after the region's code.
         try:
             return bool(self.memberships) and self.memberships[-1].number != 0 and self.is_docked
         except OmpdError:
             return False
 
     def has_left_region(self) -> bool:
-        """Return whether it waits in the pool though the team goes on: it is over for this thread, but the primary
-        thread has not left it.
-        """
+        """Return whether it is done with the region and waits in the pool, while the primary thread goes on."""
         return self._is_docked_member and not self.is_about_to_begin()
 
     def is_about_to_begin(self) -> bool:
-        """See :meth:`ThreadHandle.is_about_to_begin`.
+        """Return whether it has its place in a team, and waits in the pool to begin the region's code.
 
-        The primary thread sets ``fn`` of those that wait in the pool before it wakes them up, and they clear it
-        (team.c, ``gomp_team_start``, ``gomp_thread_start``). Of one that was made for the team it is not set; but while
-        the primary thread is in the region's code, or not all have arrived at its end, nobody can have left it.
+        The primary thread sets ``fn`` of workers in the pool before it wakes them up, and they clear it (team.c,
+        ``gomp_team_start``, ``gomp_thread_start``). A worker made for this team has no ``fn``. But it cannot have left
+        the region while the primary thread is in its code, or while not all have arrived at its end.
         """
         if not self._is_docked_member:
             return False
         try:
             if self.view.pointer("fn") is not None:
                 return True
-            team = self.space.team_at(self.memberships[0].team)
+            team = self.runtime.team_at(self.memberships[0].team)
             awaited, total = (team.barrier.unsigned(f"barrier.{name}") for name in ("awaited_final", "total"))
-            primary = self._roster.members(team.address).get(0)
+            primary = self.runtime.roster.members(team.address).get(0)
             return 0 < awaited < total or (primary is not None and primary.is_in_code(team.address))
         except OmpdError:
             return False
 
+    # Its regions on its stack
+
     @property
     def hosted(self) -> Mapping[int, int]:
-        """By the address of a region's team, the number of its group among :attr:`Parsed.groups`.
+        """The indexes of the groups (:attr:`ParsedStack.groups`) that stand for its regions, by the team's address.
 
-        A region of the thread is not in it where that is not certain. No task is looked for.
+        A region is missing if that is uncertain.
         """
-        return self.once("hosted", self._match)
+        return self.once("hosted", self._groups_of_regions)
 
-    def _match(self) -> Mapping[int, int]:
+    def _groups_of_regions(self) -> Mapping[int, int]:
         stack, teams = self.stack, [membership.team for membership in self.memberships]
-        # The runtime's routine that began a region stays on the stack as long as the region does.
-        forks = [number for number, group in enumerate(stack.groups) if group.forks]
+        # The routine that began a region stays on the stack as long as the region does.
+        forks = [index for index, group in enumerate(stack.groups) if group.forks]
         if len(forks) == len(teams) - 1 and stack.groups and not stack.groups[0].forks:
-            # At the end of the innermost region that routine has left the stack by a jump, as has the code that called
-            # it.
-            group, team = stack.groups[0], self.space.team_at(teams[0])
-            if group.code is None and self.thread_num() == 0 and docks.is_at_unnamed_barrier(stack, group, team):
+            # But at the end of the innermost region it may have left by a tail call, and its caller may have, too.
+            group, team = stack.groups[0], self.runtime.team_at(teams[0])
+            if group.code is None and self.thread_num() == 0 and barriers.is_at_unnamed_barrier(stack, group, team):
                 forks.insert(0, 0)
         elif len(forks) == len(teams) + 1 and forks[0] == 0 and stack.groups[0].code is None:
-            # That routine has no region yet, or none any more: gomp_team_end() lets go of the team before it waits
-            # until the others of a nested one have left its barrier.
+            # The routine has no region yet, or no longer: gomp_team_end() lets go of a nested team before it waits for
+            # the others to leave its barrier.
             del forks[0]
-        certain = len(forks) == len(teams) and stack.stopped is None
-        return dict(zip(teams, forks, strict=True)) if certain else {}
+        is_certain = len(forks) == len(teams) and stack.stopped is None
+        return dict(zip(teams, forks, strict=True)) if is_certain else {}
 
     def group_of(self, team: int) -> Group | None:
-        """Return the group that stands for the region of a team on the stack, None where that is not certain."""
-        at = self.hosted.get(team)
-        return self.stack.groups[at] if at is not None else None
+        """Return the group that stands for the region of a team, None if that is uncertain."""
+        index = self.hosted.get(team)
+        return self.stack.groups[index] if index is not None else None
 
     def is_in_code(self, team: int) -> bool:
-        """Return whether the code of the region of a team is on the stack, or ended by a jump to what is there."""
+        """Return whether the code of a team's region is on the stack, or has jumped to what is there."""
         group = self.group_of(team)
         return group is not None and group.code == PARALLEL
 
     def is_told_apart(self, group: Group) -> bool:
-        """Return whether it is known which region *group* stands for, or that it stands for one that is none yet, or
-        any more: then the thread is not at its end.
+        """Return whether the region of *group* is known, or known to have no team yet or any more.
+
+        In that case the thread is not at the end of a region.
         """
         groups = self.stack.groups
         if groups.index(group) in self.hosted.values():
@@ -275,63 +282,55 @@ class Member(GompThread):
         return self.stack.stopped is None and sum(1 for each in groups if each.forks) == len(self.memberships) + 1
 
 
-_Member = TypeVar("_Member", bound=Member, covariant=True)
+class Roster:
+    """The live teams of one process, and their members. A team is live as long as its region."""
 
-
-class Roster(Generic[_Member]):
-    """The teams of all threads of one process.
-
-    :param threads: returns the threads
-    """
-
-    def __init__(self, space: Space, threads: Callable[[], Sequence[_Member]]) -> None:
-        self._space = space
-        self._threads = threads
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     @cached_property
     def live_teams(self) -> frozenset[int]:
-        """The teams whose primary thread is in them, as far as threads can be read; and those that have lost it."""
-        known = frozenset(claim.team for _, claims in self._claims[0] for claim in claims if claim.number == 0)
-        return known | self._orphaned(known)
+        """The addresses of teams that their primary threads claim, and of those that have lost their primary thread."""
+        led = frozenset(claim.team for _, claims in self._claims[0] for claim in claims if claim.number == 0)
+        return led | self._orphaned(led)
 
-    def _orphaned(self, known: frozenset[int]) -> frozenset[int]:
-        # Teams whose primary thread is not in this process, but a worker in the region's code: fork() gives the child
-        # of a worker that one thread, and a copy of the team. No region ends while a thread is in its code.
-        found: set[int] = set()
-        there = len(self._space.process.threads())
+    def _orphaned(self, led: frozenset[int]) -> frozenset[int]:
+        # If a worker calls fork(), the child has only that thread and a copy of its team. No region ends while a thread
+        # is in its code.
+        orphaned: set[int] = set()
+        thread_count = len(self._runtime.process.threads())
         for thread, claims in self._claims[0] if self.unread is None else ():
-            if not claims or not claims[-1].number or claims[-1].team in known or claims[-1].team in found:
+            if not claims or not claims[-1].number or claims[-1].team in led or claims[-1].team in orphaned:
                 continue
-            if there < self._space.team_at(claims[-1].team).nthreads and thread.stack.is_in_region:
-                found.add(claims[-1].team)
-        return frozenset(found)
+            if thread_count < self._runtime.team_at(claims[-1].team).nthreads and thread.stack.is_in_region:
+                orphaned.add(claims[-1].team)
+        return frozenset(orphaned)
 
     @cached_property
-    def _claims(self) -> tuple[list[tuple[_Member, tuple[Membership, ...]]], OmpdError | None]:
-        # And why those of a thread are not known.
-        found, fault = [], None
-        for thread in self._threads():
+    def _claims(self) -> tuple[list[tuple[Thread, tuple[Membership, ...]]], OmpdError | None]:
+        # The claims of all threads, and why those of some thread are unknown.
+        readable, fault = [], None
+        for thread in self._runtime.threads():
             try:
-                found.append((thread, thread.claims))
+                readable.append((thread, thread.claims))
             except OmpdError as error:
-                fault = error
-                continue  # reported in that thread's row
-        return found, fault
+                fault = error  # the thread's row reports it
+        return readable, fault
 
     @property
     def unread(self) -> OmpdError | None:
-        """Why not all teams of all threads are known, None if they are."""
+        """The reason why the teams of some thread are unknown, None if all are known."""
         return self._claims[1]
 
     @cached_property
-    def _members(self) -> Mapping[int, Mapping[int, _Member]]:
-        found: dict[int, dict[int, _Member]] = {}
+    def _members(self) -> Mapping[int, Mapping[int, Thread]]:
+        members: dict[int, dict[int, Thread]] = {}
         for thread, claims in self._claims[0]:
             for claim in claims:
                 if claim.team in self.live_teams:
-                    found.setdefault(claim.team, {}).setdefault(claim.number, thread)
-        return found
+                    members.setdefault(claim.team, {}).setdefault(claim.number, thread)
+        return members
 
-    def members(self, team: int) -> Mapping[int, _Member]:
-        """Return the threads of a live team by their numbers, as far as they say that they are."""
+    def members(self, team: int) -> Mapping[int, Thread]:
+        """Return the threads that claim a live team, by their numbers in it."""
         return self._members.get(team, {})

@@ -1,36 +1,39 @@
-"""Which threads of the process are the runtime's, by what each has in its thread-local storage.
+"""The threads of the process that are the runtime's, by the ``gomp_thread`` in their thread-local storage.
 
-A thread's ``gomp_thread`` is all zeros until the runtime knows the thread. A worker fills it in step by step. And a
-page of zeros may be one that was lost.
+It is all zeros until the runtime knows the thread. A worker fills it in step by step. But a page of zeros may also be
+a lost one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadState
 from ompd.contract.waits import GoneThread
 from ompd.errors import CorruptState, OmpdError, Unavailable
-from ompd.runtimes.libgomp.handles import Registry, Thread
+from ompd.runtimes.libgomp.handles import Thread
 from ompd.runtimes.libgomp.members import Context, Membership
-from ompd.runtimes.libgomp.stacks.routines import TARGETS
+from ompd.runtimes.libgomp.stacks import TARGETS
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.runtime import Runtime
 
 
 class NewThread(Thread):
-    """A worker that has just been made, before it has noted what its place is."""
+    """A worker that has just been made, and has not noted its place yet."""
 
     reason = "the runtime has just made the thread, which has not noted yet what its place is"
+    own_claims = ()
     contexts = (Context(None, ()),)
 
     def thread_type(self) -> str:
-        """It is a worker."""
         return "worker"
 
     @property
     def memberships(self) -> tuple[Membership, ...]:
-        """Not known yet."""
         raise Unavailable(self.reason)
 
     def current_parallel(self) -> None:
@@ -40,53 +43,73 @@ class NewThread(Thread):
         """It has not begun any."""
 
     def state(self) -> ThreadState:
-        """It is in the runtime, on its way to a region."""
         raise Unavailable(self.reason)
 
 
 class LostThread(Thread):
-    """A thread whose ``gomp_thread`` cannot be read: whether it is OpenMP's is unknown. *fault* says why."""
+    """A thread whose ``gomp_thread`` cannot be read, so that it may or may not be OpenMP's.
 
-    def __init__(self, runtime: Registry, native: int, address: int, fault: OmpdError) -> None:
+    :param fault: the reason
+    """
+
+    def __init__(self, runtime: Runtime, native: int, address: int, fault: OmpdError) -> None:
         super().__init__(runtime, native, address)
         self.fault = fault
 
     @property
     def view(self) -> StructView:
-        """Unreadable."""
         raise self.fault
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """Unknown: no handle of the runtime is known to be this thread's."""
         raise self.fault
 
     def native_thread_id(self) -> int:
-        """Unknown, too."""
         raise self.fault
 
 
-def threads_of(runtime: Registry) -> Mapping[int, Thread]:
-    """Return the threads that the runtime has, by native id."""
-    found = {native: _thread(runtime, native) for native in sorted(runtime.process.threads())}
-    known = {native: thread for native, thread in found.items() if thread is not None}
-    primary = {thread.pool_owner() for thread in known.values()} - {None}
-    for native in sorted(found.keys() - known.keys()) if primary else ():
+def threads_of(runtime: Runtime) -> Mapping[int, Thread]:
+    """Return the runtime's threads by native id."""
+    threads: dict[int, Thread] = {}
+    others = []
+    for native in sorted(runtime.process.threads()):
+        thread = _thread(runtime, native)
+        if thread is not None:
+            threads[native] = thread
+        else:
+            others.append(native)
+    owners = {thread.pool_owner() for thread in threads.values()} - {None}
+    for native in others if owners else ():
         address = runtime.gomp_thread(native) or 0
-        if address in primary:
+        if address in owners:
             fault = CorruptState(address, "nothing but zeros where the runtime keeps a thread that owns a pool")
-            known[native] = LostThread(runtime, native, address, fault)
-    # If all look as if they had left, what looks so is a layout that is being tried, or damage.
-    return {native: thread for native, thread in known.items() if not thread.has_left} or known
+            threads[native] = LostThread(runtime, native, address, fault)
+    # If all seem to have left, the layout is a wrong one that is being tried, or there is damage.
+    return {native: thread for native, thread in threads.items() if not thread.has_left} or threads
 
 
-def _thread(runtime: Registry, native: int) -> Thread | None:
+def filled_in(runtime: Runtime) -> Sequence[Thread]:
+    """Return the threads whose ``gomp_thread`` can be read and is in use, without a look at any stack.
+
+    Of these, some may be just being made, and some may execute a target region.
+    """
+    threads = []
+    for thread in runtime.gomp_threads.values():
+        try:
+            if thread.is_registered and not thread.has_left:
+                threads.append(thread)
+        except OmpdError:
+            continue
+    return threads
+
+
+def _thread(runtime: Runtime, native: int) -> Thread | None:
     address = 0
     try:
-        block = runtime.gomp_thread(native)
-        if block is None:
+        thread = runtime.gomp_threads.get(native)
+        if thread is None:
+            runtime.gomp_thread(native)  # which raises if its storage is unknown
             return None
-        address = block
-        thread = Thread(runtime, native, address)
+        address = thread.address
         if not any(runtime.process.read(address, runtime.layouts.size("gomp_thread"))):
             return _without_place(thread)
         if not thread.is_registered:
@@ -97,16 +120,16 @@ def _thread(runtime: Registry, native: int) -> Thread | None:
 
 
 def _is_new(thread: Thread) -> bool:
-    # Whether a worker has just begun to take its place: pool, team and task are noted one after the other, and the
-    # team's and the pool's lists of threads last.
+    # Whether a worker has just begun to take its place. It notes its pool, team and task one after the other. The lists
+    # of the team and the pool get it last.
     if thread.has_left:
         return False
     view = thread.view
     if view.pointer("task") is not None and view.pointer("ts.team") is not None:
         try:
-            thread.claims  # noqa: B018  what contradicts itself is half of it, if it is no damage
+            thread.own_claims  # noqa: B018
         except CorruptState:
-            pass
+            pass  # it is half filled in, or damaged
         except OmpdError:
             return False
         else:
@@ -115,8 +138,8 @@ def _is_new(thread: Thread) -> bool:
 
 
 def _without_place(thread: Thread) -> Thread | None:
-    # A thread whose gomp_thread is all zeros: the runtime does not know it, has cleared it for the code of a target
-    # region, or what was there is lost. For it knows whoever executes a region or a task.
+    # A thread whose gomp_thread is all zeros. The runtime does not know it, or has cleared the structure for a target
+    # region, or the structure is lost. The runtime knows every thread that executes a region or a task.
     groups = thread.stack.groups
     if any((group.entry or "").startswith(TARGETS) for group in groups):
         return thread
@@ -131,8 +154,8 @@ def _without_place(thread: Thread) -> Thread | None:
         return NewThread(thread.runtime, thread.native, thread.address)
     if any(group.forks for group in groups):
         raise Unavailable("the thread begins or ends a region, or what the runtime kept of it is lost")
-    # It is in a routine that needs no more than that: a critical section outside of all regions, or a task there that
-    # is not its own yet, or no longer. What anyone may ask makes no thread OpenMP's.
+    # Routines of constructs work without a place, as a critical section outside all regions, or a task there that has
+    # not begun or is over. Threads that are not OpenMP's may call omp_ routines.
     return thread if any(_is_constructs(group.entry) for group in groups) else None
 
 
@@ -141,19 +164,16 @@ def _is_constructs(entry: str | None) -> bool:
 
 
 def _is_noted(thread: Thread) -> bool:
-    # Whether the runtime has the thread noted as a worker, as each does itself when it has taken its place: in its
-    # pool, and in its team.
+    # Whether the lists of a pool or team have the thread, which each worker enters when it has taken its place.
     runtime = thread.runtime
     release = thread.address + runtime.layouts["gomp_thread"].field("release").offset
     pools, teams = set(), set()
-    for native in runtime.process.threads():
+    for other in runtime.gomp_threads.values():
+        if other.address == thread.address:
+            continue
         try:
-            other = runtime.gomp_thread(native)
-            if other is None or other == thread.address:
-                continue
-            view = Thread(runtime, native, other).view
-            pools.add(view.pointer("thread_pool"))
-            teams.add(view.pointer("ts.team"))
+            pools.add(other.view.pointer("thread_pool"))
+            teams.add(other.view.pointer("ts.team"))
         except OmpdError:
             continue
     return any(thread.address in _pooled(runtime, pool) for pool in pools if pool is not None) or any(
@@ -161,7 +181,8 @@ def _is_noted(thread: Thread) -> bool:
     )
 
 
-def _pooled(runtime: Registry, pool: int) -> Sequence[int]:
+def _pooled(runtime: Runtime, pool: int) -> Sequence[int]:
+    # The addresses of the threads in a pool.
     view = runtime.view("gomp_thread_pool", pool)
     try:
         threads, count = view.pointer("threads"), view.unsigned("threads_used")
@@ -171,7 +192,8 @@ def _pooled(runtime: Registry, pool: int) -> Sequence[int]:
         return ()
 
 
-def _released(runtime: Registry, team: int) -> Sequence[int]:
+def _released(runtime: Runtime, team: int) -> Sequence[int]:
+    # The addresses of the semaphores of a team's threads.
     region = runtime.team_at(team)
     try:
         return region.releases(region.nthreads)
@@ -179,24 +201,25 @@ def _released(runtime: Registry, team: int) -> Sequence[int]:
         return ()
 
 
-def gone_from(runtime: Registry) -> Sequence[GoneThread]:
-    """Return the workers that a pool has, or a live team, and that are in the storage of no thread of the process.
+def gone_from(runtime: Runtime) -> Sequence[GoneThread]:
+    """Return the workers in the lists of pools and live teams that are no threads of the process any more.
 
-    The first place of a pool is that of its owner, in which some releases leave anything. gomp_thread lies in the
-    thread's own storage and notes no identifier.
+    Their structures lie in the storage of no thread. They have no native id, because ``gomp_thread`` notes none. The
+    first place of a pool is skipped: it is the owner's, and some releases do not fill it in.
 
-    :raises OmpdError: if that of a thread of the process is unknown
+    :raises OmpdError: if the storage of a thread of the process is unknown
     """
-    there = {runtime.gomp_thread(native) for native in runtime.process.threads()}
+    existing = {runtime.gomp_thread(native) for native in runtime.process.threads()}
     release = runtime.layouts["gomp_thread"].field("release").offset
-    found: dict[int, GoneThread] = {}
+    gone: dict[int, GoneThread] = {}
     pools = {thread.pool for thread in runtime.threads()} - {None}
     for pool in sorted(pool for pool in pools if pool is not None):
         for number, address in enumerate(_pooled(runtime, pool)):
-            if number and address and address not in there:
-                found.setdefault(address, GoneThread(address, None, number))
+            if number and address and address not in existing:
+                gone.setdefault(address, GoneThread(address, None, number))
     for team in sorted(runtime.roster.live_teams):
-        for number, word in enumerate(_released(runtime, team)):
-            if number and word and word - release not in there:
-                found.setdefault(word - release, GoneThread(word - release, None, number))
-    return tuple(found.values())
+        for number, semaphore in enumerate(_released(runtime, team)):
+            address = semaphore - release
+            if number and semaphore and address not in existing:
+                gone.setdefault(address, GoneThread(address, None, number))
+    return tuple(gone.values())

@@ -1,29 +1,32 @@
-"""What a thread is doing: libgomp keeps no states, so all are derived from what its stack shows.
+"""The state of a thread, derived from its stack because libgomp keeps no states.
 
-Which of the runtime's routines user code called tells what a thread that is in one waits for; which barrier it is, the
-team's or the pool's, the thread's registers.
+The routine that user code called shows what the thread waits for. The thread's registers show at which barrier it is,
+its team's or its pool's.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ompd import naming
 from ompd.contract.helpers.entries import asks_only, is_overhead
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.errors import Unavailable
-from ompd.runtimes.libgomp.handles import Region, Thread
-from ompd.runtimes.libgomp.stacks import routines
-from ompd.runtimes.libgomp.stacks.parsed import Group
-from ompd.runtimes.libgomp.waits import docks
+from ompd.runtimes.libgomp import barriers
+from ompd.runtimes.libgomp.stacks import BEGIN, PARALLEL, STATES, Group
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.handles import Parallel, Thread
 
 _DERIVED = "derived"
 _UNNAMED = "the runtime's routine that the thread is in"
 
 
 def thread_state(thread: Thread) -> ThreadState:
-    """Return what *thread* is doing.
+    """Return the state of *thread*.
 
-    :raises Unavailable: if its stack does not tell
+    :raises Unavailable: if its stack does not show it
     """
     if thread.is_idle:
         return ThreadState(State.IDLE, None, _DERIVED)
@@ -42,14 +45,14 @@ def _derived(thread: Thread) -> State:
             raise Unavailable(f"the stack shows no code of the user's{': ' + stack.stopped if stack.stopped else ''}")
         return _working(thread)
     entry = group.entry or ""
-    state = routines.STATES.get(entry)
+    state = STATES.get(entry)
     if state is not None:
         return state
-    if entry == routines.BEGIN and group.code == routines.PARALLEL:
-        return State.WORK_PARALLEL  # in what the region's code has jumped to
-    at = _unnamed_barrier(thread, group)
-    if at is not None:
-        return at
+    if entry == BEGIN and group.code == PARALLEL:
+        return State.WORK_PARALLEL  # in code to which the region's code has jumped
+    at_barrier = _unnamed_barrier(thread, group)
+    if at_barrier is not None:
+        return at_barrier
     may_be_at_end = group.forks or not naming.is_entry(group.entry)
     if may_be_at_end and group.code is None and _is_at_end(thread, group):
         return _last_barrier(thread, group, _innermost(thread))
@@ -57,46 +60,46 @@ def _derived(thread: Thread) -> State:
         return _working(thread)
     if is_overhead(entry) and (not group.forks or thread.is_told_apart(group)):
         return State.WAIT_TASKWAIT if _waits_for_dependence(thread, group) else State.OVERHEAD
-    is_named = group.entry is not None and entry != routines.BEGIN
+    is_named = group.entry is not None and entry != BEGIN
     raise Unavailable(f"{entry if is_named else _UNNAMED} does not tell it")
 
 
 def _working(thread: Thread) -> State:
-    # In the user's own code, or in a library called from it: level 0 is outside of all regions.
+    # In user code, or in a library that it calls.
     return State.WORK_PARALLEL if thread.inner else State.WORK_SERIAL
 
 
 def _waits_for_dependence(thread: Thread, group: Group) -> bool:
-    # A task that is not deferred is begun once those that it depends on are over; GOMP_task notes that it waits.
+    # An undeferred task begins once the tasks that it depends on are over. GOMP_task notes that it waits for them.
     if group.code is not None or not (group.entry or "").startswith("GOMP_task"):
         return False
     address = thread.view.pointer("task")
     return address is not None and thread.runtime.task_at(address).view.pointer("taskwait") is not None
 
 
-def _innermost(thread: Thread) -> Region:
+def _innermost(thread: Thread) -> Parallel:
     return thread.runtime.team_at(thread.memberships[0].team)
 
 
 def _unnamed_barrier(thread: Thread, group: Group) -> State | None:
-    # User code has jumped to a routine with a barrier, so that nothing names it; or the region's end has.
+    # User code, or the end of the region, has jumped to a routine with a barrier. Nothing names that routine.
     if not thread.memberships or group.code is not None:
         return None
     region = _innermost(thread)
-    if not docks.is_at_unnamed_barrier(thread.stack, group, region):
+    if not barriers.is_at_unnamed_barrier(thread.stack, group, region):
         return None
     has_left_region = thread.group_of(region.address) is group
     return _last_barrier(thread, group, region) if has_left_region else State.WAIT_BARRIER
 
 
-def _last_barrier(thread: Thread, group: Group, region: Region) -> State:
-    at = docks.barrier_at_end(thread.stack, group, region)
-    return State.WAIT_BARRIER if at == docks.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
+def _last_barrier(thread: Thread, group: Group, region: Parallel) -> State:
+    barrier = barriers.barrier_at_end(thread.stack, group, region)
+    return State.WAIT_BARRIER if barrier == barriers.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
 
 
 def _is_at_end(thread: Thread, group: Group) -> bool:
-    # Whether it is the end of the region that it waits at: its beginning has no barrier.
+    # Whether it waits at the end of its region. The beginning of a region has no barrier.
     if not thread.memberships:
         return False
     region = _innermost(thread)
-    return thread.group_of(region.address) is not None and docks.waits_for_team(thread.stack, group, region)
+    return thread.group_of(region.address) is not None and barriers.waits_for_team(thread.stack, group, region)

@@ -1,11 +1,11 @@
-"""Target regions on the host: where there is no device, the thread that meets one executes it itself.
+"""Target regions that a thread executes itself because there is no device.
 
-``gomp_target_fallback`` (target.c) puts the thread's ``gomp_thread`` aside and clears it: for the region's code the
-thread is an initial one, alone, outside of all regions. Afterwards it puts it back. What is put aside lies in the
-frames of the runtime that called the region's code, member by member wherever the compiler had room, and in registers.
-So what is there is not read as a structure. It has the address of the thread's team, and that is believed if the team
-itself knows the thread, as the one that the rest of the stack shows it to be: its primary one if the region around is
-one that was begun there, else one of its workers.
+``gomp_target_fallback`` (target.c) saves the thread's ``gomp_thread`` and clears it. While it executes the target
+region, the thread is an initial thread outside all regions. Afterwards the routine restores the structure.
+
+The saved copy lies in frames of the runtime: each member where the compiler had room, some in registers. It cannot be
+read as a structure. But it has the address of the thread's team. That team is believed if it knows the thread in the
+role that the rest of the stack shows: as its primary thread if the thread began the enclosing region, else as a worker.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ompd.errors import OmpdError, Unavailable
-from ompd.runtimes.libgomp.stacks import routines
-from ompd.runtimes.libgomp.stacks.parsed import Parsed
-from ompd.runtimes.libgomp.structures.gomp import TIED, UNDEFERRED, GompTask, GompThread
-
-_UNTOLD = "what the thread is outside of the target region that it executes is not to be told from its stack"
+from ompd.runtimes.libgomp.stacks import BEGIN, PARALLEL, TARGETS, TASK, ParsedStack
+from ompd.runtimes.libgomp.structures import TIED, UNDEFERRED, GompThread
 
 
 class Target(NamedTuple):
-    """A target region that a thread executes.
+    """A target region that a thread executes, and the thread's place outside of it.
 
-    ``group`` is the number of the runtime's frames that called its code, among those of the thread's stack. Outside of
-    the target region the thread is *number* in *team* and executes *task*, which is the address of a ``gomp_task``;
-    ``team`` is None outside of all regions, ``task`` where the thread has none there, or it is not known.
+    ``group`` is the index of the runtime's frames that called the region's code (:attr:`ParsedStack.groups`). Outside
+    the target region the thread is *number* in the team at *team*, and executes the ``gomp_task`` at *task*. ``team``
+    is None outside all regions. ``task`` is None if the thread has none there, or if it is unknown.
     """
 
     group: int
@@ -35,86 +32,87 @@ class Target(NamedTuple):
     task: int | None
 
 
-def around(thread: GompThread, stack: Parsed, start: int, inner: int) -> Target | None:
-    """Return the innermost target region that *thread* executes outside of *inner* regions of which it is the primary
-    thread, None if there is none.
+def around(thread: GompThread, stack: ParsedStack, start: int, inner: int) -> Target | None:
+    """Return the innermost target region outside *inner* regions of a thread, None if there is none.
 
-    :param start: the number of the group where those regions may begin, counted from the innermost
-    :raises Unavailable: if there is one, and what the thread is outside of that cannot be told
+    :param start: the index of the group where these regions may begin
+    :param inner: the number of regions inside the target region whose primary thread is *thread*
+    :raises Unavailable: if there is one, and the thread's place outside of it is unknown
     """
     groups = stack.groups
-    for number in range(start, len(groups)):
-        group = groups[number]
+    for index in range(start, len(groups)):
+        group = groups[index]
         if group.forks:
             if not inner:
                 return None
             inner -= 1
         elif not inner and group.inner:
-            named = group.entry is not None and group.entry.startswith(routines.TARGETS)
-            # One that is deferred is executed where a thread waits, as any task is: what is put aside shows it.
-            target = _target(thread, stack, number, named) if named or group.code == routines.TASK else None
+            named = group.entry is not None and group.entry.startswith(TARGETS)
+            # A deferred target region runs where its thread waits, as any task does. Only the saved copy shows it.
+            target = _target(thread, stack, index, named) if named or group.code == TASK else None
             if target is not None:
                 return target
     return None
 
 
-def _target(thread: GompThread, stack: Parsed, number: int, named: bool) -> Target | None:
+def _target(thread: GompThread, stack: ParsedStack, index: int, named: bool) -> Target | None:
     groups = stack.groups
-    region = next((at for at in range(number + 1, len(groups)) if groups[at].forks), None)
-    if region is None:
-        return Target(number, None, 0, None) if named else None
-    is_worker = groups[region].entry == routines.BEGIN
-    words = stack.waiting_words(groups[number])
-    places = [_place(thread, word, is_worker) for word in words]
-    found = {place for place in places if place is not None}
-    if len(found) > 1:
-        over = thread.space.last_teams
-        found = {known for known in found if known[0] not in over}
-    if len(found) != 1:
+    enclosing = next((outer for outer in range(index + 1, len(groups)) if groups[outer].forks), None)
+    if enclosing is None:
+        return Target(index, None, 0, None) if named else None
+    is_worker = groups[enclosing].entry == BEGIN
+    words = stack.waiting_words(groups[index])
+    candidates = (_place(thread, word, is_worker) for word in words)
+    places = {place for place in candidates if place is not None}
+    if len(places) > 1:
+        over = thread.runtime.last_teams
+        places = {place for place in places if place[0] not in over}
+    if len(places) != 1:
         if not named:
             return None
-        raise Unavailable(_UNTOLD)
-    ((team, place),) = found
-    # The task is the region's, unless a task's code is between.
-    is_implicit = all(groups[at].code in (None, routines.PARALLEL) for at in range(number + 1, region + 1))
-    implicit = thread.space.implicit_task_at(team, place)
+        raise Unavailable(
+            "what the thread is outside of the target region that it executes is not to be told from its stack"
+        )
+    ((team, number),) = places
+    # The implicit task met the target region, unless a task's code is between.
+    is_implicit = all(groups[outer].code in (None, PARALLEL) for outer in range(index + 1, enclosing + 1))
+    implicit = thread.runtime.implicit_task_at(team, number)
     task = implicit if is_implicit and named else _explicit(thread, words, implicit)
-    return Target(number, team, place, task)
+    return Target(index, team, number, task)
 
 
 def _place(thread: GompThread, word: int, is_worker: bool) -> tuple[int, int] | None:
-    # The team at *word*, and the thread's number in it. A team has the addresses of its threads' semaphores, of which
-    # the primary one's is its own.
-    space = thread.space
-    if not word or word % space.process.pointer_size:
+    # The team at *word* and the thread's number in it. A team has the addresses of its threads' semaphores; the primary
+    # thread's lies in the team itself.
+    runtime = thread.runtime
+    if not word or word % runtime.process.pointer_size:
         return None
-    team = space.team_at(word)
+    team = runtime.team_at(word)
     try:
         count = team.nthreads
         if team.barrier.unsigned("barrier.total") != count:
             return None
-        held = team.releases(count)
-        if not held or held[0] != team.view.address_of("master_release"):
+        semaphores = team.releases(count)
+        if not semaphores or semaphores[0] != team.view.address_of("master_release"):
             return None
         if not is_worker:
             return word, 0
         own = thread.view.address_of("release")
-        return next(((word, number) for number in range(1, count) if held[number] == own), None)
+        return next(((word, number) for number in range(1, count) if semaphores[number] == own), None)
     except OmpdError:
         return None  # no team is there
 
 
 def _explicit(thread: GompThread, words: Iterable[int], implicit: int) -> int | None:
-    # The explicit task that met the target region, if the words lead to one alone that came of the implicit task, or
-    # have none of the implicit one's.
-    space = thread.space
-    found = []
+    # The explicit task that met the target region: the only descendant of the implicit task among the words.
+    runtime = thread.runtime
+    tasks = []
     for word in words:
-        if not word or word == implicit or word % space.process.pointer_size:
+        if not word or word == implicit or word % runtime.process.pointer_size:
             continue
         try:
-            if GompTask(space, word).gomp_kind in (UNDEFERRED, TIED) and implicit in space.lineage(word):
-                found.append(word)
+            if runtime.task_at(word).gomp_kind in (UNDEFERRED, TIED) and implicit in runtime.lineage(word):
+                tasks.append(word)
         except OmpdError:
             continue  # no task is there
-    return found[0] if len(found) == 1 else None
+    return tasks[0] if len(tasks) == 1 else None

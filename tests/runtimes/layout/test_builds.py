@@ -15,7 +15,7 @@ import pytest
 from ompd.debugger.emulation.decode import Decoder
 from ompd.errors import CorruptState, LayoutUnavailable
 from ompd.runtimes.layout import table
-from ompd.runtimes.libgomp.plugin import Runtime
+from ompd.runtimes.libgomp.runtime import Runtime
 from ompd.session import Session
 from tests.builds import PROGRAMS, WAYS, looked_at, taken_by_old_entry_points, undecoded, verdict
 from tests.support import FULL, RUNTIMES, STRIPPED, Stopped, running, stopped

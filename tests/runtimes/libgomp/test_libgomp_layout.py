@@ -163,5 +163,5 @@ def test_structures_alone_contradict_a_table_that_names_a_wrong_build(
     monkeypatch.setattr(table, "tables", lambda runtime, architecture: iter([wrong]))
     with pytest.raises(CorruptState):
         layouts_of(core)
-    monkeypatch.setattr(proof, "contradictions", lambda runtime: ())
+    monkeypatch.setattr(proof, "contradictions", lambda threads, live: ())
     assert not is_all_told(core)  # which is what the structures' checks are there for

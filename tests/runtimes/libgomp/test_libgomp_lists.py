@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ompd.contract.memory import ByteOrder
 from ompd.errors import CorruptState, MemoryFault
-from ompd.runtimes.libgomp.structures.lists import LIST_TASKS, QUEUE_LIST, queued
+from ompd.runtimes.libgomp.structures import LIST_TASKS, QUEUE_LIST, queued
 
 QUEUE, FIRST = 0x1000, 0x10000
 FAR = 100_000
@@ -46,7 +48,8 @@ def ring(count: int, **changed: int) -> dict[int, int]:
 
 
 def walk(heap: Words, *, is_changing: bool = False) -> list[int]:
-    return list(queued(heap, QUEUE, lambda: is_changing))
+    runtime = SimpleNamespace(heap=heap, tasks_are_changing=lambda: is_changing)
+    return list(queued(cast("Any", runtime), QUEUE))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 500])

@@ -10,8 +10,7 @@ import pytest
 
 from ompd.errors import CorruptState, MemoryFault
 from ompd.runtimes.libgomp.members import Member, Membership, Roster
-from ompd.runtimes.libgomp.stacks.parsed import Group
-from ompd.runtimes.libgomp.stacks.routines import BEGIN, PARALLEL
+from ompd.runtimes.libgomp.stacks import BEGIN, PARALLEL, Group
 
 OUTER, INNER = 0x1000, 0x2000
 OUTER_TEAM = {"nthreads": 2, "outer_team": None, "outer_number": 0, "outer_level": 0}
@@ -37,16 +36,17 @@ class Process:
         known = {OUTER: OUTER_TEAM | dict(changes.get("outer", {})), INNER: INNER_TEAM | dict(changes.get("inner", {}))}
         self.teams = {at: SimpleNamespace(address=at, **members) for at, members in known.items()}
         self.process = SimpleNamespace(threads=lambda: range(len(threads) if count is None else count))
-        self.roster = Roster[Member](cast("Any", self), lambda: threads)
+        self.threads = lambda: threads
+        self.roster = Roster(cast("Any", self))
         for thread in threads:
-            thread.space, thread._roster = cast("Any", self), self.roster
+            thread.runtime = cast("Any", self)
 
     def team_at(self, address: int) -> object:
         return self.teams[address]
 
 
 def member(native: int, team: int, number: int, level: int, groups: Sequence[Group] = ()) -> Member:
-    thread = Member(cast("Any", None), cast("Any", None), native, 16 * native)
+    thread = Member(cast("Any", None), native, 16 * native)
     words = View({"ts.team": team, "ts.team_id": number, "ts.level": level, "task": 1, "thread_pool": 2})
     is_in_region = bool(groups) and groups[-1].entry == BEGIN
     frames = tuple(SimpleNamespace(is_signal_frame=False) for _ in range(3))

@@ -13,8 +13,8 @@ import pytest
 
 from ompd.model import StackFrame
 from ompd.questions import regions, stacks, tasks, threads
+from ompd.runtimes.libgomp import stacks as libgomp_stacks
 from ompd.runtimes.libgomp.constructs import Constructs
-from ompd.runtimes.libgomp.stacks import routines
 from ompd.session import Session
 from tests.stacks import KINDS, Kind, stopped_at_work
 from tests.stub.programs import FOLDER
@@ -299,7 +299,7 @@ def test_tasks_that_each_ended_with_a_jump_to_a_wait_for_the_next(
     assert len({f.task for f in found}) == 6 and complete
     # Where nothing shows whose code they were, they are there nonetheless.
     monkeypatch.setattr(Constructs, "_likely", lambda *_: {})
-    monkeypatch.setattr(routines, "WAITS_FOR_CHILDREN", "(no routine)")
+    monkeypatch.setattr(libgomp_stacks, "WAITS_FOR_CHILDREN", "(no routine)")
     found, complete = bodies()
     assert [f.function for f in found] == ["deep", *[None] * 5] and not complete
     assert all({"function", "callee", "address"} <= set(f.unavailable) for f in found[1:])

@@ -10,9 +10,16 @@ from typing import Any, cast
 import pytest
 
 from ompd.contract.helpers.stacks import CodeOwners
-from ompd.runtimes.libgomp.stacks import routines
-from ompd.runtimes.libgomp.stacks.parsed import Group, Parsed
-from ompd.runtimes.libgomp.stacks.routines import BEGIN, PARALLEL, TASK, UNDEFERRED
+from ompd.runtimes.libgomp.stacks import (
+    BARRIERS,
+    BEGIN,
+    PARALLEL,
+    TASK,
+    UNDEFERRED,
+    Group,
+    ParsedStack,
+    code_called,
+)
 
 LIBC, GOMP, PROGRAM = (
     SimpleNamespace(name=name, is_system_library=name == "libc.so.6", is_program=name == "prog")
@@ -81,9 +88,9 @@ class Process:
         return None
 
 
-def parsed(*texts: str, stopped: str | None = None, by_pointer: Sequence[int] = ()) -> Parsed:
+def parsed(*texts: str, stopped: str | None = None, by_pointer: Sequence[int] = ()) -> ParsedStack:
     process = Process(texts, stopped, by_pointer)
-    return Parsed(CodeOwners(cast("Any", process), cast("Any", GOMP)), 1)
+    return ParsedStack(CodeOwners(cast("Any", process), cast("Any", GOMP)), 1)
 
 
 def test_a_primary_thread_is_in_the_code_of_its_region() -> None:
@@ -159,9 +166,9 @@ def test_a_handler_may_wait_itself_or_be_in_a_region() -> None:
     ],
 )
 def test_what_a_routine_calls_follows_from_its_name(routine: str, entry: str | None, code: str | None) -> None:
-    assert routines.code_called(routine, entry) == code
+    assert code_called(routine, entry) == code
 
 
 def test_barriers_are_those_at_whose_end_a_team_waits() -> None:
-    assert {"GOMP_barrier", "GOMP_loop_end", "GOMP_single_copy_end"} <= routines.BARRIERS
-    assert not routines.BARRIERS & {"GOMP_taskwait", "GOMP_critical_start", "omp_set_lock"}
+    assert {"GOMP_barrier", "GOMP_loop_end", "GOMP_single_copy_end"} <= BARRIERS
+    assert not BARRIERS & {"GOMP_taskwait", "GOMP_critical_start", "omp_set_lock"}

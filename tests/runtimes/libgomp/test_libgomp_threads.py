@@ -17,8 +17,8 @@ import ompd
 from ompd.contract.memory import StructView
 from ompd.errors import MemoryFault
 from ompd.inspection import Inspection
-from ompd.runtimes.libgomp.plugin import Runtime
-from ompd.runtimes.libgomp.structures import gomp
+from ompd.runtimes.libgomp import structures
+from ompd.runtimes.libgomp.runtime import Runtime
 from ompd.session import Session
 from tests.support import FULL, clean_environment, require
 from tests.support.build import compiler
@@ -277,7 +277,7 @@ def test_a_list_that_is_being_changed_loses_only_what_is_behind(
         whole = [int(row.id, 16) for row in rows if row.kind == "explicit"]
     assert len(whole) == 6
     victim = sorted(whole)[2 + break_at]
-    honest = gomp.copied
+    honest = structures.copied
 
     # As if a task was freed while lists have it: what malloc writes there is its parent then.
     def copied(memory, layout, address, members):  # type: ignore[no-untyped-def]
@@ -295,7 +295,7 @@ def test_a_list_that_is_being_changed_loses_only_what_is_behind(
 
         return StructView(Freed(), layout, address)
 
-    monkeypatch.setattr(gomp, "copied", copied)
+    monkeypatch.setattr(structures, "copied", copied)
     with ompd.open_core(tmp_path / "core") as session:
         answer, threads = session.ask_tasks(), session.ask_threads()
     left = {int(row.id, 16) for row in answer.rows if row.kind == "explicit"}

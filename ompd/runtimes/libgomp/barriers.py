@@ -1,0 +1,203 @@
+"""The barriers of a team (``gomp_barrier_t``) and of the pool, and which threads wait at them.
+
+A team has one structure with one generation and two counters (``bar.h``). ``awaited`` counts down the threads that come
+to a barrier directive, or to the end of a worksharing construct or a reduction: these share one barrier, wherever they
+are in the source. ``awaited_final`` counts those that come to the region's end. If some threads wait at one and some at
+the other, all wait for ever. Between regions a worker waits at the dock of its pool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ompd.contract.code_owners import RUNTIME
+from ompd.contract.waits import BarrierState
+from ompd.errors import CorruptState, OmpdError, Unavailable
+from ompd.runtimes.libgomp.stacks import BARRIERS, BEGIN, PARALLEL, TASK, Group, ParsedStack
+from ompd.runtimes.libgomp.structures import GompTeam, GompThread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.handles import Parallel, Thread
+
+# The barriers of a team: the one at its region's end, and the one for everything else.
+FINAL, INNER = "final", "inner"
+_COUNTERS = {INNER: "barrier.awaited", FINAL: "barrier.awaited_final"}
+
+# bar.h: the low bits of a barrier's generation (BAR_TASK_PENDING, BAR_WAITING_FOR_TASK, BAR_CANCELLED)
+_TASK_PENDING, _WAITING_FOR_TASK, _CANCELLED = 1, 2, 4
+# A waiting thread sleeps on the generation. These two bits change it without a release: a thread that wakes up looks
+# for tasks and sleeps again.
+_NO_RELEASE = _TASK_PENDING | _WAITING_FOR_TASK
+# BAR_INCR: the bits above count the barriers that the team has passed.
+_PASSAGE = 8
+
+
+def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
+    """Return the barriers of a region's team at which threads wait.
+
+    The threads' stacks show who waits at which barrier. The barriers' counters have to agree.
+
+    :raises Unavailable: if a thread's stack does not show at which barrier it waits
+    """
+    threads = [region.thread(number) for number in range(region.size())]
+    present: dict[str, set[int]] = {kind: set() for kind in _COUNTERS}
+    likely: set[int] = set()
+    for thread in threads:
+        kind, is_certain = _barrier_of(thread, region)
+        if kind is not None:
+            (present[kind] if is_certain else likely).add(thread.native)
+    if likely and _counted(region, INNER) == len(present[INNER]) + len(likely):
+        present[INNER] |= likely
+    team = [thread.native for thread in threads]
+    return tuple(
+        BarrierState.gathering(team, waiting, _doubt(region, kind, len(waiting)), _NO_RELEASE, _word(region, kind))
+        for kind, waiting in present.items()
+        if waiting
+    )
+
+
+def _barrier_of(thread: Thread, region: Parallel) -> tuple[str | None, bool]:
+    # The barrier at which its implicit task waits, and whether that is certain: it has called a routine that ends with
+    # a barrier, or its code is over.
+    if not thread.memberships:
+        return None, True  # a worker back in the pool has passed the barrier at the region's end
+    stack, own = thread.stack, thread.group_of(region.address)
+    if own is None and stack.runs_other_code:
+        return None, True  # if it runs a task at a barrier, the counters disagree
+    if own is None:
+        raise Unavailable("where a thread of the team is in the region is not to be told from its stack")
+    if own.code == TASK and stack.calls_its_own(own) is False:
+        return INNER, False  # the region's code has jumped to a routine that executes tasks
+    if own.code != PARALLEL:
+        return barrier_at_end(stack, own, region), True
+    for called in reversed(stack.groups[: stack.groups.index(own)]):
+        if called.entry is None and called.code == TASK:
+            return INNER, False  # a taskwait executes tasks, too
+        if called.entry in BARRIERS or is_at_unnamed_barrier(stack, called, region):
+            return INNER, True
+        if not stack.is_interrupted(called):
+            break  # only a signal handler can have called another barrier
+    return None, True
+
+
+def _word(region: Parallel, kind: str) -> tuple[int, int, int]:
+    # The address and value of its counter, and how many barriers the team has passed.
+    view, name = region.barrier, _COUNTERS[kind]
+    return view.address_of(name), view.unsigned(name), view.unsigned("barrier.generation") // _PASSAGE
+
+
+def _counted(region: Parallel, kind: str) -> int:
+    # How many threads have arrived, by the barrier itself. The last one resets the counter, and lets the others wait
+    # until no task is left.
+    view = region.barrier
+    total, awaited = view.unsigned("barrier.total"), view.unsigned(_COUNTERS[kind])
+    if total != region.nthreads:
+        raise CorruptState(region.address, f"a barrier for {total} threads in a team of {region.nthreads}")
+    if awaited > total:
+        raise CorruptState(region.address, f"a barrier that awaits {awaited} of {total} threads")
+    is_full = awaited == total and view.unsigned("barrier.generation") & _WAITING_FOR_TASK
+    return total if is_full else total - awaited
+
+
+def _doubt(region: Parallel, kind: str, seen: int) -> str | None:
+    counted = _counted(region, kind)
+    if seen == counted:
+        return None
+    if kind == INNER and region.barrier.unsigned("barrier.generation") & _CANCELLED and seen < counted:
+        return None  # threads that left because the region was cancelled stay counted
+    return f"{seen} threads are seen at the barrier, which has counted {counted}: some are just arriving, or leaving"
+
+
+# One thread's barrier, by its stack
+
+
+def is_docked(stack: ParsedStack, thread: GompThread, team: int | None) -> bool:
+    """Return whether a worker waits in the pool for its next region.
+
+    :param team: the address of the team that it says it is in
+    :raises Unavailable: if its registers do not show at which barrier it waits
+    :raises CorruptState: if its stack cannot be followed
+    """
+    outermost = stack.groups[-1] if stack.groups else None
+    if outermost is None or outermost.entry != BEGIN:
+        # A waiting thread is in the runtime.
+        if not stack.runs_other_code and stack.stopped is not None and not stack.reaches_user:
+            sp = stack.frames[-1].sp if stack.frames else 0
+            unknown = "whether the thread is idle cannot be told, since its stack cannot"
+            raise CorruptState(sp, f"{unknown}: {stack.stopped}")
+        return False
+    return outermost.code is None and _waits_at_dock(stack, outermost, thread, team)
+
+
+def _waits_at_dock(stack: ParsedStack, group: Group, thread: GompThread, team: int | None) -> bool:
+    layouts = thread.runtime.layouts
+    barrier = layouts["gomp_team"].field("barrier.total").offset
+    generation = layouts["gomp_team"].field("barrier.generation").offset - barrier
+    dock_offset = layouts["gomp_thread_pool"].field("threads_dock.bar.generation").offset
+    dock = thread.pool + dock_offset if thread.pool is not None else None
+    at_team = team + barrier + generation if team is not None else None
+    # A signal handler may wait for something else than the thread did before.
+    first = group.inner if stack.is_interrupted(group) else 0
+    frames = stack.frames[first : group.outer + 1]
+    awaited = stack.process.futex_word(frames[0]) if first else stack.futex_word()
+    if awaited is not None:
+        return awaited == dock  # otherwise it is the team's barrier, or a lock to which its code jumped
+    # A spinning thread makes no system call. A register has the address of the word, or that of its barrier.
+    innermost = next((frame for frame in frames if stack.owners.of(frame) == RUNTIME), None)
+    values = set(innermost.registers.values()) if innermost is not None else set()
+    for less in (0, generation):
+        matching = [word for word in (dock, at_team) if word is not None and word - less in values]
+        if len(matching) == 1:
+            return matching[0] == dock
+    raise Unavailable("the thread's registers do not show whether it waits at its team's barrier or in the pool")
+
+
+def waits_for_team(stack: ParsedStack, group: Group, team: GompTeam) -> bool:
+    """Return whether the routine of *group* has the address of the barrier of *team*, or of its counter."""
+    awaited = stack.process.futex_word(stack.frames[group.inner])
+    words = _words_of_barrier(team)
+    return awaited in words if awaited is not None else not words.isdisjoint(stack.waiting_words(group))
+
+
+def is_forming(stack: ParsedStack, team: GompTeam) -> bool:
+    """Return whether the primary thread of *team* is still making the others.
+
+    It then is in the routine that began the region, and at none of its barriers.
+    """
+    try:
+        group = stack.innermost_group()
+        if group is None or not group.forks or group.code is not None:
+            return False
+        return not waits_for_team(stack, group, team)
+    except OmpdError:
+        return False
+
+
+def is_at_unnamed_barrier(stack: ParsedStack, group: Group, team: GompTeam) -> bool:
+    """Return whether a thread waits at the barrier of *team* in an unnamed routine, to which user code has jumped."""
+    if group.entry is not None:
+        return False
+    words, awaited = _words_of_barrier(team), stack.futex_word()
+    if awaited is None:
+        return not words.isdisjoint(stack.frames[group.inner].registers.values())
+    return awaited in words
+
+
+def _words_of_barrier(team: GompTeam) -> set[int]:
+    return {team.view.address_of(f"barrier.{name}") for name in ("total", "generation")}
+
+
+def barrier_at_end(stack: ParsedStack, group: Group, team: GompTeam) -> str | None:
+    """Return the barrier at which a thread waits that has left its region's code, None if it waits at none.
+
+    It is the barrier of the region's end, unless the code left by a tail call to a routine with a barrier. Then the
+    outermost routine called that code by a pointer, and no routine of the runtime.
+    """
+    if group.code != TASK and not waits_for_team(stack, group, team):
+        return None
+    direct = stack.calls_its_own(group)
+    if direct is None:  # then it is the barrier at which some thread has arrived
+        total = team.barrier.unsigned("barrier.total")
+        inner, final = (team.barrier.unsigned(_COUNTERS[kind]) != total for kind in (INNER, FINAL))
+        return INNER if inner and not final else FINAL
+    return FINAL if direct else INNER

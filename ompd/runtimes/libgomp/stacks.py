@@ -1,0 +1,288 @@
+"""A thread's native stack: which of libgomp's routines are on it, and which code of constructs they called.
+
+libgomp keeps no frames, and no function of a region. But user code calls its exported entry points through a linkage
+table, and each of them calls the code of constructs in one way only:
+
+- ``GOMP_parallel`` and its like call a region's code on the primary thread. A worker's first routine, the runtime's
+  outermost, calls it on the worker.
+- ``GOMP_task`` and ``GOMP_taskloop`` call the code of an undeferred task.
+- All other code is that of a deferred task. A routine in which its thread waits calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ompd import naming
+from ompd.contract.code_owners import RUNTIME, SYSTEM, construct_passed, entry_of
+from ompd.contract.helpers.entries import WAITING, asks_only
+from ompd.contract.helpers.stacks import CodeOwners, interrupted_at, runs
+from ompd.contract.ompt import State
+from ompd.contract.process import Frame
+from ompd.errors import MemoryFault
+
+BEGIN = "(a worker's first routine)"
+# The code that a routine calls: a region's, a deferred task's, an undeferred task's.
+PARALLEL, TASK, UNDEFERRED = "parallel", "task", "undeferred"
+
+FORKS = "GOMP_parallel"
+BEGIN_THREADS = ("start_thread", "clone", "__clone", "__clone3", "clone3")
+UNDEFERRED_TASKS = ("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull")
+# GOMP_taskwait and GOMP_taskwait_depend execute children of the task that called them: task.c takes tasks of its
+# children_queue only. After a task has ended, they execute nothing for it, because its children have lost their parent.
+WAITS_FOR_CHILDREN = "GOMP_taskwait"
+# Routines that call the code of target regions.
+TARGETS = ("GOMP_target", "GOACC_")
+# Routines that call code which is neither a region's nor a task's.
+_NEITHER = ("GOMP_teams", *TARGETS)
+
+STATES: Mapping[str, State] = {
+    **WAITING,
+    # The barriers of a single construct with copyprivate, and of reductions over tasks.
+    "GOMP_single_copy_start": State.WAIT_BARRIER_IMPLEMENTATION,
+    "GOMP_single_copy_end": State.WAIT_BARRIER_IMPLEMENTATION,
+    "GOMP_workshare_task_reduction_unregister": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
+    # Fortran's
+    "omp_set_lock_": State.WAIT_LOCK,
+    "omp_set_nest_lock_": State.WAIT_LOCK,
+    "GOMP_doacross_wait": State.WAIT_ORDERED,
+    "GOMP_doacross_ull_wait": State.WAIT_ORDERED,
+    "GOMP_taskloop": State.WAIT_TASKGROUP,
+    "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
+}
+"""The state of a thread by the waiting routine that it is in."""
+BARRIERS = frozenset(name for name, state in STATES.items() if State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT)
+"""Routines that end with a barrier of the team."""
+
+# More words than one routine has on the stack.
+_MAX_WORDS = 1 << 12
+
+
+def code_called(routine: str, entry: str | None) -> str | None:
+    """Return the kind of code that *routine* calls: ``parallel``, ``task`` or ``undeferred``, None if it is neither a
+    region's nor a task's.
+
+    :param routine: its name, ``""`` if it has none
+    :param entry: the entry point that user code called
+    """
+    if routine.startswith(FORKS):
+        return PARALLEL
+    # An unnamed routine inside GOMP_teams or GOMP_target calls the code of that construct.
+    if routine.startswith(_NEITHER) or (not routine and (entry or "").startswith(_NEITHER)):
+        return None
+    return UNDEFERRED if routine in UNDEFERRED_TASKS else TASK
+
+
+class Group(NamedTuple):
+    """Consecutive frames of the runtime on a stack. User code called the outermost.
+
+    ``inner`` and ``outer`` are the indexes of its first and last frame. ``entry`` is the entry point that was called:
+    :data:`BEGIN` for a worker's first routine, None if it is unknown. ``code`` is the kind of code that it called
+    (:func:`code_called`), in the frame before ``inner``. ``caller`` is the index of the frame that called it, None for
+    a worker's first routine.
+    """
+
+    inner: int
+    outer: int
+    entry: str | None
+    code: str | None
+    caller: int | None
+
+    @property
+    def forks(self) -> bool:
+        """Whether it stands for a region of the thread, in its code or at its end."""
+        return self.entry == BEGIN or (self.entry is not None and self.entry.startswith(FORKS))
+
+
+class ParsedStack:
+    """A thread's frames and the groups of the runtime's frames among them, both innermost first.
+
+    ``stopped`` is the reason why the stack could not be followed to its end, None if it could.
+    """
+
+    def __init__(self, owners: CodeOwners, native: int) -> None:
+        stack = owners.process.stack(native)
+        self.owners = owners
+        self.process = owners.process
+        self.frames = stack.frames
+        self.stopped = stack.stopped
+        inside = [self.is_runtimes(frame) for frame in self.frames]
+        self.groups = tuple(self._group(inner, outer) for inner, outer in runs(inside, self._is_divided))
+
+    def is_runtimes(self, frame: Frame) -> bool:
+        """Return whether a frame is the runtime's. Frames of other runtimes, or of other copies, are not."""
+        is_ours = self.process.module_at(frame.call_site) is self.owners.module
+        return is_ours and not frame.is_signal_frame and self.owners.of(frame) == RUNTIME
+
+    def _routine(self, address: int) -> str | None:
+        # The name by which user code calls the routine, None if no symbol covers it.
+        symbol = self.process.locate(address).symbol
+        return naming.routine_name(symbol) if symbol is not None else None
+
+    def _is_divided(self, inner: int) -> bool:
+        # Whether a construct's code stood between a frame of the runtime and the next one, and left by a tail call.
+        # Routines call that code by a pointer, and they call nothing of the runtime in this way.
+        outer = self.frames[inner + 1]
+        name, inner_routine = self._routine(outer.call_site), self._routine(self.frames[inner].call_site)
+        if name is None and not naming.is_entry(inner_routine) and not self._is_first(inner + 1):
+            return False
+        if name is not None and not name.startswith((FORKS, *UNDEFERRED_TASKS)):
+            # A waiting routine executes tasks, and these may end in a wait. Others call code of teams or target.
+            return naming.is_entry(inner_routine) and self.process.calls_by_pointer(outer.pc) is True
+        return self.process.calls_by_pointer(outer.pc) is True
+
+    def _is_first(self, index: int) -> bool:
+        # Whether it is the frame of a worker's first routine.
+        is_last = index + 1 == len(self.frames)
+        return self.stopped is None if is_last else self._begins_thread(self.frames[index + 1])
+
+    def _begins_thread(self, frame: Frame) -> bool:
+        # In a static program only its name identifies a routine of the C library.
+        return self.owners.of(frame) == SYSTEM or self._routine(frame.call_site) in BEGIN_THREADS
+
+    def _group(self, inner: int, outer: int) -> Group:
+        frames = self.frames
+        if outer + 1 < len(frames) and self.is_runtimes(frames[outer + 1]):
+            entry, caller = self._jumped_to(outer), None
+        else:
+            entry, caller = self._entry(outer)
+        called = frames[inner - 1] if inner else None
+        is_first = inner == outer and entry == BEGIN
+        if called is None or called.is_signal_frame:
+            code = None
+        elif is_first:
+            # It calls the region's code by itself, and that code may have jumped into the C library. At the region's
+            # end it calls other routines, which wait and execute tasks.
+            code = PARALLEL
+        elif not self.is_runtimes(called) and self._is_no_code(called):
+            code = None
+        else:
+            code = code_called(self._routine(frames[inner].call_site) or "", entry)
+        return Group(inner, outer, entry, code, caller)
+
+    def _is_no_code(self, called: Frame) -> bool:
+        # Whether it is a function that copies a task's arguments, or one of the C library. The runtime calls these, and
+        # they are no construct's code.
+        return self.owners.of(called) == SYSTEM or naming.is_added(self.process.locate(called.call_site).symbol or "")
+
+    def _jumped_to(self, index: int) -> str | None:
+        # The entry point to which a construct's code left by a tail call. It may have jumped on to another routine.
+        name = self._routine(self.frames[index].call_site)
+        function = self._construct_called(index + 1) if not naming.is_entry(name) else None
+        if function is None:
+            return name
+        ways = self.process.tail_calls(function, self.frames[index].function_start or 0)
+        targets = (next((jump.target for jump in way if self.owners.at(jump.target) == RUNTIME), None) for way in ways)
+        names = {self._routine(target) for target in targets if target is not None}
+        return names.pop() if len(names) == 1 else name
+
+    def _construct_called(self, index: int) -> int | None:
+        # The function that a frame of the runtime called by a pointer. If user code passed it, the call shows it;
+        # otherwise a register has it.
+        frames, process = self.frames, self.process
+        if index + 1 < len(frames) and not self.is_runtimes(frames[index + 1]):
+            passed = construct_passed(process, frames[index + 1].pc, entry_of(process, frames[index].call_site))
+            if passed is not None:
+                return passed
+        return process.function_called(frames[index])
+
+    def _entry(self, outer: int) -> tuple[str | None, int | None]:
+        exported = self._routine(self.frames[outer].call_site)
+        if outer + 1 == len(self.frames) or self._begins_thread(self.frames[outer + 1]):
+            # The C library began a thread with it, or called it as a handler at the end of the program.
+            return (BEGIN if self.stopped is None and not naming.is_entry(exported) else exported), None
+        # A tail call inside the runtime removes the called routine from the stack, but the call instruction names it.
+        # A tail call in user code removes the caller.
+        called = self.process.routine_called(self.frames[outer + 1].pc)
+        name = naming.routine_name(called) if called is not None else None
+        if name is not None and not naming.is_entry(name):
+            return exported, None
+        return name or exported, outer + 1
+
+    # What the thread does
+
+    def innermost_group(self) -> Group | None:
+        """Return the runtime's frames inside the innermost user code, None if user code is innermost.
+
+        A signal handler does not end the wait that it interrupted, but it may wait itself.
+        """
+        # A handler that is in a region, or executes a task, does that.
+        calls = {group.outer for group in self.groups if group.code is not None}
+        starts = list(interrupted_at(self.frames, calls.__contains__))
+        for first, behind in pairwise(starts):
+            group = self._innermost_from(first)
+            if group is not None and group.outer < behind - 1 and not asks_only(group.entry or ""):
+                return group
+        return self._innermost_from(starts[-1])
+
+    def _innermost_from(self, first: int) -> Group | None:
+        # The first group from that frame on, None if user code is inside of it.
+        group = next((group for group in self.groups if group.outer >= first), None)
+        if group is None or any(map(self.owners.is_users, self.frames[first : group.inner])):
+            return None
+        return group
+
+    def is_interrupted(self, group: Group) -> bool:
+        """Return whether a signal interrupted the thread in *group*, and its handler has not ended."""
+        return group.inner > 0 and self.frames[group.inner - 1].is_signal_frame
+
+    @property
+    def reaches_user(self) -> bool:
+        """Whether user code is on the stack."""
+        return any(map(self.owners.is_users, self.frames))
+
+    @property
+    def runs_other_code(self) -> bool:
+        """Whether the thread executes neither the runtime nor the C library, but user code or code made at run time.
+
+        Stacks of code made at run time cannot be followed.
+        """
+        return bool(self.frames) and self.owners.of(self.frames[0]) not in (RUNTIME, SYSTEM)
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether it is a worker's, and its first routine has not called a region's code."""
+        return bool(self.groups) and self.groups[-1].entry == BEGIN and self.groups[-1].code is None
+
+    @property
+    def is_in_region(self) -> bool:
+        """Whether it is a worker's, and the worker is in its region's code."""
+        return bool(self.groups) and self.groups[-1].entry == BEGIN and self.groups[-1].code is not None
+
+    def calls_its_own(self, group: Group) -> bool | None:
+        """Return whether the outermost routine of *group* called another routine of the runtime, and not a construct's
+        code by a pointer. None if its code does not show that.
+        """
+        if group.outer == group.inner:
+            return None
+        by_pointer = self.process.calls_by_pointer(self.frames[group.outer].pc)
+        return not by_pointer if by_pointer is not None else None
+
+    # What is in its frames
+
+    def futex_word(self) -> int | None:
+        """Return the address of the word that the thread sleeps on, None if it is in no system call of the runtime."""
+        group = self.innermost_group()
+        return self.process.futex_word(self.frames[group.inner]) if group is not None else None
+
+    def waiting_words(self, group: Group) -> list[int]:
+        """Return the words that may be the address of what the routine of *group* waits for, likely ones first.
+
+        These are the values of its registers, then the words in its part of the stack.
+        """
+        frames = self.frames[group.inner : group.outer + 1]
+        in_registers = (value for frame in frames for value in frame.registers.values())
+        return list(dict.fromkeys([*in_registers, *self._words(frames)]))
+
+    def _words(self, frames: Sequence[Frame]) -> list[int]:
+        # The words in the frames' part of the stack, none if it cannot be read.
+        size, order = self.process.pointer_size, self.process.byte_order
+        start, end = frames[0].sp, frames[-1].cfa if frames[-1].cfa is not None else frames[-1].sp
+        length = min(end - start, _MAX_WORDS * size)
+        try:
+            raw = self.process.read(start, length) if length > 0 else b""
+        except MemoryFault:
+            return []
+        return [int.from_bytes(raw[offset : offset + size], order) for offset in range(0, len(raw) - size + 1, size)]

@@ -1,0 +1,359 @@
+"""The tasks of one process: a walk over all lists that lead to explicit tasks, and what follows from it.
+
+A parent has its tasks in its list of children. When the parent is over, a child has no parent any more, and only the
+queues of its team and of its task group still have it. A task that waits for a dependence is in none of these lists;
+the tasks that it depends on have it in theirs (``dependers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ompd.contract.helpers.walks import all_tasks
+from ompd.errors import CorruptState, OmpdError, Unavailable
+from ompd.runtimes.libgomp.handles import Parallel, Task, Thread
+from ompd.runtimes.libgomp.structures import IMPLICIT, IN_GROUP, IN_TEAM, TIED
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.runtime import Runtime
+
+
+class TaskWalk:
+    """The result of a walk over the lists of tasks.
+
+    ``explicit`` are the explicit tasks that are not over, by address. ``predecessors`` are the tasks on which a waiting
+    task depends. ``teams`` are the teams of tasks without parent. ``faults`` are the reasons why lists were not
+    followed to their end; a core may show one that is being changed.
+
+    :param current: the addresses of the tasks that threads execute
+    :param implicit: the regions and thread numbers of implicit tasks, by address
+    :raises CorruptState: if the tasks do not end
+    """
+
+    def __init__(self, runtime: Runtime, current: Iterable[int], implicit: Mapping[int, tuple[Parallel, int]]) -> None:
+        self._runtime = runtime
+        self._groups: set[int] = set()
+        self.predecessors: dict[int, list[Task]] = {}
+        self.teams: dict[int, int] = {}
+        self.faults: list[OmpdError] = []
+        visited: set[int] = set()
+        lists: list[Iterable[int]] = [self._lineage(address, visited) for address in current]
+        lists.append(address for address, (region, number) in implicit.items() if region.has_task(number))
+        lists += map(self._of_team, runtime.roster.live_teams)
+        tasks = all_tasks(chain.from_iterable(map(self._readable, lists)), self._from)
+        self.explicit = {
+            task.address: task for task in tasks if task.address not in implicit and task.kind() == "explicit"
+        }
+
+    def _readable(self, addresses: Iterable[int]) -> Iterator[Task]:
+        # The tasks of a list that can be read, up to where the list cannot be followed.
+        try:
+            for address in addresses:
+                task = self._runtime.task_at(address)
+                try:
+                    task.kind(), task.parent
+                except OmpdError as error:
+                    self.faults.append(error)
+                else:
+                    yield task
+        except OmpdError as error:
+            self.faults.append(error)
+
+    def _lineage(self, task: int, visited: set[int]) -> Iterator[int]:
+        for ancestor in self._runtime.lineage(task):
+            if ancestor in visited:
+                return
+            visited.add(ancestor)
+            yield ancestor
+
+    def _of_team(self, team: int) -> Iterator[int]:
+        queue = self._runtime.team_at(team).view.address_of("task_queue")
+        for task in self._runtime.tasks_in(queue, IN_TEAM):
+            self.teams[task] = team
+            yield task
+
+    def _from(self, task: Task) -> Iterator[Task]:
+        for addresses in (self._children(task), self._dependers(task), self._of_groups(task)):
+            yield from self._readable(addresses)
+
+    def _children(self, task: Task) -> Iterator[int]:
+        for address in task.children():
+            child = self._runtime.task_at(address)
+            if child.parent not in (task.address, None):
+                raise CorruptState(address, f"a child of task {task.id} has another parent: its list is changing")
+            yield address
+
+    def _dependers(self, task: Task) -> Iterator[int]:
+        team = self.teams.get(task.address)
+        for depender in task.dependers():
+            self.predecessors.setdefault(depender, []).append(task)
+            if team is not None:
+                self.teams.setdefault(depender, team)
+            yield depender
+
+    def _of_groups(self, task: Task) -> Iterator[int]:
+        offset = self._runtime.layouts["gomp_taskgroup"].field("taskgroup_queue").offset
+        team = self.teams.get(task.address)
+        for group in task.groups():
+            if group in self._groups:
+                return
+            self._groups.add(group)
+            for member in self._runtime.tasks_in(group + offset, IN_GROUP):
+                if team is not None:
+                    self.teams.setdefault(member, team)
+                yield member
+
+
+class Tasks:
+    """The tasks of one process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        # The regions of tasks by the task's address, or why they are unknown.
+        self._regions: dict[int, Parallel | OmpdError | None] = {}
+
+    # Implicit tasks, and tasks that threads execute
+
+    @property
+    def implicit(self) -> Mapping[int, tuple[Parallel, int]]:
+        """The regions and thread numbers of the implicit tasks of all live teams that can be read, by address."""
+        return self._implicit[0]
+
+    @cached_property
+    def _implicit(self) -> tuple[Mapping[int, tuple[Parallel, int]], OmpdError | None]:
+        # And why those of some team are unknown.
+        size = self._runtime.layouts.size("gomp_task")
+        places: dict[int, tuple[Parallel, int]] = {}
+        fault = None
+        for address in self._runtime.roster.live_teams:
+            region = self._runtime.team_at(address)
+            try:
+                for number in range(region.nthreads):
+                    places[region.first_task + number * size] = region, number
+            except OmpdError as error:
+                fault = error  # the region's row reports it
+        return places, fault
+
+    def place_of(self, task: int) -> tuple[Parallel, int] | None:
+        """Return the region whose implicit task is at *task*, and its thread's number, None if it is no region's.
+
+        :raises OmpdError: if a team cannot be read to which it may belong
+        """
+        places, unplaced = self._implicit
+        place = places.get(task)
+        fault = self._runtime.roster.unread or unplaced
+        if place is None and fault is not None:
+            raise fault
+        return place
+
+    @property
+    def current(self) -> Mapping[int, Thread]:
+        """The threads that execute tasks, by the task's address. Threads that cannot be read are left out."""
+        return self._current[0]
+
+    @cached_property
+    def _current(self) -> tuple[Mapping[int, Thread], OmpdError | None]:
+        # And why the task of some thread is unknown.
+        threads: dict[int, Thread] = {}
+        fault = None
+        for thread in self._runtime.threads():
+            try:
+                task = thread.kept_task()
+            except OmpdError as error:
+                fault = error  # the thread's row reports it
+            else:
+                if task is not None:
+                    threads[task.address] = thread
+        return threads, fault
+
+    def is_executing(self, task: Task) -> bool:
+        """Return whether a thread executes *task*.
+
+        :raises OmpdError: if none is known to execute it, and the task of some thread is unknown
+        """
+        current, unknown = self._current
+        if task.address in current:
+            return True
+        if task.place is not None:
+            region, number = task.place
+            region.thread(number).current_task()  # only its own thread executes an implicit task
+        elif unknown is not None:
+            raise unknown
+        return False
+
+    @cached_property
+    def initial(self) -> Mapping[int, Thread]:
+        """The threads whose initial task has a ``gomp_task``, by its address.
+
+        :raises OmpdError: if that of a thread cannot be read
+        """
+        threads: dict[int, Thread] = {}
+        for thread in self._runtime.threads():
+            if thread.thread_type() == "worker":
+                continue
+            claims = thread.claims
+            first = self._runtime.implicit_task_at(claims[-1].team, 0) if claims else None
+            initial = self._runtime.task_at(first).parent if first is not None else thread.view.pointer("task")
+            if initial is not None and self._runtime.task_at(initial).gomp_kind == IMPLICIT:
+                threads.setdefault(initial, thread)
+        return threads
+
+    def check_all_are_known(self) -> None:
+        """Check that every task is known that has begun and is not over, also those that a thread has left for others.
+
+        :raises OmpdError: if some cannot be found
+        """
+        self._check()
+        for thread in self._runtime.threads():
+            if len(thread.contexts) > 1 or (thread.stack.stopped is not None and not thread.is_idle):
+                raise Unavailable("what tasks a thread has left for others is not known")
+            if any(code.task is None and code.kind != "parallel" for code in thread.construct_code()):
+                raise Unavailable("whose code is on a thread's stack is not known")
+
+    def _check(self) -> None:
+        for fault in (*self.faults, self._current[1], self._implicit[1], self._runtime.roster.unread):
+            if fault is not None:
+                raise fault
+
+    # Explicit tasks
+
+    @cached_property
+    def _walk(self) -> TaskWalk:
+        return TaskWalk(self._runtime, self.current, self.implicit)
+
+    @property
+    def reachable(self) -> Mapping[int, Task]:
+        """The explicit tasks that are not over and can be reached, by address.
+
+        The walk starts at the tasks that threads execute, at their ancestors, and at the live teams.
+        """
+        return self._walk.explicit
+
+    @property
+    def faults(self) -> Sequence[OmpdError]:
+        """The reasons why some explicit tasks may be missing."""
+        return self._walk.faults
+
+    def explicit(self) -> Mapping[int, Task]:
+        """Return all explicit tasks that are not over.
+
+        :raises OmpdError: if some may be missing
+        """
+        for fault in self.faults:
+            raise fault
+        return self.reachable
+
+    @cached_property
+    def undeferred(self) -> Sequence[int]:
+        """The addresses of undeferred tasks, in order.
+
+        :raises OmpdError: as :meth:`explicit`
+        """
+        return sorted(address for address, task in self.explicit().items() if task.is_undeferred)
+
+    @cached_property
+    def begun(self) -> Mapping[int, Task]:
+        """The deferred tasks that have begun and that no thread executes now, by address.
+
+        :raises OmpdError: as :meth:`explicit`
+        """
+        return {
+            address: task
+            for address, task in self.explicit().items()
+            if task.gomp_kind == TIED and address not in self.current
+        }
+
+    def predecessors_of(self, task: Task) -> Sequence[Task]:
+        """Return the tasks on which a waiting task depends."""
+        return self._walk.predecessors.get(task.address, ())
+
+    def region_of(self, task: Task) -> Parallel | None:
+        """Return the region of the nearest implicit task among a task and its ancestors.
+
+        If an ancestor is over, it is the region of the team whose lists have the task, or of the thread that executes
+        it.
+        """
+        # All tasks on the way have the same region. Keep it for them, so that no way is gone twice.
+        way: list[int] = []
+        region: Parallel | OmpdError | None = None
+        try:
+            for address in self._runtime.lineage(task.address):
+                if address in self._regions:
+                    region = self._regions[address]
+                    break
+                way.append(address)
+                outermost = self._runtime.task_at(address)
+                if outermost.place is not None:
+                    region = outermost.place[0]
+                    break
+            else:
+                region = self._region_of_orphan(outermost) if outermost.gomp_kind != IMPLICIT else None
+        except OmpdError as error:
+            region = error
+        self._regions.update(dict.fromkeys(way, region))
+        if isinstance(region, OmpdError):
+            raise region
+        return region
+
+    def _region_of_orphan(self, task: Task) -> Parallel | None:
+        # The region of a task whose parent is over.
+        team = self._walk.teams.get(task.address)
+        if team is not None:
+            return self._runtime.team_at(team)
+        thread = self.current.get(task.address)
+        return thread.current_parallel() if thread is not None else None
+
+    # Children
+
+    def count_children(self, parent: int | str) -> int:
+        """Return the number of explicit tasks that a task has generated and that are not over.
+
+        :param parent: its address, or its id if it has no ``gomp_task``
+        :raises OmpdError: if some may be missing
+        """
+        self._check()
+        return self._child_counts.get(parent, 0)
+
+    @cached_property
+    def _child_counts(self) -> Mapping[int | str, int]:
+        counts: dict[int | str, int] = {}
+        for task in self.reachable.values():
+            parent: int | str | None = task.parent
+            if parent is None and task.is_undeferred:
+                generating = task.generating()
+                parent = generating.id if generating is not None else None
+            if parent is not None:
+                counts[parent] = counts.get(parent, 0) + 1
+        return counts
+
+    def children_of(self, parent: int) -> Sequence[Task]:
+        """Return the :attr:`reachable` deferred tasks that the task at an address has generated."""
+        return self._children.get(parent, ())
+
+    @cached_property
+    def _children(self) -> Mapping[int, Sequence[Task]]:
+        children: dict[int, list[Task]] = {}
+        for task in self.reachable.values():
+            if task.parent is not None and not task.is_undeferred:
+                children.setdefault(task.parent, []).append(task)
+        return children
+
+    def unlisted(self) -> Mapping[str, int]:
+        """Return how many more tasks teams count than their lists have, by the regions' ids.
+
+        Teams are left out if a thread holds the lock of their lists.
+        """
+        listed: dict[str, int] = {}
+        for task in self.reachable.values():
+            region = task.parallel() if task.is_counted else None
+            if region is not None:
+                listed[region.id] = listed.get(region.id, 0) + 1
+        unlisted: dict[str, int] = {}
+        for team in self._runtime.roster.live_teams if not self.faults else ():
+            view, name = self._runtime.view("gomp_team", team), self._runtime.team_at(team).id
+            if not view.unsigned("task_lock") and view.unsigned("task_count") > listed.get(name, 0):
+                unlisted[name] = view.unsigned("task_count") - listed.get(name, 0)
+        return unlisted
