@@ -35,7 +35,7 @@ _PASSAGE = 8
 def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
     """Return the barriers of a region's team at which threads wait.
 
-    The threads' stacks show who waits at which barrier. The barriers' counters have to agree.
+    The threads' stacks show it, and the barriers' counters have to agree.
 
     :raises Unavailable: if a thread's stack does not show at which barrier it waits
     """
@@ -114,7 +114,7 @@ def _doubt(region: Parallel, kind: str, seen: int) -> str | None:
 def is_docked(stack: ParsedStack, thread: GompThread, team: int | None) -> bool:
     """Return whether a worker waits in the pool for its next region.
 
-    :param team: the address of the team that it says it is in
+    :param team: the address of the team that it claims
     :raises Unavailable: if its registers do not show at which barrier it waits
     :raises CorruptState: if its stack cannot be followed
     """

@@ -37,9 +37,9 @@ class Constructs:
     def _code_of(self, thread: Thread) -> Sequence[ConstructCode]:
         stack = thread.stack
         regions = {index: self._runtime.team_at(team) for team, index in thread.hosted.items()}
-        # The innermost code is that of the current task. From there on outwards: around a region that the thread met,
-        # and around an undeferred task, is the code of the task that generated it. So it is around a task begun by a
-        # routine that waits for children only. Around any other deferred task, a task is searched for.
+        # The innermost code belongs to the current task. Code around a region that the thread met, or around an
+        # undeferred task, belongs to the task that generated it. So does code around a task that was begun by a routine
+        # that waits for children only. For code around any other deferred task, search for a task.
         try:
             task: TaskHandle | None = thread.current_task()
         except OmpdError:
@@ -140,7 +140,7 @@ class Constructs:
     def thread_of_suspended(self, task: Task) -> Thread:
         """Return the thread whose stack has a task that was left for another one.
 
-        :raises Unavailable: if no stack that can be read has it
+        :raises Unavailable: if no readable stack has it
         """
         thread = self._thread_around(task.address) if task.is_undeferred else self._threads_of_tasks.get(task.id)
         if thread is None:
@@ -162,7 +162,7 @@ class Constructs:
     def entry_of_undeferred(self, task: Task) -> int:
         """Return the entry of an undeferred task's function, which libgomp does not note.
 
-        :raises Unavailable: if no stack that can be read has it
+        :raises Unavailable: if no readable stack has it
         """
         thread = task.thread()
         if thread is None:
@@ -178,7 +178,7 @@ class Constructs:
     def entry_of_region(self, region: Parallel) -> int:
         """Return the entry of a region's function, which the stacks of its threads show.
 
-        :raises Unavailable: if none of them shows it
+        :raises Unavailable: if no stack has it
         """
         return region_entry(region, lambda number: self._entry_on(region, number), lambda: self._passed(region))
 
@@ -248,8 +248,8 @@ def _row(place: int, kind: str, region: Parallel | None, task: TaskHandle | None
 
 
 def _assign(codes: list[ConstructCode], candidates: dict[int, dict[str, Task]]) -> None:
-    # Give each code its task, if only one is left. A task has only one place on a stack, so that a task with a place is
-    # no candidate for another one.
+    # Give each code its task, if only one candidate is left. A task has only one place on a stack: once it has that, it
+    # is no candidate for others.
     places: dict[str, list[int]] = {}
     for index, tasks in candidates.items():
         for name in tasks:

@@ -1,7 +1,7 @@
 """The handles of one runtime: threads, parallel regions and tasks.
 
-What a handle does not read from its own structure it asks of the module of the subject: :mod:`.states`, :mod:`.locks`,
-:mod:`.points`, :mod:`.barriers`; and of what the runtime keeps: its roster, tasks and constructs.
+A handle reads its own structure. For other facts it calls the module of the subject (``states``, ``locks``,
+``points``, ``barriers``), or what its runtime keeps for all handles (``roster``, ``tasks``, ``constructs``).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Thread(Member, WithoutOmpt):
         return self.runtime.team_at(self.inner[0].team) if self.inner else None
 
     def outside_of_target(self) -> Outside | None:
-        """It is what ``gomp_target_fallback`` has saved."""
+        """Return what ``gomp_target_fallback`` has saved."""
         if len(self.contexts) == 1:
             return None
         claims = self.contexts[1].claims
@@ -97,10 +97,9 @@ class Thread(Member, WithoutOmpt):
         return InitialTask(self, len(self.contexts) - 1 - depth)
 
     def initial_task(self, team: int | None) -> InitialTask:
-        """Return its initial task, which encountered its outermost regions.
+        """Return its initial task. In each target region that it executes it has another one.
 
-        If it executes target regions, it has one for each. *team* then selects that of the target region around the
-        region of this team, None that of the innermost one.
+        :param team: the team of a region inside the target region that is meant; None for the innermost target region
         """
         contexts = self.contexts
         depths = (
@@ -134,7 +133,7 @@ class Thread(Member, WithoutOmpt):
 
 
 class Parallel(GompTeam, Unnoted, WithoutOmpt):
-    """A parallel region. Each has a team of its own, even if it is serialized."""
+    """A parallel region. Every region has its own team, also a serialized one."""
 
     @property
     def id(self) -> str:
@@ -181,7 +180,7 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
         return self._task(thread_num)
 
     def has_task(self, thread_num: int) -> bool:
-        """Return whether a thread's implicit task has been filled in. That is done before the thread itself is made."""
+        """Return whether a thread's implicit task is filled in. This happens before the thread is made."""
         if thread_num == 0 or thread_num in self.runtime.roster.members(self.address):
             return True
         first, own = self._task(0), self._task(thread_num)
@@ -197,7 +196,7 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
     def function(self) -> int:
         """Return the entry of the region's function, which the stacks of its threads show.
 
-        :raises Unavailable: if none of them shows it
+        :raises Unavailable: if no stack has it
         """
         return self.runtime.constructs.entry_of_region(self)
 
@@ -219,7 +218,7 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
 
 
 class _AnyTask(Unnoted, WithoutOmpt):
-    # What is the same for all tasks.
+    # Facts that all tasks share.
 
     def is_tied(self) -> bool:
         """``GOMP_task`` ignores ``untied``."""
@@ -253,7 +252,7 @@ class Task(GompTask, _AnyTask):
             return False
 
     def likeness(self) -> Hashable | None:
-        """It is all that is read of a queued task whose region is its parent's."""
+        """Return all that is read of a queued task whose region is its parent's."""
         view = self.view
         if self.gomp_kind != WAITING or self.parent is None or view.unsigned("num_dependees"):
             return None
@@ -280,7 +279,7 @@ class Task(GompTask, _AnyTask):
     def thread(self) -> Thread | None:
         """Return the thread that executes it, or on which it is suspended.
 
-        :raises Unavailable: if it is suspended, and no stack that can be read has it
+        :raises Unavailable: if it is suspended, and no readable stack has it
         """
         if self.gomp_kind in (WAITING, DETACHED):
             return None
@@ -299,7 +298,7 @@ class Task(GompTask, _AnyTask):
             return self.runtime.task_at(self.parent)
         if self.kind() == "initial":
             return None
-        # An initial thread need not have had a task of its own.
+        # The initial thread may have had no gomp_task.
         if self.place is None:
             if not self.is_undeferred:
                 raise Unavailable("the task that generated it is over, and libgomp has forgotten it")
@@ -325,7 +324,7 @@ class Task(GompTask, _AnyTask):
     def function(self) -> int | None:
         """Return ``fn`` of an explicit task, or the function of an implicit task's region.
 
-        :raises Unavailable: for an undeferred task that is on no stack that can be read
+        :raises Unavailable: for an undeferred task that is on no readable stack
         """
         if self.kind() != "explicit":
             region = self.parallel()

@@ -1,7 +1,7 @@
 """Internal control variables. A task keeps its own (``gomp_task_icv``).
 
-Those of the whole process are variables without symbols in stripped builds. Their values are what the library's own
-query routines return in an emulator.
+In stripped builds the variables of the whole process have no symbols. The library's own query routines return their
+values; an emulator runs these routines.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def lock_of(thread: Thread) -> LockState | None:
 
 
 def _internal(thread: Thread) -> LockState | None:
-    # One of the runtime's own locks, if the thread sleeps on it: of a live team's lists of tasks, or a variable. The
-    # runtime does not note their holders.
+    # A lock of the runtime itself, if the thread sleeps on it: the lock of a live team's task lists, or a variable.
+    # Nothing notes the holder.
     runtime, word = thread.runtime, thread.stack.futex_word()
     if word is None:
         return None
@@ -227,7 +227,7 @@ def _iteration(thread: Thread, group: Group) -> LockState:
 
 
 def _counter_in_registers(thread: Thread, group: Group, counters: StructView, count: int) -> int:
-    # The index of the counter whose address a register has. Another register may have that of the first counter.
+    # The index of the counter whose address a register has. Another register may have the address of the first one.
     array, size = counters.pointer("array"), counters.unsigned("elt_sz")
     if array is None or not size:
         raise Unavailable("for which iteration of the loop it waits is not known")

@@ -34,7 +34,7 @@ class Context(NamedTuple):
     """The teams that a thread is in around one target region that it executes, or inside the innermost one.
 
     ``target`` is the target region inside of this context, None for the innermost context. ``claims`` are the teams
-    that the thread says it is in here, innermost first.
+    that the thread names in this context, innermost first.
     """
 
     target: target_regions.Target | None
@@ -82,10 +82,10 @@ class Member(GompThread):
 
     @cached_property
     def claims(self) -> tuple[Membership, ...]:
-        """The teams that it says it is in, innermost first, also outside of target regions that it executes.
+        """The teams that it names in all contexts, innermost first.
 
-        It is the primary thread of all but the last one. What encloses a team in which it is a worker is the business
-        of that team's primary thread. A worker still claims a team whose region is over.
+        It is the primary thread of all but the last one. If it is a worker there, only that team's primary thread knows
+        what encloses the team. A worker still claims a team whose region is over.
 
         :raises CorruptState: if the chain of ``prev_ts`` does not end, or contradicts itself
         """
@@ -93,7 +93,7 @@ class Member(GompThread):
 
     @cached_property
     def contexts(self) -> tuple[Context, ...]:
-        """What its ``gomp_thread`` says, then the context outside of each target region that it executes.
+        """The innermost context by its ``gomp_thread``, then one for each target region that it executes.
 
         :raises CorruptState: as :attr:`claims`
         :raises Unavailable: if it executes a target region, and its place outside of it is unknown
@@ -129,7 +129,7 @@ class Member(GompThread):
 
     @property
     def is_telling(self) -> bool:
-        """Whether it has both a team and a task, so that its structures show whether the layout is right."""
+        """Whether it has a team and a task. Only then do its structures show whether the layout is right."""
         try:
             return bool(self.own_claims) and self.view.pointer("task") is not None
         except OmpdError:
@@ -141,8 +141,8 @@ class Member(GompThread):
     def memberships(self) -> tuple[Membership, ...]:
         """The teams that it is in, innermost first, none while it is idle or outside all regions.
 
-        Their regions are those whose code is on its stack. A worker is in a team as long as the primary thread says so,
-        even while it waits in the pool before it begins or after it is done.
+        Their regions are those whose code is on its stack. A worker stays in a team until the primary thread leaves it,
+        also while it waits in the pool.
 
         :raises OmpdError: as :attr:`claims`, or if it is unknown whether it is idle
         """
@@ -267,14 +267,14 @@ class Member(GompThread):
         return self.stack.groups[index] if index is not None else None
 
     def is_in_code(self, team: int) -> bool:
-        """Return whether the code of a team's region is on the stack, or has jumped to what is there."""
+        """Return whether the code of a team's region is on the stack, or has left it by a tail call."""
         group = self.group_of(team)
         return group is not None and group.code == PARALLEL
 
     def is_told_apart(self, group: Group) -> bool:
-        """Return whether the region of *group* is known, or known to have no team yet or any more.
+        """Return whether it is known which region *group* stands for, or that this region has no team yet or any more.
 
-        In that case the thread is not at the end of a region.
+        Then the thread is not at the end of a region.
         """
         groups = self.stack.groups
         if groups.index(group) in self.hosted.values():

@@ -1,4 +1,4 @@
-"""Where threads wait for tasks, and which tasks they may execute meanwhile (``task.c``).
+"""Where threads wait for tasks, and the tasks that they may execute meanwhile (``task.c``).
 
 At a team's barrier a thread takes the first task of the team's queue, whichever task generated it
 (``gomp_barrier_handle_tasks``). At a taskwait it takes children of the waiting task (``GOMP_taskwait``). So it does
@@ -26,7 +26,7 @@ _WITHOUT_DEPENDENCES = ("GOMP_taskwait", "GOMP_taskgroup_end", "GOMP_taskloop", 
 
 
 def kind_of(thread: Thread) -> str | None:
-    """Return the kind of wait that OMPT has no state for, None if the thread's state says it all.
+    """Return ``dependence``, ``doacross`` or ``copyprivate``, None for a wait that has a state of OMPT.
 
     gcc's code has no entry point for the dependences of an undeferred task: ``GOMP_task`` waits for them.
     """

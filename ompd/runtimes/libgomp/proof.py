@@ -1,15 +1,15 @@
 """Which layouts an image of libgomp has, and what proves that.
 
 Debug information of the very build has them. Otherwise there are tables of releases, but a stripped library does not
-say which release it is. A table is used if it names the library's build-id; or if, for each of some threads, the
-library's own query routines read the addresses that the table says. Most of these routines are a few loads, which are
-decoded; others run in an emulator. In both cases the structures of all threads have to agree with each other. One
+say which release it is. A table is used if it names the library's build-id. It is also used if the library's own query
+routines, called for some threads, read the addresses that the table says. Most of these routines are a few loads, which
+are decoded; others run in an emulator. In both cases the structures of all threads have to agree with each other. One
 contradiction rejects a table.
 
 A user's table comes before a shipped one that names the same build-id. If it is rejected, the shipped ones serve.
 
-A known build needs no stack for this: its structures alone show an agreement. Only if they show none, stacks decide
-which threads are new, or in a target region.
+For a known build the structures alone are compared first. Only if they disagree, stacks are followed, which show the
+threads that are new or in a target region.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _ADD = "ompd layout add FILE, where FILE has the debug information of this very 
 # The threads of a team would all show the same.
 _MAX_ASKED = 4
 
-# What query routines read of the calling thread, and of its team or task if it has one. Without a task, routines for a
-# task's variables read the process's own.
+# Query routines and the member that they read: of the calling thread, or of its team or task if it has one. Without a
+# task, routines for a task's variables read the process's own.
 _QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_num", "ts.team_id", None),
     ("omp_get_level", "ts.level", None),
@@ -55,7 +55,7 @@ _QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_limit", "task", "icv.thread_limit_var"),
     ("omp_get_default_device", "task", "icv.default_device_var"),
 )
-# Without these four nothing would show what a team or a task is.
+# Without these four a wrong layout of teams or tasks would pass.
 _NEEDED = frozenset(("omp_get_thread_num", "omp_get_level", "omp_get_num_threads", "omp_in_final"))
 _POINTS_TO = {"ts.team": "gomp_team", "task": "gomp_task"}
 
@@ -139,7 +139,7 @@ def _offset(process: Process, module: Module, layouts: Layouts) -> int:
 
 
 def _checked(runtime: Runtime) -> Runtime:
-    # What contradicts the layout of a known build is damage, if another thread agrees with it.
+    # A contradiction in a known build is damage. It is fatal only if no thread agrees with the layout.
     threads = registered.filled_in(runtime)
     if threads and _disagreement(threads, _led_teams(threads)) is None:
         return runtime
@@ -245,7 +245,7 @@ def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
 
 
 def _misread(runtime: Runtime) -> tuple[str | None, int]:
-    # The first read of a routine that is not where the layout says, and the number of reads that are.
+    # The first routine that reads elsewhere than the layout says, and the number of reads that agree with it.
     count = 0
     followed: set[str] = set()
     for thread in _most_telling(runtime.threads())[:_MAX_ASKED]:
@@ -269,7 +269,7 @@ def _misread(runtime: Runtime) -> tuple[str | None, int]:
 
 
 def _expected(thread: Thread, member: str, pointed: str | None) -> Iterator[tuple[int, int]]:
-    # The addresses and sizes of what a routine should read.
+    # The addresses and sizes that a routine should read.
     layouts = thread.runtime.layouts
     own = layouts["gomp_thread"].field(member)
     yield thread.address + own.offset, own.size
@@ -284,7 +284,7 @@ def _most_telling(threads: Sequence[Thread]) -> list[Thread]:
     return sorted(threads, key=lambda thread: -sum(thread.view.unsigned(name) != 0 for name in ("ts.team", "task")))
 
 
-# What all structures must agree on
+# Agreement of the structures
 
 
 def contradictions(threads: Sequence[Thread], live: Collection[int]) -> Iterator[tuple[Thread, str]]:

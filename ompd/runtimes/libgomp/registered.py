@@ -90,7 +90,7 @@ def threads_of(runtime: Runtime) -> Mapping[int, Thread]:
 def filled_in(runtime: Runtime) -> Sequence[Thread]:
     """Return the threads whose ``gomp_thread`` can be read and is in use, without a look at any stack.
 
-    Of these, some may be just being made, and some may execute a target region.
+    Some of them may have just been made, and some may execute a target region.
     """
     threads = []
     for thread in runtime.gomp_threads.values():
@@ -120,8 +120,8 @@ def _thread(runtime: Runtime, native: int) -> Thread | None:
 
 
 def _is_new(thread: Thread) -> bool:
-    # Whether a worker has just begun to take its place. It notes its pool, team and task one after the other. The lists
-    # of the team and the pool get it last.
+    # Whether a worker has just begun to take its place. It notes its pool, its team and its task one after the other,
+    # and enters the lists of the team and the pool last.
     if thread.has_left:
         return False
     view = thread.view
@@ -164,7 +164,7 @@ def _is_constructs(entry: str | None) -> bool:
 
 
 def _is_noted(thread: Thread) -> bool:
-    # Whether the lists of a pool or team have the thread, which each worker enters when it has taken its place.
+    # Whether the list of a pool or a team has the thread. A worker enters them when it has taken its place.
     runtime = thread.runtime
     release = thread.address + runtime.layouts["gomp_thread"].field("release").offset
     pools, teams = set(), set()

@@ -6,7 +6,7 @@ table, and each of them calls the code of constructs in one way only:
 - ``GOMP_parallel`` and its like call a region's code on the primary thread. A worker's first routine, the runtime's
   outermost, calls it on the worker.
 - ``GOMP_task`` and ``GOMP_taskloop`` call the code of an undeferred task.
-- All other code is that of a deferred task. A routine in which its thread waits calls it.
+- A routine in which a thread waits calls the code of deferred tasks.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Group(NamedTuple):
 
     @property
     def forks(self) -> bool:
-        """Whether it stands for a region of the thread, in its code or at its end."""
+        """Whether it stands for a region: the thread is in the region's code, or at its end."""
         return self.entry == BEGIN or (self.entry is not None and self.entry.startswith(FORKS))
 
 
@@ -163,8 +163,7 @@ class ParsedStack:
         return Group(inner, outer, entry, code, caller)
 
     def _is_no_code(self, called: Frame) -> bool:
-        # Whether it is a function that copies a task's arguments, or one of the C library. The runtime calls these, and
-        # they are no construct's code.
+        # The runtime also calls functions that copy a task's arguments, and the C library's.
         return self.owners.of(called) == SYSTEM or naming.is_added(self.process.locate(called.call_site).symbol or "")
 
     def _jumped_to(self, index: int) -> str | None:
@@ -243,12 +242,12 @@ class ParsedStack:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether it is a worker's, and its first routine has not called a region's code."""
+        """Whether the thread is a worker in its first routine, outside of a region's code."""
         return bool(self.groups) and self.groups[-1].entry == BEGIN and self.groups[-1].code is None
 
     @property
     def is_in_region(self) -> bool:
-        """Whether it is a worker's, and the worker is in its region's code."""
+        """Whether the thread is a worker in a region's code."""
         return bool(self.groups) and self.groups[-1].entry == BEGIN and self.groups[-1].code is not None
 
     def calls_its_own(self, group: Group) -> bool | None:
@@ -260,7 +259,7 @@ class ParsedStack:
         by_pointer = self.process.calls_by_pointer(self.frames[group.outer].pc)
         return not by_pointer if by_pointer is not None else None
 
-    # What is in its frames
+    # The words in its frames
 
     def futex_word(self) -> int | None:
         """Return the address of the word that the thread sleeps on, None if it is in no system call of the runtime."""

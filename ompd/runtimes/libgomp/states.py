@@ -1,7 +1,7 @@
 """The state of a thread, derived from its stack because libgomp keeps no states.
 
-The routine that user code called shows what the thread waits for. The thread's registers show at which barrier it is,
-its team's or its pool's.
+The state follows from the routine that user code called. The thread's registers show whether a barrier is its team's
+or its pool's.
 """
 
 from __future__ import annotations

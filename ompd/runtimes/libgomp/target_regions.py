@@ -4,8 +4,8 @@
 region, the thread is an initial thread outside all regions. Afterwards the routine restores the structure.
 
 The saved copy lies in frames of the runtime: each member where the compiler had room, some in registers. It cannot be
-read as a structure. But it has the address of the thread's team. That team is believed if it knows the thread in the
-role that the rest of the stack shows: as its primary thread if the thread began the enclosing region, else as a worker.
+read as a structure. But it has the address of the thread's team. A team is accepted if it has this thread: as its
+primary thread if the stack shows that the thread began the enclosing region, else as a worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tasks of one process: a walk over all lists that lead to explicit tasks, and what follows from it.
+"""The tasks of one process, found by a walk over all lists of explicit tasks.
 
 A parent has its tasks in its list of children. When the parent is over, a child has no parent any more, and only the
 queues of its team and of its task group still have it. A task that waits for a dependence is in none of these lists;
@@ -172,7 +172,7 @@ class Tasks:
     def is_executing(self, task: Task) -> bool:
         """Return whether a thread executes *task*.
 
-        :raises OmpdError: if none is known to execute it, and the task of some thread is unknown
+        :raises OmpdError: if no thread is known to execute it, and some thread's task is unknown
         """
         current, unknown = self._current
         if task.address in current:
@@ -188,7 +188,7 @@ class Tasks:
     def initial(self) -> Mapping[int, Thread]:
         """The threads whose initial task has a ``gomp_task``, by its address.
 
-        :raises OmpdError: if that of a thread cannot be read
+        :raises OmpdError: if the task of a thread cannot be read
         """
         threads: dict[int, Thread] = {}
         for thread in self._runtime.threads():

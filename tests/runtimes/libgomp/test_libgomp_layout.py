@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -13,7 +13,7 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.debugger.emulation.decode import Decoder
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError
 from ompd.runtimes.layout import table
-from ompd.runtimes.libgomp import proof
+from ompd.runtimes.libgomp import members, proof
 from ompd.session import Session
 from tests.builds import undecoded
 from tests.support import Stopped
@@ -48,6 +48,18 @@ def test_routines_of_the_library_tell_which_table_it_is(program: str, monkeypatc
     unnamed(monkeypatch)
     assert named in layouts_of(core).split(" or ")
     assert compare(core).differences == []
+
+
+@pytest.mark.parametrize("program", ["nested", "between"])
+def test_a_known_build_is_opened_without_a_look_at_stacks(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def follow(*_: object) -> NoReturn:
+        raise AssertionError("a stack was followed")
+
+    with Session.open_core(on_libgomp(program).core) as session:
+        (runtime,) = session.runtimes
+        monkeypatch.setattr(members, "ParsedStack", follow)
+        space = proof.proven(session.process.contract, runtime.found.module)
+    assert (space.layout_proof or "").startswith("build-id of")
 
 
 def test_without_an_emulator_an_unknown_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
