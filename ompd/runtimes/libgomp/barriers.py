@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from ompd.contract.code_owners import RUNTIME
 from ompd.contract.waits import BarrierState
 from ompd.errors import CorruptState, OmpdError, Unavailable
-from ompd.runtimes.libgomp.stacks import BARRIERS, BEGIN, PARALLEL, TASK, Group, ParsedStack
-from ompd.runtimes.libgomp.structures import GompTeam, GompThread
+from ompd.runtimes.libgomp.stacks import BARRIERS, BEGIN, PARALLEL, TASK, Group
 
 if TYPE_CHECKING:
     from ompd.runtimes.libgomp.handles import Parallel, Thread
+    from ompd.runtimes.libgomp.members import Member
 
 # The barriers of a team: the one at its region's end, and the one for everything else.
 FINAL, INNER = "final", "inner"
@@ -69,11 +69,11 @@ def _barrier_of(thread: Thread, region: Parallel) -> tuple[str | None, bool]:
     if own.code == TASK and stack.calls_its_own(own) is False:
         return INNER, False  # the region's code has jumped to a routine that executes tasks
     if own.code != PARALLEL:
-        return barrier_at_end(stack, own, region), True
+        return barrier_at_end(thread, own, region), True
     for called in reversed(stack.groups[: stack.groups.index(own)]):
         if called.entry is None and called.code == TASK:
             return INNER, False  # a taskwait executes tasks, too
-        if called.entry in BARRIERS or is_at_unnamed_barrier(stack, called, region):
+        if called.entry in BARRIERS or is_at_unnamed_barrier(thread, called, region):
             return INNER, True
         if not stack.is_interrupted(called):
             break  # only a signal handler can have called another barrier
@@ -111,13 +111,13 @@ def _doubt(region: Parallel, kind: str, seen: int) -> str | None:
 # One thread's barrier, by its stack
 
 
-def is_docked(stack: ParsedStack, thread: GompThread, team: int | None) -> bool:
-    """Return whether a worker waits in the pool for its next region.
+def is_docked(thread: Member) -> bool:
+    """Return whether a thread is a worker that waits in the pool for its next region.
 
-    :param team: the address of the team that it claims
     :raises Unavailable: if its registers do not show at which barrier it waits
     :raises CorruptState: if its stack cannot be followed
     """
+    stack = thread.stack
     outermost = stack.groups[-1] if stack.groups else None
     if outermost is None or outermost.entry != BEGIN:
         # A waiting thread is in the runtime.
@@ -126,16 +126,16 @@ def is_docked(stack: ParsedStack, thread: GompThread, team: int | None) -> bool:
             unknown = "whether the thread is idle cannot be told, since its stack cannot"
             raise CorruptState(sp, f"{unknown}: {stack.stopped}")
         return False
-    return outermost.code is None and _waits_at_dock(stack, outermost, thread, team)
+    return outermost.code is None and _waits_at_dock(thread, outermost)
 
 
-def _waits_at_dock(stack: ParsedStack, group: Group, thread: GompThread, team: int | None) -> bool:
-    layouts = thread.runtime.layouts
+def _waits_at_dock(thread: Member, group: Group) -> bool:
+    stack, layouts = thread.stack, thread.runtime.layouts
     barrier = layouts["gomp_team"].field("barrier.total").offset
     generation = layouts["gomp_team"].field("barrier.generation").offset - barrier
     dock_offset = layouts["gomp_thread_pool"].field("threads_dock.bar.generation").offset
     dock = thread.pool + dock_offset if thread.pool is not None else None
-    at_team = team + barrier + generation if team is not None else None
+    at_team = thread.claims[-1].team + barrier + generation if thread.claims else None
     # A signal handler may wait for something else than the thread did before.
     first = group.inner if stack.is_interrupted(group) else 0
     frames = stack.frames[first : group.outer + 1]
@@ -152,52 +152,54 @@ def _waits_at_dock(stack: ParsedStack, group: Group, thread: GompThread, team: i
     raise Unavailable("the thread's registers do not show whether it waits at its team's barrier or in the pool")
 
 
-def waits_for_team(stack: ParsedStack, group: Group, team: GompTeam) -> bool:
-    """Return whether the routine of *group* has the address of the barrier of *team*, or of its counter."""
+def waits_for_team(thread: Member, group: Group, region: Parallel) -> bool:
+    """Return whether the routine of *group* has the address of the barrier of a region's team, or of its counter."""
+    stack = thread.stack
     awaited = stack.process.futex_word(stack.frames[group.inner])
-    words = _words_of_barrier(team)
+    words = _words_of_barrier(region)
     return awaited in words if awaited is not None else not words.isdisjoint(stack.waiting_words(group))
 
 
-def is_forming(stack: ParsedStack, team: GompTeam) -> bool:
-    """Return whether the primary thread of *team* is still making the others.
+def is_forming(primary: Member, region: Parallel) -> bool:
+    """Return whether the primary thread of a region is still making the others.
 
     It then is in the routine that began the region, and at none of its barriers.
     """
     try:
-        group = stack.innermost_group()
+        group = primary.stack.innermost_group()
         if group is None or not group.forks or group.code is not None:
             return False
-        return not waits_for_team(stack, group, team)
+        return not waits_for_team(primary, group, region)
     except OmpdError:
         return False
 
 
-def is_at_unnamed_barrier(stack: ParsedStack, group: Group, team: GompTeam) -> bool:
-    """Return whether a thread waits at the barrier of *team* in an unnamed routine, to which user code has jumped."""
+def is_at_unnamed_barrier(thread: Member, group: Group, region: Parallel) -> bool:
+    """Return whether a thread waits at a region's barrier in an unnamed routine, to which user code has jumped."""
     if group.entry is not None:
         return False
-    words, awaited = _words_of_barrier(team), stack.futex_word()
+    stack = thread.stack
+    words, awaited = _words_of_barrier(region), stack.futex_word()
     if awaited is None:
         return not words.isdisjoint(stack.frames[group.inner].registers.values())
     return awaited in words
 
 
-def _words_of_barrier(team: GompTeam) -> set[int]:
-    return {team.view.address_of(f"barrier.{name}") for name in ("total", "generation")}
+def _words_of_barrier(region: Parallel) -> set[int]:
+    return {region.view.address_of(f"barrier.{name}") for name in ("total", "generation")}
 
 
-def barrier_at_end(stack: ParsedStack, group: Group, team: GompTeam) -> str | None:
+def barrier_at_end(thread: Member, group: Group, region: Parallel) -> str | None:
     """Return the barrier at which a thread waits that has left its region's code, None if it waits at none.
 
     It is the barrier of the region's end, unless the code left by a tail call to a routine with a barrier. Then the
     outermost routine called that code by a pointer, and no routine of the runtime.
     """
-    if group.code != TASK and not waits_for_team(stack, group, team):
+    if group.code != TASK and not waits_for_team(thread, group, region):
         return None
-    direct = stack.calls_its_own(group)
+    direct = thread.stack.calls_its_own(group)
     if direct is None:  # then it is the barrier at which some thread has arrived
-        total = team.barrier.unsigned("barrier.total")
-        inner, final = (team.barrier.unsigned(_COUNTERS[kind]) != total for kind in (INNER, FINAL))
+        total = region.barrier.unsigned("barrier.total")
+        inner, final = (region.barrier.unsigned(_COUNTERS[kind]) != total for kind in (INNER, FINAL))
         return INNER if inner and not final else FINAL
     return FINAL if direct else INNER

@@ -50,22 +50,22 @@ class Constructs:
         numbers = dict(thread.memberships[::-1]) if regions else {}
         for index, group in enumerate(stack.groups):
             region = regions.get(index)
-            place = group.inner - 1
+            frame = group.inner - 1
             if index in outside:
                 if group.code is None:
-                    codes.append(_row(place, "target", None, task))
+                    codes.append(_row(frame, "target", None, task))
                 task = outside[index]
             if group.code in (TASK, UNDEFERRED):
                 if task is None or task.kind() != "explicit":
                     task = None
                     candidates[len(codes)] = self._likely(stack, group)
-                codes.append(_row(place, "task", None, task))
+                codes.append(_row(frame, "task", None, task))
                 by_parent = group.code == UNDEFERRED or (group.entry or "").startswith(stacks.WAITS_FOR_CHILDREN)
                 task = task.generating() if by_parent and task is not None else None
             if group.forks:
                 implicit = region.implicit_task(numbers[region.address]) if region is not None else None
                 if group.code == PARALLEL:
-                    codes.append(_row(place, "parallel", region, implicit))
+                    codes.append(_row(frame, "parallel", region, implicit))
                 task = implicit.generating() if implicit is not None and group.entry != BEGIN else None
         _assign(codes, candidates)
         return codes
@@ -243,8 +243,8 @@ def _around_targets(thread: Thread) -> dict[int, TaskHandle | None]:
     return tasks
 
 
-def _row(place: int, kind: str, region: Parallel | None, task: TaskHandle | None) -> ConstructCode:
-    return ConstructCode(place, kind, region, task, "derived" if task is not None else None)
+def _row(frame: int, kind: str, region: Parallel | None, task: TaskHandle | None) -> ConstructCode:
+    return ConstructCode(frame, kind, region, task, "derived" if task is not None else None)
 
 
 def _assign(codes: list[ConstructCode], candidates: dict[int, dict[str, Task]]) -> None:

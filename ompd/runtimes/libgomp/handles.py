@@ -162,7 +162,7 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
         if thread is None:
             count = len(self.runtime.process.threads())
             primary = members.get(0)
-            if count < self.nthreads and (primary is None or not barriers.is_forming(primary.stack, self)):
+            if count < self.nthreads and (primary is None or not barriers.is_forming(primary, self)):
                 # The child of fork() has one thread and a copy of the team. Threads may also have ended.
                 left = f"the team has {self.nthreads} threads, the process {count}: it is a fork, or threads have ended"
                 raise Unavailable(left)

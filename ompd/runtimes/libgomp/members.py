@@ -101,7 +101,7 @@ class Member(GompThread):
         contexts = [Context(None, self.own_claims)]
         start, claims = 0, self.own_claims
         while not claims or claims[-1].number == 0:  # the thread that executes a target region is an initial one there
-            target = target_regions.around(self, self.stack, start, len(claims))
+            target = target_regions.around(self, start, len(claims))
             if target is None:
                 break
             level = self.runtime.team_at(target.team).outer_level + 1 if target.team is not None else 0
@@ -180,7 +180,7 @@ class Member(GompThread):
     @property
     def is_docked(self) -> bool:
         """Whether it is a worker that waits in the pool for its next region."""
-        return barriers.is_docked(self.stack, self, self.claims[-1].team if self.claims else None)
+        return barriers.is_docked(self)
 
     @cached_property
     def inner(self) -> tuple[Membership, ...]:
@@ -251,8 +251,8 @@ class Member(GompThread):
         forks = [index for index, group in enumerate(stack.groups) if group.forks]
         if len(forks) == len(teams) - 1 and stack.groups and not stack.groups[0].forks:
             # But at the end of the innermost region it may have left by a tail call, and its caller may have, too.
-            group, team = stack.groups[0], self.runtime.team_at(teams[0])
-            if group.code is None and self.thread_num() == 0 and barriers.is_at_unnamed_barrier(stack, group, team):
+            group, region = stack.groups[0], self.runtime.team_at(teams[0])
+            if group.code is None and self.thread_num() == 0 and barriers.is_at_unnamed_barrier(self, group, region):
                 forks.insert(0, 0)
         elif len(forks) == len(teams) + 1 and forks[0] == 0 and stack.groups[0].code is None:
             # The routine has no region yet, or no longer: gomp_team_end() lets go of a nested team before it waits for

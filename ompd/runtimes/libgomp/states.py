@@ -86,14 +86,14 @@ def _unnamed_barrier(thread: Thread, group: Group) -> State | None:
     if not thread.memberships or group.code is not None:
         return None
     region = _innermost(thread)
-    if not barriers.is_at_unnamed_barrier(thread.stack, group, region):
+    if not barriers.is_at_unnamed_barrier(thread, group, region):
         return None
     has_left_region = thread.group_of(region.address) is group
     return _last_barrier(thread, group, region) if has_left_region else State.WAIT_BARRIER
 
 
 def _last_barrier(thread: Thread, group: Group, region: Parallel) -> State:
-    barrier = barriers.barrier_at_end(thread.stack, group, region)
+    barrier = barriers.barrier_at_end(thread, group, region)
     return State.WAIT_BARRIER if barrier == barriers.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
 
 
@@ -102,4 +102,4 @@ def _is_at_end(thread: Thread, group: Group) -> bool:
     if not thread.memberships:
         return False
     region = _innermost(thread)
-    return thread.group_of(region.address) is not None and barriers.waits_for_team(thread.stack, group, region)
+    return thread.group_of(region.address) is not None and barriers.waits_for_team(thread, group, region)

@@ -11,11 +11,14 @@ primary thread if the stack shows that the thread began the enclosing region, el
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.errors import OmpdError, Unavailable
-from ompd.runtimes.libgomp.stacks import BEGIN, PARALLEL, TARGETS, TASK, ParsedStack
-from ompd.runtimes.libgomp.structures import TIED, UNDEFERRED, GompThread
+from ompd.runtimes.libgomp.stacks import BEGIN, PARALLEL, TARGETS, TASK
+from ompd.runtimes.libgomp.structures import TIED, UNDEFERRED
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.members import Member
 
 
 class Target(NamedTuple):
@@ -32,14 +35,14 @@ class Target(NamedTuple):
     task: int | None
 
 
-def around(thread: GompThread, stack: ParsedStack, start: int, inner: int) -> Target | None:
+def around(thread: Member, start: int, inner: int) -> Target | None:
     """Return the innermost target region outside *inner* regions of a thread, None if there is none.
 
     :param start: the index of the group where these regions may begin
     :param inner: the number of regions inside the target region whose primary thread is *thread*
     :raises Unavailable: if there is one, and the thread's place outside of it is unknown
     """
-    groups = stack.groups
+    groups = thread.stack.groups
     for index in range(start, len(groups)):
         group = groups[index]
         if group.forks:
@@ -49,19 +52,19 @@ def around(thread: GompThread, stack: ParsedStack, start: int, inner: int) -> Ta
         elif not inner and group.inner:
             named = group.entry is not None and group.entry.startswith(TARGETS)
             # A deferred target region runs where its thread waits, as any task does. Only the saved copy shows it.
-            target = _target(thread, stack, index, named) if named or group.code == TASK else None
+            target = _target(thread, index, named) if named or group.code == TASK else None
             if target is not None:
                 return target
     return None
 
 
-def _target(thread: GompThread, stack: ParsedStack, index: int, named: bool) -> Target | None:
-    groups = stack.groups
+def _target(thread: Member, index: int, named: bool) -> Target | None:
+    groups = thread.stack.groups
     enclosing = next((outer for outer in range(index + 1, len(groups)) if groups[outer].forks), None)
     if enclosing is None:
         return Target(index, None, 0, None) if named else None
     is_worker = groups[enclosing].entry == BEGIN
-    words = stack.waiting_words(groups[index])
+    words = thread.stack.waiting_words(groups[index])
     candidates = (_place(thread, word, is_worker) for word in words)
     places = {place for place in candidates if place is not None}
     if len(places) > 1:
@@ -81,7 +84,7 @@ def _target(thread: GompThread, stack: ParsedStack, index: int, named: bool) -> 
     return Target(index, team, number, task)
 
 
-def _place(thread: GompThread, word: int, is_worker: bool) -> tuple[int, int] | None:
+def _place(thread: Member, word: int, is_worker: bool) -> tuple[int, int] | None:
     # The team at *word* and the thread's number in it. A team has the addresses of its threads' semaphores; the primary
     # thread's lies in the team itself.
     runtime = thread.runtime
@@ -103,7 +106,7 @@ def _place(thread: GompThread, word: int, is_worker: bool) -> tuple[int, int] | 
         return None  # no team is there
 
 
-def _explicit(thread: GompThread, words: Iterable[int], implicit: int) -> int | None:
+def _explicit(thread: Member, words: Iterable[int], implicit: int) -> int | None:
     # The explicit task that met the target region: the only descendant of the implicit task among the words.
     runtime = thread.runtime
     tasks = []
