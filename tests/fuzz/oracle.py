@@ -29,9 +29,8 @@ from ompd.questions.facts.gathering import Facts
 from ompd.questions.threads import rows as thread_rows
 from ompd.render import terminal
 from ompd.render.json import format_answer
+from ompd.runtimes.libomp.handles import Parallel, Task
 from ompd.runtimes.libomp.plugin import Runtime
-from ompd.runtimes.libomp.teams.tasks import Task
-from ompd.runtimes.libomp.teams.teams import Region
 from ompd.session import LoadedRuntime, Session
 from tests.fuzz.victims import Core, Span, Spans, WatchedTarget
 
@@ -308,7 +307,7 @@ def _ask(session: Session, target: WatchedTarget, question: str) -> Told:
     return Told(found, error, len(target.log) - before)
 
 
-def _region(space: Runtime, identifier: str) -> Region:
+def _region(space: Runtime, identifier: str) -> Parallel:
     address, _, place = identifier.partition("/")
     return space.team_at(int(address, 16)).regions[int(place or 1) - 1]
 

@@ -20,8 +20,8 @@ from ompd.model import Answer, TaskRecord
 from ompd.model import json as rendering
 from ompd.render.json import format_answer
 from ompd.runtimes.libgomp.handles import Task as TaskOfLibgomp
-from ompd.runtimes.libomp.teams.heads import Heads
-from ompd.runtimes.libomp.teams.tasks import Task as TaskOfLibomp
+from ompd.runtimes.libomp.handles import Task as TaskOfLibomp
+from ompd.runtimes.libomp.task_heads import Heads
 from ompd.runtimes.libomp.waits.queues import Queues
 from tests.support import Stopped, stopped
 

@@ -32,7 +32,7 @@ from ompd.contract.memory import StructView
 from ompd.errors import MemoryFault, OmpdError
 from ompd.questions import tasks
 from ompd.questions.facts.gathering import Problems
-from ompd.runtimes.libomp.teams.threads import Thread
+from ompd.runtimes.libomp.handles import Thread
 from tests.fuzz import crafted, formats, run
 from tests.fuzz.__main__ import Drawn
 from tests.fuzz.damage import Case

@@ -1,5 +1,5 @@
-"""LLVM's runtime and Intel's. ``plugin`` puts together what the rooms have.
+"""LLVM's runtime and Intel's.
 
-Imports go one way: ``layout`` (where members of structures are), ``teams`` (threads, teams and tasks), ``stacks`` (what
-stacks tell), ``waits`` (barriers, locks, queues); beside these ``icvs`` and ``threadprivate``.
+``plugin`` has the runtime, which finds and keeps its threads, ``teams`` and tasks. ``handles`` answer by ``stacks`` and
+``waits``. ``layout`` has the places of members in structures.
 """

@@ -1,13 +1,15 @@
-"""Internal control variables: which there are, whose they are, and where the runtime keeps each.
+"""Internal control variables: their names, their scopes, and their places in the runtime.
 
-Names are those of OpenMP 5.1 and, for the same variable, those of 5.0 with ``ompd-``. What the runtime keeps in a
-task's ``td_icvs`` belongs to the task; OMPD gives some of these the scope of a thread, whose current task is then
-meant. A few that OMPD's libraries leave out are known from the settings that the runtime displays (``ompd_env_block``).
+Each has its name of OpenMP 5.1, and if OpenMP 5.0 has another name for it, with ``ompd-``, that one, too. Variables in
+``td_icvs`` belong to a task. OMPD gives some of them the scope of a thread: then they are those of its current task.
+Two variables that OMPD libraries leave out are among the settings that the runtime displays (``ompd_env_block``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
@@ -15,16 +17,16 @@ from ompd.contract.memory import StructLayout, StructView, read_pointer, read_si
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
-from ompd.runtimes.libomp.teams.reading import Reading
-from ompd.runtimes.libomp.teams.tasks import Task
-from ompd.runtimes.libomp.teams.teams import Region
-from ompd.runtimes.libomp.teams.threads import Thread, Threads
+from ompd.runtimes.libomp.handles import Parallel, Task, Thread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libomp.plugin import Runtime
 
 _MAX_STRING = 1 << 16
 _MAX_ENVIRONMENT = 1 << 16  # some 60 lines
-_MAX_LIST = 1 << 12  # levels that OMP_NUM_THREADS and the like have values for
+_MAX_LIST = 1 << 12  # levels in OMP_NUM_THREADS and others
 
-# kmp_sched_t of kmp.h: kinds as a schedule clause names them; two bits above them are modifiers.
+# kmp_sched_t of kmp.h, by the names of the schedule clause. Two bits above them are modifiers.
 _SCHEDULES = {
     **dict.fromkeys((33, 34, 40, 41), "static"),
     35: "dynamic",
@@ -40,34 +42,35 @@ _BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
 # enum __kmp_tool of ompt-general.cpp
 _TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
 
-# The environment variables that these are read from, and what their words stand for.
+# The environment variables of these lists, and the numbers of their words.
 _BINDING_WORDS = {"false": 0, "true": 1, "master": 2, "primary": 2, "close": 3, "spread": 4}
 _LISTS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "__kmp_nested_nth": ("OMP_NUM_THREADS", {}),
     "__kmp_nested_proc_bind": ("OMP_PROC_BIND", _BINDING_WORDS),
 }
 
-# What OMPD leaves out and no routine changes, by the environment variable under which the runtime displays it.
+# Variables that OMPD leaves out and no routine changes, and the environment variables for which the runtime displays
+# them.
 _DISPLAYED = {
     "wait-policy-var": "OMP_WAIT_POLICY",
     "target-offload-var": "OMP_TARGET_OFFLOAD",
 }
 
 
-def describe(runtime: Threads) -> list[IcvDescription]:
-    """Return the ICVs that can be asked of *runtime*."""
-    known = icv_readers.describe(_READERS)
+def describe(runtime: Runtime) -> list[IcvDescription]:
+    """Return the ICVs that :func:`read` knows."""
+    described = icv_readers.describe(_READERS)
     try:
         displayed = display_control_vars(runtime)
     except (Unavailable, MemoryFault, CorruptState):
-        displayed = {}  # which of them there are, is not known; who asks for them all gets the reason
-    return known + [
+        displayed = {}  # display_control_vars() gives the reason to whoever needs it
+    return described + [
         IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
     ]
 
 
-def read(runtime: Threads, name: str, handle: object) -> Value:
-    """Return the value of ICV *name* for *handle*, which has to be of its scope.
+def read(runtime: Runtime, name: str, handle: object) -> Value:
+    """Return the value of ICV *name* for *handle*, whose class has to fit its scope.
 
     :raises BadInput: if there is no such ICV, or *handle* is of another kind
     """
@@ -79,8 +82,8 @@ def read(runtime: Threads, name: str, handle: object) -> Value:
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
 
-def display_control_vars(runtime: Threads) -> Mapping[str, str]:
-    """Return ``ompd_env_block``: the settings, a line each, that the runtime wrote down when it initialised."""
+def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
+    """Return the settings in ``ompd_env_block``, a text that the runtime makes when it initialises."""
     block = read_pointer(runtime.process, runtime.global_address("ompd_env_block"))
     size = read_unsigned(runtime.process, runtime.global_address("ompd_env_block_size"), runtime.process.pointer_size)
     if block is None:
@@ -123,12 +126,12 @@ def _run_sched(task: Task) -> str:
     if name is None:
         raise CorruptState(view.address, f"schedule of kind {kind:#x}")
     modifier = "monotonic:" if kind & _MONOTONIC else "nonmonotonic:" if kind & _NONMONOTONIC else ""
-    # A schedule without chunks keeps 0 or 1 there, which is no chunk size the user gave.
+    # A schedule without chunks has 0 or 1 there, which is no chunk size of the user's.
     return f"{modifier}{name}" + (f",{chunk}" if plain not in _UNCHUNKED_STATIC and chunk > 0 else "")
 
 
 def _list(task: Task, global_name: str, member: str) -> list[int]:
-    # What a list in the environment gives for levels inside of the task's.
+    # The values of a list in the environment for the levels inside of the task's.
     runtime = task.runtime
     layout = runtime.layouts["kmp_nested_nthreads_t" if member == "nth" else "kmp_nested_proc_bind_t"]
     address = runtime.process.symbol_in(runtime.module, global_name)
@@ -150,11 +153,11 @@ def _list(task: Task, global_name: str, member: str) -> list[int]:
         return []
     raw = runtime.process.read(array + 4 * first, 4 * (used - first))
     order = runtime.process.byte_order
-    return [int.from_bytes(raw[at : at + 4], order, signed=True) for at in range(0, len(raw), 4)]
+    return [int.from_bytes(raw[start : start + 4], order, signed=True) for start in range(0, len(raw), 4)]
 
 
 def _list_of_team(task: Task) -> int | None:
-    # Since LLVM 19 each team leads to the list that its regions take their sizes from (t_nested_nth).
+    # Since LLVM 19 each team points to the list of its regions' sizes (t_nested_nth).
     try:
         view = task.runtime.structures.view("kmp_base_team_t.t_nested_nth", task.team().address)
         return view.pointer("t_nested_nth")
@@ -162,32 +165,32 @@ def _list_of_team(task: Task) -> int | None:
         return None
 
 
-def _list_by_content(runtime: Reading, global_name: str, layout: StructLayout, member: str) -> int | None:
-    # Where the runtime keeps what these variables list, None if they give one value or none: then the runtime has no
-    # more either. Only they make it a list, so that it is known by what it holds.
+def _list_by_content(runtime: Runtime, global_name: str, layout: StructLayout, member: str) -> int | None:
+    # The address of the list with the values of an environment variable. None if that has at most one value: then the
+    # runtime has no list.
     variable, codes = _LISTS[global_name]
     given = runtime.process.environment().get(variable, "")
     if "," not in given:
         return None
-    untold = Unavailable(f"{variable} is a list, and the runtime has no symbols that would tell where it keeps it")
+    unknown = Unavailable(f"{variable} is a list, and the runtime has no symbols that would tell where it keeps it")
     try:
         values = [codes[word] if codes else int(word) for word in given.lower().replace(" ", "").split(",")]
     except (KeyError, ValueError):
-        raise untold from None
+        raise unknown from None
     order = runtime.process.byte_order
     expected = b"".join(value.to_bytes(4, order, signed=True) for value in values)
-    found = []
+    matching = []
     for address in runtime.stripped.variables.pointers() if runtime.stripped is not None else ():
         view = StructView(runtime.process, layout, address)
         try:
             array, used, size = view.pointer(member), view.signed("used"), view.signed("size")
             if array is not None and used == len(values) <= size <= _MAX_LIST:
-                found += [address] if runtime.process.read(array, len(expected)) == expected else []
+                matching += [address] if runtime.process.read(array, len(expected)) == expected else []
         except MemoryFault:
             continue
-    if len(found) != 1:
-        raise untold
-    return found[0]
+    if len(matching) != 1:
+        raise unknown
+    return matching[0]
 
 
 def _nthreads(task: Task) -> int | str:
@@ -202,35 +205,31 @@ def _bind(task: Task) -> str:
     return ",".join(_BINDINGS[value] for value in values)
 
 
-def _member(name: str) -> Callable[[Task], int]:
-    return lambda task: _icvs(task).signed(name)
+def _member(task: Task, *, name: str) -> int:
+    return _icvs(task).signed(name)
 
 
 # The address space's
 
 
-def _global(name: str, size: int, query: str | None = None) -> Callable[[Threads], int]:
-    # *query* is the routine of the API that returns it, which a stripped runtime still has.
-    def read_it(runtime: Threads) -> int:
-        if query is None or runtime.stripped is None:
-            return read_unsigned(runtime.process, runtime.global_address(name), size)
-        return _ask(runtime, query)
-
-    return read_it
+def _global(runtime: Runtime, *, name: str, size: int = 4, routine: str | None = None) -> int:
+    # A stripped runtime still has the routine of the API that returns the variable.
+    if routine is None or runtime.stripped is None:
+        return read_unsigned(runtime.process, runtime.global_address(name), size)
+    return _call(runtime, routine)
 
 
-def _flag(name: str, query: str | None = None) -> Callable[[Threads], bool]:
-    number = _global(name, 4, query)
-    return lambda runtime: number(runtime) != 0
+def _flag(runtime: Runtime, *, name: str, routine: str | None = None) -> bool:
+    return _global(runtime, name=name, routine=routine) != 0
 
 
-def _ask(runtime: Threads, query: str) -> int:
-    # What one of the runtime's own routines answers, run in an emulator on a thread that the runtime knows: on others
-    # it would begin to initialise. Its result is a C int.
-    routine = runtime.process.symbol_in(runtime.module, query)
+def _call(runtime: Runtime, name: str) -> int:
+    # The result of one of the runtime's own routines, a C int. An emulator runs it on a thread of a team: on a thread
+    # that the runtime does not know the routine would begin to initialise.
+    routine = runtime.process.symbol_in(runtime.module, name)
     if routine is None:
-        raise Unavailable(f"the runtime exports no {query}")
-    untold = "no thread is in a team"
+        raise Unavailable(f"the runtime exports no {name}")
+    reason = "no thread is in a team"
     for thread in runtime.threads():
         if thread.team is None:
             continue
@@ -238,55 +237,52 @@ def _ask(runtime: Threads, query: str) -> int:
         try:
             value = runtime.process.call(routine, native).value & 0xFFFFFFFF
         except (Unavailable, Unsupported) as error:
-            untold = str(error)
+            reason = str(error)
             break
         return value - (1 << 32) if value >> 31 else value
-    raise Unavailable(f"the runtime has no symbols that would tell it, and {query}() cannot be asked: {untold}")
+    raise Unavailable(f"the runtime has no symbols that would tell it, and {name}() cannot be asked: {reason}")
 
 
-def _debug(runtime: Threads) -> bool:
+def _debug(runtime: Runtime) -> bool:
     return read_signed(runtime.process, runtime.global_address("ompd_state"), 8) > 0
 
 
-def _tool(runtime: Threads) -> str:
+def _tool(runtime: Runtime) -> str:
     value = read_unsigned(runtime.process, runtime.global_address("__kmp_tool"), 4)
     return _TOOL.get(value, str(value))
 
 
-def _string(name: str) -> Callable[[Threads], str]:
-    def read_it(runtime: Threads) -> str:
-        address = read_pointer(runtime.process, runtime.global_address(name))
-        if address is None:
-            return ""
-        runtime.heap.read(address, 1)  # which tells an empty string from one whose page is lost
-        return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
-
-    return read_it
+def _string(runtime: Runtime, *, name: str) -> str:
+    address = read_pointer(runtime.process, runtime.global_address(name))
+    if address is None:
+        return ""
+    runtime.heap.read(address, 1)  # raises if the page is lost, which would be an empty string
+    return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
 
 
-_HANDLES: icv_readers.Handles = {Scope.THREAD: Thread, Scope.PARALLEL: Region, Scope.TASK: Task}
+_HANDLES: icv_readers.Handles = {Scope.THREAD: Thread, Scope.PARALLEL: Parallel, Scope.TASK: Task}
 
 _READERS: icv_readers.Readers = {
     "dyn-var": (Scope.THREAD, _of_thread(_dynamic)),
     "run-sched-var": (Scope.TASK, _run_sched),
-    "stacksize-var": (Scope.ADDRESS_SPACE, _global("__kmp_stksize", 8)),
-    "cancel-var": (Scope.ADDRESS_SPACE, _flag("__kmp_omp_cancellation", "omp_get_cancellation")),
+    "stacksize-var": (Scope.ADDRESS_SPACE, partial(_global, name="__kmp_stksize", size=8)),
+    "cancel-var": (Scope.ADDRESS_SPACE, partial(_flag, name="__kmp_omp_cancellation", routine="omp_get_cancellation")),
     "max-task-priority-var": (
         Scope.ADDRESS_SPACE,
-        _global("__kmp_max_task_priority", 4, "omp_get_max_task_priority"),
+        partial(_global, name="__kmp_max_task_priority", routine="omp_get_max_task_priority"),
     ),
     "debug-var": (Scope.ADDRESS_SPACE, _debug),
     "nthreads-var": (Scope.THREAD, _of_thread(_nthreads)),
-    "display-affinity-var": (Scope.ADDRESS_SPACE, _flag("__kmp_display_affinity")),
-    "affinity-format-var": (Scope.ADDRESS_SPACE, _string("__kmp_affinity_format")),
-    "default-device-var": (Scope.THREAD, _of_thread(_member("default_device"))),
+    "display-affinity-var": (Scope.ADDRESS_SPACE, partial(_flag, name="__kmp_display_affinity")),
+    "affinity-format-var": (Scope.ADDRESS_SPACE, partial(_string, name="__kmp_affinity_format")),
+    "default-device-var": (Scope.THREAD, _of_thread(partial(_member, name="default_device"))),
     "tool-var": (Scope.ADDRESS_SPACE, _tool),
-    "tool-libraries-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_libraries")),
-    "tool-verbose-init-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_verbose_init")),
-    "thread-limit-var": (Scope.TASK, _member("thread_limit")),
-    "max-active-levels-var": (Scope.TASK, _member("max_active_levels")),
+    "tool-libraries-var": (Scope.ADDRESS_SPACE, partial(_string, name="__kmp_tool_libraries")),
+    "tool-verbose-init-var": (Scope.ADDRESS_SPACE, partial(_string, name="__kmp_tool_verbose_init")),
+    "thread-limit-var": (Scope.TASK, partial(_member, name="thread_limit")),
+    "max-active-levels-var": (Scope.TASK, partial(_member, name="max_active_levels")),
     "bind-var": (Scope.TASK, _bind),
-    "num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
-    "ompd-num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
+    "num-procs-var": (Scope.ADDRESS_SPACE, partial(_global, name="__kmp_avail_proc", routine="omp_get_num_procs")),
+    "ompd-num-procs-var": (Scope.ADDRESS_SPACE, partial(_global, name="__kmp_avail_proc", routine="omp_get_num_procs")),
     **icv_readers.COMMON,
 }

@@ -1,42 +1,60 @@
 """LLVM's libomp and Intel's libiomp5: one code base, two builds.
 
-What has symbols is read by name, whatever the release. For a stripped one
-:mod:`ompd.runtimes.libomp.layout.layouts` has the release's layouts, and its variables are found by what they lead to.
+A runtime with symbols is read by names, whatever its release. For a stripped runtime
+:mod:`ompd.runtimes.libomp.layout.layouts` has the layouts of its release, and its variables are found by their values.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ompd.contract.helpers.defaults import Common, Plain
-from ompd.contract.helpers.entries import wait_kind
-from ompd.contract.memory import read_pointer
-from ompd.contract.ompd import DLL_LOCATIONS
+from ompd.contract.helpers.pages import CachedMemory, Heap
+from ompd.contract.helpers.stacks import CodeOwners
+from ompd.contract.helpers.walks import most_threads
+from ompd.contract.memory import check_aligned, read_pointer, read_signed, read_unsigned
+from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, SchedulingPoint, TaskWait, ThreadState
-from ompd.contract.process import Frame, Module, Process
-from ompd.contract.waits import BarrierState, LockState
-from ompd.errors import NotInitialised
+from ompd.contract.plugin import AddressSpace, IcvDescription
+from ompd.contract.process import Module, Process
+from ompd.contract.waits import GoneThread
+from ompd.errors import (
+    BadInput,
+    CorruptState,
+    MemoryFault,
+    NotInitialised,
+    OmpdError,
+    SymbolNotFound,
+    Unavailable,
+    Unsupported,
+)
 from ompd.runtimes.libomp import icvs
+from ompd.runtimes.libomp.handles import Task, Thread
+from ompd.runtimes.libomp.layout import layouts
+from ompd.runtimes.libomp.layout.structures import Structures
+from ompd.runtimes.libomp.stacks import states
 from ompd.runtimes.libomp.stacks.code import Code
-from ompd.runtimes.libomp.stacks.constructs import Constructs
-from ompd.runtimes.libomp.stacks.regions import Stacks
-from ompd.runtimes.libomp.stacks.states import States
+from ompd.runtimes.libomp.stacks.constructs import SuspendedTasks
+from ompd.runtimes.libomp.stacks.stacks import Stacks
 from ompd.runtimes.libomp.stacks.unnamed import Unnamed
-from ompd.runtimes.libomp.teams.tasks import Task
-from ompd.runtimes.libomp.teams.teams import Region
-from ompd.runtimes.libomp.teams.threads import Thread, Threads
+from ompd.runtimes.libomp.task_heads import Heads
+from ompd.runtimes.libomp.teams import Team
 from ompd.runtimes.libomp.threadprivate import Threadprivate
-from ompd.runtimes.libomp.waits.barriers import Barriers
-from ompd.runtimes.libomp.waits.dependences import Waiting
-from ompd.runtimes.libomp.waits.locks import Locks
-from ompd.runtimes.libomp.waits.points import Points
+from ompd.runtimes.libomp.waits.dependences import WaitingTasks
+from ompd.runtimes.libomp.waits.lock_objects import LockObjects
 from ompd.runtimes.libomp.waits.queues import Queues
 
-# Of a thread's own copy of a threadprivate variable so many bytes are worth keeping.
+# The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has at most 4 million
+# ids.
+_MAX_CAPACITY = 1 << 22
+_MAX_HEAD = 4096
+_MAX_SOURCE = 4096
+# Larger copies of threadprivate variables are not listed.
 _MAX_COPY = 1 << 24
-_NOTED_BARRIERS = ("__kmpc_barrier", "__kmpc_cancel_barrier")
+
+_VERSION = re.compile(rb"version: ([0-9.]+)")
 
 
 class LibompPlugin(Common):
@@ -46,7 +64,6 @@ class LibompPlugin(Common):
     ROUTINES = ("__kmpc_fork_call", "__kmp_invoke_microtask")  # clang's code calls the first
 
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
-        """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
         locations = process.symbol_in(module, DLL_LOCATIONS)
         # The runtime sets this pointer last when it initialises, so that all it publishes is valid (ompd_init).
         if locations is not None and read_pointer(process, locations) is None:
@@ -57,160 +74,440 @@ class LibompPlugin(Common):
         return Runtime(process, module)
 
 
-class Runtime(Threads, Plain):
-    """One copy of the runtime in one process; keeps what it has read. Puts together what the rooms have."""
+class Runtime(Plain):
+    """One copy of the runtime in one process. Finds and keeps its threads, teams and tasks."""
 
-    def states(self) -> Mapping[int, str]:
-        """Return all states of OMPT; the runtime uses some of them."""
-        return {state.value: state.name.lower() for state in State}
+    def __init__(self, process: Process, module: Module) -> None:
+        self.process = process
+        self.heap = Heap(process)
+        self.module = module
+        loaded = layouts.load(process, module)
+        self.layouts = loaded.layouts
+        self.stripped = loaded.stripped  # stands in for the symbols of a stripped runtime, else None
+        self.structures = Structures(process, module, loaded, self.heap)
+        base = self.layouts["kmp_base_info_t"]
+        desc = self.layouts["kmp_desc_t"].embedding("ds", self.layouts["kmp_desc_base_t"])
+        self.thread_layout = self.layouts["kmp_info_t"].embedding(
+            "th", base.embedding("th_info", desc).embedding("ompt_thread_info", self.layouts["ompt_thread_info_t"])
+        )
+        self.team_layout = self.layouts["kmp_team_p"].embedding("t", self.layouts["kmp_base_team_t"])
+        self.task_layout = self.layouts["kmp_taskdata_t"]
+        self.task_flags: Mapping[str, int] = self.layouts["kmp_tasking_flags_t"].masks
+        self.owners = CodeOwners(process, module)
+        self._teams: dict[int, Team] = {}
+        self.heads = Heads(self)
+        self.flags_by_address: dict[int, int] = {}  # td_flags of the tasks that are not in heads
+        self._taskdata: dict[int, CachedMemory] = {}
 
-    # What stacks tell
-
-    @cached_property
-    def _unnamed(self) -> Unnamed | None:
-        if self.stripped is None:
-            return None
-        return Unnamed(self, self.stripped.table, lambda thread, frames: self._locks.asks_for_one(thread, frames))
-
-    @cached_property
-    def _stacks(self) -> Stacks:
-        return Stacks(self, Code(self, self._unnamed.name if self._unnamed is not None else None))
-
-    @cached_property
-    def _constructs(self) -> Constructs:
-        return Constructs(self, self._stacks)
-
-    @cached_property
-    def _states(self) -> States:
-        return States(self, self._stacks.code, self._unnamed)
-
-    def entry_on_stacks(self, region: Region) -> int:
-        """See :meth:`Stacks.region_entry`."""
-        return self._stacks.region_entry(region)
-
-    def encountering_frames_of(self, region: Region) -> Sequence[Frame]:
-        """See :meth:`ParallelHandle.encountering_frames`."""
-        return self._stacks.encountering_frames(region)
-
-    def executes_explicit_task(self, thread: Thread) -> bool:
-        """See :meth:`Stacks.executes_explicit_task`."""
-        return self._stacks.executes_explicit_task(thread)
-
-    def construct_code_of(self, thread: Thread) -> Sequence[ConstructCode]:
-        """See :meth:`ThreadHandle.construct_code`."""
-        return self._constructs.code_of(thread)
-
-    def state_of(self, thread: Thread) -> ThreadState:
-        """See :meth:`ThreadHandle.state`."""
-        return self._states.of(thread)
-
-    def calls_noted_barrier(self, thread: Thread) -> bool:
-        """Return whether the innermost code of *thread* has called a barrier that sets ``th_ident``."""
-        return self._states.entry_inside(thread) in _NOTED_BARRIERS
-
-    # What waits for what
-
-    @cached_property
-    def _barriers(self) -> Barriers:
-        return Barriers(self, self._stacks, self._unnamed)
-
-    @cached_property
-    def _locks(self) -> Locks:
-        return Locks(self)
-
-    @cached_property
-    def _queues(self) -> Queues:
-        return Queues(self)
-
-    @cached_property
-    def _waiting(self) -> Waiting:
-        return Waiting(self, self._queues)
-
-    def barriers_of(self, region: Region) -> Sequence[BarrierState]:
-        """See :meth:`ParallelHandle.barriers`."""
-        return self._barriers.of(region)
-
-    def lock_of(self, thread: Thread) -> LockState | None:
-        """See :meth:`ThreadHandle.lock`."""
-        return self._locks.lock(thread, self._stacks.code)
-
-    @cached_property
-    def _points(self) -> Points:
-        return Points(self, self._states, self._waiting)
-
-    def kind_of(self, thread: Thread) -> str | None:
-        """See :meth:`ThreadHandle.wait_kind`."""
-        return wait_kind(self._states.routines_inside(thread))
-
-    def point_of(self, thread: Thread) -> SchedulingPoint | None:
-        """See :meth:`ThreadHandle.scheduling_point`."""
-        return self._points.of(thread)
-
-    def before(self, task: Task) -> TaskWait | None:
-        """See :meth:`Waiting.before`."""
-        return self._waiting.before(task)
-
-    def unfinished_children_of(self, task: Task) -> int:
-        """See :meth:`Waiting.unfinished_children`."""
-        return self._waiting.unfinished_children(task)
-
-    def counted_children_of(self, task: Task) -> int:
-        """See :meth:`Waiting.counted_children`."""
-        return self._waiting.counted_children(task)
+    # What the runtime says of itself
 
     @property
-    def known_children(self) -> Mapping[int, int]:
-        """See :attr:`Waiting.known_children`."""
-        return self._waiting.known_children
+    def layout_source(self) -> str:
+        """The source of the layout of threads."""
+        return self.thread_layout.source
+
+    @property
+    def layout_sources(self) -> Mapping[str, str]:
+        """The source of each layout, by the structure's name."""
+        return {**{name: layout.source for name, layout in self.layouts.items()}, **self.structures.sources}
+
+    @property
+    def layout_proof(self) -> str | None:
+        """The proof of the table that a stripped runtime is read by."""
+        return self.stripped.how if self.stripped is not None else None
+
+    def omp_version(self) -> int:
+        """Return ``__kmp_openmp_version``."""
+        return read_signed(self.process, self.global_address("__kmp_openmp_version"), 4)
+
+    def version(self) -> str | None:
+        """Return the number in ``__kmp_version_lib_ver``, a text that every build has."""
+        address = self.process.symbol_in(self.module, "__kmp_version_lib_ver")
+        if address is None:
+            if self.stripped is not None:
+                raise Unavailable("the runtime has no symbols that would tell where its version lies")
+            return None
+        # "\0@(#) LLVM OMP version: 5.0.20140926": the NUL keeps it from being printed, the mark is for what(1)
+        text = self.process.read_string(address + 1, 256)
+        match = _VERSION.search(text)
+        return match[1].decode() if match else None
+
+    def states(self) -> Mapping[int, str]:
+        """Return all states of OMPT. The runtime uses some of them."""
+        return {state.value: state.name.lower() for state in State}
+
+    def keeps_states(self) -> bool:
+        return self._keeps_states
+
+    @cached_property
+    def _keeps_states(self) -> bool:
+        return states.are_kept(self)
+
+    @cached_property
+    def states_are_kept(self) -> bool:
+        """Whether the runtime is known to keep states, frames and tools' data; False if that is unknown."""
+        try:
+            return self.keeps_states()
+        except Unavailable:
+            return False
+
+    # Its variables and structures
+
+    def global_address(self, name: str) -> int:
+        """Return the address of the runtime's global variable *name*.
+
+        :raises SymbolNotFound: if it has no variable of that name
+        :raises Unavailable: if it is stripped
+        """
+        address = self.process.symbol_in(self.module, name)
+        if address is not None:
+            return address
+        if self.stripped is not None:
+            raise Unavailable(f"the runtime has no symbols that would tell where {name} lies")
+        raise SymbolNotFound(name, self.module.name)
+
+    @cached_property
+    def details(self) -> Structures:
+        """The layouts of structures that OMPD does not publish.
+
+        :raises LayoutUnavailable: if there are none
+        """
+        self.structures.layout("kmp_base_info_t")
+        return self.structures
+
+    def construct_source(self, ident: int | None) -> str | None:
+        """Return ``psource`` of the ``ident_t`` at *ident*, None if it has none."""
+        text = self.structures.view("ident_t", ident).pointer("psource") if ident is not None else None
+        return self.process.read_string(text, _MAX_SOURCE).decode("utf-8", "replace") if text is not None else None
+
+    # Threads
+
+    @cached_property
+    def thread_places(self) -> Mapping[int, int]:
+        """The place of each thread in ``kmp_info_t **__kmp_threads``, which is its gtid, by its address."""
+        # The array has gaps: LLVM keeps places 1 to 8 for hidden helpers.
+        if self.stripped is not None:
+            array: int | None = self.stripped.threads.array
+        else:
+            array = read_pointer(self.process, self.global_address("__kmp_threads"))
+        if array is None:
+            raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
+        places: dict[int, int] = {}
+        for place, address in self._pointers(array, self.capacity):
+            places.setdefault(address, place)
+        if len(places) > self.most_threads:
+            in_process = len(self.process.threads())
+            raise CorruptState(array, f"__kmp_threads has {len(places)} threads, the process {in_process}")
+        return places
+
+    @cached_property
+    def most_threads(self) -> int:
+        """More threads than the runtime, or one team, can have."""
+        return most_threads(self.process)
+
+    def _pointers(self, address: int, count: int) -> list[tuple[int, int]]:
+        # The places of the pointers in an array that are not null, and these pointers.
+        size = self.process.pointer_size
+        raw = self.heap.read(address, count * size).rstrip(b"\0")
+        raw += bytes(-len(raw) % size)  # most of the array has never been used
+        values = (
+            int.from_bytes(raw[start : start + size], self.process.byte_order) for start in range(0, len(raw), size)
+        )
+        return [(place, value) for place, value in enumerate(values) if value]
+
+    @cached_property
+    def capacity(self) -> int:
+        """``__kmp_threads_capacity``, a bound for the number of threads of a team.
+
+        :raises CorruptState: if it is out of range
+        """
+        if self.stripped is not None:
+            return self.stripped.threads.capacity
+        address = self.global_address("__kmp_threads_capacity")
+        capacity = read_signed(self.process, address, 4)
+        if not 0 < capacity <= _MAX_CAPACITY:
+            raise CorruptState(address, f"__kmp_threads_capacity is {capacity}")
+        return capacity
+
+    @cached_property
+    def thread_head(self) -> int:
+        """The size of the part of a ``kmp_info_t`` that is read at once: nearly all questions need only that."""
+        whole = self.thread_layout.fields.get("th")
+        return min(whole.size, _MAX_HEAD) if whole is not None else 0
+
+    @cached_property
+    def _threads(self) -> dict[int, Thread]:
+        return {address: Thread(self, address) for address in self.thread_places}
+
+    def threads(self) -> Sequence[Thread]:
+        return tuple(self._threads.values())
+
+    def thread_at(self, address: int) -> Thread:
+        """Return the thread whose ``kmp_info_t`` is at *address*.
+
+        :raises CorruptState: if ``__kmp_threads`` has none there
+        """
+        try:
+            return self._threads[address]
+        except KeyError:
+            raise CorruptState(address, "a team's thread is not in __kmp_threads") from None
+
+    @cached_property
+    def _by_pthread(self) -> dict[int, Thread]:
+        by_pthread: dict[int, Thread] = {}
+        for thread in self._threads.values():
+            try:
+                identifier = thread.native_id(ThreadIdKind.PTHREAD)
+            except (MemoryFault, CorruptState):
+                continue  # threads() still has this thread, and its row says why it cannot be read
+            if identifier:  # 0 while the thread is being created
+                by_pthread.setdefault(identifier, thread)
+        return by_pthread
+
+    def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
+        """Return the thread with that identifier. The runtime keeps ``pthread_self()``, in ``ds_thread``."""
+        if kind == ThreadIdKind.LWP:
+            identifier = self.process.pthread_self(identifier)
+        elif kind != ThreadIdKind.PTHREAD:
+            raise Unsupported(f"libomp has no thread identifiers of kind {kind!r}")
+        return self._by_pthread.get(identifier)
+
+    def gone_threads(self) -> Sequence[GoneThread]:
+        """Return the threads in ``__kmp_threads`` whose ``ds_thread`` is no thread of the process."""
+        gone = []
+        for address, thread in self._threads.items():
+            identifier = thread.native_id(ThreadIdKind.PTHREAD)
+            if identifier and not self._is_in_process(thread):  # 0 while the thread is being created
+                gone.append(GoneThread(address, identifier, None))
+        return tuple(gone)
+
+    def _is_in_process(self, thread: Thread) -> bool:
+        try:
+            thread.native_thread_id()
+        except BadInput:
+            return False
+        return True
+
+    @cached_property
+    def by_gtid(self) -> Mapping[int, Thread]:
+        """The threads by gtid: their place in ``__kmp_threads``, which ``ds_gtid`` repeats. Threads whose gtid is in
+        :attr:`contradicted_gtids` are left out.
+        """
+        places, wrong = self.thread_places, self.contradicted_gtids
+        return {place: self._threads[address] for address, place in places.items() if place not in wrong}
+
+    @cached_property
+    def contradicted_gtids(self) -> Mapping[int, CorruptState]:
+        """The gtids that may belong to another thread, each with the contradiction.
+
+        :raises LayoutUnavailable: if the place of ``ds_gtid`` is unknown
+        """
+        start = self.details.layout("kmp_base_info_t").field("th_info").offset
+        faults: dict[int, CorruptState] = {}
+        for address, place in self.thread_places.items():
+            number = self.structures.view("kmp_desc_base_t", address + start).signed("ds_gtid")
+            # A thread that is being created gets its place before its number.
+            if number != place and self._threads[address].native_id(ThreadIdKind.PTHREAD):
+                fault = CorruptState(address, f"ds_gtid of the thread in __kmp_threads[{place}] is {number}")
+                faults.update({place: fault, number: fault})
+        return faults
+
+    def gtid_of(self, thread: Thread) -> int:
+        """Return ``ds_gtid``.
+
+        :raises LayoutUnavailable: if its place is unknown
+        :raises CorruptState: if it is not the thread's place in ``__kmp_threads``
+        """
+        place = self.thread_places[thread.address]
+        if place in self.contradicted_gtids:
+            raise self.contradicted_gtids[place]
+        return place
+
+    def thread_by_gtid(self, gtid: int) -> Thread | None:
+        """Return the thread with a *gtid*, None if there is none.
+
+        :raises CorruptState: if the gtid may belong to another thread
+        """
+        if gtid in self.contradicted_gtids:
+            raise self.contradicted_gtids[gtid]
+        return self.by_gtid.get(gtid)
+
+    @cached_property
+    def may_keep_spare_threads(self) -> bool:
+        """Whether a team that becomes smaller may keep its other threads (KMP_HOT_TEAMS_MODE=1)."""
+        address = self.process.symbol_in(self.module, "__kmp_hot_teams_mode")
+        if address is not None:
+            return read_unsigned(self.process, address, 4) != 0
+        try:
+            return self.process.environment().get("KMP_HOT_TEAMS_MODE", "0").strip() != "0"
+        except OmpdError:
+            return True
+
+    @cached_property
+    def constrains_task_stealing(self) -> bool:
+        """Whether a waiting thread may not execute all tasks (KMP_TASK_STEALING_CONSTRAINT). False if that is unknown:
+        then nothing is concluded from it.
+        """
+        try:
+            address = self.process.symbol_in(self.module, "__kmp_task_stealing_constraint")
+            if address is not None:
+                return read_unsigned(self.process, address, 4) != 0
+            return self.process.environment().get("KMP_TASK_STEALING_CONSTRAINT", "1").strip() == "1"
+        except OmpdError:
+            return False
+
+    # Teams
+
+    def team_at(self, address: int) -> Team:
+        """Return the team whose ``kmp_team_t`` is at *address*, read once."""
+        team = self._teams.get(address)
+        if team is None:
+            check_aligned(self.heap, address, "a team")
+            team = self._teams[address] = Team(self, address)
+        return team
+
+    def live_teams(self) -> Sequence[Team]:
+        """Return the teams whose regions are being executed, and the teams of initial threads."""
+        teams: dict[int, Team] = {}
+        for thread in self._threads.values():
+            for team in thread.team.chain if thread.team is not None else ():
+                teams[team.address] = team
+        return tuple(teams.values())
+
+    # Tasks
+
+    def task_at(self, address: int) -> Task:
+        """Return the task whose ``kmp_taskdata_t`` is at *address*: the innermost of the tasks that share it."""
+        task = Task(self, address)
+        head = self.heads.of(address)
+        if head.flags & self.heads.masks[0] if head is not None else task.flag("tasktype"):
+            return task
+        count = max(len(task.team().regions), 1)
+        return Task(self, address, count, count)
+
+    def implicit_task(self, team: Team, thread_num: int, place: int | None = None) -> Task:
+        """Return a thread's implicit task in the *place*-th region of a team, by default in the innermost."""
+        count = max(len(team.regions), 1)
+        return Task(self, team.implicit_task_at(thread_num), count if place is None else place, count)
+
+    def taskdata(self, address: int) -> CachedMemory:
+        """Return the target's memory, with the first part of the ``kmp_taskdata_t`` at *address* read at once."""
+        memory = self._taskdata.get(address)
+        if memory is None:
+            check_aligned(self.heap, address, "a task")
+            data = self.heap.read(address, self._task_head)
+            memory = self._taskdata[address] = CachedMemory(self.heap, address, data)
+        return memory
+
+    @cached_property
+    def _task_head(self) -> int:
+        # The part before the data of tools.
+        return self.task_layout.field("ompt_task_info").offset
+
+    @cached_property
+    def _current_tasks(self) -> tuple[Mapping[int, Thread], OmpdError | None]:
+        # The threads by their current tasks, and what kept a thread from being read.
+        threads: dict[int, Thread] = {}
+        fault: OmpdError | None = None
+        for thread in self._threads.values():
+            try:
+                task = thread.current_task()
+            except OmpdError as error:
+                fault = error  # the row of that thread shows it
+                continue
+            if task is not None:
+                threads[task.address] = thread
+        return threads, fault
+
+    @property
+    def current_tasks(self) -> Mapping[int, Thread]:
+        """The thread that executes each task, by the task's ``kmp_taskdata_t``. Threads that cannot be read are left
+        out.
+        """
+        return self._current_tasks[0]
+
+    def is_executing(self, task: int) -> bool:
+        """Return whether a thread executes the task whose ``kmp_taskdata_t`` is at *task*.
+
+        :raises OmpdError: if a thread cannot be read, and no other executes it
+        """
+        threads, fault = self._current_tasks
+        if task not in threads and fault is not None:
+            raise fault
+        return task in threads
 
     def queued_tasks(self) -> Sequence[Task]:
-        """See :meth:`AddressSpace.queued_tasks`."""
-        return self._queues.queued()
+        return self.queues.queued()
 
     def waiting_tasks(self) -> Sequence[Task]:
-        """See :meth:`AddressSpace.waiting_tasks`."""
-        return self._waiting.tasks()
+        return self.waiting.tasks()
 
     def prioritized_tasks(self) -> Sequence[Task]:
-        """See :meth:`AddressSpace.prioritized_tasks`."""
-        return self._queues.prioritized()
+        return self.queues.prioritized()
 
     def unlisted_tasks(self) -> Mapping[str, int]:
         """Return none: each task counts its children, and is kept for them."""
         return {}
 
-    # Copies of threadprivate variables
+    # What its parts know
 
     @cached_property
-    def _threadprivate(self) -> Threadprivate:
+    def unnamed(self) -> Unnamed | None:
+        """Names for the routines of a stripped runtime, None for a runtime with symbols."""
+        return Unnamed(self, self.stripped.table) if self.stripped is not None else None
+
+    @cached_property
+    def stacks(self) -> Stacks:
+        """The stacks of its threads."""
+        return Stacks(self, Code(self, self.unnamed))
+
+    @cached_property
+    def suspended(self) -> SuspendedTasks:
+        """The explicit tasks that generated others and are suspended on a thread."""
+        return SuspendedTasks(self)
+
+    @cached_property
+    def lock_objects(self) -> LockObjects:
+        """Its locks.
+
+        :raises LayoutUnavailable: if their layout is unknown
+        """
+        return LockObjects(self)
+
+    @cached_property
+    def queues(self) -> Queues:
+        """Its task queues."""
+        return Queues(self)
+
+    @cached_property
+    def waiting(self) -> WaitingTasks:
+        """Its tasks that wait for a dependence or an event."""
+        return WaitingTasks(self)
+
+    @cached_property
+    def threadprivate(self) -> Threadprivate:
+        """Its copies of threadprivate variables."""
         return Threadprivate(self)
 
-    def threadprivate_of(self, thread: Thread, address: int) -> int | None:
-        """See :meth:`ThreadHandle.threadprivate_address`."""
-        return self._threadprivate.address(thread, address)
-
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
-        """See :meth:`AddressSpace.threadprivate_copies`: the lists from ``th_pri_head`` over ``link``.
+        """Return the copies in the lists of all threads, from ``th_pri_head`` over ``link``.
 
         Code that does not use thread-local storage has them (clang's ``-fnoopenmp-use-tls``).
         """
-        # Where this is found and empty, nobody has a copy; without symbols the threads' own lists tell.
+        # Without this list no thread has a copy. If it has no symbol, the lists of the threads show that.
         caches = self.process.symbol_in(self.module, "__kmp_threadpriv_cache_list")
         if self.stripped is None and (caches is None or read_pointer(self.process, caches) is None):
             return ()
-        copies = (copy for thread in self.threads() for copy in self._threadprivate.copies(thread))
+        copies = (copy for thread in self.threads() for copy in self.threadprivate.copies(thread))
         return tuple({copy.par_addr: copy.cmn_size for copy in copies if copy.cmn_size <= _MAX_COPY}.items())
 
     # Settings
 
     def icvs(self) -> Sequence[IcvDescription]:
-        """See :meth:`AddressSpace.icvs`."""
         return icvs.describe(self)
 
     def icv(self, name: str, handle: object) -> int | str:
-        """See :meth:`AddressSpace.icv`."""
         return icvs.read(self, name, handle)
 
     def display_control_vars(self) -> Mapping[str, str]:
-        """See :meth:`AddressSpace.display_control_vars`."""
         return icvs.display_control_vars(self)

@@ -23,8 +23,8 @@ from ompd.errors import OmpdError
 from ompd.model import StackFrame
 from ompd.questions.stacks import reader, source, thread_frames
 from ompd.runtimes.layout import published
-from ompd.runtimes.libomp.teams import teams as libomp_teams
-from ompd.runtimes.libomp.teams.threads import Thread
+from ompd.runtimes.libomp.handles import Parallel, Thread
+from ompd.runtimes.libomp.teams import Team
 from tests.support import COMPILERS, FULL, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
 from tests.support.build import RELEASES, releases
 from tests.support.facts import FACTS, expected, facts_told
@@ -306,15 +306,15 @@ def compare_or_fail(program: str) -> list[str]:
 
 
 def test_serialized_regions_taken_for_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def one(team: libomp_teams.Team) -> tuple[libomp_teams.Region, ...]:
-        return () if team.t_parent is None else (libomp_teams.Region(team, 1, 1),)
+    def one(team: Team) -> tuple[Parallel, ...]:
+        return () if team.t_parent is None else (Parallel(team, 1, 1),)
 
-    monkeypatch.setattr(libomp_teams.Team, "regions", property(one))
+    monkeypatch.setattr(Team, "regions", property(one))
     assert compare(stopped("serialized_three")).differences != []
 
 
 def test_teams_that_are_over_taken_for_live_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libomp_teams.Team, "is_live", property(lambda team: True))
+    monkeypatch.setattr(Team, "is_live", property(lambda team: True))
     assert compare(stopped("between")).differences != []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import ompd
 from ompd.questions.tasks import _Collector
-from ompd.runtimes.libomp.teams.tasks import Task
+from ompd.runtimes.libomp.handles import Task
 from tests.support import Missing, clean_environment, intel_runtime, stopped
 from tests.support.build import compiler
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle

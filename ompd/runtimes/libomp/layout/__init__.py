@@ -1,4 +1,5 @@
-"""Where the members of the runtime's structures are, and what proves it: what it publishes, debug information, tables.
+"""The members of the runtime's structures, and the proof of their places: published by the runtime, or from debug
+information or tables.
 
-Imports nothing of the other rooms. ``structures`` is what they use.
+Imports nothing of the other folders. They use ``structures``.
 """

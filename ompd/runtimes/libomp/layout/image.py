@@ -1,10 +1,10 @@
 """The runtime's table of threads, found without its symbols.
 
-``__kmp_threads`` is a variable of the runtime's: a pointer to an array of ``kmp_info_t *`` by gtid, behind which, in
-the same block, lies that of ``__kmp_root`` (``kmp_runtime.cpp``, ``__kmp_do_serial_initialize`` and
-``__kmp_expand_threads``). So among all words of the runtime's variables two are looked for: the one leads to pointers
-to structures that tell their own place in it (``ds_gtid``), the other to pointers that those structures have too
-(``th_root``), back to which they lead themselves (``r_uber_thread``). One pair alone may be so.
+``__kmp_threads`` is a pointer to an array of ``kmp_info_t *`` by gtid. In the same block, the array of ``__kmp_root``
+follows it (``kmp_runtime.cpp``, ``__kmp_do_serial_initialize`` and ``__kmp_expand_threads``). So two pointers are
+searched for among all words of the runtime's variables. The threads of the first array know their own place in it
+(``ds_gtid``). They also have pointers of the second array (``th_root``), whose roots point back to threads
+(``r_uber_thread``). Only one pair may be like that.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ompd.errors import MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.records import record
 from ompd.runtimes.layout.table import Table
 
-# A runtime's own variables are some 100 KB; those of a program that it is linked into may be more.
+# A runtime has some 100 KB of variables; a program that it is linked into may have more.
 _MAX_VARIABLES = 16 << 20
-# More threads than this no array is taken for one of.
+# No array of more threads counts.
 _MAX_CAPACITY = 1 << 22
-# The initial thread is number 0, or the first worker number 9: among so many of the first there is one.
+# The initial thread is number 0, or the first worker is number 9: one of these is among the first places.
 _FIRST = 32
 _TRIED = 3
 _MOST_DAMAGED = 1 / 3
 _LOWEST_ADDRESS = 1 << 16
-# Above it lie the heaps of programs that are loaded anywhere, and all that is mapped.
+# All mappings, and the heaps of position-independent programs, are above it.
 _CERTAIN_ADDRESS = 1 << 40
 
 
 @record
 class ThreadTable:
-    """``__kmp_threads``: where the pointer to it and the array lie, how many places it has, and the threads
-    (``kmp_info_t``) by gtid.
+    """``__kmp_threads``: the addresses of the variable and of the array, the number of places, and the threads
+    (``kmp_info_t``) and roots (``kmp_root_t``) by gtid.
     """
 
     variable: int
@@ -50,42 +50,42 @@ class Variables:
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
         self.module = module
-        self._zeros: list[range] = []  # where there were zeros to begin with
+        self._zeros: list[range] = []  # the variables that were zero when the program started
 
     @cached_property
     def words(self) -> dict[int, int]:
-        """Those that are not 0, by their address.
+        """The words that are not 0, by their address.
 
-        :raises Unavailable: if there are none to be read, or too many
+        :raises Unavailable: if there are too many variables
         """
         process, size = self.process, self.process.pointer_size
-        found: dict[int, int] = {}
+        nonzero: dict[int, int] = {}
         for start, zeros, end in process.variable_ranges(self.module):
             start += -start % size
             if end - start > _MAX_VARIABLES:
                 raise Unavailable(f"{self.module.name} has too many variables ({end - start} bytes) to look through")
             words = read_words(process, start, max(end - start, 0) // size)
-            found.update((start + at * size, word) for at, word in enumerate(words) if word)
+            nonzero.update((start + index * size, word) for index, word in enumerate(words) if word)
             self._zeros.append(range(zeros, end))
-        return found
+        return nonzero
 
     def pointers(self) -> dict[int, int]:
-        """Return those words, by their address, that may be pointers to other memory than the module's own."""
+        """Return the words that may be pointers to memory outside of the module, by their address."""
         inside = range(self.module.start, self.module.end)
         step = self.process.pointer_size
         return {
-            where: word
-            for where, word in self.words.items()
+            address: word
+            for address, word in self.words.items()
             if word >= _LOWEST_ADDRESS and word % step == 0 and word not in inside
         }
 
     def has_allocated(self) -> bool:
-        """Return whether one that was zero to begin with points to memory outside of all modules, or did so before that
-        was lost.
+        """Return whether a variable that was zero when the program started points to memory outside of all modules. It
+        counts if that memory is lost, too.
         """
         return any(
-            any(where in zeros for zeros in self._zeros) and self._is_outside(word)
-            for where, word in self.pointers().items()
+            any(address in zeros for zeros in self._zeros) and self._is_outside(word)
+            for address, word in self.pointers().items()
         )
 
     def _is_outside(self, word: int) -> bool:
@@ -96,16 +96,16 @@ class Variables:
         try:
             self.process.read(word, 1)
         except MemoryFault:
-            return False  # two numbers side by side
+            return False  # the word is two numbers of 4 bytes
         return True
 
 
 def find_threads(variables: Variables, table: Table, *, is_proven: bool = False) -> ThreadTable:
     """Return the runtime's table of threads.
 
-    :param is_proven: the table is known to fit, so that a thread in three may be damaged
-    :raises NotInitialised: if the runtime has not allocated anything
-    :raises Unavailable: if nothing there, or more than one place, proves to be it
+    :param is_proven: whether the table is known to fit: then a third of the threads may be damaged
+    :raises NotInitialised: if the runtime has not allocated any memory
+    :raises Unavailable: if no array, or more than one, may be the runtime's
     """
     pointers = variables.pointers()
     name = variables.module.name
@@ -114,28 +114,29 @@ def find_threads(variables: Variables, table: Table, *, is_proven: bool = False)
             f"{name} is loaded, but no OpenMP construct or routine has run yet",
             hint="look again after the program's first OpenMP construct",
         )
-    found = list(_candidates(variables, pointers, table, _MOST_DAMAGED if is_proven else 0))
-    known = {(candidate.array, candidate.capacity) for candidate in found}
-    if len(known) == 1:
-        return found[0]
-    if not known:
+    candidates = list(_candidates(variables, pointers, table, _MOST_DAMAGED if is_proven else 0))
+    arrays = {(candidate.array, candidate.capacity) for candidate in candidates}
+    if len(arrays) == 1:
+        return candidates[0]
+    if not arrays:
         raise Unavailable(f"none of {name}'s variables leads to an array of threads")
-    raise Unavailable(f"{len(known)} of {name}'s variables lead to arrays that may be those of its threads")
+    raise Unavailable(f"{len(arrays)} of {name}'s variables lead to arrays that may be those of its threads")
 
 
 def find_again(variables: Variables, table: Table, earlier: ThreadTable, *, is_proven: bool = False) -> ThreadTable:
-    """Return the table of threads that was found *earlier* as it is now: conditions of breakpoints are evaluated often.
+    """Return the present contents of the table of threads that was found *earlier*. Conditions of breakpoints need it
+    often, so nothing is searched.
 
     :param is_proven: as for :func:`find_threads`
-    :raises Unavailable: if it is another one now
+    :raises Unavailable: if the table has moved
     """
     process = variables.process
     if read_pointer(process, earlier.variable) == earlier.array:
         behind = earlier.array + earlier.capacity * process.pointer_size
         damaged = _MOST_DAMAGED if is_proven else 0
-        found = _candidate(variables, earlier.variable, earlier.array, behind, table, damaged)
-        if found is not None:
-            return found
+        candidate = _candidate(variables, earlier.variable, earlier.array, behind, table, damaged)
+        if candidate is not None:
+            return candidate
     raise Unavailable(f"{variables.module.name} has another array of threads now")
 
 
@@ -143,22 +144,22 @@ def _candidates(
     variables: Variables, pointers: dict[int, int], table: Table, most_damaged: float
 ) -> Iterator[ThreadTable]:
     values = sorted(set(pointers.values()))
-    where = {word: address for address, word in reversed(pointers.items())}
+    variable_of = {word: address for address, word in reversed(pointers.items())}
     size = variables.process.pointer_size
     natives = {variables.process.pthread_self(thread) for thread in variables.process.threads()}
     for number, array in enumerate(values):
         if not _begins_well(variables, array, table):
             continue
-        known = _known_root(variables, array, table)
-        if known is None:
+        root = _initial_root(variables, array, table)
+        if root is None:
             continue
         for behind in values[number + 1 :]:
             if behind - array > _MAX_CAPACITY * size:
                 break
             try:
-                if read_pointer(variables.process, behind + known[0] * size) != known[1]:
-                    continue  # one word tells, where the arrays may be as long as what is between
-                candidate = _candidate(variables, where[array], array, behind, table, most_damaged)
+                if read_pointer(variables.process, behind + root[0] * size) != root[1]:
+                    continue  # this needs one word, and the arrays may be long
+                candidate = _candidate(variables, variable_of[array], array, behind, table, most_damaged)
             except OmpdError:
                 continue
             if candidate is not None and natives & _native_ids(variables, candidate, table):
@@ -174,8 +175,8 @@ def _begins_well(variables: Variables, array: int, table: Table) -> bool:
     return any(_is_in_place(variables, gtid, thread, table) for gtid, thread in used)
 
 
-def _known_root(variables: Variables, array: int, table: Table) -> tuple[int, int] | None:
-    # The number and the root of an initial thread to which one of the array's threads belongs.
+def _initial_root(variables: Variables, array: int, table: Table) -> tuple[int, int] | None:
+    # The gtid and the root of the initial thread that one of the array's threads belongs to.
     process = variables.process
     info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
     for gtid, thread in enumerate(read_words(process, array, _FIRST)):
@@ -224,7 +225,7 @@ def _candidate(
     for gtid, root in roots.items():
         owner = StructView(variables.process, base, root).pointer("r_uber_thread")
         if owner is None:
-            continue  # its initial thread has ended; it is kept for the next one, its place may be a worker's
+            continue  # its initial thread has ended: the root is kept, and its place may be a worker's
         used += 1
         if threads.get(gtid) != owner or StructView(variables.process, info, owner).pointer("th_root") != root:
             return None
@@ -239,10 +240,10 @@ def _used(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _native_ids(variables: Variables, candidate: ThreadTable, table: Table) -> set[int]:
     layout = table.layout("kmp_base_info")
-    found = set()
+    natives = set()
     for thread in candidate.threads.values():
         try:
-            found.add(StructView(variables.process, layout, thread).unsigned("th_info.ds.ds_thread"))
+            natives.add(StructView(variables.process, layout, thread).unsigned("th_info.ds.ds_thread"))
         except MemoryFault:
             continue
-    return found
+    return natives

@@ -1,8 +1,8 @@
-"""Where the fields of the runtime's structures lie: what it publishes, else debug information of it, else a table.
+"""Layouts of the structures that OMPD publishes: from the runtime itself, from debug information, or from a table.
 
-A stripped library has neither constants nor debug information. Its table is chosen by its build-id, where that is one
-of a file that the table is known to fit; else by what it exports, and then only if the state of the process, read by
-that table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
+A stripped library has neither constants nor debug information. Its table is chosen by its build-id, if that is one of a
+file that the table is known to fit. Otherwise it is chosen by the names that the library exports, and used only if the
+state of the process, read by that table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,96 @@ from ompd.runtimes.layout import dwarf, published, selfdescribed
 from ompd.runtimes.layout.table import Table, tables
 from ompd.runtimes.libomp.layout import proof
 from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_again, find_threads
-from ompd.runtimes.libomp.layout.names import defined_as
 
-# Releases are distinguished by names that they export first; those of other runtimes' tables are not libomp's.
+# Releases differ in the names that they export; other runtimes' tables do not count.
 _RUNTIME = "libomp"
+
+# What is read of each structure that OMPD publishes, by the names of kmp.h and ompt-internal.h.
+_PUBLISHED: Mapping[str, Sequence[str]] = {
+    "kmp_info_t": ("th",),
+    "kmp_base_info_t": ("th_info", "th_team", "th_current_task", "ompt_thread_info"),
+    "kmp_desc_t": ("ds",),
+    "kmp_desc_base_t": ("ds_thread", "ds_tid"),
+    "ompt_thread_info_t": ("state", "wait_id", "thread_data"),
+    "kmp_team_p": ("t",),
+    "kmp_base_team_t": (
+        "t_parent",
+        "t_nproc",
+        "t_threads",
+        "t_level",
+        "t_active_level",
+        "t_pkfn",
+        "t_implicit_task_taskdata",
+        "ompt_team_info",
+        "ompt_serialized_team_info",
+    ),
+    "kmp_taskdata_t": ("td_flags", "td_icvs", "td_team", "td_parent", "ompt_task_info"),
+    "kmp_tasking_flags_t": (
+        ":tiedness",
+        ":final",
+        ":tasktype",
+        ":task_serial",
+        ":tasking_ser",
+        ":team_serial",
+        ":started",
+        ":executing",
+        ":complete",
+        ":freed",
+        ":native",
+    ),
+    "kmp_task_t": ("routine",),
+    "kmp_internal_control_t": (
+        "dynamic",
+        "nproc",
+        "thread_limit",
+        "max_active_levels",
+        "sched",
+        "proc_bind",
+        "default_device",
+    ),
+    "kmp_r_sched_t": ("r_sched_type", "chunk"),
+    "kmp_nested_nthreads_t": ("used", "size", "nth"),
+    "kmp_nested_proc_bind_t": ("used", "size", "bind_types"),
+    "ompt_task_info_t": ("frame", "scheduling_parent", "task_data"),
+    "ompt_team_info_t": ("parallel_data",),
+    "ompt_frame_t": ("exit_frame", "enter_frame"),
+    "ompt_lw_taskteam_t": ("parent", "ompt_team_info", "ompt_task_info"),
+}
+
+# The runtime's types by the names in its sources, in OMPD's constants and in this plugin. Debug information and tables
+# have the names by which the types are defined.
+_DEFINED_AS: Mapping[str, str] = {
+    "ident_t": "ident",
+    "kmp_base_drdpa_lock_t": "kmp_base_drdpa_lock",
+    "kmp_base_info_t": "kmp_base_info",
+    "kmp_base_queuing_lock_t": "kmp_base_queuing_lock",
+    "kmp_base_root_t": "kmp_base_root",
+    "kmp_base_task_team_t": "kmp_base_task_team",
+    "kmp_base_team_t": "kmp_base_team",
+    "kmp_base_ticket_lock_t": "kmp_base_ticket_lock",
+    "kmp_desc_base_t": "kmp_desc_base",
+    "kmp_desc_t": "kmp_desc",
+    "kmp_info_t": "kmp_info",
+    "kmp_internal_control_t": "kmp_internal_control",
+    "kmp_r_sched_t": "kmp_r_sched",
+    "kmp_task_t": "kmp_task",
+    "kmp_taskdata_t": "kmp_taskdata",
+    "kmp_tasking_flags_t": "kmp_tasking_flags",
+    "kmp_team_p": "kmp_team",
+    "kmp_thread_data_t": "kmp_base_thread_data",
+    "ompt_lw_taskteam_t": "ompt_lw_taskteam_s",
+}
+
+
+def defined_as(name: str) -> str:
+    """Return what the type *name* of this plugin is called in debug information and tables."""
+    return _DEFINED_AS.get(name, name)
 
 
 @record
 class Stripped:
-    """What stands in for a stripped runtime's symbols: the *table* that fits, how that is known, its threads and its
-    variables.
+    """What stands in for the symbols of a stripped runtime: the *table* that fits, the proof of that, and the runtime's
+    threads and variables.
     """
 
     table: Table
@@ -47,34 +127,34 @@ class Stripped:
 
 
 @record
-class Known:
-    """The layouts of the structures that were asked for; *stripped* is None for a runtime with symbols."""
+class Loaded:
+    """The layouts of the structures that OMPD publishes. *stripped* is None for a runtime with symbols."""
 
     layouts: dict[str, StructLayout]
     stripped: Stripped | None
 
 
-def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> Known:
-    """Return the layouts of the structures and members *wanted*.
+def load(process: Process, module: Module) -> Loaded:
+    """Return the layouts of the structures that OMPD publishes, from the first source that has them.
 
-    :raises LayoutUnavailable: if nothing tells them
+    :raises LayoutUnavailable: if no source has them
     :raises NotInitialised: if the runtime has no state yet
     """
     try:
-        return Known(_published(process, module, wanted), None)
+        return Loaded(_published(process, module), None)
     except LayoutUnavailable as error:
-        untold = error
+        reason = str(error)
     try:
-        return Known(_from_debug_information(process, module, wanted), None)
+        return Loaded(_from_debug_information(process, module), None)
     except (LayoutUnavailable, TypeNotFound):
         pass
-    stripped = _prove(process, module, str(untold))
-    return Known({name: of_table(stripped.table, name, members) for name, members in wanted.items()}, stripped)
+    stripped = _prove(process, module, reason)
+    return Loaded({name: of_table(stripped.table, name, members) for name, members in _PUBLISHED.items()}, stripped)
 
 
-def _published(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
-    # Members of which the runtime says something else where it describes itself are not believed.
-    layouts = published.load(process, module, wanted)
+def _published(process: Process, module: Module) -> dict[str, StructLayout]:
+    # Without the members for which the runtime's description of itself says something else.
+    layouts = published.load(process, module, _PUBLISHED)
     try:
         wrong = selfdescribed.contradictions(layouts, selfdescribed.load(process, module))
     except (LayoutUnavailable, CorruptState):
@@ -88,25 +168,23 @@ def _published(process: Process, module: Module, wanted: Mapping[str, Sequence[s
 
 
 def of_table(table: Table, name: str, members: Sequence[str]) -> StructLayout:
-    """Return what *table* has of the structure that this plugin calls *name*.
+    """Return the layout in *table* of the structure that this plugin calls *name*.
 
-    :raises LayoutUnavailable: if it has nothing of it
+    :raises LayoutUnavailable: if it has none
     """
     return replace(table.layout(defined_as(name), [member.removeprefix(":") for member in members]), name=name)
 
 
-def _from_debug_information(
-    process: Process, module: Module, wanted: Mapping[str, Sequence[str]]
-) -> dict[str, StructLayout]:
+def _from_debug_information(process: Process, module: Module) -> dict[str, StructLayout]:
     members = {
-        name: (defined_as(name), [member.removeprefix(":") for member in names]) for name, names in wanted.items()
+        name: (defined_as(name), [member.removeprefix(":") for member in names]) for name, names in _PUBLISHED.items()
     }
     return dwarf.load(process, module, members)
 
 
 @record
 class _Proven:
-    """What was proven of a runtime at an earlier stop."""
+    """The result of a proof at an earlier stop."""
 
     table: Table
     how: str
@@ -114,7 +192,7 @@ class _Proven:
     is_build_known: bool
 
 
-def _prove(process: Process, module: Module, untold: str) -> Stripped:
+def _prove(process: Process, module: Module, reason: str) -> Stripped:
     key = _RUNTIME, module.start
     earlier = process.lasting.get(key)
     if isinstance(earlier, _Proven):
@@ -122,51 +200,52 @@ def _prove(process: Process, module: Module, untold: str) -> Stripped:
             variables = Variables(process, module)
             threads = find_again(variables, earlier.table, earlier.threads, is_proven=earlier.is_build_known)
             return Stripped(earlier.table, earlier.how, threads, variables)
-    found = _prove_anew(process, module, untold)
-    is_build_known = module.build_id is not None and module.build_id in found.table.build_ids
-    process.lasting[key] = _Proven(found.table, found.how, found.threads, is_build_known)
-    return found
+    stripped = _prove_anew(process, module, reason)
+    is_build_known = module.build_id is not None and module.build_id in stripped.table.build_ids
+    process.lasting[key] = _Proven(stripped.table, stripped.how, stripped.threads, is_build_known)
+    return stripped
 
 
-def _prove_anew(process: Process, module: Module, untold: str) -> Stripped:
-    known = list(tables(_RUNTIME, process.architecture_name))
-    by_build_id = [table for table in known if module.build_id is not None and module.build_id in table.build_ids]
-    likely = by_build_id or [table for table in known if _exports_fit(process, module, table)]
-    said: list[str] = [] if likely else [_nothing_fits(module, known, process.architecture_name)]
+def _prove_anew(process: Process, module: Module, reason: str) -> Stripped:
+    candidates = list(tables(_RUNTIME, process.architecture_name))
+    by_build_id = [table for table in candidates if module.build_id is not None and module.build_id in table.build_ids]
+    likely = by_build_id or [table for table in candidates if _exports_fit(process, module, table)]
+    reasons: list[str] = [] if likely else [_nothing_fits(candidates, process.architecture_name)]
     proven: list[Stripped] = []
     variables = Variables(process, module)
     try:
-        variables.pointers()  # or say why there are none
+        variables.pointers()  # raises if there are none
         for table in likely:
             try:
                 proven.append(_try(process, module, table, variables, is_build_known=bool(by_build_id)))
             except NotInitialised:
                 raise
             except LayoutUnavailable as error:
-                said.append(f"layout {table.name}: {error}")
+                reasons.append(f"layout {table.name}: {error}")
     except (MemoryFault, Unavailable) as error:
         if isinstance(error, NotInitialised):
             raise
-        said.append(str(error))
+        reasons.append(str(error))
     if len(proven) == 1:
         return proven[0]
     if proven:
-        said.append(f"{' and '.join(each.table.name for each in proven)} both fit")
+        reasons.append(f"{' and '.join(each.table.name for each in proven)} both fit")
     raise LayoutUnavailable(
-        f"{untold}, nor has it debug information; {'; '.join(said)}",
+        f"{reason}, nor has it debug information; {'; '.join(reasons)}",
         hint="install the runtime's debug symbols, or name their folder with --debug-dir",
     )
 
 
 def _exports_fit(process: Process, module: Module, table: Table) -> bool:
-    found = process.symbols_in(module, [*table.has_exports, *table.lacks_exports])
-    return all(name in found for name in table.has_exports) and not any(name in found for name in table.lacks_exports)
+    exported = process.symbols_in(module, [*table.has_exports, *table.lacks_exports])
+    has_all = all(name in exported for name in table.has_exports)
+    return has_all and not any(name in exported for name in table.lacks_exports)
 
 
-def _nothing_fits(module: Module, known: Sequence[Table], architecture: str) -> str:
-    if not known:
+def _nothing_fits(candidates: Sequence[Table], architecture: str) -> str:
+    if not candidates:
         return f"there are no layouts of {_RUNTIME} for {architecture}"
-    releases = ", ".join(release for table in known for release in table.releases)
+    releases = ", ".join(release for table in candidates for release in table.releases)
     return f"what it exports is not what {releases} export, whose layouts are known"
 
 
@@ -184,19 +263,19 @@ def _try(process: Process, module: Module, table: Table, variables: Variables, *
 
 
 def _check_self_description(process: Process, module: Module, table: Table) -> None:
-    # Intel's runtime exports the names of some release of LLVM's, whose layouts it does not share.
+    # Intel's runtime exports the same names as some release of LLVM's, but has other layouts.
     try:
-        told = selfdescribed.load(process, module)
+        described = selfdescribed.load(process, module)
     except LayoutUnavailable:
         return
     except OmpdError as error:
         raise LayoutUnavailable(f"the runtime's description of itself cannot be read: {error}") from error
-    known = {
+    by_table = {
         name: of_table(table, name, list(layout.fields))
-        for name, layout in told.items()
+        for name, layout in described.items()
         if defined_as(name) in table.structs
     }
-    for wrong in selfdescribed.contradictions(known, told).values():
+    for wrong in selfdescribed.contradictions(by_table, described).values():
         raise LayoutUnavailable(f"the runtime's description of itself contradicts it: {next(iter(wrong.values()))}")
 
 

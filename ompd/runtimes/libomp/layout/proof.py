@@ -1,9 +1,9 @@
-"""Whether a table of layouts holds for the runtime of this very process.
+"""The proof that a table of layouts fits the runtime of this process.
 
-Releases differ in where fields lie, and nothing in a stripped library says which it is. What it exports tells, unless
-somebody built it of parts of two. So the state itself is asked: everything that the runtime's structures say twice has
-to be the same both times when it is read by the table. What a wrong table reads is another field, or the 0xef bytes
-that the runtime's allocator fills gaps with (``KMP_INIT_PTR``, ``kmp_alloc.cpp``).
+Releases have different layouts, and a stripped library does not say which release it is. The names that it exports
+show that, unless it was built of parts of two releases. So the state of the process decides: each fact that is in the
+runtime's structures twice has to be the same both times when it is read by the table. A wrong table reads other
+members, or the bytes 0xef with which the runtime's allocator fills gaps (``KMP_INIT_PTR``, ``kmp_alloc.cpp``).
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from ompd.runtimes.layout.table import Table
     from ompd.runtimes.libomp.layout.image import ThreadTable
 
-# So many threads are asked, and so many tasks looked at: a wrong table shows at the first.
+# Bounds for what is examined: a wrong table shows at the first threads and tasks.
 _MAX_THREADS, _MAX_TASKS, _MAX_LEVELS, _MAX_QUEUE = 256, 1 << 14, 1 << 12, 1 << 20
 _FILLER = {4: 0xEFEFEFEF, 8: 0xEFEFEFEFEFEFEFEF}
 _BARRIERS = 3
-# Bit 0 of a barrier's word says that somebody sleeps, bit 1 nothing; the rest counts.
+# Bit 0 of a barrier's word says that a thread sleeps, bit 1 is not used; the rest counts.
 _UNUSED_BIT, _MOST_BARRIERS = 2, 1 << 48
 
 
 @record
 class Finding:
-    """What was found: how many statements of the runtime's structures agreed, and the first that did not, if any."""
+    """How many statements of the runtime's structures agree, and the first that does not, if any."""
 
     agreed: int
     contradiction: str | None
 
 
 class _Contradiction(Exception):
-    """Two parts of the runtime's structures say different things; the text is which."""
+    """Two parts of the runtime's structures say different things. The text names them."""
 
 
-def examine(process: Process, table: Table, found: ThreadTable) -> Finding:
+def examine(process: Process, table: Table, threads: ThreadTable) -> Finding:
     """Return whether the runtime's structures, read by *table*, contradict themselves.
 
-    A pointer to memory that is not there counts as a contradiction too: a damaged target proves nothing.
+    A pointer to missing memory is a contradiction, too: a damaged target proves nothing.
     """
-    examiner = _Examiner(process, table, found)
+    examiner = _Examiner(process, table, threads)
     try:
-        for thread in list(found.threads.values())[:_MAX_THREADS]:
+        for thread in list(threads.threads.values())[:_MAX_THREADS]:
             examiner.thread(thread)
         examiner.children()
     except (_Contradiction, OmpdError) as contradiction:
@@ -56,11 +56,11 @@ def examine(process: Process, table: Table, found: ThreadTable) -> Finding:
     return Finding(examiner.agreed, None)
 
 
-def trace(process: Process, module: Module, table: Table, found: ThreadTable) -> str | None:
-    """Return what contradicts *table* in the addresses that the runtime's own ``omp_get_level`` reads of a thread when
-    it is run in an emulator; None if nothing does.
+def trace(process: Process, module: Module, table: Table, threads: ThreadTable) -> str | None:
+    """Return the contradiction between *table* and the addresses that the runtime's ``omp_get_level`` reads of a thread
+    in an emulator, None if there is none.
 
-    :raises Unavailable: if there is no emulator, or no thread for which it answers
+    :raises Unavailable: if there is no emulator, or it runs the routine for no thread
     """
     routine = process.symbol_in(module, "omp_get_level")
     if routine is None:
@@ -68,7 +68,7 @@ def trace(process: Process, module: Module, table: Table, found: ThreadTable) ->
     natives = {process.pthread_self(thread): thread for thread in process.threads()}
     info, width = table.layout("kmp_base_info"), process.pointer_size
     reason = "no thread is in a team"
-    for gtid, address in found.threads.items():
+    for gtid, address in threads.threads.items():
         try:
             view = StructView(process, info, address)
             team, native = view.pointer("th_team"), natives.get(view.unsigned("th_info.ds.ds_thread"))
@@ -79,23 +79,23 @@ def trace(process: Process, module: Module, table: Table, found: ThreadTable) ->
             reason = str(error)
             continue
         expected = (
-            (found.variable, width),
-            (found.array + gtid * width, width),
+            (threads.variable, width),
+            (threads.array + gtid * width, width),
             (address + info.field("th_team").offset, width),
             (team + table.offset("kmp_base_team", "t_level"), 4),
         )
-        missing = next((where for where in expected if where not in reads), None)
+        missing = next((read for read in expected if read not in reads), None)
         return f"omp_get_level() does not read {missing[1]} bytes at {missing[0]:#x}" if missing is not None else None
     raise Unavailable(reason)
 
 
 class _Examiner:
-    def __init__(self, process: Process, table: Table, found: ThreadTable) -> None:
+    def __init__(self, process: Process, table: Table, threads: ThreadTable) -> None:
         self._process = process
         self._table = table
-        self._found = found
-        self._threads = set(found.threads.values())
-        self._roots = set(found.roots.values())
+        self._capacity = threads.capacity
+        self._threads = set(threads.threads.values())
+        self._roots = set(threads.roots.values())
         self._teams: set[int] = set()
         self._tasks: dict[int, int | None] = {}  # td_parent by kmp_taskdata_t
         self.agreed = 0
@@ -121,20 +121,23 @@ class _Examiner:
         return value
 
     def thread(self, address: int) -> None:
-        """Ask all that a thread's structure leads to."""
+        """Check a thread's structure and all that it points to.
+
+        :raises _Contradiction: if two parts contradict each other, or one cannot be read
+        """
         view = self._view("kmp_base_info", address)
-        for ask in (self._thread_itself, self._thread_team, self._thread_task, self._thread_queues):
+        for check in (self._thread_itself, self._thread_team, self._thread_task, self._thread_queues):
             try:
-                ask(view)
+                check(view)
             except OmpdError as error:
                 raise _Contradiction(str(error)) from error
 
     def _thread_itself(self, view: StructView) -> None:
         word = self._word
-        # One in the pool, which belongs to no team, belongs to no root either.
+        # A thread in the pool belongs to no team and to no root.
         root, in_team = word(view, "th_root"), word(view, "th_team")
         self._check(root in self._roots if root else not in_team, "a thread's th_root is no root")
-        for name, most in (("th_in_pool", 1), ("th_task_state", 255), ("th_next_waiting", self._found.capacity)):
+        for name, most in (("th_in_pool", 1), ("th_task_state", 255), ("th_next_waiting", self._capacity)):
             self._check(word(view, name) <= most, f"{name} is {view.unsigned(name)}")
         barriers, union = view.address_of("th_bar"), self._table.layout("kmp_barrier_union")
         for kind in range(_BARRIERS):
@@ -157,10 +160,10 @@ class _Examiner:
         self._check(view.address in members, "a thread's team does not have it")
 
     def _team(self, address: int) -> Sequence[int]:
-        # The threads of a team and of those around it, all of which have to be such.
+        # The members of a team, which have to be threads, as those of the teams around it.
         view = self._view("kmp_base_team", address)
         size, room = self._word(view, "t_nproc"), self._word(view, "t_max_nproc")
-        self._check(1 <= size <= room <= self._found.capacity, f"a team of {size}, with room for {room}")
+        self._check(1 <= size <= room <= self._capacity, f"a team of {size}, with room for {room}")
         level, active = self._word(view, "t_level"), self._word(view, "t_active_level")
         self._check(active <= level, f"a team at level {level}, active level {active}")
         members = read_words(self._process, self._pointer(view, "t_threads"), room)
@@ -182,7 +185,7 @@ class _Examiner:
         self._task(address)
 
     def _task(self, address: int) -> None:
-        # A task and those that generated it, up to an implicit one, which is in its place among those of its team.
+        # A task and the tasks that generated it, up to an implicit one, which has its place in the array of its team.
         layout = self._table.layout("kmp_taskdata")
         explicit = self._table.layout("kmp_tasking_flags").masks["tasktype"]
         while address not in self._tasks and len(self._tasks) < _MAX_TASKS:
@@ -214,7 +217,7 @@ class _Examiner:
         for name in ("tt_found_tasks", "tt_active"):
             self._check(self._word(team, name) <= 1, f"{name} is {team.unsigned(name)}")
         count = self._word(team, "tt_nproc")
-        self._check(count <= self._found.capacity, f"queues of {count} threads")
+        self._check(count <= self._capacity, f"queues of {count} threads")
         array, data = self._word(team, "tt_threads_data"), self._table.layout("kmp_thread_data")
         for number in range(min(count, _MAX_THREADS) if array else 0):
             queue = StructView(self._process, data, array + number * (data.size or 0))
@@ -232,18 +235,20 @@ class _Examiner:
             f"a task queue of {count} tasks in {size} places",
         )
         drawn, served = (self._word(queue, f"td.td_deque_lock.lk.{name}") for name in ("next_ticket", "now_serving"))
-        if drawn == served:  # else somebody is changing it
+        if drawn == served:  # else a thread is changing it
             tail = self._word(queue, "td.td_deque_tail")
             self._check((head + count) % size == tail, f"a task queue of {count} tasks from {head} to {tail}")
         places = read_words(self._process, array, size) if count else ()
         for number in range(min(count, _MAX_TASKS)):
             task = places[(head + number) % size]
-            if task:  # else it is just being put there, or taken
+            if task:  # else a thread is just putting it there, or taking it
                 self._task(task)
 
     def children(self) -> None:
-        """Ask whether each task has at least the unfinished children that were found. Others may lie where nothing
-        leads to: those that wait for tasks that they depend on.
+        """Check that each task counts at least the unfinished children that were found. Children that wait for a
+        dependence were not searched for.
+
+        :raises _Contradiction: if a task counts fewer
         """
         masks = self._table.layout("kmp_tasking_flags").masks
         counted: Counter[int] = Counter()
@@ -252,7 +257,7 @@ class _Examiner:
             if not flags & masks["tasktype"] or parent is None:
                 continue
             self._check(not flags & masks["freed"], "a live task was freed")
-            # Tasks that are not deferred count for nobody, and one that is over no more.
+            # A task that is not deferred, or that is complete, is not counted.
             if not flags & (masks["team_serial"] | masks["tasking_ser"] | masks["complete"]):
                 counted[parent] += 1
         for parent, count in counted.items():

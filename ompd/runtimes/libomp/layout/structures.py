@@ -1,8 +1,8 @@
 """Layouts of the runtime's structures beyond those that OMPD publishes.
 
-Intel's runtime describes many of them itself (:mod:`ompd.runtimes.layout.selfdescribed`). Debug information of the very
-build has them all; it is read when a question needs what nothing else tells. For a stripped runtime the table has them
-that was proven to fit it.
+Intel's runtime describes many of them itself (:mod:`ompd.runtimes.layout.selfdescribed`). Debug information of the
+build has all of them, and is read only if there is no other source. For a stripped runtime they are in the table that
+was proven to fit.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructLayout, StructView
 from ompd.errors import LayoutUnavailable, TypeNotFound
 from ompd.runtimes.layout import dwarf, selfdescribed
-from ompd.runtimes.libomp.layout.layouts import of_table
-from ompd.runtimes.libomp.layout.names import defined_as
+from ompd.runtimes.libomp.layout.layouts import defined_as, of_table
 
 if TYPE_CHECKING:
     from ompd.contract.helpers.pages import Heap
     from ompd.contract.process import Module, Process
-    from ompd.runtimes.libomp.layout.layouts import Known
+    from ompd.runtimes.libomp.layout.layouts import Loaded
 
 # What is read of each structure.
 _WANTED: Mapping[str, Sequence[str]] = {
@@ -32,25 +31,28 @@ _WANTED: Mapping[str, Sequence[str]] = {
     "kmp_base_queuing_lock_t": ("initialized", "tail_id", "head_id", "owner_id"),
     "kmp_base_task_team_t": ("tt_threads_data", "tt_nproc"),
     "kmp_taskdata_t": ("td_ident", "td_taskwait_thread", "td_incomplete_child_tasks"),
-    # The runtime pads this one to a multiple of a cache line, so that the array's elements are the union's size apart.
+    # The runtime pads it to a multiple of a cache line, in a union: the elements of arrays have the size of that.
     "kmp_thread_data_t": ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks"),
 }
 _THREAD_DATA = "kmp_thread_data"
 
-# What only debug information tells, or a table. Some members are in some releases only.
+# What only debug information or a table has. Some members exist in some releases only.
 _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_team_t.t_argv": ("t_argv", "t_argc"),
     "kmp_base_team_t.t_nested_nth": ("t_nested_nth",),
     "kmp_base_ticket_lock_t": ("initialized", "self", "next_ticket", "now_serving", "owner_id"),
     "kmp_base_drdpa_lock_t": ("initialized", "next_ticket", "now_serving", "owner_id"),
-    # Intel's list has a lock and a count before its first node, LLVM's is the pointer to that.
+    # Intel's list has a lock and a count before its first node. LLVM's is the pointer to the first node.
     "kmp_base_task_team_t.tt_task_pri_list": ("tt_task_pri_list", "tt_task_pri_list.begin"),
     "kmp_base_task_team_t.tt_threads_lock": ("tt_threads_lock.lk.self",),
     "kmp_task_pri_t": ("td", "next"),
     "kmp_base_info_t.th_pri_head": ("th_pri_head",),
     "kmp_taskdata_t.td_depnode": (
-        *("td_depnode", "td_dephash", "td_allow_completion_event"),
-        *("td_allow_completion_event.type", "td_allow_completion_event.ed.task"),
+        "td_depnode",
+        "td_dephash",
+        "td_allow_completion_event",
+        "td_allow_completion_event.type",
+        "td_allow_completion_event.ed.task",
     ),
     "kmp_taskdata_t.td_taskgroup": ("td_taskgroup", "td_last_tied"),
     "kmp_taskgroup": ("count",),
@@ -58,9 +60,16 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_depnode": ("successors", "task", "npredecessors"),
     "kmp_depnode_list": ("node", "next"),
     "kmp_dephash": ("buckets", "size", "last_all"),
-    # LLVM 11 has its last tasks by three kinds.
+    # LLVM 11 has three kinds of last tasks.
     "kmp_dephash_entry": (
-        *("addr", "last_out", "last_set", "prev_set", "last_ins", "last_mtxs", "last_flag", "next_in_bucket"),
+        "addr",
+        "last_out",
+        "last_set",
+        "prev_set",
+        "last_ins",
+        "last_mtxs",
+        "last_flag",
+        "next_in_bucket",
     ),
     "kmp_bstate": ("b_arrived", "b_go"),
     "kmp_barrier_union": (),
@@ -71,54 +80,64 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "private_common": ("link", "gbl_addr", "par_addr", "cmn_size"),
 }
 
-# These lie where the compiler or the user put them; and at what is asked for as a lock there may be none.
+# Not on the runtime's heap: the compiler or the user placed them, or what is read as a lock is none.
 _ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lock_t", "kmp_base_drdpa_lock_t"))
 
 
 class Structures:
-    """The layouts of one runtime, each loaded when first asked for.
+    """The layouts of one runtime, each loaded when it is first needed.
 
-    :param known: what is known already, as what OMPD publishes; what is not believed of it is not taken from elsewhere
-    :param heap: where most of them lie
+    :param loaded: the layouts that OMPD publishes. Members that were rejected there are rejected here, too
+    :param heap: the memory of most structures
     """
 
-    def __init__(self, process: Process, module: Module, known: Known, heap: Heap) -> None:
+    def __init__(self, process: Process, module: Module, loaded: Loaded, heap: Heap) -> None:
         self._process = process
         self._heap = heap
         self._module = module
-        self._known = known
-        self._found: dict[str, StructLayout] = {}
+        self._loaded = loaded
+        self._layouts: dict[str, StructLayout] = {}
+        self._unavailable: dict[str, LayoutUnavailable] = {}
 
     @cached_property
-    def _told(self) -> Mapping[str, StructLayout]:
-        if self._known.stripped is not None:
-            table = self._known.stripped.table
-            found = {name: of_table(table, name, members) for name, members in _WANTED.items()}
+    def _described(self) -> Mapping[str, StructLayout]:
+        if self._loaded.stripped is not None:
+            table = self._loaded.stripped.table
+            layouts = {name: of_table(table, name, members) for name, members in _WANTED.items()}
             size = table.layout(_THREAD_DATA).size
-            return {**found, "kmp_thread_data_t": replace(found["kmp_thread_data_t"], size=size)}
-        told = load_layouts(self._process, self._module)
-        known = self._known.layouts
-        return {name: layout.without(known[name].faults) if name in known else layout for name, layout in told.items()}
+            return {**layouts, "kmp_thread_data_t": replace(layouts["kmp_thread_data_t"], size=size)}
+        layouts = load_layouts(self._process, self._module)
+        published = self._loaded.layouts
+        return {
+            name: layout.without(published[name].faults) if name in published else layout
+            for name, layout in layouts.items()
+        }
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """Where the layouts that were used so far are from, by structure."""
-        return {name: layout.source for name, layout in self._found.items()}
+        """The sources of the layouts that were used so far, by structure."""
+        return {name: layout.source for name, layout in self._layouts.items()}
 
     def layout(self, name: str) -> StructLayout:
-        """Return the layout of the structure *name*, or of the members of it that a longer name stands for.
+        """Return the layout of the structure *name*; of ``STRUCTURE.MEMBER`` only that of some members.
 
-        :raises LayoutUnavailable: if nothing tells it
-        :raises CorruptState: if what the runtime says of it cannot be
+        :raises LayoutUnavailable: if no source has it
+        :raises CorruptState: if the runtime's description of it contradicts itself
         """
-        if name not in self._found:
-            self._found[name] = self._load_hidden(name) if name in _HIDDEN else self._told[name]
-        return self._found[name]
+        if name not in self._layouts:
+            if name in self._unavailable:
+                raise self._unavailable[name]
+            try:
+                self._layouts[name] = self._load_hidden(name) if name in _HIDDEN else self._described[name]
+            except LayoutUnavailable as error:
+                self._unavailable[name] = error
+                raise
+        return self._layouts[name]
 
     def _load_hidden(self, name: str) -> StructLayout:
         struct = name.partition(".")[0]
-        if self._known.stripped is not None:
-            return of_table(self._known.stripped.table, struct, _HIDDEN[name])
+        if self._loaded.stripped is not None:
+            return of_table(self._loaded.stripped.table, struct, _HIDDEN[name])
         try:
             return dwarf.load(self._process, self._module, {name: (defined_as(struct), _HIDDEN[name])})[name]
         except TypeNotFound as error:
@@ -130,7 +149,7 @@ class Structures:
 
 
 def load_layouts(process: Process, module: Module) -> dict[str, StructLayout]:
-    """Return the layouts that most questions need: from the runtime itself, else from its debug information.
+    """Return the layouts that most questions need, from the runtime itself or from its debug information.
 
     :raises LayoutUnavailable: if neither has them
     """
@@ -138,7 +157,9 @@ def load_layouts(process: Process, module: Module) -> dict[str, StructLayout]:
         return selfdescribed.load(process, module)
     except LayoutUnavailable as error:
         try:
-            layouts = dwarf.load(process, module, {name: (defined_as(name), of) for name, of in _WANTED.items()})
+            layouts = dwarf.load(
+                process, module, {name: (defined_as(name), members) for name, members in _WANTED.items()}
+            )
             size = process.struct_layout(module, _THREAD_DATA, ()).size
         except (LayoutUnavailable, TypeNotFound):
             raise LayoutUnavailable(f"{error}, nor is there debug information of it") from error

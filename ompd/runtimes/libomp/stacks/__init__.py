@@ -1,1 +1,1 @@
-"""What the stacks of threads tell: whose code is on them, which regions and tasks it is of, what each thread does."""
+"""Threads' stacks: whose code is on them, of which regions and tasks, and what each thread does."""

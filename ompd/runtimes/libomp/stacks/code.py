@@ -1,113 +1,121 @@
-"""Whose code frames of stacks are in: the user's, or which routine's of the runtime; which of them begin a construct's
-code.
-"""
+"""The code of stack frames: whose it is, which routine of the runtime, and which frames begin a construct's code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM, UNKNOWN
-from ompd.contract.process import Frame
-from ompd.runtimes.libomp.teams.reading import Reading
 
-# Routines that call a region's function: kmp_runtime.cpp, kmp_gsupport.cpp. The wrappers are static C++ functions in
-# some builds, and GOMP's entry points carry versions and a prefix in the symbol table: see naming.routine_name().
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.runtimes.libomp.plugin import Runtime
+    from ompd.runtimes.libomp.stacks.unnamed import Names, Unnamed
+
+# Routines that call a region's function (kmp_runtime.cpp, kmp_gsupport.cpp). The wrappers are static C++ functions in
+# some builds, and GOMP's entry points have versions and a prefix in the symbol table: see naming.routine_name().
 _INVOKER = re.compile(r"__kmp_invoke_microtask$|__kmp_GOMP_\w*microtask_wrapper$|GOMP_parallel(?!\w*_start)\w*$")
-# Routines that user code calls to start a region. Innermost on a stack, they say that its function has not begun or is
-# over.
+# Routines that user code calls to start a region. If one is innermost on a stack, the function of the region has not
+# begun or is over.
 _FORK = re.compile(
     r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
 )
 
-# What gcc's own invoker calls of the entry points that are there for clang's code.
-_OWN_CALLS = frozenset(
+# Entry points of clang's code that the runtime's own routines for gcc's code call, too.
+_CALLED_BY_RUNTIME = frozenset(
     (
-        *("__kmpc_serialized_parallel", "__kmpc_end_serialized_parallel", "__kmpc_fork_call"),
-        *("__kmpc_push_num_threads", "__kmpc_push_proc_bind", "__kmpc_global_thread_num", "GOMP_parallel_end"),
+        "__kmpc_serialized_parallel",
+        "__kmpc_end_serialized_parallel",
+        "__kmpc_fork_call",
+        "__kmpc_push_num_threads",
+        "__kmpc_push_proc_bind",
+        "__kmpc_global_thread_num",
+        "GOMP_parallel_end",
     )
 )
 
 # Routines that call the function of an explicit task.
 TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute_tasks_template"))
 
-# The barrier at a region's end; its second half is where workers wait for the next region.
+# The barrier at a region's end. Its second half is the barrier in which workers wait for the next region.
 JOIN_BARRIER, FORK_BARRIER = "__kmp_join_barrier", "__kmp_fork_barrier"
 CLOSING_BARRIERS = frozenset((JOIN_BARRIER, FORK_BARRIER))
+
+# Entry points at the beginning of a reduction. They may acquire a lock.
+REDUCTION_ENTRIES = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
 
 # Routines in which threads wait until a word has some value: methods of flags (kmp_wait_release.h), z_Linux_util.cpp.
 _WAIT = re.compile(r"__kmp_(?:suspend|wait)\w*$|_ZN\d+kmp_(?:atomic_)?flag_\w+?4waitE")
 
-# Routines that call a task's function at once, where it is not deferred. Another name for clang's: its code calls the
-# function itself, between two of the runtime's routines.
+# Calls the function of a task that is not deferred. There is no such routine for clang's code, which calls the function
+# itself between two calls of the runtime.
 _UNDEFERRED = "GOMP_task"
 
 
 def is_fork(routine: str) -> bool:
-    """Return whether a routine is one that user code calls to start a region, or to end it."""
+    """Return whether user code calls a routine to start a region, or to end it."""
     return _FORK.match(routine) is not None
 
 
 def is_wait(routine: str) -> bool:
-    """Return whether a routine is one in which threads wait until a word has some value."""
+    """Return whether threads wait in a routine until a word has some value."""
     return _WAIT.match(routine) is not None
 
 
 def calls_user_code(routine: str) -> bool:
-    """Return whether a routine of the runtime is one that calls the function of a region or an explicit task."""
+    """Return whether a routine of the runtime calls the function of a region or of an explicit task."""
     return _INVOKER.match(routine) is not None or routine in TASK_INVOKERS
 
 
 def is_entry(routine: str) -> bool:
-    """Return whether a routine is one that user code calls, and the runtime's routines that call user code do not."""
-    return naming.is_entry(routine) and routine not in _OWN_CALLS
+    """Return whether user code calls a routine, and the runtime's routines that call user code do not."""
+    return naming.is_entry(routine) and routine not in _CALLED_BY_RUNTIME
 
 
 class Code:
     """The code of one process, by the names of its functions.
 
-    :param name: returns the name of a routine without a symbol by a frame of it, ``""`` if it is unknown; None for a
-        runtime with symbols
+    :param unnamed: the names of the routines of a stripped runtime, None for a runtime with symbols
     """
 
-    def __init__(self, runtime: Reading, name: Callable[[Frame], str] | None) -> None:
+    def __init__(self, runtime: Runtime, unnamed: Names | Unnamed | None) -> None:
         self._runtime = runtime
         self._process = runtime.process
-        self._name = name
+        self._unnamed = unnamed
         self._routines: dict[int, str | None] = {}
         self._calls: dict[tuple[int, int], bool] = {}
 
     @property
     def has_names(self) -> bool:
-        """Whether routines are known by their code alone, and not by what is on the stack, too."""
-        return self._name is None
+        """Whether the code alone shows a routine. In a stripped runtime the contents of the stack show it, too."""
+        return self._unnamed is None
 
     def routine_at(self, address: int) -> str | None:
-        """Return the name of the runtime's routine at *address*, None where that is not the runtime's code."""
-        known = self._routines
-        if address not in known:
-            inside = self._runtime.owners.at(address) == RUNTIME
-            known[address] = naming.routine_name(self._process.locate(address).symbol) if inside else None
-        return known[address]
+        """Return the name of the runtime's routine at *address*, None if that is not the runtime's code."""
+        routines = self._routines
+        if address not in routines:
+            is_runtimes = self._runtime.owners.at(address) == RUNTIME
+            routines[address] = naming.routine_name(self._process.locate(address).symbol) if is_runtimes else None
+        return routines[address]
 
     def routine_of(self, frame: Frame) -> str | None:
-        """Return the name of the runtime's routine of a frame, None where that is not the runtime's code.
+        """Return the name of the runtime's routine of a frame, None if that is not the runtime's code.
 
-        ``""`` where it has no symbol, and what it does does not show it.
+        ``""`` if the routine has no symbol and its frame does not show the name.
         """
-        at, known = frame.call_site, self._routines
-        name = known[at] if at in known else self.routine_at(at)
-        return self._name(frame) if name == "" and self._name is not None else name
+        address, routines = frame.call_site, self._routines
+        name = routines[address] if address in routines else self.routine_at(address)
+        return self._unnamed.name(frame) if name == "" and self._unnamed is not None else name
 
     def is_users(self, frame: Frame) -> bool:
         """Return whether a frame's code is the user's."""
         return self._runtime.owners.is_users(frame)
 
     def is_users_code(self, frames: Sequence[Frame], index: int) -> bool:
-        """Return whether the code of a frame of a stack is the user's, also where it is the call of an entry point of
-        the runtime alone that shows it: in a static program names do not tell the user's functions from the C
-        library's.
+        """Return whether the code of a frame of a stack is the user's, also if only its call of an entry point shows
+        that: the names in a static program do not distinguish the user's functions from the C library's.
         """
         frame = frames[index]
         if not index or self._runtime.owners.at(frame.call_site) != UNKNOWN:
@@ -115,19 +123,21 @@ class Code:
         return naming.is_entry(self.entry_called(frames[index - 1], frame))
 
     def entry_called(self, inner: Frame, outer: Frame) -> str:
-        """Return the routine of the runtime that the user's frame called, which may have jumped to another one."""
+        """Return the routine of the runtime that the user's frame *outer* called. It may have jumped to another one."""
         routine = self.routine_of(inner)
         if routine is None or is_entry(routine) or is_fork(routine):
             return routine or ""
         return naming.routine_name(self._process.routine_called(outer.pc))
 
     def begins_region(self, inner: Frame, outer: Frame) -> bool:
-        """Return whether *inner*, called by *outer*, is the frame of a region's function, or of what that jumped to."""
+        """Return whether *inner*, called by *outer*, is the frame of a region's function, or of a function that it
+        jumped to.
+        """
         pair = inner.call_site, outer.call_site
-        known = self._calls.get(pair)
-        if known is None:
-            known = self._calls[pair] = self._is_region_call(inner, outer)
-        return known
+        begins = self._calls.get(pair)
+        if begins is None:
+            begins = self._calls[pair] = self._is_region_call(inner, outer)
+        return begins
 
     def _is_region_call(self, inner: Frame, outer: Frame) -> bool:
         caller, callee = self.routine_of(outer), self.routine_of(inner)
@@ -136,7 +146,7 @@ class Code:
             if invoker is None:
                 return False
             if callee is None:
-                # Those that are there for this alone call nothing else, so that one of the C library's was jumped to.
+                # Invokers that are not entry points call nothing else, so that a C function there was jumped to.
                 return self.is_users(inner) or (
                     invoker[0].startswith("__kmp_") and self._runtime.owners.at(inner.call_site) == SYSTEM
                 )
@@ -144,22 +154,21 @@ class Code:
         if not self.is_users(inner) or not self.is_users(outer):
             return False
         locate = self._process.locate
-        return _is_called_by_user(locate(inner.call_site).symbol, locate(outer.call_site).symbol)
+        return _is_region_called_by_user(locate(inner.call_site).symbol, locate(outer.call_site).symbol)
 
     def was_jumped_to(self, callee: str, outer: Frame) -> bool:
-        """Return whether the runtime's routine *callee* stands where the code of a construct was, which *outer* called.
-
-        That code ended by a jump to one of the runtime's entry points, which may have jumped on.
+        """Return whether *outer* called a construct's code, which ended by a jump to the runtime's routine *callee*, or
+        to an entry point that jumped to *callee*.
         """
         if self._process.calls_by_pointer(outer.pc):
-            is_own = callee.startswith("__kmp_") and (calls_user_code(callee) or is_fork(callee))
-            return bool(callee) and not is_own
-        # Its own routines that call nothing else; gcc's entry points call clang's.
+            is_internal = callee.startswith("__kmp_") and (calls_user_code(callee) or is_fork(callee))
+            return bool(callee) and not is_internal
+        # The runtime's internal invokers call nothing else, but gcc's entry points call clang's.
         return is_entry(callee) and (self.routine_of(outer) or "").startswith("__kmp_")
 
     def begins_task(self, inner: Frame, outer: Frame) -> bool:
-        """Return whether *inner*, called by *outer*, is the frame of an explicit task's code, or of what that jumped
-        to.
+        """Return whether *inner*, called by *outer*, is the frame of an explicit task's code, or of a function that it
+        jumped to.
         """
         caller = self.routine_of(outer)
         callee = self.routine_of(inner)
@@ -172,15 +181,15 @@ class Code:
             return self.was_jumped_to(callee, outer)
         if not self.is_users(inner) or not self.is_users(outer):
             return False
-        known = naming.parse_outlined(self._process.locate(inner.call_site).symbol or "")
-        return known is not None and known.construct == "task"
+        outlined = naming.parse_outlined(self._process.locate(inner.call_site).symbol or "")
+        return outlined is not None and outlined.construct == "task"
 
 
-def _is_called_by_user(symbol: str | None, caller: str | None) -> bool:
-    # clang calls the function of a region with a false if clause directly. With -g it may be a pair, whose inner one
-    # has the body; a task's function is called by its entry.
-    known = naming.parse_outlined(symbol or "")
-    if known is None or known.construct is not None or naming.is_body(symbol or ""):
+def _is_region_called_by_user(symbol: str | None, caller: str | None) -> bool:
+    # clang's code itself calls the function of a region whose if clause is false. With -g there may be two functions,
+    # the inner one with the body; the function of a task is called by its entry.
+    outlined = naming.parse_outlined(symbol or "")
+    if outlined is None or outlined.construct is not None or naming.is_body(symbol or ""):
         return False
-    called_by = naming.parse_outlined(caller or "")
-    return called_by is None or called_by.construct != "task"
+    outlined_caller = naming.parse_outlined(caller or "")
+    return outlined_caller is None or outlined_caller.construct != "task"

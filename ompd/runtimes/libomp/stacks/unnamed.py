@@ -1,50 +1,56 @@
-"""Names for the routines on threads' stacks that a stripped runtime has no names for.
+"""Names for the routines on threads' stacks that have no symbols in a stripped runtime.
 
-A stripped library names what it exports: its entry points, ``__kmp_invoke_microtask``, ``__kmp_fork_call``. What is
-between is distinguished by what it does. A routine that calls the function which its own structures name as a task's
-invokes tasks; one whose start a team has as its microtask is the wrapper of gcc's code. That a thread waits at a
-barrier is shown by the words of the barrier (``kmp_bstate``, ``kmp_balign_team``): a worker that has arrived has
-counted its own (``b_arrived``) on to one more than its team passed; one that waits for another thread's has, on its
-stack, a flag (``kmp_flag_64``) with the address of that word and the count it waits for. When all have arrived the team
-has passed that count, too, and workers have a flag for their own word ``b_go`` until the primary thread lets them go.
-Then the routines between the entry point and that wait have the name of the one that can only be among them.
+A stripped library has the names that it exports: its entry points, ``__kmp_invoke_microtask``, ``__kmp_fork_call``. The
+routines between them are known by what they do:
+
+- A routine that calls the function of a task invokes tasks.
+- A routine whose start is a team's microtask is the wrapper of gcc's code.
+- A routine in which a thread waits at a barrier is known by the words of the barrier (``kmp_bstate``,
+  ``kmp_balign_team``). A worker that has arrived has counted its own ``b_arrived`` to one more than its team has
+  passed. A thread that waits for another one's arrival has a flag (``kmp_flag_64``) on its stack, with the address of
+  that word and the count that it waits for. Once all have arrived, the team has passed that count, too, and workers
+  have a flag for their own word ``b_go`` until the primary thread releases them. The routines between the entry point
+  and that wait then have the only name that is possible there.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
 from ompd.contract.helpers.stacks import runs, words_on
-from ompd.contract.process import Frame
 from ompd.errors import OmpdError
-from ompd.runtimes.layout.table import Table
 from ompd.runtimes.libomp.stacks.code import (
     FORK_BARRIER,
     JOIN_BARRIER,
+    REDUCTION_ENTRIES,
     TASK_INVOKERS,
     Code,
     calls_user_code,
     is_entry,
     is_fork,
 )
-from ompd.runtimes.libomp.teams.teams import Region, Team
-from ompd.runtimes.libomp.teams.threads import Thread, Threads
-from ompd.runtimes.libomp.teams.words import CLOSING, PLAIN, REDUCTION, STEP, Words
+from ompd.runtimes.libomp.waits import locks
+from ompd.runtimes.libomp.waits.barrier_words import CLOSING, PLAIN, REDUCTION, STEP, BarrierWords
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.runtimes.layout.table import Table
+    from ompd.runtimes.libomp.handles import Parallel, Thread
+    from ompd.runtimes.libomp.plugin import Runtime
+    from ompd.runtimes.libomp.teams import Team
 
 _WRAPPER, _TASK_INVOKER = "__kmp_GOMP_microtask_wrapper", "__kmp_invoke_task"
 _BARRIER, _REDUCTION = "__kmp_barrier", "__kmp_enter_critical_section_reduce_block"
 _FORK_CALL = "__kmp_fork_call"
-# Entry points with which a reduction begins, which may ask for a lock.
-_REDUCTIONS = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
-# Those that user code calls, and which of them may wait at a barrier of the team.
-_MEETS = re.compile(
+# Entry points that may wait at a barrier of the team.
+_WITH_BARRIER = re.compile(
     r"__kmpc_(?:cancel_|end_)?barrier|__kmpc_(?:end_)?reduce|__kmpc_copyprivate"
     r"|GOMP_(?:barrier|single_copy|loop_end|sections_end|workshare_task_reduction)"
 )
@@ -55,16 +61,16 @@ _Key = tuple["int | None", int]
 
 
 class _Group(NamedTuple):
-    # Consecutive frames that are the runtime's: their indexes, and the entry point by which they were called: "" where
-    # that has no name, None on the stack of a worker, which begins with the runtime.
+    # Consecutive frames of the runtime: the first and the last index, and the entry point that was called, "" without a
+    # name. None on the stack of a worker that begins with the runtime.
     first: int
     last: int
     entry: str | None
 
 
-class _Place(NamedTuple):
-    # A group of frames of a thread that may wait at a barrier of a team, of one of some kinds, and the name of the
-    # routine then.
+class _Candidate(NamedTuple):
+    # A group of frames of a thread that may wait at a barrier of a team, the possible kinds of that barrier, and the
+    # name of the routine if it does.
     thread: Thread
     frames: Sequence[Frame]
     group: _Group
@@ -78,8 +84,11 @@ class _Place(NamedTuple):
 
 
 class Names:
-    """What was found out about frames: by ``_key`` their routines' names, the kinds of barriers at which their threads
-    wait, and whether they may be at one, or wait for a region to begin; and the barriers that threads leave.
+    """Facts about frames without a symbol, by :func:`_key`.
+
+    ``names`` has the names of their routines, ``kinds`` the barriers at which they wait. ``doubtful`` frames may
+    wait at a barrier, ``between`` frames wait for a region. ``left`` are the barriers that threads are leaving, by team
+    and kind.
     """
 
     def __init__(self) -> None:
@@ -95,77 +104,69 @@ class Names:
 
 
 class Unnamed:
-    """The names of unnamed routines by the frames that they have on the stacks of a stripped runtime's threads. They
-    are found when one is first needed.
-
-    :param asks_for_lock: returns whether frames hold the address of a lock that a thread waits for
+    """The names for a stripped runtime's routines, by their frames on threads' stacks. They are searched for when one
+    is first needed.
     """
 
-    def __init__(
-        self, runtime: Threads, table: Table, asks_for_lock: Callable[[Thread, tuple[Frame, ...]], bool]
-    ) -> None:
+    def __init__(self, runtime: Runtime, table: Table) -> None:
         self._runtime = runtime
         self._table = table
-        self._asks_for_lock = asks_for_lock
 
     @cached_property
-    def _found(self) -> Names:
-        return _Search(self._runtime, self._table, self._asks_for_lock).found()
+    def _names(self) -> Names:
+        return _Search(self._runtime, self._table).names()
 
     def name(self, frame: Frame) -> str:
         """Return the name of the routine of a frame, ``""`` if it is unknown."""
-        return self._found.name(frame)
+        return self._names.name(frame)
 
     def is_doubtful(self, frame: Frame) -> bool:
-        """Return whether a frame is inside of a call that may wait at a barrier, and nothing shows whether it does."""
-        return _key(frame) in self._found.doubtful
+        """Return whether a frame is inside of a call that may wait at a barrier, but nothing shows whether it does."""
+        return _key(frame) in self._names.doubtful
 
     def barrier(self, frame: Frame) -> int | None:
-        """Return the kind of barrier at which the thread of a frame waits in the call that the frame is of, or None."""
-        return self._found.kinds.get(_key(frame))
+        """Return the kind of barrier at which a frame's call waits, None if it waits at none."""
+        return self._names.kinds.get(_key(frame))
 
     def is_between_regions(self, frame: Frame) -> bool:
-        """Return whether a frame is of a worker that waits for a region to begin, or has not seen yet that it has."""
-        return _key(frame) in self._found.between
+        """Return whether a frame is of a worker that waits for a region, or has not noticed yet that it has begun."""
+        return _key(frame) in self._names.between
 
     def has_been_left(self, team: Team, kind: int) -> bool:
-        """Return whether the primary thread has begun to let threads go from a barrier of a *kind*."""
-        return (team.address, kind) in self._found.left
+        """Return whether the primary thread has begun to release threads from a barrier of a *kind*."""
+        return (team.address, kind) in self._names.left
 
 
 class _Search:
-    # Each step names routines by what the steps before it have named: first what calls the code of regions, then what
-    # calls that of tasks, last the barriers. Its own Code has the names that are known up to there.
+    # Each step uses the names from the steps before it: first the routines that call the code of regions, then those
+    # that call the code of tasks, last the barriers. The Code has the names of the steps so far.
 
-    def __init__(
-        self, runtime: Threads, table: Table, asks_for_lock: Callable[[Thread, tuple[Frame, ...]], bool]
-    ) -> None:
+    def __init__(self, runtime: Runtime, table: Table) -> None:
         self._runtime = runtime
-        self._asked = asks_for_lock
         self._result = Names()
-        self._code = Code(runtime, self._result.name)
+        self._code = Code(runtime, self._result)
         self._calls_of_tasks: set[int] = set()
         self._flag = next((layout for name, layout in table.structs.items() if name.startswith("kmp_flag_64<")), None)
-        # Where the words of all threads of a team are, by the team and the kind of barrier.
-        self._words: dict[tuple[int, int], frozenset[int]] = {}
-        # The frames of regions' code on each thread's stack (by its kmp_info_t), and those that call tasks' code.
-        self._begun: dict[int, Sequence[int]] = {}
-        self._invoking: dict[int, Sequence[int]] = {}
+        # The addresses of b_arrived of all threads of a team, by the team and the kind of barrier.
+        self._arrival_words: dict[tuple[int, int], frozenset[int]] = {}
+        # The frames of regions' code on each thread's stack (by its kmp_info_t), and the frames that call tasks' code.
+        self._region_frames: dict[int, Sequence[int]] = {}
+        self._invoker_frames: dict[int, Sequence[int]] = {}
 
-    def found(self) -> Names:
+    def names(self) -> Names:
         wrappers = self._wrappers()
         stacks = list(self._stacks(wrappers))
-        routines = self._task_routines()
+        task_functions = self._task_functions()
         for _, frames, groups in stacks:
             for group in groups:
-                self._name_caller(frames, group, routines)
+                self._name_task_invoker(frames, group, task_functions)
         for _, frames, groups in stacks:
             for group in groups:
-                self._name_known_caller(frames, group)
-        # What calls a region's code was judged without the names that are known now.
-        self._code = Code(self._runtime, self._result.name)
-        held: dict[tuple[int, int], list[_Place]] = {}
-        primaries: list[_Place] = []
+                self._name_same_call(frames, group)
+        # Forget which calls begin a region: that was decided without the names that are known now.
+        self._code = Code(self._runtime, self._result)
+        held: dict[tuple[int, int], list[_Candidate]] = {}
+        primaries: list[_Candidate] = []
         for thread, frames, groups in stacks:
             for group in groups:
                 try:
@@ -182,7 +183,7 @@ class _Search:
             try:
                 frames = self._runtime.process.stack(thread.native_thread_id()).frames
             except OmpdError:
-                continue  # whoever asks for that thread gets the error
+                continue  # each question about that thread gets the error
             for frame in frames:
                 is_unnamed = self._code.routine_at(frame.call_site) == ""
                 if is_unnamed and frame.function_start in wrappers:
@@ -200,7 +201,7 @@ class _Search:
             yield _Group(first, last, self._entry(frames, last, owners))
 
     def _is_jumped_to(self, inner: Frame, outer: Frame) -> bool:
-        # Whether it is an entry point to which the code of a construct, which *outer* had called, ended by a jump.
+        # Whether inner is an entry point to which the code of a construct, which outer had called, jumped at its end.
         callee = self._code.routine_at(inner.call_site) or ""
         caller = self._code.routine_at(outer.call_site) or ""
         return is_entry(callee) and (
@@ -212,7 +213,7 @@ class _Search:
         name = self._code.routine_at(frames[last].call_site)
         if name or outer != USER:
             return name or (None if outer in _SYSTEM_CALLERS else "")
-        # The entry point jumped to the routine that does its work; what called it may have left by a jump as well.
+        # The entry point jumped to the routine that does its work. The user function may have left by a jump as well.
         called = naming.routine_name(self._runtime.process.routine_called(frames[last + 1].pc))
         return called if naming.is_entry(called) else ""
 
@@ -228,35 +229,35 @@ class _Search:
         except OmpdError:
             return
 
-    def _task_routines(self) -> set[int]:
-        # Of all explicit tasks that have begun.
-        found: set[int] = set()
+    def _task_functions(self) -> set[int]:
+        # The functions of all explicit tasks that have begun.
+        functions: set[int] = set()
         seen: set[str] = set()
         for thread in self._runtime.threads():
             try:
                 task = thread.icv_task()
                 while task is not None and task.kind() == "explicit" and task.id not in seen and len(seen) < _MAX_TASKS:
                     seen.add(task.id)
-                    routine = task.function()
-                    if routine is not None:
-                        found.add(routine)
+                    function = task.function()
+                    if function is not None:
+                        functions.add(function)
                     task = task.generating()
             except OmpdError:
                 continue
-        return found
+        return functions
 
-    def _name_caller(self, frames: Sequence[Frame], group: _Group, routines: set[int]) -> None:
+    def _name_task_invoker(self, frames: Sequence[Frame], group: _Group, task_functions: set[int]) -> None:
         if not group.first:
             return
         caller, inner = frames[group.first], frames[group.first - 1]
         if self._code.routine_of(caller):
             return
-        if inner.function_start in routines:
+        if inner.function_start in task_functions:
             self._result.names[_key(caller)] = _TASK_INVOKER
             self._calls_of_tasks.add(caller.call_site)
 
-    def _name_known_caller(self, frames: Sequence[Frame], group: _Group) -> None:
-        # The very instruction that called another task's function: this one's was left by a jump.
+    def _name_same_call(self, frames: Sequence[Frame], group: _Group) -> None:
+        # The same instruction called the function of another task: this task's function was left by a jump.
         if group.first and frames[group.first].call_site in self._calls_of_tasks:
             self._result.names.setdefault(_key(frames[group.first]), _TASK_INVOKER)
 
@@ -267,129 +268,135 @@ class _Search:
         thread: Thread,
         frames: Sequence[Frame],
         group: _Group,
-        held: dict[tuple[int, int], list[_Place]],
-        primaries: list[_Place],
+        held: dict[tuple[int, int], list[_Candidate]],
+        primaries: list[_Candidate],
     ) -> None:
         if group.first and self._code.begins_region(frames[group.first - 1], frames[group.first]):
             return  # it executes the region
-        place = self._place(thread, frames, group)
-        if place is None or not self._may_wait(place):
+        candidate = self._candidate(thread, frames, group)
+        if candidate is None or not self._may_wait(candidate):
             return
-        arrived = next((kind for kind in place.kinds if self._has_arrived(place, kind)), None)
-        waits = next((kind for kind in place.kinds if self._is_held(place, kind)), None) if arrived is None else None
+        kinds = candidate.kinds
+        arrived = next((kind for kind in kinds if self._has_arrived(candidate, kind)), None)
+        waits = next((kind for kind in kinds if self._is_held(candidate, kind)), None) if arrived is None else None
         if arrived is not None:
-            self._rename(place, arrived)
+            self._rename(candidate, arrived)
         elif waits is not None:
-            held.setdefault((place.team.address, waits), []).append(place)
-        elif group.entry in _REDUCTIONS and self._asks_for_lock(place):
-            self._rename(place._replace(name=_REDUCTION), None)
-        elif place.is_primary:
-            primaries.append(place)
-        elif not self._bars.are_used_by(place.team.address):
+            held.setdefault((candidate.team.address, waits), []).append(candidate)
+        elif group.entry in REDUCTION_ENTRIES and self._asks_for_lock(candidate):
+            self._rename(candidate._replace(name=_REDUCTION), None)
+        elif candidate.is_primary:
+            primaries.append(candidate)
+        elif not self._words.are_used_by(candidate.team.address):
             self._doubt(frames, group)
-        elif self._waits_to_go(place):
-            self._mark_between(place)
-        # else it has not arrived, or was let go: a worker that has counts its word on
+        elif self._waits_for_release(candidate):
+            self._mark_between(candidate)
+        # else it has not arrived, or was released: a worker that arrives increases its word
 
-    def _place(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> _Place | None:
-        # At which team's barriers a group of frames may wait, of which kinds, and what the routine is called then.
+    def _candidate(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> _Candidate | None:
+        # The team at whose barrier a group of frames may wait; None if it can wait at none.
         regions = thread.hosted_regions()
         index = len(regions) - self._regions_outside(thread, frames, group.last)
         if not 0 <= index <= len(regions):
             return None
-        around: Region | None = regions[index] if index < len(regions) else None
-        met: Region | None = regions[index - 1] if index else None
+        around: Parallel | None = regions[index] if index < len(regions) else None
+        inside: Parallel | None = regions[index - 1] if index else None
         region, name = around, _BARRIER
         kinds: tuple[int, ...] = (PLAIN, REDUCTION)
         if group.entry is None:
-            # The worker's own routine, in whose barrier that of its region ends too.
-            region, kinds, name = met, (CLOSING,), FORK_BARRIER
+            # A worker's own routine: the barrier that begins the next region also ends the last one.
+            region, kinds, name = inside, (CLOSING,), FORK_BARRIER
         elif is_fork(group.entry):
-            region, kinds, name = met, (CLOSING,), JOIN_BARRIER
+            region, kinds, name = inside, (CLOSING,), JOIN_BARRIER
         elif self._is_in_task(thread, frames, group):
-            return None  # an explicit task meets no barrier
+            return None  # an explicit task has no barriers
         if region is None or region.team.t_nproc == 1 or thread.address not in region.team.t_threads:
             return None
-        return _Place(thread, frames, group, region.team, kinds, name)
+        return _Candidate(thread, frames, group, region.team, kinds, name)
 
     def _regions_outside(self, thread: Thread, frames: Sequence[Frame], first: int) -> int:
-        # How many frames of regions' code there are from *first* on.
+        # The number of frames of regions' code from first on.
         places = self._frames_of_regions(thread, frames)
         return len(places) - bisect_left(places, first)
 
     def _frames_of_regions(self, thread: Thread, frames: Sequence[Frame]) -> Sequence[int]:
-        # A stack is gone through once for all its groups.
-        if thread.address not in self._begun:
+        # Cached, because a stack may have many groups.
+        if thread.address not in self._region_frames:
             pairs = enumerate(pairwise(frames))
-            self._begun[thread.address] = [at for at, p in pairs if self._code.begins_region(*p)]
-        return self._begun[thread.address]
+            self._region_frames[thread.address] = [index for index, p in pairs if self._code.begins_region(*p)]
+        return self._region_frames[thread.address]
 
     def _is_in_task(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
-        # Whether the code that called a group of frames is an explicit task's, and not that of a region itself: which
-        # of the two begins first outside of it. All that call tasks' code have their names by now.
-        if thread.address not in self._invoking:
-            invokers = TASK_INVOKERS
+        # Whether an explicit task's code called a group of frames, and not a region's: which of the two begins first
+        # outside of it. By now all routines that call tasks' code have their names.
+        if thread.address not in self._invoker_frames:
             names = (self._code.routine_of(frame) for frame in frames[:-1])
-            self._invoking[thread.address] = [at for at, name in enumerate(names) if name in invokers]
-        invoking, begun = self._invoking[thread.address], self._frames_of_regions(thread, frames)
-        first = bisect_left(invoking, group.last + 1)
-        if first == len(invoking):
+            self._invoker_frames[thread.address] = [index for index, name in enumerate(names) if name in TASK_INVOKERS]
+        invokers, regions = self._invoker_frames[thread.address], self._frames_of_regions(thread, frames)
+        first = bisect_left(invokers, group.last + 1)
+        if first == len(invokers):
             return False
-        region = bisect_left(begun, group.last + 1)
-        return region == len(begun) or invoking[first] < begun[region]
+        region = bisect_left(regions, group.last + 1)
+        return region == len(regions) or invokers[first] < regions[region]
 
-    def _may_wait(self, place: _Place) -> bool:
-        # Whether it may be at a barrier at all, by the routine that user code called.
-        entry, frames, group = place.group.entry, place.frames, place.group
+    def _may_wait(self, candidate: _Candidate) -> bool:
+        # Whether the routine that user code called may wait at a barrier.
+        entry, frames, group = candidate.group.entry, candidate.frames, candidate.group
         if entry is None:
             return True
         if is_fork(entry):
-            # What begins the region has a name; what ends it has none.
-            names = (self._code.routine_at(f.call_site) for f in frames[group.first : group.last + 1])
+            # The routine that begins the region has a name, the routine that ends it has none.
+            names = (self._code.routine_at(frame.call_site) for frame in frames[group.first : group.last + 1])
             return _FORK_CALL not in names
         if entry:
-            return _MEETS.match(entry) is not None
-        return not self._waits_for_tasks(place) and not self._asks_for_lock(place)
+            return _WITH_BARRIER.match(entry) is not None
+        return not self._waits_for_tasks(candidate) and not self._asks_for_lock(candidate)
 
-    def _waits_for_tasks(self, place: _Place) -> bool:
+    def _waits_for_tasks(self, candidate: _Candidate) -> bool:
+        address = candidate.thread.address
         try:
-            number = place.team.t_threads.index(place.thread.address)
-            return self._runtime.implicit_task(place.team, number).waiting_thread().address == place.thread.address
+            number = candidate.team.t_threads.index(address)
+            return self._runtime.implicit_task(candidate.team, number).waiting_thread().address == address
         except OmpdError:
             return False
 
     @cached_property
-    def _bars(self) -> Words:
-        return Words(self._runtime.heap, self._runtime.structures)
+    def _words(self) -> BarrierWords:
+        return BarrierWords(self._runtime.heap, self._runtime.structures)
 
-    def _has_arrived(self, place: _Place, kind: int) -> bool:
+    def _has_arrived(self, candidate: _Candidate, kind: int) -> bool:
         # Whether it waits for others to arrive, or has arrived with all those that it waits for.
-        bars, team, info = self._bars, place.team, place.thread.address
-        reached = bars.passed(team.address, kind) + STEP
-        if not place.is_primary and bars.arrived(info, kind) == reached:
+        words, team, info = self._words, candidate.team, candidate.thread.address
+        reached = words.passed(team.address, kind) + STEP
+        if not candidate.is_primary and words.arrived(info, kind) == reached:
             return True
         key = team.address, kind
-        if key not in self._words:
-            self._words[key] = frozenset(bars.arrived_at(member, kind) for member in team.t_threads if member)
-        return self._has_flag(place, self._words[key] - {bars.arrived_at(info, kind)}, reached)
+        if key not in self._arrival_words:
+            self._arrival_words[key] = frozenset(words.arrived_at(member, kind) for member in team.t_threads if member)
+        return self._has_flag(candidate, self._arrival_words[key] - {words.arrived_at(info, kind)}, reached)
 
-    def _is_held(self, place: _Place, kind: int) -> bool:
-        # Whether all have arrived, and it waits to be let go.
-        bars, team, info = self._bars, place.team, place.thread.address
-        if place.is_primary or bars.arrived(info, kind) != bars.passed(team.address, kind) or bars.go(info, kind):
+    def _is_held(self, candidate: _Candidate, kind: int) -> bool:
+        # Whether all have arrived, and it waits to be released.
+        words, team, info = self._words, candidate.team, candidate.thread.address
+        if (
+            candidate.is_primary
+            or words.arrived(info, kind) != words.passed(team.address, kind)
+            or words.go(info, kind)
+        ):
             return False
-        return self._waits_to_go(place, kind)
+        return self._waits_for_release(candidate, kind)
 
-    def _waits_to_go(self, place: _Place, kind: int = CLOSING) -> bool:
-        return self._has_flag(place, frozenset((self._bars.go_at(place.thread.address, kind),)), STEP)
+    def _waits_for_release(self, candidate: _Candidate, kind: int = CLOSING) -> bool:
+        return self._has_flag(candidate, frozenset((self._words.go_at(candidate.thread.address, kind),)), STEP)
 
-    def _mark_between(self, place: _Place) -> None:
-        if place.group.entry is None:
-            self._result.between.update(map(_key, place.frames[place.group.first : place.group.last + 1]))
+    def _mark_between(self, candidate: _Candidate) -> None:
+        group = candidate.group
+        if group.entry is None:
+            self._result.between.update(map(_key, candidate.frames[group.first : group.last + 1]))
 
-    def _name_held(self, held: dict[tuple[int, int], list[_Place]], primaries: Sequence[_Place]) -> None:
-        # While all workers wait to be let go the primary thread is in the barrier, too: it waits for tasks, or adds up
-        # the parts of a reduction in the user's code.
+    def _name_held(self, held: dict[tuple[int, int], list[_Candidate]], primaries: Sequence[_Candidate]) -> None:
+        # While all workers wait to be released the primary thread is in the barrier, too: it waits for tasks, or
+        # combines the parts of a reduction in the user's code.
         for primary in primaries:
             team = primary.team
             kind = next((k for k in primary.kinds if len(held.get((team.address, k), ())) == team.t_nproc - 1), None)
@@ -398,39 +405,40 @@ class _Search:
             else:
                 self._doubt(primary.frames, primary.group)
         ending = {primary.team.address for primary in primaries if CLOSING in primary.kinds}
-        for (address, kind), places in held.items():
-            is_whole = len(places) == places[0].team.t_nproc - 1
+        for (address, kind), candidates in held.items():
+            is_whole = len(candidates) == candidates[0].team.t_nproc - 1
             if kind == CLOSING and not (is_whole and address in ending):
-                for place in places:  # they have not begun the region
-                    self._mark_between(place)
+                for candidate in candidates:  # they have not begun the region
+                    self._mark_between(candidate)
                 continue
-            for place in places:
-                self._rename(place, kind)
+            for candidate in candidates:
+                self._rename(candidate, kind)
             if not is_whole:
                 self._result.left.add((address, kind))
 
-    def _has_flag(self, place: _Place, words: frozenset[int], reached: int) -> bool:
-        # Whether the frames of a group hold a flag that waits for one of *words* to become *reached*.
-        frames, group = place.frames, place.group
+    def _has_flag(self, candidate: _Candidate, addresses: frozenset[int], reached: int) -> bool:
+        # Whether the frames of a group hold a flag that waits until one of the words at addresses is reached.
+        frames, group = candidate.frames, candidate.group
         if self._flag is None:
             return False
         process = self._runtime.process
-        where, until = self._flag.field("loc").offset, self._flag.field("checker").offset
-        on_stack = words_on(process, frames[group.first].sp, frames[group.last].cfa)
-        distance = (until - where) // process.pointer_size
-        return any(word in words and then == reached for word, then in zip(on_stack, on_stack[distance:], strict=False))
+        loc, checker = self._flag.field("loc").offset, self._flag.field("checker").offset
+        words = words_on(process, frames[group.first].sp, frames[group.last].cfa)
+        distance = (checker - loc) // process.pointer_size
+        pairs = zip(words, words[distance:], strict=False)
+        return any(word in addresses and count == reached for word, count in pairs)
 
-    def _asks_for_lock(self, place: _Place) -> bool:
-        return self._asked(place.thread, tuple(place.frames[: place.group.last + 2]))
+    def _asks_for_lock(self, candidate: _Candidate) -> bool:
+        return locks.asks_for_lock(candidate.thread, tuple(candidate.frames[: candidate.group.last + 2]))
 
-    def _rename(self, place: _Place, kind: int | None) -> None:
-        # Any of them that has no name stands for it.
-        frames = place.frames[place.group.first : place.group.last + 1]
+    def _rename(self, candidate: _Candidate, kind: int | None) -> None:
+        # The first frame without a name gets it.
+        frames = candidate.frames[candidate.group.first : candidate.group.last + 1]
         if kind is not None:
             self._result.kinds.update((_key(frame), kind) for frame in frames)
         for frame in frames:
             is_unnamed = not self._code.routine_at(frame.call_site)
-            if is_unnamed and self._result.names.setdefault(_key(frame), place.name) == place.name:
+            if is_unnamed and self._result.names.setdefault(_key(frame), candidate.name) == candidate.name:
                 return
 
     def _doubt(self, frames: Sequence[Frame], group: _Group) -> None:

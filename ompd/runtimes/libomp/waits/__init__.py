@@ -1,1 +1,1 @@
-"""What threads and tasks wait for: barriers, locks, dependences; and the queues of tasks that wait for a thread."""
+"""Barriers, locks and dependences that threads and tasks wait for, and the queues of tasks."""

@@ -1,81 +1,84 @@
-"""Barriers of a team: who waits at which of them, by the threads' stacks and by what the runtime counts.
+"""The barriers of a team at which threads wait, by the threads' stacks and by what the runtime counts.
 
-The runtime has words of three kinds of barriers for each thread and each team (``enum barrier_type``): one for the
-barrier directive and the ends of worksharing constructs, one for reductions whose parts are added up as a tree, one for
-the region's beginning and end. Threads of which some wait at one kind and some at another wait for ever.
+The runtime has words for three kinds of barriers for each thread and each team (``enum barrier_type``): one for the
+barrier directive and the ends of worksharing constructs, one for reductions that are combined as a tree, and one for
+the beginning and the end of a region. If some threads of a team wait at one kind and some at another, they wait
+forever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from ompd.contract.code_owners import RUNTIME
 from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import read_unsigned
-from ompd.contract.process import Frame, Shape
 from ompd.contract.waits import BarrierState
 from ompd.errors import FieldNotFound, LayoutUnavailable, Unavailable
-from ompd.runtimes.libomp.stacks.code import CLOSING_BARRIERS, FORK_BARRIER, JOIN_BARRIER, is_wait
-from ompd.runtimes.libomp.stacks.regions import Hosted, Stacks
-from ompd.runtimes.libomp.stacks.unnamed import Unnamed
-from ompd.runtimes.libomp.teams.reading import Reading
-from ompd.runtimes.libomp.teams.teams import Region
-from ompd.runtimes.libomp.teams.threads import Thread, Threads
-from ompd.runtimes.libomp.teams.words import CLOSING, COUNT, KINDS, PLAIN, REDUCTION, STEP, Words
+from ompd.runtimes.libomp.stacks.code import CLOSING_BARRIERS, FORK_BARRIER, JOIN_BARRIER, REDUCTION_ENTRIES, is_wait
+from ompd.runtimes.libomp.waits.barrier_words import CLOSING, COUNT, KINDS, PLAIN, REDUCTION, STEP, BarrierWords
 
-# Routines in which a thread is at a barrier of its team while it executes a region. The first two end by a jump to the
-# third in builds by gcc.
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.runtimes.libomp.handles import Parallel, Thread
+    from ompd.runtimes.libomp.plugin import Runtime
+
+# Routines in which a thread is at a barrier of its team while it executes a region. In gcc's builds the first two end
+# by a jump to the third.
 _INNER = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", "__kmp_barrier_template"))
-_REDUCTIONS = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
 _LEAVING = "all threads have arrived at the barrier, and some have left it"
 _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived at the barrier"
 
 
-class Barriers:
-    """The barriers of one runtime's teams.
+def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
+    """Return the barriers of a region's team at which threads wait: :meth:`ParallelHandle.barriers`.
 
-    :raises LayoutUnavailable: if the place of what the runtime counts is unknown
+    :raises Unavailable: if it is unknown where in the region some thread is
+    :raises LayoutUnavailable: if the place of the counts is unknown
     """
+    return _Barriers(region).states()
 
-    def __init__(self, runtime: Threads, stacks: Stacks, unnamed: Unnamed | None) -> None:
-        self._runtime = runtime
-        self._structures = runtime.details
-        self._stacks = stacks
-        self._code = stacks.code
-        self._unnamed = unnamed
-        # The routines that the code of the region whose frame is at some index has called, by stacks' shapes.
-        self._called: dict[tuple[Shape, int], frozenset[str | None]] = {}
-        # By teams' addresses and the kind of barrier.
-        self._gathered: dict[tuple[int, int], bool] = {}
-        self._arrivals: dict[tuple[int, int], frozenset[int]] = {}
+
+class _Barriers:
+    # The barriers of the team of one region.
+
+    def __init__(self, region: Parallel) -> None:
+        self._region = region
+        self._team = region.team.address
+        self._runtime = region.team.runtime
+        self._structures = self._runtime.details
+        self._unnamed = self._runtime.unnamed
+        self._stacks = self._runtime.stacks
+        self._code = self._stacks.code
+        # By the kind of barrier: whether all threads may have arrived, and the words with which threads announce that.
+        self._all_arrived: dict[int, bool] = {}
+        self._arrival_words: dict[int, frozenset[int]] = {}
 
     @cached_property
-    def _counters(self) -> Counters:
-        return Counters(self._runtime)
+    def _counters(self) -> _Counters:
+        return _Counters(self._runtime)
 
     @cached_property
-    def _words(self) -> Words | None:
+    def _words(self) -> BarrierWords | None:
         # None if their places are unknown.
         try:
-            return Words(self._runtime.heap, self._structures)
+            return BarrierWords(self._runtime.heap, self._structures)
         except LayoutUnavailable:
             return None
 
-    def of(self, region: Region) -> tuple[BarrierState, ...]:
-        """See :meth:`ompd.contract.plugin.ParallelHandle.barriers`.
-
-        :raises Unavailable: if it is unknown where in the region some thread is
-        """
+    def states(self) -> tuple[BarrierState, ...]:
+        region = self._region
         present: dict[int, set[int]] = {}
         doubts: dict[int, str] = {}
         team = []
         for number in range(region.size()):
-            thread = self._runtime.thread_at(region.member(number))
+            thread = region.thread(number)
             native = thread.native_thread_id()
             team.append(native)
-            kinds, is_certain = self._barrier_of(thread, region)
+            kinds, is_certain = self._barrier_of(thread)
             if not is_certain:
                 doubts.update(dict.fromkeys(kinds, _UNCERTAIN))
                 continue
@@ -86,225 +89,202 @@ class Barriers:
         return tuple(
             BarrierState.gathering(
                 team,
-                here,
+                natives,
                 doubts.get(kind),
-                word=self._word(region, kind, [number for number, native in enumerate(team) if native in here]),
+                word=self._count_of_team(kind, [number for number, native in enumerate(team) if native in natives]),
             )
-            for kind, here in sorted(present.items())
+            for kind, natives in sorted(present.items())
         )
 
-    def _word(self, region: Region, kind: int, present: Sequence[int]) -> tuple[int, int, int] | None:
-        # What a team counts of the barriers that it has passed, None if nothing tells where it does. Intel's runtime
-        # leaves out regions' ends there; distributed barriers (KMP_PLAIN_BARRIER_PATTERN=dist) leave out all in the
-        # words that the others have, which then show no step between a worker that is here and its team.
+    def _count_of_team(self, kind: int, present: Sequence[int]) -> tuple[int, int, int] | None:
+        # The team's count of barriers that it has passed (address, value, generation), None if its place is unknown.
+        # Intel's runtime does not count the ends of regions. Distributed barriers (KMP_PLAIN_BARRIER_PATTERN=dist) do
+        # not use these words, so that a present worker is no step ahead of its team.
         if self._counters.are_kept and kind != CLOSING:
-            return self._counters.passed(region, kind)
+            return self._counters.passed(self._region, kind)
         words = self._words
         if words is None:
             return None
-        address = words.passed_at(region.team.address, kind)
+        address = words.passed_at(self._team, kind)
         value = read_unsigned(self._runtime.heap, address, 8)
-        is_full = len(present) == region.size()
-        ahead = any(words.arrived(region.member(number), kind) == (value & COUNT) + STEP for number in present)
+        is_full = len(present) == self._region.size()
+        ahead = any(words.arrived(self._region.member(number), kind) == (value & COUNT) + STEP for number in present)
         return (address, value, value // STEP) if ahead or (is_full and value >= STEP) else None
 
-    def _barrier_of(self, thread: Thread, region: Region) -> tuple[tuple[int, ...], bool]:
-        # The kind of barrier at which a thread of a region's team waits for it, none if it waits at none, and whether
-        # that is certain: else it may wait at one of these kinds.
+    def _barrier_of(self, thread: Thread) -> tuple[tuple[int, ...], bool]:
+        # The kind of barrier at which a thread of the team waits, none if it waits at none, and whether that is
+        # certain. If not, it may wait at one of these kinds.
         stack = self._stacks.hosted(thread)
-        if region not in stack.places:
+        if self._region not in stack.places:
             raise Unavailable("the region's frame is not to be told from others on a thread's stack")
-        place = stack.places[region]
+        place = stack.places[self._region]
         if place is None:
-            frames = _around_end(stack, region)
+            frames = stack.frames_around_end(self._region)
             if self._is_doubtful(frames):
                 return (CLOSING,), False
-            is_there = self._is_closing(thread, region, frames)
-            return (CLOSING,) if is_there is not False else (), is_there is not None
-        # The first routine that the region's code is in decides, whatever tasks the thread runs within it.
+            is_present = self._is_at_end(thread, frames)
+            return (CLOSING,) if is_present is not False else (), is_present is not None
+        # Only the routine that the region's code has called counts: inside of it the thread may execute tasks.
         if self._unnamed is not None:
-            frames = self._called_by(stack.frames, place)
+            frames = self._stacks.frames_called(stack, place)
             if self._is_doubtful(frames):
                 return (PLAIN, REDUCTION), False
             if _INNER.isdisjoint(self._code.routine_of(frame) for frame in frames):
                 return (), True
             return tuple(dict.fromkeys(k for k in map(self._unnamed.barrier, frames) if k is not None)), True
-        names = self._called.get((stack.stack.shape, place))
-        if names is None:
-            frames = self._called_by(stack.frames, place)
-            names = frozenset(self._code.routine_of(frame) for frame in frames)
-            self._called[stack.stack.shape, place] = names
+        names = self._stacks.routines_called(stack, place)
         if _INNER.isdisjoint(names):
             return (), True
-        likely = REDUCTION if not _REDUCTIONS.isdisjoint(names) else PLAIN
+        likely = REDUCTION if not REDUCTION_ENTRIES.isdisjoint(names) else PLAIN
         if self._counters.are_kept:
-            return self._counted(thread, region, likely), True
-        is_there = self._is_there(thread, region, likely, names, lambda: self._called_by(stack.frames, place))
-        return (likely,) if is_there is not False else (), is_there is not None
+            return self._counted(thread, likely), True
+        is_present = self._is_present(thread, likely, names, place)
+        return (likely,) if is_present is not False else (), is_present is not None
 
     def _is_doubtful(self, frames: Sequence[Frame]) -> bool:
         return self._unnamed is not None and any(map(self._unnamed.is_doubtful, frames))
 
-    def _called_by(self, frames: Sequence[Frame], place: int) -> Sequence[Frame]:
-        # The runtime's frames that the code of the region with its frame at this place is in.
-        owners = [self._is_runtimes(frame) for frame in frames[: place + 1]]
-        last = next((index for index in range(place, -1, -1) if owners[index]), None)
-        if last is None:
-            return ()
-        first = last
-        while first and owners[first - 1]:
-            first -= 1
-        return frames[first : last + 1]
-
-    def _is_closing(self, thread: Thread, region: Region, frames: Sequence[Frame]) -> bool | None:
-        # Whether it waits at the region's end; None if that is not certain. Workers wait for the next region in the
+    def _is_at_end(self, thread: Thread, frames: Sequence[Frame]) -> bool | None:
+        # Whether it waits at the region's end, None if that is uncertain. Workers wait for the next region in the
         # second half of that barrier.
         names = {self._code.routine_of(frame) for frame in frames}
         if CLOSING_BARRIERS.isdisjoint(names):
             return False
-        if region.member(0) == thread.address:
+        if self._region.member(0) == thread.address:
             return JOIN_BARRIER in names
-        if self._is_beginning(region):
-            # Its primary thread lets one after the other go: this one has not begun it, or has come to its end already.
+        if self._is_beginning():
+            # The primary thread releases one after the other: this one has not begun the region, or is at its end.
             return None
-        return self._is_there(thread, region, CLOSING, names, lambda: frames) if self._unnamed is None else True
+        return self._is_present(thread, CLOSING, names, None) if self._unnamed is None else True
 
-    def _is_there(
-        self, thread: Thread, region: Region, kind: int, names: Set[str | None], frames: Callable[[], Sequence[Frame]]
-    ) -> bool | None:
-        # Whether a thread waits at a barrier whose routines, of these names, it is in; None if that is not certain: it
-        # may not have come to it, or may have been let go. To make frames takes long, and most threads need none.
+    def _is_present(self, thread: Thread, kind: int, names: Set[str | None], place: int | None) -> bool | None:
+        # Whether a thread in routines of these names waits at a barrier, None if that is uncertain: it may not have
+        # arrived yet, or may have been released. *place* is the index of the region's frame.
         is_waiting = any(is_wait(name) for name in names if name)
-        words, team = self._words, region.team.address
-        if words is None or not words.are_used_by(team):
-            let_go = self._is_let_go(thread, kind, frames())
-            return not let_go if let_go is not None and (let_go or is_waiting) else self._sleeps(thread)
-        is_primary, until = region.member(0) == thread.address, words.passed(team, kind) + STEP
-        if not is_primary and words.arrived(thread.address, kind) == until:
+        words = self._words
+        if words is None or not words.are_used_by(self._team):
+            is_released = self._is_released(thread, kind, place)
+            return not is_released if is_released is not None and (is_released or is_waiting) else self._sleeps(thread)
+        is_primary, reached = self._region.member(0) == thread.address, words.passed(self._team, kind) + STEP
+        if not is_primary and words.arrived(thread.address, kind) == reached:
             return True
-        on_stack = self._flags(frames())
-        if any(count == until and self._is_arrival(region, kind, words, at) for at, count in on_stack):
-            return True  # it waits for those behind it in the tree
-        if not self._may_be_gathered(region, kind, words):
+        flags = self._flags(self._frames_at_barrier(thread, place))
+        if any(count == reached and self._is_arrival_word(kind, words, address) for address, count in flags):
+            return True  # it waits for the threads below it in the tree
+        if not self._may_have_all_arrived(kind, words):
             return False if FORK_BARRIER in names else None
-        # All have come, and the primary thread has them wait until tasks are done, or lets them go.
+        # All have arrived. The primary thread has them wait until tasks are complete, or releases them.
         if is_primary:
             return True if is_waiting else None
         if words.go(thread.address, kind):
             return False
         return True if is_waiting else self._sleeps(thread)
 
+    def _frames_at_barrier(self, thread: Thread, place: int | None) -> Sequence[Frame]:
+        # To make frames takes long, and few threads need them.
+        stack = self._stacks.hosted(thread)
+        return stack.frames_around_end(self._region) if place is None else self._stacks.frames_called(stack, place)
+
     def _sleeps(self, thread: Thread) -> bool | None:
-        # It may have seen that it was let go, and cleared the word.
-        how = self._runtime.process.progress(thread.native_thread_id())
-        return {"blocked": True, "released": False}.get(how or "")
+        # Whether the kernel still has it wait. It may have been released, and have cleared the word.
+        progress = self._runtime.process.progress(thread.native_thread_id())
+        return {"blocked": True, "released": False}.get(progress or "")
 
-    def _is_arrival(self, region: Region, kind: int, words: Words, address: int) -> bool:
-        # Whether this is the word of one of the region's threads by which it tells that it has arrived.
-        key = region.team.address, kind
-        if key not in self._arrivals:
-            members = map(region.member, range(region.size()))
-            self._arrivals[key] = frozenset(words.arrived_at(member, kind) for member in members)
-        return address in self._arrivals[key]
+    def _is_arrival_word(self, kind: int, words: BarrierWords, address: int) -> bool:
+        # Whether this is the word with which one of the region's threads announces its arrival.
+        if kind not in self._arrival_words:
+            members = map(self._region.member, range(self._region.size()))
+            self._arrival_words[kind] = frozenset(words.arrived_at(member, kind) for member in members)
+        return address in self._arrival_words[kind]
 
-    def _may_be_gathered(self, region: Region, kind: int, words: Words) -> bool:
-        # Whether all may have come to a barrier: the primary thread is there, and no worker has counted on to more than
-        # the team has passed.
-        key = region.team.address, kind
-        if key not in self._gathered:
-            primary = self._runtime.thread_at(region.member(0))
-            stack = self._stacks.hosted(primary)
-            place = stack.places.get(region)
-            inside = () if place is None else self._called_by(stack.frames, place)
-            is_there = place is None if kind == CLOSING else any(self._code.routine_of(f) in _INNER for f in inside)
-            until = words.passed(region.team.address, kind) + STEP
-            workers = map(region.member, range(1, region.size()))
-            self._gathered[key] = is_there and not any(words.arrived(worker, kind) == until for worker in workers)
-        return self._gathered[key]
+    def _may_have_all_arrived(self, kind: int, words: BarrierWords) -> bool:
+        # Whether the primary thread is at the barrier, and no worker has counted further than the team.
+        if kind not in self._all_arrived:
+            stack = self._stacks.hosted(self._region.thread(0))
+            place = stack.places.get(self._region)
+            called = () if place is None else self._stacks.frames_called(stack, place)
+            is_present = place is None if kind == CLOSING else any(self._code.routine_of(f) in _INNER for f in called)
+            reached = words.passed(self._team, kind) + STEP
+            workers = map(self._region.member, range(1, self._region.size()))
+            self._all_arrived[kind] = is_present and not any(
+                words.arrived(worker, kind) == reached for worker in workers
+            )
+        return self._all_arrived[kind]
 
-    def _is_beginning(self, region: Region) -> bool:
-        stack = self._stacks.hosted(self._runtime.thread_at(region.member(0)))
-        if region not in stack.places or stack.places[region] is not None:
+    def _is_beginning(self) -> bool:
+        stack = self._stacks.hosted(self._region.thread(0))
+        if self._region not in stack.places or stack.places[self._region] is not None:
             return False
-        names = {self._code.routine_of(frame) for frame in _around_end(stack, region)}
+        names = {self._code.routine_of(frame) for frame in stack.frames_around_end(self._region)}
         return FORK_BARRIER in names and JOIN_BARRIER not in names
 
-    def _is_let_go(self, thread: Thread, kind: int, frames: Sequence[Frame]) -> bool | None:
-        # By the flag on its stack: the address of a word among its own of this barrier, and the count that it waits
-        # for.
+    def _is_released(self, thread: Thread, kind: int, place: int | None) -> bool | None:
+        # By the flag on its stack: the address of one of its own words of this barrier, and the count it waits for.
         try:
-            whole = self._structures.layout("kmp_base_info_t").field("th_bar")
+            bars = self._structures.layout("kmp_base_info_t").field("th_bar")
         except FieldNotFound:
             return None
-        size = whole.size // KINDS
-        first = thread.address + whole.offset + kind * size
+        size = bars.size // KINDS
+        first = thread.address + bars.offset + kind * size
         own = range(first, first + size)
-        found = {at for at, count in self._flags(frames) if count == STEP and at in own}
-        if len(found) != 1:
+        flags = self._flags(self._frames_at_barrier(thread, place))
+        addresses = {address for address, count in flags if count == STEP and address in own}
+        if len(addresses) != 1:
             return None
-        return read_unsigned(self._runtime.heap, found.pop(), 8) & COUNT == STEP
+        return read_unsigned(self._runtime.heap, addresses.pop(), 8) & COUNT == STEP
 
     def _flags(self, frames: Sequence[Frame]) -> Iterable[tuple[int, int]]:
-        # A flag has the address of a word, and behind that the count that is waited for.
+        # A flag has the address of a word, then the count that is waited for.
         last = next(index for index in range(len(frames) - 1, -1, -1) if self._is_runtimes(frames[index]))
         return pairwise(words_on(self._runtime.process, frames[0].sp, frames[last].cfa))
 
     def _is_runtimes(self, frame: Frame) -> bool:
         return self._runtime.owners.at(frame.call_site) == RUNTIME
 
-    def _counted(self, thread: Thread, region: Region, likely: int) -> tuple[int, ...]:
-        # A thread may still be on its way out of the barrier before. Intel's runtime counts, for all but the region's
-        # end, how many its team has passed and each worker has reached.
-        counters = self._counters
+    def _counted(self, thread: Thread, likely: int) -> tuple[int, ...]:
+        # A thread may still be leaving the last barrier. Intel's runtime counts how many barriers a team has passed and
+        # each worker has reached, except for the ends of regions.
         kinds = (likely, *(kind for kind in (PLAIN, REDUCTION) if kind != likely))
-        return tuple(kind for kind in kinds if counters.has_reached(thread, region, kind))[:1]
+        return tuple(kind for kind in kinds if self._counters.has_reached(thread, self._region, kind))[:1]
 
 
-def _around_end(stack: Hosted, region: Region) -> Sequence[Frame]:
-    # The frames between the code of the region's construct and what is inside of the region.
-    order = list(stack.places)
-    at = order.index(next(known for known in order if known.id == region.id))
-    inner = [place for place in map(stack.places.get, order[:at]) if place is not None]
-    outer = [place for place in map(stack.places.get, order[at + 1 :]) if place is not None]
-    return stack.frames[max(inner, default=-1) + 1 : min(outer, default=len(stack.frames))]
+class _Counters:
+    # The counts of barriers within a region that Intel's runtime keeps for debuggers (USE_DEBUGGER).
 
-
-class Counters:
-    """What Intel's runtime counts for debuggers (``USE_DEBUGGER``), of the barriers within a region."""
-
-    def __init__(self, runtime: Reading) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._heap = runtime.heap
-        self._passed: dict[int, int] = {}  # by where a team keeps it
+        self._passed: dict[int, int] = {}  # by the address of a team's counts
         self._info = runtime.structures.layout("kmp_base_info_t").fields
         self._team = runtime.structures.layout("kmp_base_team_t").fields
 
     @cached_property
     def are_kept(self) -> bool:
-        """Whether this build has them."""
-        ours, teams = ("th_bar", "th_b_worker_arrived"), ("t_bar", "t_b_master_arrived", "t_b_team_arrived")
-        return all(name in self._info for name in ours) and all(name in self._team for name in teams)
+        # Whether this build has them.
+        thread_fields, team_fields = (
+            ("th_bar", "th_b_worker_arrived"),
+            ("t_bar", "t_b_master_arrived", "t_b_team_arrived"),
+        )
+        return all(name in self._info for name in thread_fields) and all(name in self._team for name in team_fields)
 
-    def has_reached(self, thread: Thread, region: Region, kind: int) -> bool:
-        """Return whether *thread* has arrived at a barrier of a *kind* that its team has not passed."""
-        of_team = self._of_team(region, kind)
-        passed = self._passed.get(of_team)
+    def has_reached(self, thread: Thread, region: Parallel, kind: int) -> bool:
+        # Whether a thread has arrived at a barrier that its team has not passed.
+        counts = self._counts_of_team(region, kind)
+        passed = self._passed.get(counts)
         if passed is None:
-            passed = read_unsigned(self._heap, of_team + self._team["t_b_team_arrived"].offset, 8)
-            self._passed[of_team] = passed
+            passed = read_unsigned(self._heap, counts + self._team["t_b_team_arrived"].offset, 8)
+            self._passed[counts] = passed
         if region.thread(0).address == thread.address:
-            return read_unsigned(self._heap, of_team + self._team["t_b_master_arrived"].offset, 8) > passed
-        whole = self._info["th_bar"]
-        of_thread = thread.address + whole.offset + kind * (whole.size // KINDS)
-        return read_unsigned(thread.memory, of_thread + self._info["th_b_worker_arrived"].offset, 8) > passed
+            return read_unsigned(self._heap, counts + self._team["t_b_master_arrived"].offset, 8) > passed
+        bars = self._info["th_bar"]
+        counts_of_thread = thread.address + bars.offset + kind * (bars.size // KINDS)
+        return read_unsigned(thread.memory, counts_of_thread + self._info["th_b_worker_arrived"].offset, 8) > passed
 
-    def passed(self, region: Region, kind: int) -> tuple[int, int, int]:
-        """Return the address of the count of barriers of a *kind* that a team has passed, what it holds, and the same
-        once more: it counts by one.
-        """
-        address = self._of_team(region, kind) + self._team["t_b_team_arrived"].offset
+    def passed(self, region: Parallel, kind: int) -> tuple[int, int, int]:
+        # The address and the value of the team's count, and the generation, which is the same: it counts by one.
+        address = self._counts_of_team(region, kind) + self._team["t_b_team_arrived"].offset
         value = read_unsigned(self._heap, address, 8)
         return address, value, value
 
-    def _of_team(self, region: Region, kind: int) -> int:
-        whole = self._team["t_bar"]
-        return region.team.address + whole.offset + kind * (whole.size // KINDS)
+    def _counts_of_team(self, region: Parallel, kind: int) -> int:
+        bars = self._team["t_bar"]
+        return region.team.address + bars.offset + kind * (bars.size // KINDS)

@@ -1,126 +1,106 @@
-"""Where threads wait for tasks, and which ones they execute meanwhile (``kmp_tasking.cpp``).
+"""Where threads wait for tasks, and which tasks they execute meanwhile (``kmp_tasking.cpp``).
 
-Whoever waits takes tasks of its own queue and of those of the team's other threads (``__kmp_execute_tasks_template``).
-``__kmp_task_is_allowed`` decides which: at a barrier any. At a taskwait, at the end of a task group and where a task
-that is not deferred waits for dependences, of the tied ones only descendants of the last tied task that the thread
-executes (``td_last_tied``), and all untied ones; with KMP_TASK_STEALING_CONSTRAINT=0 any there, too. An implicit task
-counts as that last one only while ``td_taskwait_thread`` says that it waits, which a wait for dependences does not set
-(``__kmpc_omp_wait_deps``): meanwhile any may be executed. These waits are spent looking for tasks. A thread that sleeps
-at a barrier is woken up when the first task of the region is queued, and by whoever takes tasks from its queue.
+A thread that waits takes tasks from its own queue and from those of the team's other threads
+(``__kmp_execute_tasks_template``). ``__kmp_task_is_allowed`` decides which tasks it may execute. At a barrier it may
+execute any. At a taskwait, at the end of a task group, and while a task that is not deferred waits for dependences, it
+may execute all untied tasks, and of the tied ones only descendants of its last tied task (``td_last_tied``). With
+KMP_TASK_STEALING_CONSTRAINT=0 it may execute any there, too.
+
+An implicit task counts as the last tied one only while ``td_taskwait_thread`` says that it waits. A wait for
+dependences (``__kmpc_omp_wait_deps``) does not set that, so any task may be executed meanwhile. In all these waits
+threads look for tasks again and again. A thread that sleeps at a barrier is woken up when the first task of the region
+is queued, and by each thread that takes tasks from its queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers.entries import wait_kind
-from ompd.contract.memory import StructView, read_unsigned
+from ompd.contract.memory import StructView
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ANY, TIED_DESCENDANTS, SchedulingPoint
-from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
-from ompd.runtimes.libomp.stacks.states import States
-from ompd.runtimes.libomp.teams.tasks import Task
-from ompd.runtimes.libomp.teams.threads import Thread, Threads
-from ompd.runtimes.libomp.waits.dependences import Waiting
+from ompd.errors import LayoutUnavailable, Unavailable
+from ompd.runtimes.libomp.stacks import states
 
-_CONSTRAINT, _SETTING = "__kmp_task_stealing_constraint", "KMP_TASK_STEALING_CONSTRAINT"
+if TYPE_CHECKING:
+    from ompd.runtimes.libomp.handles import Task, Thread
 
 
-class Points:
-    """The scheduling points of one runtime's threads."""
+def kind_of(thread: Thread) -> str | None:
+    """Return the kind of wait that a thread's routines show: :meth:`ThreadHandle.wait_kind`."""
+    return wait_kind(states.routines_inside(thread))
 
-    def __init__(self, runtime: Threads, states: States, waiting: Waiting) -> None:
-        self._runtime = runtime
-        self._details = runtime.details
-        self._states = states
-        self._waiting = waiting
 
-    def of(self, thread: Thread) -> SchedulingPoint | None:
-        """See :meth:`ThreadHandle.scheduling_point`.
+def point_of(thread: Thread) -> SchedulingPoint | None:
+    """Return the scheduling point at which *thread* waits: :meth:`ThreadHandle.scheduling_point`.
 
-        :raises Unavailable: if the task that waits, or what it waits for, is unknown
-        """
-        state = thread.state().state
-        if State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT:
-            return SchedulingPoint("barrier", thread.current_task(), ANY)
-        if state not in (State.WAIT_TASKWAIT, State.WAIT_TASKGROUP):
-            return None
-        task = thread.current_task()
-        if task is None:
-            raise Unavailable("the thread executes no task")
-        try:
-            if state == State.WAIT_TASKGROUP:
-                return self._group(task)
-            if wait_kind(self._states.routines_inside(thread)) == "dependence":
-                return self._dependence(thread, task)
-            return self._taskwait(task)
-        except LayoutUnavailable as error:
-            raise Unavailable(str(error)) from error
-
-    def _taskwait(self, task: Task) -> SchedulingPoint:
-        view = StructView(task.view.memory, self._details.layout("kmp_taskdata_t"), task.address)
+    :raises Unavailable: if the task that waits, or what it waits for, is unknown
+    :raises LayoutUnavailable: if nothing beyond OMPD's layouts is known
+    """
+    waiting = thread.runtime.waiting
+    state = thread.state().state
+    if State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT:
+        return SchedulingPoint("barrier", thread.current_task(), ANY)
+    if state not in (State.WAIT_TASKWAIT, State.WAIT_TASKGROUP):
+        return None
+    task = thread.current_task()
+    if task is None:
+        raise Unavailable("the thread executes no task")
+    try:
+        if state == State.WAIT_TASKGROUP:
+            return _taskgroup(task)
+        if kind_of(thread) == "dependence":
+            return _dependence(thread, task)
+        view = StructView(task.view.memory, thread.runtime.details.layout("kmp_taskdata_t"), task.address)
         address, count = view.address_of("td_incomplete_child_tasks"), view.signed("td_incomplete_child_tasks")
-        return self._point("taskwait", task, count, address, self._children.get(task.address, ()))
+        return _point("taskwait", task, count, address, waiting.children.get(task.address, ()))
+    except LayoutUnavailable as error:
+        raise Unavailable(str(error)) from error
 
-    def _group(self, task: Task) -> SchedulingPoint:
-        group = self._group_of(task)
-        if group is None:
-            raise Unavailable("the task is in no task group any more")
-        view = StructView(self._runtime.heap, self._details.layout("kmp_taskgroup"), group)
-        found = [other for other in self._explicit if self._group_of(other) == group]
-        return self._point("taskgroup", task, view.signed("count"), view.address_of("count"), found)
 
-    def _group_of(self, task: Task) -> int | None:
-        return self._view(task).pointer("td_taskgroup")
+def _taskgroup(task: Task) -> SchedulingPoint:
+    runtime = task.runtime
+    group = _group_of(task)
+    if group is None:
+        raise Unavailable("the task is in no task group any more")
+    view = StructView(runtime.heap, runtime.details.layout("kmp_taskgroup"), group)
+    members = [other for other in runtime.waiting.explicit if _group_of(other) == group]
+    return _point("taskgroup", task, view.signed("count"), view.address_of("count"), members)
 
-    def _view(self, task: Task) -> StructView:
-        return StructView(self._runtime.heap, self._details.layout("kmp_taskdata_t.td_taskgroup"), task.address)
 
-    def _dependence(self, thread: Thread, task: Task) -> SchedulingPoint:
-        # The node of what waits is in the frame of the routine that waits for it.
-        frames = self._runtime.process.stack(thread.native_thread_id()).frames
-        low, high = frames[0].sp, frames[-1].cfa or frames[-1].sp
-        nodes = self._waiting.without_task(low, high) if frames else ()
-        if len(nodes) != 1:
-            return SchedulingPoint("dependence", task, self._takes("dependence", task))
-        ((address, count, found),) = nodes
-        return self._point("dependence", task, count, address, found)
+def _group_of(task: Task) -> int | None:
+    return _group_view(task).pointer("td_taskgroup")
 
-    def _point(self, kind: str, task: Task, count: int, address: int, found: Sequence[Task]) -> SchedulingPoint:
-        return SchedulingPoint(kind, task, self._takes(kind, task), count, address, count, found, len(found) == count)
 
-    def _takes(self, kind: str, task: Task) -> str:
-        # Of an untied task's thread it is another task whose descendants the tied ones have to be.
-        if not self._is_constrained or (kind == "dependence" and task.kind() != "explicit"):
-            return ANY
-        try:
-            last = self._view(task).pointer("td_last_tied")
-            return TIED_DESCENDANTS if last == task.address else ANY
-        except LayoutUnavailable:
-            return TIED_DESCENDANTS if task.is_tied() else ANY
+def _group_view(task: Task) -> StructView:
+    layout = task.runtime.details.layout("kmp_taskdata_t.td_taskgroup")
+    return StructView(task.runtime.heap, layout, task.address)
 
-    @cached_property
-    def _is_constrained(self) -> bool:
-        # False where it is unknown: then nothing is concluded from it.
-        process = self._runtime.process
-        try:
-            address = process.symbol_in(self._runtime.module, _CONSTRAINT)
-            if address is not None:
-                return read_unsigned(process, address, 4) != 0
-            return process.environment().get(_SETTING, "1").strip() == "1"
-        except OmpdError:
-            return False
 
-    @cached_property
-    def _explicit(self) -> Sequence[Task]:
-        return self._waiting.explicit()
+def _dependence(thread: Thread, task: Task) -> SchedulingPoint:
+    # The dependence node that stands for the wait is in the frame of the routine that waits.
+    runtime = thread.runtime
+    frames = runtime.process.stack(thread.native_thread_id()).frames
+    low, high = frames[0].sp, frames[-1].cfa or frames[-1].sp
+    nodes = runtime.waiting.without_task(low, high) if frames else ()
+    if len(nodes) != 1:
+        return SchedulingPoint("dependence", task, _allowed_tasks("dependence", task))
+    ((address, count, predecessors),) = nodes
+    return _point("dependence", task, count, address, predecessors)
 
-    @cached_property
-    def _children(self) -> dict[int, list[Task]]:
-        found: dict[int, list[Task]] = {}
-        for task in self._explicit:
-            parent = task.view.pointer("td_parent")
-            if parent is not None:
-                found.setdefault(parent, []).append(task)
-        return found
+
+def _point(kind: str, task: Task, count: int, address: int, tasks: Sequence[Task]) -> SchedulingPoint:
+    return SchedulingPoint(kind, task, _allowed_tasks(kind, task), count, address, count, tasks, len(tasks) == count)
+
+
+def _allowed_tasks(kind: str, task: Task) -> str:
+    # If this task is untied, td_last_tied may be another task: then nothing is concluded from it.
+    if not task.runtime.constrains_task_stealing or (kind == "dependence" and task.kind() != "explicit"):
+        return ANY
+    try:
+        last = _group_view(task).pointer("td_last_tied")
+        return TIED_DESCENDANTS if last == task.address else ANY
+    except LayoutUnavailable:
+        return TIED_DESCENDANTS if task.is_tied() else ANY

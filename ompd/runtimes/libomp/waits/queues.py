@@ -1,16 +1,19 @@
-"""Tasks that no thread executes: in the queues of threads, and in those of priorities (``kmp_base_task_team_t``)."""
+"""Queued tasks: in the queues of threads, and in those of priorities (``kmp_base_task_team_t``)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.errors import CorruptState, LayoutUnavailable
 from ompd.runtimes.layout import dwarf
-from ompd.runtimes.libomp.layout.names import defined_as
-from ompd.runtimes.libomp.teams.tasks import Task
-from ompd.runtimes.libomp.teams.threads import Threads
+from ompd.runtimes.libomp.layout.layouts import defined_as
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libomp.handles import Task
+    from ompd.runtimes.libomp.plugin import Runtime
 
 _MAX_QUEUED_TASKS = 1 << 20
 # A team has a queue for each priority that tasks were given; omp_get_max_task_priority() is seldom above ten.
@@ -22,7 +25,7 @@ _PRIORITIES = "kmp_base_task_team_t.tt_task_pri_list"
 class Queues:
     """The task queues of one runtime."""
 
-    def __init__(self, runtime: Threads) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._process = runtime.process
         self._heap = runtime.heap
@@ -32,10 +35,10 @@ class Queues:
     def queued(self) -> list[Task]:
         """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
         if self._queued is None:
-            found: dict[int, None] = {}
+            addresses: dict[int, None] = {}
             for view in self._queues():
-                found.update(dict.fromkeys(self._deque(view)))
-            self._queued = self._tasks_at(found)
+                addresses.update(dict.fromkeys(self._deque(view)))
+            self._queued = self._tasks_at(addresses)
         return self._queued
 
     def _tasks_at(self, addresses: Collection[int]) -> list[Task]:
@@ -43,13 +46,13 @@ class Queues:
         return [self._runtime.task_at(address) for address in addresses]
 
     def places(self) -> list[int]:
-        """Return what all places of these queues hold, those too that tasks have left."""
-        found: dict[int, None] = {}
+        """Return what all places of these queues hold, including tasks that have left the queue."""
+        words: dict[int, None] = {}
         for view in self._queues():
             array, size = view.pointer("td_deque"), view.signed("td_deque_size")
             if array is not None and 0 < size <= _MAX_QUEUED_TASKS:
-                found.update(dict.fromkeys(read_words(self._heap, array, size)))
-        return [address for address in found if address]
+                words.update(dict.fromkeys(read_words(self._heap, array, size)))
+        return [address for address in words if address]
 
     def _queues(self) -> Iterator[StructView]:
         td = self._structures.layout("kmp_thread_data_t")
@@ -64,31 +67,34 @@ class Queues:
     def prioritized(self) -> list[Task]:
         """Return the queued tasks that were given a priority, highest first (``tt_task_pri_list``).
 
-        :raises LayoutUnavailable: if no debug information tells where they are
+        :raises LayoutUnavailable: if no debug information shows their place
         """
         stripped = self._runtime.stripped
         if stripped is not None and defined_as("kmp_task_pri_t") not in stripped.table.structs:
-            return []  # LLVM 14 and those before had no such queues
+            return []  # LLVM 14 and earlier had no such queues
         node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
 
         def view_of(address: int) -> StructView:
             return StructView(self._heap, node, address)
 
-        found: dict[int, None] = {}
-        for _, address in self._task_teams():
-            first = read_pointer(self._heap, address + self._first_priority())
-            for here in chain(first, lambda at: view_of(at).pointer("next"), _MAX_PRIORITIES, "the list of priorities"):
-                queue = StructView(self._heap, td, view_of(here).address_of("td"))
-                found.update(dict.fromkeys(self._deque(queue)))
-        return self._tasks_at(found)
+        def following(address: int) -> int | None:
+            return view_of(address).pointer("next")
 
-    def _first_priority(self) -> int:
+        addresses: dict[int, None] = {}
+        for _, task_team in self._task_teams():
+            first = read_pointer(self._heap, task_team + self._offset_of_priorities())
+            for address in chain(first, following, _MAX_PRIORITIES, "the list of priorities"):
+                queue = StructView(self._heap, td, view_of(address).address_of("td"))
+                addresses.update(dict.fromkeys(self._deque(queue)))
+        return self._tasks_at(addresses)
+
+    def _offset_of_priorities(self) -> int:
         # The offset of the pointer to the first queue.
         layout = self._structures.layout(_PRIORITIES)
         for name in ("tt_task_pri_list.begin", "tt_task_pri_list"):
-            where = layout.fields.get(name)
-            if where is not None and where.size == self._process.pointer_size:
-                return where.offset
+            field = layout.fields.get(name)
+            if field is not None and field.size == self._process.pointer_size:
+                return field.offset
         raise LayoutUnavailable("the runtime keeps tasks with priorities in another form than is known")
 
     def _task_teams(self) -> Iterator[tuple[int, int]]:
@@ -96,18 +102,17 @@ class Queues:
         field = self._structures.layout("kmp_base_team_t").field("t_task_team")
         seen: set[int] = set()
         for team in self._runtime.live_teams():
-            for at in range(field.offset, field.offset + field.size, self._process.pointer_size):
-                address = read_pointer(self._heap, team.address + at)
+            for offset in range(field.offset, field.offset + field.size, self._process.pointer_size):
+                address = read_pointer(self._heap, team.address + offset)
                 if address is not None and address not in seen and self._is_task_team(address):
                     seen.add(address)
                     yield team.t_nproc, address
 
     def _is_task_team(self, address: int) -> bool:
-        # Since LLVM 18 the second word of a serialized team leads to a list of task teams instead. What a task team
-        # begins with, a lock, holds its own address.
-        # Intel's builds have another lock, and neither what they say of themselves nor debug information has this one.
-        stripped, told = self._runtime.stripped, self._structures.layout("kmp_base_task_team_t")
-        if stripped is None and (told.source != dwarf.SOURCE or not self._structures.layout(_LOCK).fields):
+        # Since LLVM 18 the second word of a serialized team points to a list of task teams instead. A task team begins
+        # with a lock, which holds its own address. Intel's builds have another lock, whose layout is unknown.
+        stripped, layout = self._runtime.stripped, self._structures.layout("kmp_base_task_team_t")
+        if stripped is None and (layout.source != dwarf.SOURCE or not self._structures.layout(_LOCK).fields):
             return True
         return self._structures.view(_LOCK, address).pointer("tt_threads_lock.lk.self") == address
 
@@ -121,5 +126,5 @@ class Queues:
         width, order = self._process.pointer_size, self._process.byte_order
         raw = self._heap.read(array, size * width) if count else b""
         places = [(head + i) % size for i in range(count)]
-        found = [int.from_bytes(raw[at * width : at * width + width], order) for at in places]
-        return [address for address in found if address]
+        tasks = [int.from_bytes(raw[place * width : place * width + width], order) for place in places]
+        return [address for address in tasks if address]

@@ -1,6 +1,6 @@
-"""What tasks in queues begin with, read of many at once: there may be thousands, and they lie side by side.
+"""The first members of tasks in queues, read of many tasks at once: there may be thousands, side by side.
 
-What is here was read whole. Of a task that is not here everything is read one by one, with all that can go wrong.
+Only tasks that were read whole are here. The members of all other tasks are read one by one, with all possible faults.
 """
 
 from __future__ import annotations
@@ -9,27 +9,29 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from operator import itemgetter
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ompd.contract.helpers.pages import has_lost_page
 from ompd.contract.memory import Field
 from ompd.errors import LayoutUnavailable, OmpdError
 from ompd.records import record
-from ompd.runtimes.libomp.teams.reading import Reading
 
-# Tasks that are no further apart are read together, so many bytes at most.
-_GAP, _MOST = 1024, 1 << 16
+if TYPE_CHECKING:
+    from ompd.runtimes.libomp.plugin import Runtime
+
+# Tasks with a smaller gap between them are read together, up to a number of bytes.
+_MAX_GAP, _MAX_BYTES = 1024, 1 << 16
 _SIGNED, _UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8: "Q"}
 MAX_CHILDREN = 1 << 22
-"""More children that are not complete than any task has."""
+"""More unfinished children than any task has."""
 _NODES = "kmp_taskdata_t.td_depnode"
 
 
 class Head(NamedTuple):
-    """Members of a ``kmp_taskdata_t``, and ``routine`` of the ``kmp_task_t`` behind it; null pointers are 0.
+    """Members of a ``kmp_taskdata_t``, and ``routine`` of the ``kmp_task_t`` behind it. Null pointers are 0.
 
-    ``depnode`` and ``dephash`` are 0, too, where nothing tells where they are. ``info`` is ``ompt_task_info`` where the
-    runtime keeps that, else nothing.
+    ``depnode`` and ``dephash`` are also 0 if their place is unknown. ``info`` is ``ompt_task_info`` if the runtime
+    keeps it, else empty.
     """
 
     flags: int
@@ -45,6 +47,7 @@ class Head(NamedTuple):
 
 @record
 class _Form:
+    # How the bytes of a task become a Head.
     size: int
     unpack: Callable[[bytes, int], tuple[Any, ...]]
     order: Callable[[tuple[Any, ...]], tuple[Any, ...]]
@@ -52,42 +55,40 @@ class _Form:
 
 
 class Heads:
-    """The beginnings of tasks of one runtime that were read.
+    """The heads of one runtime's tasks."""
 
-    :param known_children: returns how many children of each task, by its address, are known that are not complete
-    """
-
-    def __init__(self, runtime: Reading, known_children: Callable[[], Mapping[int, int]]) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._structures = runtime.structures
-        self._count_children = known_children
-        self._known: dict[int, Head] = {}
-        self.of = self._known.get
+        self._heads: dict[int, Head] = {}
+        self.of = self._heads.get
         """Returns the :class:`Head` of the task at an address, None if it was not read."""
 
     @cached_property
     def masks(self) -> tuple[int, int, int]:
-        """The flags of explicit tasks, of those that have begun, and of those that are complete."""
+        """The flags ``tasktype`` (explicit), ``started`` and ``complete``."""
         flags = self._runtime.task_flags
         return flags["tasktype"], flags["started"], flags["complete"]
 
     def likeness(self, address: int) -> Hashable | None:
-        """Return all that facts are told by of a task that has not begun and depends on no other, None for others.
+        """Return all that the facts of a task follow from, if it has not begun and depends on no other; else None.
 
-        :raises OmpdError: what keeps its children from being found
+        :raises OmpdError: if its children cannot be found
         """
         head = self.of(address)
-        explicit, started, _ = self.masks if head is not None else (0, 0, 0)
-        if head is None or head.depnode or head.flags & (explicit | started) != explicit:
+        if head is None:
+            return None
+        explicit, started, _ = self.masks
+        if head.depnode or head.flags & (explicit | started) != explicit:
             return None
         return head, self._known_children.get(address, 0)
 
     @cached_property
     def _known_children(self) -> Mapping[int, int]:
-        return self._count_children()
+        return self._runtime.waiting.known_children
 
     def is_plain(self, head: Head) -> bool:
-        """Tell whether it is that of an explicit task, not complete, to which no other task is tied by a dependence."""
+        """Return whether a head is that of an unfinished explicit task that no dependence ties to another task."""
         explicit, _, complete = self.masks
         return (
             head.flags & (explicit | complete) == explicit
@@ -97,14 +98,14 @@ class Heads:
         )
 
     def read(self, addresses: Iterable[int]) -> None:
-        """Read tasks as far as that goes without a fault."""
-        wanted = sorted({address for address in addresses if address not in self._known})
+        """Read the heads of the tasks at *addresses*. Those that cannot be read are left out."""
+        wanted = sorted({address for address in addresses if address not in self._heads})
         form = self._form if wanted else None
         if form is None:
             return
         run: list[int] = []
         for address in wanted:
-            if run and (address > run[-1] + form.size + _GAP or address + form.size > run[0] + _MOST):
+            if run and (address > run[-1] + form.size + _MAX_GAP or address + form.size > run[0] + _MAX_BYTES):
                 self._read_run(form, run)
                 run = []
             run.append(address)
@@ -119,49 +120,54 @@ class Heads:
             return
         if has_lost_page(raw, start):
             return
-        known, unpack, order, first, last = self._known, form.unpack, form.order, form.info.start, form.info.stop
+        heads, unpack, order, first, last = self._heads, form.unpack, form.order, form.info.start, form.info.stop
         for address in run:
-            at = address - start
-            known[address] = Head._make(order((*unpack(raw, at), 0, raw[at + first : at + last] if last else b"")))
+            offset = address - start
+            info = raw[offset + first : offset + last] if last else b""
+            heads[address] = Head._make(order((*unpack(raw, offset), 0, info)))
 
     @cached_property
     def _form(self) -> _Form | None:
+        # None if the layout has not all members: then no task is read at once.
         try:
-            return self._formed()
+            return self._form_of_layout()
         except (OmpdError, KeyError):
             return None
 
-    def _formed(self) -> _Form | None:
-        runtime, told = self._runtime, self._structures.layout("kmp_taskdata_t")
+    def _form_of_layout(self) -> _Form | None:
+        runtime, more = self._runtime, self._structures.layout("kmp_taskdata_t")
         task, size = runtime.task_layout, runtime.task_layout.size or 0
         if not all(self.masks) or not size:
             return None
         routine = runtime.layouts["kmp_task_t"].field("routine")
         wanted: list[Field | None] = [
-            *(task.field(name) for name in ("td_flags", "td_team", "td_parent")),
-            *(told.field(name) for name in ("td_ident", "td_incomplete_child_tasks")),
+            task.field("td_flags"),
+            task.field("td_team"),
+            task.field("td_parent"),
+            more.field("td_ident"),
+            more.field("td_incomplete_child_tasks"),
             Field(size + routine.offset, routine.size),
         ]
         signed = wanted[4]
         try:
             nodes = self._structures.layout(_NODES)
-            wanted += [nodes.field(name) for name in ("td_depnode", "td_dephash")]
+            wanted += [nodes.field("td_depnode"), nodes.field("td_dephash")]
         except LayoutUnavailable:
             wanted += [None, None]
         info = self._info(size)
-        known = sorted((field for field in wanted if field is not None), key=lambda field: field.offset)
-        text, at = "<" if runtime.heap.byte_order == "little" else ">", 0
-        for field in known:
-            if field.offset < at or field.size not in _UNSIGNED:
-                return None  # a layout that lies: each task then says what is wrong with it
-            text += f"{field.offset - at}x" + (_SIGNED if field is signed else _UNSIGNED)[field.size]
-            at = field.offset + field.size
-        places = (known.index(field) if field is not None else len(known) for field in wanted)
-        order = itemgetter(*places, len(known) + 1)
-        return _Form(max(at, info.stop), Struct(text).unpack_from, order, info) if info.stop <= at else None
+        fields = sorted((field for field in wanted if field is not None), key=lambda field: field.offset)
+        text, end = "<" if runtime.heap.byte_order == "little" else ">", 0
+        for field in fields:
+            if field.offset < end or field.size not in _UNSIGNED:
+                return None  # a wrong layout: each task by itself then says what is wrong
+            text += f"{field.offset - end}x" + (_SIGNED if field is signed else _UNSIGNED)[field.size]
+            end = field.offset + field.size
+        places = (fields.index(field) if field is not None else len(fields) for field in wanted)
+        order = itemgetter(*places, len(fields) + 1)
+        return _Form(max(end, info.stop), Struct(text).unpack_from, order, info) if info.stop <= end else None
 
     def _info(self, size: int) -> slice:
-        # What tools' data and frames are read of, with all that is beside them.
+        # Where ompt_task_info, and what follows it, is in a task.
         runtime = self._runtime
         if not runtime.states_are_kept:
             return slice(0, 0)

@@ -1,0 +1,675 @@
+"""The contract's handles: threads (``kmp_base_info_t``), parallel regions, and tasks (``kmp_taskdata_t``).
+
+Nested serialized regions of one thread share one team. They also share the descriptor of one implicit task, which
+belongs to the innermost region. If OMPT is enabled, the runtime moves its data of the other tasks into a chain of
+``ompt_lw_taskteam_t``, innermost first. Here each of these tasks has a handle of its own, by the place of its region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.contract.code_owners import RUNTIME
+from ompd.contract.helpers.defaults import Unnumbered
+from ompd.contract.helpers.natives import native_thread_id
+from ompd.contract.helpers.pages import CachedMemory
+from ompd.contract.kept import OwnState
+from ompd.contract.memory import StructView
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.ompt import state_name
+from ompd.contract.plugin import ConstructCode, FrameAddress, SchedulingPoint, TaskWait, ThreadState
+from ompd.errors import BadInput, CorruptState, LayoutUnavailable, MemoryFault, OmpdError, Unavailable, Unsupported
+from ompd.records import record
+from ompd.runtimes.libomp.stacks import constructs, states
+from ompd.runtimes.libomp.waits import barriers, locks, points
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.contract.waits import BarrierState, LockState
+    from ompd.runtimes.libomp.plugin import Runtime
+    from ompd.runtimes.libomp.teams import Team
+
+_NOT_KEPT = "the runtime keeps this only if OMP_DEBUG=enabled or a tool asked for it at the start"
+# Barriers that clang's code calls. They set th_ident when they begin.
+_BARRIERS_WITH_IDENT = ("__kmpc_barrier", "__kmpc_cancel_barrier")
+# ompt_frame_t is public: two words, then two int32 flags, for which no constant is published.
+_FRAME_SIZE = 24
+_EXIT_FLAGS, _ENTER_FLAGS, _FLAGS_SIZE = 16, 20, 4
+
+
+class Thread(Unnumbered):
+    """One ``kmp_info_t``. Each member is read once, when it is first needed."""
+
+    def __init__(self, runtime: Runtime, address: int) -> None:
+        self.runtime = runtime
+        self.address = address
+
+    @property
+    def memory(self) -> CachedMemory:
+        """The target's memory, with the first part of the structure read at once.
+
+        :raises OmpdError: if the process has run since it stopped
+        """
+        self.runtime.process.check_current()
+        return self._memory
+
+    @cached_property
+    def _memory(self) -> CachedMemory:
+        heap = self.runtime.heap
+        try:
+            head = heap.read(self.address, self.runtime.thread_head)
+        except (MemoryFault, CorruptState):
+            head = b""  # each member is read by itself, and fails by itself
+        return CachedMemory(heap, self.address, head)
+
+    @property
+    def _view(self) -> StructView:
+        return StructView(self.memory, self.runtime.thread_layout, self.address)
+
+    # Who it is
+
+    def native_id(self, kind: ThreadIdKind) -> int:
+        """Return ``ds_thread``, 0 while the thread is being created. The runtime keeps no other kind than PTHREAD."""
+        if kind != ThreadIdKind.PTHREAD:
+            raise Unsupported(f"libomp keeps no thread identifiers of kind {kind!r}")
+        return self._ds_thread
+
+    def native_thread_id(self) -> int:
+        return native_thread_id(self.runtime.process, self._ds_thread)
+
+    @cached_property
+    def _ds_thread(self) -> int:
+        return self._view.unsigned("ds_thread")
+
+    def thread_type(self) -> str:
+        return "initial" if self._is_initial else "worker"
+
+    @cached_property
+    def _is_initial(self) -> bool:
+        # The outermost team of an initial thread is its own, at level 0. A worker is number 0 only in teams it forms.
+        if self.th_team is None:
+            return False
+        outermost = self.th_team.chain[-1]
+        return outermost.t_level == 0 and outermost.t_threads[0] == self.address
+
+    # Its team
+
+    @cached_property
+    def th_team(self) -> Team | None:
+        """The team it points at, possibly one whose region is over. None in the pool.
+
+        When a primary thread begins or ends a region, the runtime changes ``th_team``, ``th_current_task`` and the
+        team's level one after the other. Until all three are those of the inner team, and again from the first change
+        back, this is the outer team: the code of the region has not begun then, or is over.
+        """
+        address = self._view.pointer("th_team")
+        if address is None:
+            # The initial thread has place 0 and always a team; workers get other places (kmp_runtime.cpp).
+            if self.runtime.thread_places.get(self.address) == 0 and self._view.pointer("th_current_task") is not None:
+                raise CorruptState(self.address, "the initial thread in __kmp_threads[0] has no th_team")
+            return None
+        team = self.runtime.team_at(address)
+        try:
+            outer = team.t_parent if self._task_team is team and not team.has_level else self._task_team
+            return outer if outer is not None and self._forms(team, outer) else team
+        except OmpdError:
+            return team
+
+    def _forms(self, inner: Team, outer: Team) -> bool:
+        # Whether this thread of the outer team forms the inner one, or gives it up.
+        if inner is outer or self.address not in outer.t_threads:
+            return False
+        if inner.t_parent is outer:
+            return True
+        # A team that is given up loses its parent before the thread leaves it.
+        return inner.t_parent is None and outer.t_parent not in (None, inner) and inner.t_threads[0] == self.address
+
+    @cached_property
+    def _th_current_task(self) -> Task:
+        address = self._view.pointer("th_current_task")
+        if address is None:
+            raise CorruptState(self.address, "a thread of a team has no th_current_task")
+        return Task(self.runtime, address)
+
+    @cached_property
+    def _task_team(self) -> Team:
+        return self._th_current_task.team()
+
+    @cached_property
+    def team(self) -> Team | None:
+        """The team whose region it executes, None while it is idle.
+
+        An idle worker goes on pointing at a team that is over, or, if the runtime keeps spare threads, at a team that
+        has become smaller.
+
+        :raises CorruptState: if the team does not have the thread
+        """
+        team = self.th_team
+        if team is None or not team.is_live:
+            return None
+        if team.t_parent is not None and not team.regions and team.t_threads[0] != self.address:
+            team.t_active_level  # noqa: B018  raises if the team's level is what was lost
+            return None  # kept ready for regions of a team of a league
+        if self._number_in(team) is not None:
+            return team
+        if not self.runtime.may_keep_spare_threads:
+            number, size = self._view.signed("ds_tid"), team.t_nproc
+            raise CorruptState(
+                team.address, f"the team of {size} lacks the thread at {self.address:#x}, its number {number}"
+            )
+        return None
+
+    def _number_in(self, team: Team) -> int | None:
+        # While the thread leaves an inner region, ds_tid is already its number in the enclosing one.
+        number = self._view.signed("ds_tid")
+        if 0 <= number < team.t_nproc and team.t_threads[number] == self.address:
+            return number
+        return team.t_threads.index(self.address) if self.address in team.t_threads else None
+
+    def thread_num(self) -> int | None:
+        """Return its place in ``t_threads``, None while it is idle: in the pool it keeps its last ``ds_tid``."""
+        return self._number_in(self.team) if self.team is not None else None
+
+    def current_parallel(self) -> Parallel | None:
+        return self.team.innermost_region if self.team is not None else None
+
+    def hosted_regions(self) -> tuple[Parallel, ...]:
+        """Return the regions whose code is on this thread's own stack, innermost first.
+
+        These are the regions from the current one outwards of which it is the primary thread, and the first in which
+        it is a worker.
+        """
+        regions: list[Parallel] = []
+        for team in self.team.chain if self.team is not None else ():
+            regions += reversed(team.regions)
+            if team.t_threads[0] != self.address:
+                break
+        return tuple(regions)
+
+    def outside_of_target(self) -> None:
+        """Return None: a thread that executes a target region stays in its team."""
+
+    # Its task
+
+    def icv_task(self) -> Task | None:
+        """Return the task whose descriptor has the thread's ICVs, None while the thread is idle."""
+        if self.team is None:
+            return None
+        task, inner = self._th_current_task, self._task_team
+        if inner is self.team:
+            return self.runtime.task_at(task.address)
+        outer = task.generating() if self._forms(inner, self.team) else None
+        if outer is None or outer.team() is not self.team:
+            raise CorruptState(task.address, "a thread's current task belongs to another team than the thread")
+        return outer
+
+    def current_task(self) -> Task | None:
+        """Return ``th_current_task``, None while the thread is idle.
+
+        :raises Unavailable: in a serialized region that an explicit task of a serialized region encountered
+        """
+        task = self.icv_task()
+        if task is None or self.team is None:
+            return None
+        if (
+            len(self.team.regions) > 1
+            and task.kind() == "explicit"
+            and not self.runtime.stacks.executes_explicit_task(self)
+        ):
+            # Such a region has no task descriptor: th_current_task goes on pointing at the explicit task.
+            raise Unavailable("the runtime does not tell the task of a serialized region inside of an explicit task")
+        return task
+
+    # What it does
+
+    def state(self) -> ThreadState:
+        return states.thread_state(self)
+
+    def kept_state(self) -> tuple[int, int]:
+        """Return ``state`` and ``wait_id`` of ``ompt_thread_info`` as they are. Only a runtime that keeps states sets
+        them.
+        """
+        return self._view.signed("state"), self._view.unsigned("wait_id")
+
+    def ompt_state(self) -> OwnState:
+        """Return ``ompt_thread_info.state``, an ``ompt_state_t`` of OpenMP 5."""
+        self._require_kept()
+        number = self._view.signed("state")
+        return OwnState(number, state_name(number))
+
+    def has_data_of_ompt(self) -> bool:
+        """Return whether ``ompt_thread_info.thread_data`` or the exit frame of its current task is set."""
+        task = self.icv_task()
+        return bool(self._view.unsigned("thread_data") or (task is not None and task.stored_exit_frame()))
+
+    def is_about_to_begin(self) -> bool:
+        """Return False: libomp has no such state."""
+        return False
+
+    def tool_data(self) -> int:
+        """Return ``ompt_thread_info.thread_data``."""
+        self._require_kept()
+        return self._view.unsigned("thread_data")
+
+    def _require_kept(self) -> None:
+        if not self.runtime.states_are_kept:
+            raise Unavailable(_NOT_KEPT)
+
+    def lock(self) -> LockState | None:
+        return locks.lock_of(self)
+
+    def wait_kind(self) -> str | None:
+        return points.kind_of(self)
+
+    def scheduling_point(self) -> SchedulingPoint | None:
+        return points.point_of(self)
+
+    def barrier_source(self) -> str | None:
+        """Return the text that ``th_ident`` points to: clang's barriers set it when they begin."""
+        if states.entry_inside(self) not in _BARRIERS_WITH_IDENT:
+            return None
+        return self.runtime.construct_source(self.th_ident)
+
+    @property
+    def th_ident(self) -> int | None:
+        """The address of the ``ident_t`` that the runtime last noted for the thread."""
+        return self.runtime.details.view("kmp_base_info_t", self.address).pointer("th_ident")
+
+    def idle_frame(self) -> None:
+        """Return None: libomp does not record it."""
+
+    def construct_code(self) -> Sequence[ConstructCode]:
+        return constructs.construct_code(self)
+
+    def threadprivate_address(self, address: int) -> int | None:
+        return self.runtime.threadprivate.address(self, address)
+
+
+@record
+class Parallel(Unnumbered):
+    """A parallel region: the *place*-th of the *count* regions that *team* stands for, counted from the outermost."""
+
+    team: Team
+    place: int
+    count: int
+
+    @property
+    def id(self) -> str:
+        """The address of its team; of regions that share a team, with the region's place."""
+        address = f"{self.team.address:#x}"
+        return address if self.count == 1 else f"{address}/{self.place}"
+
+    def enclosing(self) -> Parallel | None:
+        if self.place > 1:
+            return self.team.regions[self.place - 2]
+        parent = self.team.t_parent
+        return parent.innermost_region if parent is not None else None
+
+    def size(self) -> int:
+        """Return ``t_nproc``: 1 for a serialized region."""
+        return self.team.t_nproc
+
+    def level(self) -> int:
+        """Return the region's own level. ``t_level`` is that of the innermost region that shares its team."""
+        return self.team.t_level - (self.count - self.place)
+
+    def active_level(self) -> int:
+        """Return ``t_active_level``: regions that share a team are all inactive."""
+        return self.team.t_active_level
+
+    def thread(self, thread_num: int) -> Thread:
+        return self.team.runtime.thread_at(self.member(thread_num))
+
+    def member(self, thread_num: int) -> int:
+        """Return the address of one of its threads.
+
+        :raises BadInput: if no thread has that number
+        """
+        if not 0 <= thread_num < self.size():
+            raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
+        address = self.team.t_threads[thread_num]
+        if address is None:
+            raise Unavailable(f"thread {thread_num} has not joined its team yet")
+        return address
+
+    def implicit_task(self, thread_num: int) -> Task:
+        self.member(thread_num)
+        if self.count > 1:
+            self.thread(0).current_task()  # raises if the descriptors of the regions cannot be distinguished
+        return self.team.runtime.implicit_task(self.team, thread_num, self.place)
+
+    def function(self) -> int:
+        """Return the entry of the function that the compiler made of the region.
+
+        This is ``t_pkfn`` in a team of several threads, unless it is the wrapper by which gcc's code runs on libomp.
+        Otherwise the stack of a thread of the team shows it, or, if all threads have left the function, the arguments
+        of the wrapper.
+
+        :raises Unavailable: if neither shows it
+        """
+        runtime, entry = self.team.runtime, self.team.t_pkfn
+        if self.size() == 1 or entry is None:
+            return runtime.stacks.region_entry(self)
+        if runtime.owners.at(entry) != RUNTIME:
+            return entry
+        try:
+            return runtime.stacks.region_entry(self)
+        except Unavailable:
+            wrapped = self.team.wrapped_function()
+            if wrapped is None:
+                raise
+            return wrapped
+
+    def encountering_frames(self) -> Sequence[Frame]:
+        return self.team.runtime.stacks.encountering_frames(self)
+
+    def tool_data(self) -> int:
+        """Return ``ompt_team_info.parallel_data``."""
+        runtime = self.team.runtime
+        if not runtime.states_are_kept:
+            raise Unavailable(_NOT_KEPT)
+        depth = self.count - self.place
+        address = (
+            self.team.ompt_team_info if depth == 0 else self.team.displaced(depth - 1).address_of("ompt_team_info")
+        )
+        return StructView(runtime.heap, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")
+
+    def source(self) -> str | None:
+        """Return the text that ``t_ident`` points to: the runtime sets it when a team of several threads forms."""
+        if self.size() == 1:
+            return None
+        runtime = self.team.runtime
+        return runtime.construct_source(runtime.details.view("kmp_base_team_t", self.team.address).pointer("t_ident"))
+
+    def barriers(self) -> Sequence[BarrierState]:
+        return barriers.barriers_of(self)
+
+    def unfinished_tasks(self) -> int:
+        """Return the unfinished children (``td_incomplete_child_tasks``) of the team's implicit tasks, of the explicit
+        tasks that its threads execute, and of the explicit tasks that generated those.
+
+        :raises Unavailable: if the place of the count is unknown
+        """
+        runtime, numbers = self.team.runtime, range(self.size())
+        innermost = self.team.regions[-1].place
+        implicit = (runtime.implicit_task(self.team, number, innermost) for number in numbers)
+        tasks = {task.id: task for task in implicit}
+        for number in numbers:
+            task = self.thread(number).current_task()
+            while task is not None and task.id not in tasks and task.kind() == "explicit":
+                tasks[task.id] = task
+                task = task.generating()
+        if self.size() == 1:
+            # A serialized region executes most tasks at once, and the runtime does not count them.
+            return sum(task.unfinished_children() for task in tasks.values())
+        return sum(task.counted_children() for task in tasks.values())
+
+
+@record
+class Task(Unnumbered):
+    """A task by the address of its ``kmp_taskdata_t``: the *place*-th of the *count* implicit tasks that share it."""
+
+    runtime: Runtime
+    address: int
+    place: int = 1
+    count: int = 1
+
+    @property
+    def id(self) -> str:
+        """Its address; of implicit tasks that share a descriptor, with the task's place."""
+        return f"{self.address:#x}" if self.count == 1 else f"{self.address:#x}/{self.place}"
+
+    @property
+    def view(self) -> StructView:
+        """The task's ``kmp_taskdata_t``, read once up to the data of tools, which few questions need."""
+        return StructView(self.runtime.taskdata(self.address), self.runtime.task_layout, self.address)
+
+    def flag(self, name: str) -> bool:
+        """Return a flag of ``td_flags`` by its name in ``kmp_tasking_flags_t``.
+
+        :raises Unavailable: if the runtime publishes no mask for it
+        """
+        mask = self.runtime.task_flags.get(name)
+        if mask is None:
+            raise Unavailable(f"the runtime does not publish the task flag {name!r}")
+        return bool(self.flags & mask)
+
+    @property
+    def flags(self) -> int:
+        """``td_flags``, read once.
+
+        :raises CorruptState: if these flags are of an explicit task, but the task is an implicit one of its team
+        """
+        head = self.runtime.heads.of(self.address)
+        if head is not None:
+            return head.flags
+        flags_by_address = self.runtime.flags_by_address
+        if self.address not in flags_by_address:
+            flags = self.view.unsigned("td_flags")
+            if flags & self.runtime.task_flags.get("tasktype", 0) and self._is_in_array:
+                raise CorruptState(self.address, f"an implicit task has the td_flags {flags:#x}, of an explicit one")
+            flags_by_address[self.address] = flags
+        return flags_by_address[self.address]
+
+    @property
+    def _is_in_array(self) -> bool:
+        try:
+            return self.team().has_implicit_task_at(self.address)
+        except OmpdError:
+            return False  # its team is unknown
+
+    def team(self) -> Team:
+        """Return the team the task belongs to.
+
+        :raises CorruptState: if it has none
+        """
+        address = self.view.pointer("td_team")
+        if address is None:
+            raise CorruptState(self.address, "task without td_team")
+        return self.runtime.team_at(address)
+
+    def likeness(self) -> Hashable | None:
+        return self.runtime.heads.likeness(self.address)
+
+    def kind(self) -> str:
+        """Return ``explicit`` if ``tasktype`` is set, else ``initial`` at level 0 and ``implicit`` in a region."""
+        if self.flag("tasktype"):
+            return "explicit"
+        return "implicit" if self.team().regions else "initial"
+
+    def status(self) -> str:
+        if self.kind() == "explicit":
+            if not self.flag("started"):
+                return "waiting" if self._dependence() is not None else "queued"
+            if self.flag("complete"):
+                return "complete"
+            if self._is_detached():
+                return "detached"
+        if self.place < self.count:
+            return "suspended"
+        return "executing" if self.runtime.is_executing(self.address) else "suspended"
+
+    def _dependence(self) -> TaskWait | None:
+        try:
+            return self.runtime.waiting.before(self)
+        except LayoutUnavailable:
+            return None  # then it is in a queue
+
+    def _is_detached(self) -> bool:
+        try:
+            return self.is_proxy()
+        except LayoutUnavailable:
+            return False
+
+    def is_proxy(self) -> bool:
+        """Return whether it has become a proxy for its event: its code has ended, and its event is not fulfilled.
+
+        :raises LayoutUnavailable: if the flags of proxies are unknown
+        """
+        masks = self.runtime.details.layout("kmp_tasking_flags_t.proxy").masks
+        wanted = masks.get("proxy", 0) | masks.get("detachable", 0)
+        return self.flags & wanted == wanted != 0
+
+    def _event(self) -> int:
+        view = self.runtime.details.view("kmp_taskdata_t.td_depnode", self.address)
+        return view.address_of("td_allow_completion_event")
+
+    def waits_for(self) -> TaskWait | None:
+        status = self.status()
+        if status == "detached":
+            return TaskWait("event", event=self._event())
+        return self._dependence() if status == "waiting" else None
+
+    def unfinished_children(self) -> int:
+        """Return ``td_incomplete_child_tasks``, or the number of children that were found if that is larger.
+
+        :raises Unavailable: if the place of the count is unknown
+        """
+        try:
+            return self.runtime.waiting.unfinished_children(self)
+        except LayoutUnavailable as error:
+            raise Unavailable(str(error)) from error
+
+    def counted_children(self) -> int:
+        """Return how many unfinished children the runtime counts: all of them in a team of several threads. This
+        searches for no tasks.
+
+        :raises Unavailable: if the place of the count is unknown
+        """
+        try:
+            return self.runtime.waiting.counted_children(self)
+        except LayoutUnavailable as error:
+            raise Unavailable(str(error)) from error
+
+    def thread(self) -> Thread | None:
+        """Return its thread. That of an implicit task follows from the task's place in the array of its team.
+
+        :raises Unavailable: for a suspended explicit task that does not wait for its children
+        """
+        if self.kind() != "explicit":
+            return self.team().thread_of_implicit_task(self.address)
+        if self.status() in ("queued", "waiting", "detached", "complete"):
+            return None
+        return self.runtime.current_tasks.get(self.address) or self.waiting_thread()
+
+    def waiting_thread(self) -> Thread:
+        """Return the thread on which it waits for its children: its gtid + 1 is in ``td_taskwait_thread`` then.
+
+        :raises Unavailable: if it does not wait for them
+        """
+        gtid = self.runtime.details.view("kmp_taskdata_t", self.address).signed("td_taskwait_thread") - 1
+        if gtid < 0:
+            raise Unavailable("the runtime keeps on which thread it is only for tools, and while it waits for children")
+        thread = self.runtime.thread_by_gtid(gtid)
+        if thread is None:
+            raise CorruptState(self.address, f"task on thread {gtid}, which there is none of")
+        return thread
+
+    def thread_or_none(self) -> Thread | None:
+        """Return its thread, None if that is unknown, too."""
+        try:
+            return self.thread()
+        except OmpdError:
+            return None
+
+    def is_final(self) -> bool:
+        return self.flag("final")
+
+    def is_tied(self) -> bool:
+        """Return ``td_flags.tiedness``: at scheduling points of its code the runtime may queue an untied task again.
+
+        :raises Unavailable: if the runtime publishes no mask for it
+        """
+        return self.kind() != "explicit" or self.flag("tiedness")
+
+    def generating(self) -> Task | None:
+        """Return ``td_parent``: for an implicit task the one that encountered the region.
+
+        :raises CorruptState: if that is the task itself
+        """
+        if self.place > 1:
+            return Task(self.runtime, self.address, self.place - 1, self.count)
+        address = self.view.pointer("td_parent")
+        if address == self.address:
+            raise CorruptState(address, "a task is said to have generated itself")
+        return self.runtime.task_at(address) if address is not None else None
+
+    def scheduling(self) -> Task | None:
+        """Return ``scheduling_parent``, which only explicit tasks have."""
+        if self.kind() != "explicit" or not self.flag("started"):
+            return None
+        self._require_kept()
+        address = self._info.pointer("scheduling_parent")
+        return self.runtime.task_at(address) if address is not None else None
+
+    def parallel(self) -> Parallel | None:
+        regions = self.team().regions
+        if not regions:
+            return None
+        return regions[self.place - 1] if self.count > 1 and self.count == len(regions) else regions[-1]
+
+    def function(self) -> int | None:
+        """Return ``routine`` of an explicit task, which follows its descriptor; for an implicit task the function of
+        its region.
+        """
+        if self.kind() == "explicit":
+            size = self.runtime.task_layout.size
+            if not size:
+                raise Unavailable("the runtime does not publish the size of kmp_taskdata_t")
+            layout = self.runtime.layouts["kmp_task_t"]
+            return StructView(self.runtime.heap, layout, self.address + size).pointer("routine")
+        region = self.parallel()
+        return region.function() if region is not None else None
+
+    def _require_kept(self) -> None:
+        if not self.runtime.states_are_kept:
+            raise Unavailable(_NOT_KEPT)
+
+    @property
+    def _info(self) -> StructView:
+        # Its ompt_task_info_t, in its descriptor or displaced.
+        layout = self.runtime.layouts["ompt_task_info_t"]
+        depth = self.count - self.place
+        if depth == 0:
+            return StructView(self.runtime.heap, layout, self.view.address_of("ompt_task_info"))
+        node = self.team().displaced(depth - 1)
+        return StructView(self.runtime.heap, layout, node.address_of("ompt_task_info"))
+
+    def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
+        """Return exit and enter frame of ``ompt_task_info.frame``, each with its flags."""
+        self._require_kept()
+        info = self._info
+        if info.layout.field("frame").size != _FRAME_SIZE:
+            raise Unavailable("the runtime's ompt_frame_t is not the one of the specification")
+        view = StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], info.address_of("frame"))
+        raw = self.runtime.process.read(view.address, _FRAME_SIZE)
+        order = self.runtime.process.byte_order
+        exit_flags = int.from_bytes(raw[_EXIT_FLAGS : _EXIT_FLAGS + _FLAGS_SIZE], order, signed=True)
+        enter_flags = int.from_bytes(raw[_ENTER_FLAGS : _ENTER_FLAGS + _FLAGS_SIZE], order, signed=True)
+        exit_frame, enter_frame = view.pointer("exit_frame"), view.pointer("enter_frame")
+        return (
+            FrameAddress(exit_frame, exit_flags) if exit_frame is not None else None,
+            FrameAddress(enter_frame, enter_flags) if enter_frame is not None else None,
+        )
+
+    def stored_exit_frame(self) -> int:
+        """Return the address in ``exit_frame`` of its descriptor. Only a runtime that keeps states sets it."""
+        info = self.runtime.layouts["ompt_task_info_t"]
+        start = self.view.address_of("ompt_task_info") + info.field("frame").offset
+        return StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], start).unsigned("exit_frame")
+
+    def ompt_type(self) -> str:
+        """Return what ``ompt_get_task_info`` makes of ``td_flags``: the kind. The runtime marks no target tasks."""
+        return self.kind()
+
+    def tool_data(self) -> int:
+        """Return ``ompt_task_info.task_data``."""
+        self._require_kept()
+        return self._info.unsigned("task_data")
+
+    def source(self) -> str | None:
+        """Return the text that ``td_ident`` points to: clang's code sets it."""
+        view = self.runtime.details.view("kmp_taskdata_t", self.address)
+        return self.runtime.construct_source(view.pointer("td_ident"))
