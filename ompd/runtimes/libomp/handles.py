@@ -2,7 +2,7 @@
 
 Nested serialized regions of one thread share one team. They also share the descriptor of one implicit task, which
 belongs to the innermost region. If OMPT is enabled, the runtime moves its data of the other tasks into a chain of
-``ompt_lw_taskteam_t``, innermost first. Here each of these tasks has a handle of its own, by the place of its region.
+``ompt_lw_taskteam_t``, innermost first. Each of these tasks has a handle of its own, by the place of its region.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class Thread(Unnumbered):
         """The team it points at, possibly one whose region is over. None in the pool.
 
         When a primary thread begins or ends a region, the runtime changes ``th_team``, ``th_current_task`` and the
-        team's level one after the other. Until all three are those of the inner team, and again from the first change
-        back, this is the outer team: the code of the region has not begun then, or is over.
+        team's level one after the other. While not all three belong to the inner team, this is the outer team: the code
+        of the region has not begun, or is over.
         """
         address = self._view.pointer("th_team")
         if address is None:
@@ -178,8 +178,7 @@ class Thread(Unnumbered):
     def hosted_regions(self) -> tuple[Parallel, ...]:
         """Return the regions whose code is on this thread's own stack, innermost first.
 
-        These are the regions from the current one outwards of which it is the primary thread, and the first in which
-        it is a worker.
+        They begin with the current region and end with the first one in which the thread is a worker.
         """
         regions: list[Parallel] = []
         for team in self.team.chain if self.team is not None else ():
@@ -312,7 +311,7 @@ class Parallel(Unnumbered):
         return self.team.t_nproc
 
     def level(self) -> int:
-        """Return the region's own level. ``t_level`` is that of the innermost region that shares its team."""
+        """Return the region's own level: ``t_level`` is the level of the innermost region of its team."""
         return self.team.t_level - (self.count - self.place)
 
     def active_level(self) -> int:
@@ -544,7 +543,7 @@ class Task(Unnumbered):
             raise Unavailable(str(error)) from error
 
     def thread(self) -> Thread | None:
-        """Return its thread. That of an implicit task follows from the task's place in the array of its team.
+        """Return its thread. An implicit task's place in the array of its team is the number of its thread.
 
         :raises Unavailable: for a suspended explicit task that does not wait for its children
         """

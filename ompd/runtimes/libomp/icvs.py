@@ -63,7 +63,7 @@ def describe(runtime: Runtime) -> list[IcvDescription]:
     try:
         displayed = display_control_vars(runtime)
     except (Unavailable, MemoryFault, CorruptState):
-        displayed = {}  # display_control_vars() gives the reason to whoever needs it
+        displayed = {}  # display_control_vars() raises the reason
     return described + [
         IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
     ]

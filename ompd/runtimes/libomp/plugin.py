@@ -1,6 +1,6 @@
 """LLVM's libomp and Intel's libiomp5: one code base, two builds.
 
-A runtime with symbols is read by names, whatever its release. For a stripped runtime
+A runtime with symbols is read by names, in any release. For a stripped runtime
 :mod:`ompd.runtimes.libomp.layout.layouts` has the layouts of its release, and its variables are found by their values.
 """
 
@@ -99,7 +99,7 @@ class Runtime(Plain):
         self.flags_by_address: dict[int, int] = {}  # td_flags of the tasks that are not in heads
         self._taskdata: dict[int, CachedMemory] = {}
 
-    # What the runtime says of itself
+    # Facts about the runtime itself
 
     @property
     def layout_source(self) -> str:
@@ -259,7 +259,7 @@ class Runtime(Plain):
             try:
                 identifier = thread.native_id(ThreadIdKind.PTHREAD)
             except (MemoryFault, CorruptState):
-                continue  # threads() still has this thread, and its row says why it cannot be read
+                continue  # the thread's own row shows the error
             if identifier:  # 0 while the thread is being created
                 by_pthread.setdefault(identifier, thread)
         return by_pthread
@@ -449,7 +449,7 @@ class Runtime(Plain):
         """Return none: each task counts its children, and is kept for them."""
         return {}
 
-    # What its parts know
+    # Its parts
 
     @cached_property
     def unnamed(self) -> Unnamed | None:

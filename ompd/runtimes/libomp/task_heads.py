@@ -98,7 +98,7 @@ class Heads:
         )
 
     def read(self, addresses: Iterable[int]) -> None:
-        """Read the heads of the tasks at *addresses*. Those that cannot be read are left out."""
+        """Read the heads of the tasks at *addresses*. Tasks that cannot be read are left out."""
         wanted = sorted({address for address in addresses if address not in self._heads})
         form = self._form if wanted else None
         if form is None:
@@ -159,7 +159,7 @@ class Heads:
         text, end = "<" if runtime.heap.byte_order == "little" else ">", 0
         for field in fields:
             if field.offset < end or field.size not in _UNSIGNED:
-                return None  # a wrong layout: each task by itself then says what is wrong
+                return None  # a wrong layout, which reading a single task reports
             text += f"{field.offset - end}x" + (_SIGNED if field is signed else _UNSIGNED)[field.size]
             end = field.offset + field.size
         places = (fields.index(field) if field is not None else len(fields) for field in wanted)

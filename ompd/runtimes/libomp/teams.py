@@ -212,7 +212,7 @@ class Team:
 
     @property
     def innermost_region(self) -> Parallel | None:
-        """The innermost region that the team executes: its own, or for the team of a league that of an ancestor. None
-        outside of all regions.
+        """The innermost region that the team executes: its own, or an ancestor's for the team of a league. None outside
+        of all regions.
         """
         return next((team.regions[-1] for team in self.chain if team.regions), None)

@@ -176,7 +176,7 @@ def _begins_well(variables: Variables, array: int, table: Table) -> bool:
 
 
 def _initial_root(variables: Variables, array: int, table: Table) -> tuple[int, int] | None:
-    # The gtid and the root of the initial thread that one of the array's threads belongs to.
+    # An initial thread's gtid and root, by the th_root of one of the array's threads.
     process = variables.process
     info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
     for gtid, thread in enumerate(read_words(process, array, _FIRST)):

@@ -1,8 +1,8 @@
 """Layouts of the structures that OMPD publishes: from the runtime itself, from debug information, or from a table.
 
-A stripped library has neither constants nor debug information. Its table is chosen by its build-id, if that is one of a
-file that the table is known to fit. Otherwise it is chosen by the names that the library exports, and used only if the
-state of the process, read by that table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
+A stripped library has neither constants nor debug information. Tables list the build-ids of files that they fit. If
+none has the library's build-id, a table is chosen by the names that the library exports. That table is used only if the
+state of the process, read by it, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_again
 # Releases differ in the names that they export; other runtimes' tables do not count.
 _RUNTIME = "libomp"
 
-# What is read of each structure that OMPD publishes, by the names of kmp.h and ompt-internal.h.
+# The members that are read of each structure that OMPD publishes, by the names of kmp.h and ompt-internal.h.
 _PUBLISHED: Mapping[str, Sequence[str]] = {
     "kmp_info_t": ("th",),
     "kmp_base_info_t": ("th_info", "th_team", "th_current_task", "ompt_thread_info"),
@@ -110,13 +110,13 @@ _DEFINED_AS: Mapping[str, str] = {
 
 
 def defined_as(name: str) -> str:
-    """Return what the type *name* of this plugin is called in debug information and tables."""
+    """Return the name of a type in debug information and tables, by its *name* in this plugin."""
     return _DEFINED_AS.get(name, name)
 
 
 @record
 class Stripped:
-    """What stands in for the symbols of a stripped runtime: the *table* that fits, the proof of that, and the runtime's
+    """Facts in place of the symbols of a stripped runtime: the *table* that fits, the proof of that, and the runtime's
     threads and variables.
     """
 
@@ -153,7 +153,7 @@ def load(process: Process, module: Module) -> Loaded:
 
 
 def _published(process: Process, module: Module) -> dict[str, StructLayout]:
-    # Without the members for which the runtime's description of itself says something else.
+    # Members are left out if the runtime's description of itself contradicts them.
     layouts = published.load(process, module, _PUBLISHED)
     try:
         wrong = selfdescribed.contradictions(layouts, selfdescribed.load(process, module))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ompd.runtimes.layout.table import Table
     from ompd.runtimes.libomp.layout.image import ThreadTable
 
-# Bounds for what is examined: a wrong table shows at the first threads and tasks.
+# Bounds: the first threads and tasks show a wrong table.
 _MAX_THREADS, _MAX_TASKS, _MAX_LEVELS, _MAX_QUEUE = 256, 1 << 14, 1 << 12, 1 << 20
 _FILLER = {4: 0xEFEFEFEF, 8: 0xEFEFEFEFEFEFEFEF}
 _BARRIERS = 3
@@ -160,7 +160,7 @@ class _Examiner:
         self._check(view.address in members, "a thread's team does not have it")
 
     def _team(self, address: int) -> Sequence[int]:
-        # The members of a team, which have to be threads, as those of the teams around it.
+        # The members of a team. They have to be threads, and so do the members of enclosing teams.
         view = self._view("kmp_base_team", address)
         size, room = self._word(view, "t_nproc"), self._word(view, "t_max_nproc")
         self._check(1 <= size <= room <= self._capacity, f"a team of {size}, with room for {room}")

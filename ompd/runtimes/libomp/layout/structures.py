@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
     from ompd.runtimes.libomp.layout.layouts import Loaded
 
-# What is read of each structure.
+# The members that are read of each structure.
 _WANTED: Mapping[str, Sequence[str]] = {
     "kmp_base_info_t": ("th_info", "th_ident", "th_next_waiting"),
     "kmp_desc_base_t": ("ds_gtid",),
@@ -36,7 +36,7 @@ _WANTED: Mapping[str, Sequence[str]] = {
 }
 _THREAD_DATA = "kmp_thread_data"
 
-# What only debug information or a table has. Some members exist in some releases only.
+# Members that only debug information or a table has. Some exist only in some releases.
 _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_team_t.t_argv": ("t_argv", "t_argc"),
     "kmp_base_team_t.t_nested_nth": ("t_nested_nth",),
@@ -80,7 +80,7 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "private_common": ("link", "gbl_addr", "par_addr", "cmn_size"),
 }
 
-# Not on the runtime's heap: the compiler or the user placed them, or what is read as a lock is none.
+# Not on the runtime's heap: the compiler or the user placed them, or there may be no lock at the address.
 _ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lock_t", "kmp_base_drdpa_lock_t"))
 
 

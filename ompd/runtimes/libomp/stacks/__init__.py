@@ -1,1 +1,1 @@
-"""Threads' stacks: whose code is on them, of which regions and tasks, and what each thread does."""
+"""Threads' stacks: the regions and tasks whose code is on them, and the states of threads."""

@@ -48,7 +48,7 @@ def _with_recorded_tasks(
     thread: Thread, frames: Sequence[Frame], without_tasks: Sequence[ConstructCode]
 ) -> list[ConstructCode]:
     # The exit frame of a task is the frame that called its code: __builtin_frame_address(0) there, which on x86-64 is
-    # two words before the CFA, whatever the flags say. So the caller is the frame whose part of the stack has it.
+    # two words before the CFA, whatever the flags are. So the caller is the frame whose part of the stack has it.
     exits: list[tuple[int, Task]] = []
     explicit: dict[str, Task] = {}
     for task in _tasks_on(thread):
@@ -106,13 +106,13 @@ def _with_derived_tasks(
 class SuspendedTasks:
     """The explicit tasks that generated the current tasks of threads, and are suspended on a thread themselves.
 
-    Each task is read once, whatever number of tasks it generated.
+    Each task is read once.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         # By the thread's kmp_info_t, and the function.
         self._tasks: dict[int, dict[int | None, list[Task]]] = {}
-        # What kept an ancestor of a task from being read, by the task.
+        # By a task, the error in reading one of its ancestors.
         self._faults: dict[int, OmpdError | None] = {}
         self._current = runtime.current_tasks
         for address in self._current:
@@ -185,7 +185,7 @@ def _encountering(thread: Thread, region: ParallelHandle | None) -> TaskHandle |
 
 
 def _with_implicit_tasks(thread: Thread, rows: Sequence[ConstructCode]) -> list[ConstructCode]:
-    # The code of a region on a thread is that of the thread's implicit task in it.
+    # A thread executes a region's code in its implicit task.
     completed = []
     for code in rows:
         if code.kind == "parallel" and code.task is None and code.region is not None:

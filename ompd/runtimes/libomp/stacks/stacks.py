@@ -73,7 +73,7 @@ class Stacks:
         self._hosted: dict[int, Hosted] = {}  # by kmp_info_t
         self._marks: dict[Shape, _Marks] = {}
         self._called: dict[tuple[Shape, int], frozenset[str | None]] = {}
-        # By the stack's shape, or in a stripped runtime by the thread's kmp_info_t.
+        # The key is the stack's shape, or in a stripped runtime the thread's kmp_info_t.
         self._routines: dict[Shape | int, tuple[list[str], bool]] = {}
 
     # Regions
@@ -216,7 +216,7 @@ class Stacks:
         missing = len(regions) - len(places)
         # Without a region inside of the task both gaps belong to the same region.
         if not 0 <= missing <= len(gaps) or (missing == 1 and len(gaps) == 2 and gaps[1] > 1):
-            return {}  # a compiler inlined one of the functions, or one of two functions has left the stack
+            return {}  # the compiler inlined a function, or one of two has left the stack
         places_in_order: list[int | None] = list(places)
         for gap in gaps[:missing]:
             places_in_order.insert(gap, None)
@@ -233,7 +233,7 @@ class Stacks:
         return False
 
     def _outlined_entry(self, frames: tuple[Frame, ...], index: int | None) -> int | None:
-        # The start of the function of a region's frame, if its name is that of a construct's function.
+        # The entry of the function at a region's frame, None unless it has the name of a construct's function.
         if index is None:
             return None
         place = self._process.locate(frames[index].call_site)

@@ -1,7 +1,7 @@
 """Names for the routines on threads' stacks that have no symbols in a stripped runtime.
 
 A stripped library has the names that it exports: its entry points, ``__kmp_invoke_microtask``, ``__kmp_fork_call``. The
-routines between them are known by what they do:
+routines between them are recognised:
 
 - A routine that calls the function of a task invokes tasks.
 - A routine whose start is a team's microtask is the wrapper of gcc's code.
@@ -328,7 +328,7 @@ class _Search:
 
     def _is_in_task(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
         # Whether an explicit task's code called a group of frames, and not a region's: which of the two begins first
-        # outside of it. By now all routines that call tasks' code have their names.
+        # outside of it. All routines that call tasks' code have their names before this.
         if thread.address not in self._invoker_frames:
             names = (self._code.routine_of(frame) for frame in frames[:-1])
             self._invoker_frames[thread.address] = [index for index, name in enumerate(names) if name in TASK_INVOKERS]

@@ -219,7 +219,7 @@ class _Barriers:
         return FORK_BARRIER in names and JOIN_BARRIER not in names
 
     def _is_released(self, thread: Thread, kind: int, place: int | None) -> bool | None:
-        # By the flag on its stack: the address of one of its own words of this barrier, and the count it waits for.
+        # The flag on its stack has the address of one of its own words of this barrier, and the count it waits for.
         try:
             bars = self._structures.layout("kmp_base_info_t").field("th_bar")
         except FieldNotFound:

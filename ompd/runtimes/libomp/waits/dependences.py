@@ -84,8 +84,8 @@ class WaitingTasks:
         return children
 
     def without_task(self, low: int, high: int) -> Sequence[tuple[int, int, Sequence[Task]]]:
-        """Return the nodes between two addresses that have no task, like that of a taskwait with dependences on the
-        stack of the thread that waits: the address of ``npredecessors``, its value, and the tasks that they wait for.
+        """Return the nodes between two addresses that have no task. A taskwait with dependences has such a node on the
+        stack of its thread. Each row is the address of ``npredecessors``, its value, and the tasks that are waited for.
 
         :raises OmpdError: as :meth:`tasks`
         """
@@ -183,7 +183,7 @@ class WaitingTasks:
                         fresh.append(later)
             todo = fresh
             if not todo:
-                # Some task may have children that no node leads to: detached ones.
+                # If a task counts more children, the others may be detached.
                 children = search.children
                 hidden = {
                     address for address, task in seen.items() if self.counted_children(task) > children.get(address, 0)
@@ -291,8 +291,8 @@ class WaitingTasks:
         yield self._runtime.task_at(address)
 
     def _detached(self, parents: Set[int]) -> Iterator[Task]:
-        # Children of *parents* that are detached, whose code has ended and that nothing leads to, by places of queues.
-        # Such a place counts if the task's event leads back to the task.
+        # Detached children of *parents* whose code has ended, from old places of queues. A place counts if the event of
+        # the task there leads back to the task.
         size = self._runtime.task_layout.size
         masks = self._structures.layout("kmp_tasking_flags_t.proxy").masks
         if not size or not masks.get("proxy") or not masks.get("detachable"):

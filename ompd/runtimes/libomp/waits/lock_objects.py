@@ -65,7 +65,7 @@ class LockObjects:
     # Queuing locks
 
     def queuing(self, address: int) -> StructView:
-        """Return what is at *address* as a queuing lock."""
+        """Return a view of *address* as a queuing lock."""
         return self._structures.view("kmp_base_queuing_lock_t", address)
 
     def queue(self, address: int) -> tuple[int, ...]:

@@ -256,7 +256,7 @@ def _with_owner(thread: Thread, lock: LockState, gtid: int, address: int, value:
 
 
 def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
-    # The frames from the innermost to the first one of the user's.
+    # The innermost frames, up to the first one of the user's.
     runtime = thread.runtime
     frames = runtime.process.stack(thread.native_thread_id()).frames
     for index, frame in enumerate(frames):
