@@ -98,7 +98,7 @@ def _check(
     explained = Explained(known, library)
     module = runtime.found.module
     facts = compare(
-        LibraryAnswers(hosted.client, hosted.space_ref, hosted.id_size),
+        LibraryAnswers(hosted.library, hosted.ref, hosted.all_threads.id_size),
         PluginAnswers(ours),
         _threads(session),
         keeps_states=ours.keeps_states(),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 from ompd.contract.callbacks import Callbacks
 from ompd.contract.ompd import Scope, ThreadIdKind
@@ -202,6 +202,8 @@ class Pending(Generic[_T]):
         outcome = self._settled()
         if outcome.error is not None:
             raise outcome.error.with_traceback(None)
+        if self.handle is not None:
+            return cast("_T", self.handle)
         return self._make(outcome)
 
 
@@ -269,29 +271,19 @@ class Batch:
 
     def get_device_thread_id_kinds(self, space: Space) -> Pending[Sequence[ThreadIdKindSize]]:
         """Return the kinds of native thread identifiers of an address space (OpenMP 6.0)."""
-        return self._add(
-            Function.GET_DEVICE_THREAD_ID_KINDS,
-            lambda found: [ThreadIdKindSize(row.first, row.second) for row in found.rows],
-            space,
-        )
+        return self._add(Function.GET_DEVICE_THREAD_ID_KINDS, _id_kinds, space)
 
     def enumerate_states(self, space: Space) -> Pending[Mapping[int, str]]:
         """Return all states of the runtime: number and name, the names as the library spells them."""
-        return self._add(
-            Function.ENUMERATE_STATES, lambda found: {row.first: clean(row.text) for row in found.rows}, space
-        )
+        return self._add(Function.ENUMERATE_STATES, _names, space)
 
     def enumerate_icvs(self, space: Space) -> Pending[Sequence[Icv]]:
         """Return all variables that the library knows, in its order; several may have one number's meaning."""
-        return self._add(
-            Function.ENUMERATE_ICVS,
-            lambda found: [Icv(row.first, clean(row.text), _scope(row.second)) for row in found.rows],
-            space,
-        )
+        return self._add(Function.ENUMERATE_ICVS, _icvs, space)
 
     def get_display_control_vars(self, space: Space) -> Pending[Sequence[str]]:
         """Return the texts ``NAME=VALUE`` of the runtime's settings."""
-        return self._add(Function.GET_DISPLAY_CONTROL_VARS, lambda found: [row.text for row in found.rows], space)
+        return self._add(Function.GET_DISPLAY_CONTROL_VARS, _texts, space)
 
     # Threads
 
@@ -324,11 +316,11 @@ class Batch:
 
     def get_state(self, thread: Thread) -> Pending[StateWords]:
         """Return a thread's state. Codes: ``needs_state_tracking``."""
-        return self._add(Function.GET_STATE, lambda found: StateWords(found.words[0], found.words[1]), thread)
+        return self._add(Function.GET_STATE, _state, thread)
 
     def get_device_from_thread(self, thread: Thread) -> Pending[bool]:
         """Return whether the library names an address space for a thread (OpenMP 6.0); the caller has it."""
-        return self._add(Function.GET_DEVICE_FROM_THREAD, lambda found: bool(found.words[0]), thread)
+        return self._add(Function.GET_DEVICE_FROM_THREAD, _truth, thread)
 
     # Parallel regions
 
@@ -384,13 +376,7 @@ class Batch:
         """Return a variable's value as a number. Codes: ``bad_input`` (no such number), ``incompatible`` (no number, or
         the wrong scope).
         """
-        return self._add(
-            Function.GET_ICV_FROM_SCOPE,
-            lambda found: IcvWord(found.words[0], found.rc != Rc.INCOMPLETE),
-            handle,
-            scope,
-            number,
-        )
+        return self._add(Function.GET_ICV_FROM_SCOPE, _icv_word, handle, scope, number)
 
     def get_icv_string_from_scope(self, handle: AnyRef, scope: int, number: int) -> Pending[str]:
         """Return a variable's value as a text. Codes: as for a number; of LLVM's ``unsupported`` for numbers."""
@@ -398,12 +384,7 @@ class Batch:
 
     def get_tool_data(self, handle: AnyRef, scope: int) -> Pending[ToolData]:
         """Return what a tool keeps with a thread, region or task. Codes: ``unsupported`` (a runtime without OMPT)."""
-        return self._add(
-            Function.GET_TOOL_DATA,
-            lambda found: ToolData(found.words[0], found.words[1]),
-            handle,
-            scope,
-        )
+        return self._add(Function.GET_TOOL_DATA, _tool_data, handle, scope)
 
     # How they are recorded
 
@@ -411,17 +392,17 @@ class Batch:
         return self._record(Call(function, [_plain(one) for one in arguments]), Pending(self, make))
 
     def _word(self, function: int, *arguments: Argument) -> Pending[int]:
-        return self._add(function, lambda found: found.words[0], *arguments)
+        return self._add(function, _word, *arguments)
 
     def _text(self, function: int, *arguments: Argument) -> Pending[str]:
-        return self._add(function, lambda found: found.rows[0].text, *arguments)
+        return self._add(function, _text, *arguments)
 
     def _made(self, function: int, kind: type[_R], *arguments: Argument, number: int = 0) -> Pending[_R]:
         plain = [_plain(one) for one in arguments]
         origin = plain[0] if isinstance(plain[0], Ref) else None
         space = origin if isinstance(origin, SpaceRef) else origin.space if origin is not None else None
         made = kind(number or self._exchange.new_number(), self._exchange.release, space)
-        return self._record(Call(function, plain, made.number), Pending(self, lambda found: made, made))
+        return self._record(Call(function, plain, made.number), Pending(self, _no_value, made))
 
     def _record(self, call: Call, pending: Pending[_T]) -> Pending[_T]:
         self._calls.append(call)
@@ -450,8 +431,55 @@ def _scope(number: int) -> Scope | int:
         return number
 
 
-def _frames(found: Outcome) -> tuple[FrameInfo, FrameInfo]:
-    exit_address, exit_flag, enter_address, enter_flag = found.words
+# Results, as callers get them
+
+
+def _no_value(outcome: Outcome) -> NoReturn:
+    raise AssertionError("the result is a handle")
+
+
+def _word(outcome: Outcome) -> int:
+    return outcome.words[0]
+
+
+def _truth(outcome: Outcome) -> bool:
+    return bool(outcome.words[0])
+
+
+def _text(outcome: Outcome) -> str:
+    return outcome.rows[0].text
+
+
+def _texts(outcome: Outcome) -> Sequence[str]:
+    return [row.text for row in outcome.rows]
+
+
+def _names(outcome: Outcome) -> Mapping[int, str]:
+    return {row.first: clean(row.text) for row in outcome.rows}
+
+
+def _icvs(outcome: Outcome) -> Sequence[Icv]:
+    return [Icv(row.first, clean(row.text), _scope(row.second)) for row in outcome.rows]
+
+
+def _id_kinds(outcome: Outcome) -> Sequence[ThreadIdKindSize]:
+    return [ThreadIdKindSize(row.first, row.second) for row in outcome.rows]
+
+
+def _state(outcome: Outcome) -> StateWords:
+    return StateWords(outcome.words[0], outcome.words[1])
+
+
+def _icv_word(outcome: Outcome) -> IcvWord:
+    return IcvWord(outcome.words[0], outcome.rc != Rc.INCOMPLETE)
+
+
+def _tool_data(outcome: Outcome) -> ToolData:
+    return ToolData(outcome.words[0], outcome.words[1])
+
+
+def _frames(outcome: Outcome) -> tuple[FrameInfo, FrameInfo]:
+    exit_address, exit_flag, enter_address, enter_flag = outcome.words
     return FrameInfo(exit_address, _flag(exit_flag)), FrameInfo(enter_address, _flag(enter_flag))
 
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from ompd.contract.plugin import Plugin
 from ompd.contract.process import Process
-from ompd.errors import LibraryError, NotInitialised, OmpdError
+from ompd.errors import LibraryError, NoCall, NotInitialised, OmpdError
 from ompd.runtimes.discovery import Found, HostedBy
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.dmpl.beside import Beside
 from ompd.runtimes.hosted.handles.space import HostedSpace
 from ompd.runtimes.hosted.loading.libraries import OMPD_ENTRIES, Opened, open_library, open_named
 from ompd.runtimes.hosted.narrow import program_for
-from ompd.runtimes.hosted.plugin import DmplPlugin, FailedPlugin, HostedPlugin, begin
+from ompd.runtimes.hosted.plugin import HostedPlugin
 
 NAMED = "named"
 """The word for the library that a runtime itself names."""
@@ -95,10 +95,10 @@ class Libraries:
                 plugin = serving.begin(process, found)
         except NotInitialised as error:
             # It has named no library yet. A plugin of ompd says so, too.
-            return found if found.plugin is not None else replace(found, plugin=FailedPlugin(found.kind, error))
+            return found if found.plugin is not None else replace(found, plugin=HostedPlugin(found.kind, error, None))
         except OmpdError as error:
             self._failed.setdefault(runtime, error)
-            return found if found.plugin is not None else replace(found, plugin=FailedPlugin(found.kind, error))
+            return found if found.plugin is not None else replace(found, plugin=HostedPlugin(found.kind, error, None))
         return replace(found, plugin=plugin, selected=None, hosted=serving.by)
 
     def _start(self, process: Process, found: Found) -> _Serving | _ServingDmpl:
@@ -153,12 +153,14 @@ class _Serving:
 
     def begin(self, process: Process, found: Found) -> Plugin:
         if self._space is not None:
-            self._client.forget(self._space.space_ref)
+            self._client.forget(self._space.ref)
             self._space = None
-        self._space = begin(self._client, process, found.module, is_whole=found.is_whole)
-        self._space.beside = self._beside
+        ref = self._client.batch().process_initialize(process.callbacks(found.module)).value()
+        self._space = HostedSpace(
+            process, found.module, self._client, ref, is_whole=found.is_whole, beside=self._beside
+        )
         self.has_begun = True
-        return HostedPlugin(found.kind, self._space)
+        return HostedPlugin(found.kind, self._space, self._beside)
 
     def begin_again(self, process: Process, found: Found) -> Plugin | None:
         # None if the library has to be started anew: Intel's reads what it keeps of the first process, takes text of
@@ -189,7 +191,11 @@ class _ServingDmpl:
 
     def begin(self, process: Process, found: Found) -> Plugin:
         self.has_begun = True
-        return DmplPlugin(found.kind, self.by.file, self._dmpl)
+        no_handles = NoCall(
+            f"{self.by.file} is a DMPL library: DMPL has no function for threads, regions, tasks or control variables",
+            hint="an OMPD library has them, and so has ompd's own plugin, without --ompd-library",
+        )
+        return HostedPlugin(found.kind, no_handles, self._dmpl)
 
     begin_again = begin
 

@@ -13,9 +13,9 @@ from ompd.contract.ompt import FrameFlag
 from ompd.contract.plugin import FrameAddress
 from ompd.errors import BadInput, CorruptState, LibraryError, NoCall, OmpdError, Rc, Unavailable
 from ompd.runtimes.hosted.api import Batch, Call, Icv, Outcome, TaskRef
-from ompd.runtimes.hosted.handles import icvs, identities, stacks
-from ompd.runtimes.hosted.handles.asking import Asked, Asking
+from ompd.runtimes.hosted.handles import icvs, identities, queries, stacks
 from ompd.runtimes.hosted.handles.identities import Identities
+from ompd.runtimes.hosted.handles.queries import Handle
 
 
 class Library:
@@ -43,8 +43,11 @@ class Library:
     def refs(self) -> list[TaskRef]:
         return [TaskRef(number, lambda _: None) for number in self.things]
 
-    def identities(self) -> Identities[TaskRef, Asked]:
-        return Identities(self, Batch.task_handle_compare, Asked)  # type: ignore[arg-type]
+    def identities(self) -> Identities[TaskRef, Handle]:
+        def make(ref: TaskRef) -> Handle:
+            return Handle(None, ref)  # type: ignore[arg-type]
+
+        return Identities(self, Batch.task_handle_compare, make)  # type: ignore[arg-type]
 
 
 def placed(library: Library, keys: Sequence[int] | None = None) -> list[int]:
@@ -72,7 +75,7 @@ def test_many_handles_of_one_thing_are_one_exchange() -> None:
 
 
 def test_a_library_that_calls_all_different_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "_MAX_THINGS", 100)
+    monkeypatch.setattr(identities, "_MAX_ENTITIES", 100)
     library = Library(range(200))
     made = library.identities()
     with pytest.raises(CorruptState, match="do not end"):
@@ -88,9 +91,8 @@ def test_a_library_that_calls_all_different_is_not_followed_for_ever(monkeypatch
 
 def refused(rc: Rc, *, call: str = "ompd_get_state", has_ended: bool = False) -> OmpdError:
     library: Any = SimpleNamespace(functions={"ompd_get_state"}, name="/lib/libodd.so")
-    space = Asking(None, None, library, None)  # type: ignore[arg-type]
     with pytest.raises(OmpdError) as caught:
-        space.refuse(LibraryError("/lib/libodd.so", call, "returned", rc=rc, has_ended=has_ended))
+        queries.refuse(library, LibraryError("/lib/libodd.so", call, "returned", rc=rc, has_ended=has_ended))
     return caught.value
 
 
@@ -111,9 +113,8 @@ def test_the_end_of_a_library_is_no_answer() -> None:
 
 
 def test_what_has_no_call_says_so() -> None:
-    space = Asking(None, None, None, None)  # type: ignore[arg-type]
     with pytest.raises(NoCall, match="OMPD has no call that returns the weather"):
-        space.no_call("the weather")
+        queries.no_call("the weather")
 
 
 # Variables
@@ -168,7 +169,7 @@ def called_from(address: int, flags: int | None, owners: str) -> int:
     kinds = {"u": "user", "r": "runtime"}
     space: Any = SimpleNamespace(
         owners=SimpleNamespace(of=lambda frame: kinds[owners[frame.sp // 0x100]]),
-        client=SimpleNamespace(name="/lib/libodd.so"),
+        library=SimpleNamespace(name="/lib/libodd.so"),
     )
     return stacks._called_from(space, frames, FrameAddress(address, flags))
 

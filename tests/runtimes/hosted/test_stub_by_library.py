@@ -14,7 +14,7 @@ from ompd.errors import LibraryError, OmpdError
 from ompd.questions import icvs, regions, stacks, threads, variables
 from ompd.runtimes.hosted import narrow
 from ompd.runtimes.hosted.dmpl.beside import Beside
-from ompd.runtimes.hosted.plugin import FailedPlugin
+from ompd.runtimes.hosted.plugin import HostedPlugin
 from ompd.runtimes.hosted.process import Loads
 from ompd.session import Session
 from tests.stub.programs import built, core_of
@@ -131,7 +131,7 @@ def test_what_was_loaded_is_known_by_its_own_bytes(tmp_path: Path) -> None:
 
 def test_an_error_that_is_raised_again_keeps_no_more_alive() -> None:
     error = OmpdError("why not")
-    plugin = FailedPlugin("any", error)
+    plugin = HostedPlugin("any", error, None)
     lengths = []
     for _ in range(3):
         with pytest.raises(OmpdError) as caught:

@@ -122,18 +122,18 @@ class Beside:
         return Copies(library, self._debugger, callbacks, self._gone.append) if library is not None else None
 
     def rtl_names(self, language: int) -> RtlNames | None:
-        """See :meth:`Plugin.rtl_names`."""
+        """Return the routines around a construct's code, None without DMPL or for an unknown language."""
         library = self._library
         return library.get_rtl_names(language) if library is not None else None
 
     def demangle_name(self, name: str) -> str | None:
-        """See :meth:`Plugin.demangle_name`."""
+        """Return a compiler-made name in the source, None without DMPL or for another name."""
         library = self._library
         found = library.demangle_name(name, _MAX_NAME) if library is not None else None
         return found.demangled if found is not None and found.code == Result.OK else None
 
     def named_variable(self, name: str) -> NamedVariable | None:
-        """See :meth:`Plugin.named_variable`."""
+        """Return what a compiler-made name says of a variable, None without DMPL or for another name."""
         library = self._library
         return variable_of(library.demangle_name(name, _MAX_NAME)) if library is not None else None
 

@@ -78,7 +78,7 @@ class HostedLibrary:
     ) -> None:
         self._callbacks: CallbackTable | None = None
         self._types: TypeFunctions | None = None
-        self._source_of: SourceOf | None = None
+        self._sources: SourceOf | None = None
         self._numbers: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._objects: WeakValueDictionary[int, object] = WeakValueDictionary()
         self._last_number = 0
@@ -124,48 +124,39 @@ class HostedLibrary:
     # ompd.contract.dmpl.Library
 
     def initialise(self, callbacks: CallbackTable, types: TypeFunctions) -> int:
-        """See :meth:`Library.initialise`: it is the library's function of either spelling."""
         self._callbacks, self._types = callbacks, types
         return int(self._ask(Call.INITIALISE)[0])
 
     initialize = initialise
 
     def version_compatibility(self) -> int:
-        """See :meth:`Library.version_compatibility`."""
         return self._version
 
     def version_string(self) -> str:
-        """See :meth:`Library.version_string`."""
         return self._version_string
 
     def error_string(self, code: int) -> str:
-        """See :meth:`Library.error_string`."""
         return _text(self._ask(Call.ERROR_STRING, code)[0])
 
     def destroy_process_info(self, info: Info) -> int:
-        """See :meth:`Library.destroy_process_info`."""
         return int(self._ask(Call.DESTROY_PROCESS_INFO, self._addresses.get(id(info), 0))[0])
 
     def destroy_thread_info(self, info: Info) -> int:
-        """See :meth:`Library.destroy_thread_info`."""
         return int(self._ask(Call.DESTROY_THREAD_INFO, self._addresses.get(id(info), 0))[0])
 
     def demangle_name(self, mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
-        """See :meth:`Library.demangle_name`."""
-        self._source_of = source_of
+        self._sources = source_of
         try:
             code, length, name, flags, line = self._ask(Call.DEMANGLE_NAME, _bytes(mangled), buf_len)
         finally:
-            self._source_of = None
+            self._sources = None
         return DemangledName(code, length, "" if code == Result.NAME_TOO_LONG else _text(name), flags, line)
 
     def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
-        """See :meth:`Library.get_tls_address`."""
         code, found = self._ask(Call.GET_TLS_ADDRESS, self._number(thread), address)
         return code, found % (1 << 64) if code == Result.OK else 0
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
-        """See :meth:`Library.get_rtl_names`."""
         is_known, dispatcher, invoker = self._ask(Call.GET_RTL_NAMES, language)
         return RtlNames(_text(dispatcher), _text(invoker)) if is_known else None
 
@@ -180,7 +171,12 @@ class HostedLibrary:
         (number,) = NUMBER.unpack_from(body)
         if number not in self._serving:
             raise Malformed(f"callback {number}")
-        return packed(self._serving[number](*unpacked(body, CALLBACKS[Callback(number)][0], NUMBER.size)))
+        fields = unpacked(body, CALLBACKS[Callback(number)][0], NUMBER.size)
+        serve, otherwise = self._serving[number]
+        try:
+            return packed(serve(*fields))
+        except OmpdError:
+            return packed(otherwise)
 
     # Numbers stand for processes, threads and types
 
@@ -221,61 +217,30 @@ class HostedLibrary:
     def _address(self, info: Info | None) -> int:
         return self._addresses.get(id(info), 0) if info is not None else 0
 
-    # Callbacks: what fails has a result that says so
+    # Callbacks
 
-    def _table(self) -> dict[int, _Serving]:
-        failed = (_NO_SUCH, 0)
-        rows: tuple[tuple[Callback, _Serving, Sequence[Field]], ...] = (
-            (Callback.PUT_PROCESS_INFO, self._put_process_info, ()),
-            (Callback.GET_PROCESS_INFO, self._get_process_info, (0,)),
-            (Callback.PUT_THREAD_INFO, self._put_thread_info, ()),
-            (Callback.GET_THREAD_INFO, self._get_thread_info, (0,)),
-            (
-                Callback.GET_PROCESS,
-                lambda thread: (self._number(self._own.get_process(self._thread_of(thread))),),
-                (0,),
-            ),
-            (Callback.GET_TYPE_SIZES, self._get_type_sizes, (_NO_SUCH, 0, 0, 0, 0, 0)),
-            (
-                Callback.FIND_SYMBOL,
-                lambda process, name: self._own.find_symbol(self._process_of(process), _text(name)),
-                failed,
-            ),
-            (Callback.FIND_TYPE, self._find_type, (0,)),
-            (Callback.GET_DATA, self._get_data, (_NO_SUCH, b"")),
-            (
-                Callback.GET_PTHREAD_KEY,
-                lambda thread, key: self._own.get_pthread_key(self._thread_of(thread), key),
-                failed,
-            ),
-            (
-                Callback.TARGET_TO_HOST,
-                lambda thread, data: (self._own.target_to_host(self._thread_of(thread), data),),
-                (b"",),
-            ),
-            (Callback.MALLOC, self._malloc, (0,)),
-            (Callback.FREE, self._free, (0,)),
-            (Callback.ERROR_STRING, lambda code: (_bytes(self._own.error_string(code)),), (b"",)),
-            (Callback.PRINTS, self._prints, ()),
-            (Callback.SIZEOF, lambda type_: (self._own_types.sizeof(self._type_of(type_)),), (-1,)),
-            (
-                Callback.FIELD_OFFSET,
-                lambda type_, name: (self._own_types.field_offset(self._type_of(type_), _text(name)),),
-                (-1,),
-            ),
-            (Callback.SOURCE_OF, self._ask_source, (0, b"", 0)),
-        )
-
-        def guarded(serve: _Serving, otherwise: Sequence[Field]) -> _Serving:
-            def serve_or_fail(*fields: Field) -> Sequence[Field]:
-                try:
-                    return serve(*fields)
-                except OmpdError:
-                    return otherwise
-
-            return serve_or_fail
-
-        return {callback: guarded(serve, otherwise) for callback, serve, otherwise in rows}
+    def _table(self) -> dict[int, tuple[_Serving, Sequence[Field]]]:
+        # For each callback the method that serves it, and its answer if that fails.
+        return {
+            Callback.PUT_PROCESS_INFO: (self._put_process_info, ()),
+            Callback.GET_PROCESS_INFO: (self._get_process_info, (0,)),
+            Callback.PUT_THREAD_INFO: (self._put_thread_info, ()),
+            Callback.GET_THREAD_INFO: (self._get_thread_info, (0,)),
+            Callback.GET_PROCESS: (self._get_process, (0,)),
+            Callback.GET_TYPE_SIZES: (self._get_type_sizes, (_NO_SUCH, 0, 0, 0, 0, 0)),
+            Callback.FIND_SYMBOL: (self._find_symbol, (_NO_SUCH, 0)),
+            Callback.FIND_TYPE: (self._find_type, (0,)),
+            Callback.GET_DATA: (self._get_data, (_NO_SUCH, b"")),
+            Callback.GET_PTHREAD_KEY: (self._get_pthread_key, (_NO_SUCH, 0)),
+            Callback.TARGET_TO_HOST: (self._target_to_host, (b"",)),
+            Callback.MALLOC: (self._malloc, (0,)),
+            Callback.FREE: (self._free, (0,)),
+            Callback.ERROR_STRING: (self._error_string, (b"",)),
+            Callback.PRINTS: (self._prints, ()),
+            Callback.SIZEOF: (self._sizeof, (-1,)),
+            Callback.FIELD_OFFSET: (self._field_offset, (-1,)),
+            Callback.SOURCE_OF: (self._source_of, (0, b"", 0)),
+        }
 
     @property
     def _own(self) -> CallbackTable:
@@ -310,6 +275,9 @@ class HostedLibrary:
         code, sizes = self._own.get_type_sizes(self._process_of(process))
         return (code, *sizes)
 
+    def _find_symbol(self, process: int, name: bytes) -> Sequence[Field]:
+        return self._own.find_symbol(self._process_of(process), _text(name))
+
     def _find_type(self, process: int, name: bytes, language: int) -> Sequence[Field]:
         found = self._own.find_type(self._process_of(process), _text(name), language)
         if found is None or len(self._found_types) >= _MAX_TYPES:
@@ -321,6 +289,12 @@ class HostedLibrary:
         if not 0 <= size <= MAX_DATA:
             return _NO_SUCH, b""
         return self._own.get_data(self._thread_of(thread), address % (1 << 64), size)
+
+    def _get_pthread_key(self, thread: int, key: int) -> Sequence[Field]:
+        return self._own.get_pthread_key(self._thread_of(thread), key)
+
+    def _target_to_host(self, thread: int, data: bytes) -> Sequence[Field]:
+        return (self._own.target_to_host(self._thread_of(thread), data),)
 
     def _malloc(self, size: int, address: int) -> Sequence[Field]:
         storage = self._own.malloc(size) if address or not size else None
@@ -337,14 +311,23 @@ class HostedLibrary:
         self._own.free(storage)
         return (1,)
 
+    def _error_string(self, code: int) -> Sequence[Field]:
+        return (_bytes(self._own.error_string(code)),)
+
+    def _sizeof(self, type_: int) -> Sequence[Field]:
+        return (self._own_types.sizeof(self._type_of(type_)),)
+
+    def _field_offset(self, type_: int, name: bytes) -> Sequence[Field]:
+        return (self._own_types.field_offset(self._type_of(type_), _text(name)),)
+
     def _prints(self, text: bytes) -> Sequence[Field]:
         self._own.prints(_text(text))
         return ()
 
-    def _ask_source(self, mangled: bytes) -> Sequence[Field]:
-        if self._source_of is None:
+    def _source_of(self, mangled: bytes) -> Sequence[Field]:
+        if self._sources is None:
             return 0, b"", 0
-        name, line = self._source_of(_text(mangled))
+        name, line = self._sources(_text(mangled))
         return int(name is not None), _bytes(name or ""), line or 0
 
 

@@ -1,7 +1,6 @@
-"""The handles of :mod:`ompd.contract.plugin` on top of a hosted library: what OMPD has a call for is the library's
-answer, the rest is unknown.
+"""The handles of :mod:`ompd.contract.plugin` for a hosted library. Facts for which OMPD has no call are unknown.
 
-The library names its handles by pointers, may return two pointers for one thing, and can only compare two of them.
-``regions``, ``tasks`` and ``threads`` make one object of all handles of one thing, ``identities`` finds out which these
-are. ``asking`` makes calls for many handles at a time.
+``space`` is the runtime; ``threads``, ``regions`` and ``tasks`` find and keep its handles. A library names them by
+pointers, may return two pointers for one region or task, and can only compare two of them: ``identities`` finds out
+which are the same. ``queries`` makes the calls for many handles at a time.
 """

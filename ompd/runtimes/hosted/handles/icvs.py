@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers.icv_readers import binding
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import BadInput, Unavailable
 from ompd.runtimes.hosted.api import Icv
-from ompd.runtimes.hosted.handles.asking import Asked
+from ompd.runtimes.hosted.handles.queries import Handle
 from ompd.runtimes.hosted.handles.regions import Region
 from ompd.runtimes.hosted.handles.tasks import Task
-from ompd.runtimes.hosted.handles.threads import Thread, Threads
+from ompd.runtimes.hosted.handles.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.hosted.handles.space import HostedSpace
 
 _FLAGS = {
-    *("dyn-var", "nest-var", "cancel-var", "debug-var", "display-affinity-var"),
-    *("final-task-var", "ompd-final-var", "ompd-final-task-var"),
-    *("implicit-task-var", "ompd-implicit-var", "ompd-implicit-task-var", "explicit-task-var"),
+    "dyn-var",
+    "nest-var",
+    "cancel-var",
+    "debug-var",
+    "display-affinity-var",
+    "final-task-var",
+    "ompd-final-var",
+    "ompd-final-task-var",
+    "implicit-task-var",
+    "ompd-implicit-var",
+    "ompd-implicit-task-var",
+    "explicit-task-var",
 }
 _HANDLES: Mapping[Scope, type] = {
     Scope.THREAD: Thread,
@@ -33,60 +46,46 @@ _HANDLES: Mapping[Scope, type] = {
     Scope.TARGET: Region,
 }
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
-# kmp_proc_bind_t of LLVM's runtime goes on where omp_proc_bind_t ends.
+# kmp_proc_bind_t of LLVM's runtime has these besides those of omp_proc_bind_t.
 _OWN_BINDINGS: Mapping[str, str] = {"5": "intel", "6": "default"}
 
 
 def describe(listed: Sequence[Icv]) -> list[IcvDescription]:
-    """Return the variables that a library lists; of one name the first, and none of a scope that OpenMP does not
-    have.
-    """
-    found: dict[str, IcvDescription] = {}
+    """Return the variables that a library lists, the first of each name, if OpenMP has their scope."""
+    descriptions: dict[str, IcvDescription] = {}
     for icv in listed:
         if isinstance(icv.scope, Scope):
-            found.setdefault(icv.name, IcvDescription(icv.name, icv.scope))
-    return list(found.values())
+            descriptions.setdefault(icv.name, IcvDescription(icv.name, icv.scope))
+    return list(descriptions.values())
 
 
-def read(space: Threads, name: str, handle: object) -> int | str:
-    """Return the value of a variable; see :meth:`ompd.contract.plugin.AddressSpace.icv`."""
+def read(space: HostedSpace, name: str, handle: object) -> int | str:
+    """Return the value of a variable for a handle of its scope.
+
+    :raises BadInput: if there is no such variable, or *handle* has another scope
+    """
     icv = next((icv for icv in space.icv_list if icv.name == name and isinstance(icv.scope, Scope)), None)
     if icv is None:
         raise BadInput(f"no internal control variable {name!r}")
     scope = Scope(icv.scope)
     if not isinstance(handle, _HANDLES.get(scope, type(space))):
         raise BadInput(f"{name} is a variable of scope {scope.name.lower()}")
-    asked = handle if isinstance(handle, Asked) else space.itself
-    return _value(space, icv, scope, asked, _like(space, asked))
+    return _value(icv, scope, handle if isinstance(handle, Handle) else space)
 
 
-def _like(space: Threads, handle: Asked) -> Sequence[Asked]:
-    # The other handles whose value of this variable will be wanted, too.
-    if isinstance(handle, Thread):
-        return space.threads()
-    if isinstance(handle, Region):
-        return space.known_regions
-    return space.known_tasks if isinstance(handle, Task) else ()
-
-
-def _value(space: Threads, icv: Icv, scope: Scope, handle: Asked, others: Sequence[Asked]) -> int | str:
+def _value(icv: Icv, scope: Scope, handle: Handle) -> int | str:
     first: int | None = None
     refusal: Unavailable | None = None
     try:
-        word = space.fact(
-            handle, others, icv.number, lambda batch, ref: batch.get_icv_from_scope(ref, scope, icv.number)
-        )
+        word = handle.fact(icv.number, lambda batch, ref: batch.get_icv_from_scope(ref, scope, icv.number))
         if word.is_whole:
             return _meaning(icv.name, word.value)
         first = word.value
     except Unavailable as error:
         refusal = error
     try:
-        text = space.fact(
-            handle,
-            others,
-            ("text", icv.number),
-            lambda batch, ref: batch.get_icv_string_from_scope(ref, scope, icv.number),
+        text = handle.fact(
+            ("text", icv.number), lambda batch, ref: batch.get_icv_string_from_scope(ref, scope, icv.number)
         )
     except Unavailable as error:
         if first is None:

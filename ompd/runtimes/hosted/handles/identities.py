@@ -1,7 +1,7 @@
-"""Which handles of a library stand for the same thing: OMPD only has a call that compares two of them.
+"""Which handles of a library are of the same region or task: OMPD only has a call that compares two handles.
 
-Its result says same or not the same; the libraries cut the difference of two addresses to 32 bits, so that it gives no
-order. What is known to be equal for one thing therefore divides the handles first.
+Its result says same or not the same. It gives no order, because libraries cut the difference of two addresses to 32
+bits. So handles are first grouped by keys that are equal for all handles of one region or task.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Generic, TypeVar
 from ompd.errors import CorruptState, Unavailable
 from ompd.runtimes.hosted.api import Batch, Pending, Ref
 from ompd.runtimes.hosted.client import HostedLibrary
-from ompd.runtimes.hosted.handles.asking import Asked
+from ompd.runtimes.hosted.handles.queries import Handle
 
-# Where nothing divides the handles, each is compared with each: that takes a second or two.
+# Without keys each handle is compared with each. So many comparisons take a second or two.
 _MAX_COMPARED = 1 << 19
-# More regions, or tasks that threads lead to, than a program has; a library may say of any two that they differ.
-_MAX_THINGS = 1 << 16
+# More regions or tasks than a program has on its threads. A library may say of any two that they differ.
+_MAX_ENTITIES = 1 << 16
 
 _Ref = TypeVar("_Ref", bound=Ref)
-_Entity = TypeVar("_Entity", bound=Asked)
+_Entity = TypeVar("_Entity", bound=Handle)
 
 
 class Identities(Generic[_Ref, _Entity]):
-    """The things of one kind that are known.
+    """The regions, or the tasks, that are known.
 
     :param compare: puts the comparison of two handles into a batch
-    :param make: makes the object of a new one
+    :param make: returns a new region or task for a handle
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Identities(Generic[_Ref, _Entity]):
         self._compared = self._count = 0
 
     def add(self, entity: _Entity, key: Hashable = None) -> None:
-        """Add a thing that is known to be a new one."""
+        """Add a new region or task."""
         self._count += 1
         self._groups.setdefault(key, []).append(entity)
 
     def place(self, refs: Sequence[_Ref], keys: Sequence[Hashable] | None = None) -> list[_Entity]:
-        """Return the thing that each handle stands for.
+        """Return the region or task of each handle.
 
-        :param keys: something that is equal for handles of the same thing, for each handle
+        :param keys: for each handle a value that is equal for handles of the same region or task
         :raises LibraryError: if the library does not compare them
         :raises Unavailable: if there are too many
         :raises CorruptState: if there is no end of them
@@ -58,33 +58,34 @@ class Identities(Generic[_Ref, _Entity]):
         for index in range(len(refs)):
             groups.setdefault(keys[index] if keys is not None else None, []).append(index)
         for key, indices in groups.items():
-            # Most stand for one thing: they are compared with each other first, then one of each with what is known.
+            # Most handles are of one region or task: they are compared with each other first.
             for alike in self._alike(refs, indices):
-                entity = self._known(key, refs[alike[0]])
+                entity = self._entity(key, refs[alike[0]])
                 for index in alike:
                     placed[index] = entity
         return [entity for entity in placed if entity is not None]
 
     def _alike(self, refs: Sequence[_Ref], indices: Sequence[int]) -> list[list[int]]:
-        found = []
+        groups = []
         waiting = list(indices)
         while waiting:
             first, rest = waiting[0], waiting[1:]
             same = self._equal(refs[first], [refs[index] for index in rest])
-            found.append([first, *(index for index, is_same in zip(rest, same, strict=True) if is_same)])
+            groups.append([first, *(index for index, is_same in zip(rest, same, strict=True) if is_same)])
             waiting = [index for index, is_same in zip(rest, same, strict=True) if not is_same]
-        return found
+        return groups
 
-    def _known(self, key: Hashable, ref: _Ref) -> _Entity:
-        known = self._groups.setdefault(key, [])
-        same = self._equal(ref, [entity.ref for entity in known])  # type: ignore[misc]
-        found = next((entity for entity, is_same in zip(known, same, strict=True) if is_same), None)
-        if found is None:
-            if self._count >= _MAX_THINGS:
-                raise CorruptState(0, f"{self._library.name}: its regions and tasks do not end")
-            found = self._make(ref)
-            self.add(found, key)
-        return found
+    def _entity(self, key: Hashable, ref: _Ref) -> _Entity:
+        candidates = self._groups.setdefault(key, [])
+        same = self._equal(ref, [entity.ref for entity in candidates])  # type: ignore[misc]
+        for entity, is_same in zip(candidates, same, strict=True):
+            if is_same:
+                return entity
+        if self._count >= _MAX_ENTITIES:
+            raise CorruptState(0, f"{self._library.name}: its regions and tasks do not end")
+        entity = self._make(ref)
+        self.add(entity, key)
+        return entity
 
     def _equal(self, ref: _Ref, others: Sequence[_Ref]) -> list[bool]:
         self._compared += len(others)
@@ -92,4 +93,4 @@ class Identities(Generic[_Ref, _Entity]):
             raise Unavailable(f"{self._library.name}: there are too many handles to find out which are of one thing")
         batch = self._library.batch()
         pending = [self._compare(batch, ref, other) for other in others]
-        return [one.value() == 0 for one in pending]
+        return [difference.value() == 0 for difference in pending]

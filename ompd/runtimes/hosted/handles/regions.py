@@ -1,147 +1,146 @@
 """Parallel regions, as a library reports them.
 
-An initial thread that is in no region has a handle of one all the same in LLVM's libraries: OpenMP's implicit parallel
-region, at level 0. It is no region of the contract, but has a team of one, and is where chains end.
+LLVM's libraries have a handle also for OpenMP's implicit parallel region, at level 0, in which an initial thread is
+outside of all others. It is no region of the contract. It has a team of one, and chains of regions end there.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
-from ompd.contract.helpers.stacks import CodeOwners
 from ompd.contract.helpers.walks import MAX_NESTING, most_threads
 from ompd.contract.ompd import Scope
-from ompd.contract.plugin import TaskHandle, ThreadHandle
-from ompd.contract.process import Frame, Module, Process
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
-from ompd.runtimes.hosted.api import Batch, ParallelRef, SpaceRef
-from ompd.runtimes.hosted.client import HostedLibrary
-from ompd.runtimes.hosted.handles.asking import Asked, Asking, given, known
+from ompd.runtimes.hosted.api import Batch, ParallelRef
+from ompd.runtimes.hosted.handles import stacks
 from ompd.runtimes.hosted.handles.identities import Identities
+from ompd.runtimes.hosted.handles.queries import Handle, given, no_call, or_else, placed, unique_name
 
 if TYPE_CHECKING:
-    from ompd.contract.waits import BarrierState
+    from ompd.contract.process import Frame
+    from ompd.runtimes.hosted.handles.space import HostedSpace
+    from ompd.runtimes.hosted.handles.tasks import Task
+    from ompd.runtimes.hosted.handles.threads import Thread
 
 TEAM_SIZE = ("team-size-var", "ompd-team-size-var")
 LEVEL, ACTIVE_LEVEL = ("levels-var",), ("active-levels-var",)
 
-# How many threads' tasks are queried for a region's function: all of a team have the same.
+# How many implicit tasks are queried for a region's function, because all of them have the same one.
 _MAX_TASKS = 8
 
 
-class Region(Asked):
-    """See :class:`ompd.contract.plugin.ParallelHandle`."""
+class Region(Handle):
+    """A parallel region."""
 
     ref: ParallelRef
 
-    def __init__(self, space: Regions, ref: ParallelRef) -> None:
-        super().__init__(ref)
-        self.space = space
-        self._id: str | None = None
-        self._members: list[ThreadHandle | OmpdError] | None = None
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    @property
+    @cached_property
     def id(self) -> str:
-        """The native id of its primary thread, and how many regions are around it, itself included."""
-        if self._id is None:
-            self._id = self.space.name_region(self)
-        return self._id
+        """The native id of its primary thread, and the number of regions around it, itself included."""
+        depth = or_else(lambda: sum(not region.is_outside for region in self.chain()), 0)
+        native = or_else(lambda: self.thread(0).native_thread_id(), None)
+        # A region that is over and the one that its primary thread is in now may agree in both.
+        return unique_name(self.space.regions.names, f"{'?' if native is None else native}.{depth}")
 
-    def _number(self, names: Sequence[str]) -> int:
-        return self.space.number_of(self, self.space.known_regions, names, Scope.PARALLEL)
+    def siblings(self) -> Sequence[Region]:
+        """Return all regions that are known."""
+        return self.space.regions.known
 
     def enclosing(self) -> Region | None:
-        """See :meth:`ParallelHandle.enclosing`."""
         outer = self.around()
         return outer if outer is not None and not outer.is_outside else None
 
     def around(self) -> Region | None:
         """Return the library's enclosing region, which may be the implicit one at level 0."""
-        return self.space.region_around(self)
+        around = self.space.regions.around
+        if self not in around:
+            unasked = [region for region in self.space.regions.known if region not in around]
+            batch = self.space.batch()
+            pending = [batch.get_enclosing_parallel_handle(region.ref) for region in unasked]
+            around.update(zip(unasked, placed(self.space.library, pending, self.space.regions.at), strict=True))
+        return given(around[self])
+
+    def chain(self) -> Iterator[Region]:
+        """Yield the region, and the library's regions around it, innermost first.
+
+        :raises CorruptState: if they do not end
+        """
+        seen: set[Region] = set()
+        region: Region | None = self
+        while region is not None:
+            if region in seen or len(seen) >= MAX_NESTING:
+                raise CorruptState(0, f"{self.space.library.name}: the chain of enclosing regions does not end")
+            seen.add(region)
+            yield region
+            region = region.around()
 
     @property
     def is_outside(self) -> bool:
-        """Whether it is the implicit region around the code that is in no region."""
+        """Whether it is the implicit region around code that is in no region."""
         try:
             return self.level() == 0
         except Unavailable:
             # A task without a generating task belongs to a region that no construct began.
-            return self.around() is None and known(lambda: self.implicit_task(0).generating() is None, False)
+            return self.around() is None and or_else(lambda: self.implicit_task(0).generating() is None, False)
 
     def size(self) -> int:
-        """See :meth:`ParallelHandle.size`: team-size-var."""
-        size = self._number(TEAM_SIZE)
-        if not 0 < size <= self.space.most_threads:
-            raise CorruptState(0, f"{self.space.client.name} says that a team has {size} threads")
+        size = self.number(TEAM_SIZE, Scope.PARALLEL)
+        if not 0 < size <= self.space.regions.most_threads:
+            raise CorruptState(0, f"{self.space.library.name} says that a team has {size} threads")
         return size
 
     def level(self) -> int:
-        """See :meth:`ParallelHandle.level`: levels-var."""
-        return self._number(LEVEL)
+        return self.number(LEVEL, Scope.PARALLEL)
 
     def active_level(self) -> int:
-        """See :meth:`ParallelHandle.active_level`: active-levels-var."""
-        return self._number(ACTIVE_LEVEL)
+        return self.number(ACTIVE_LEVEL, Scope.PARALLEL)
 
-    def members(self) -> Sequence[ThreadHandle | OmpdError]:
-        """Return the threads of the team by their numbers, and what went wrong with others.
+    @cached_property
+    def members(self) -> Sequence[Thread | OmpdError]:
+        """The threads of the team by their numbers, with the error in place of one that is unknown.
 
-        :raises OmpdError: if it is unknown how many there are
+        :raises OmpdError: if the size of the team is unknown
         """
-        if self._members is None:
-            self._members = self.space.members_of(self)
-        return self._members
+        return self.space.all_threads.in_team(self)
 
-    def number_of(self, thread: ThreadHandle) -> int | None:
+    def number_of(self, thread: Thread) -> int | None:
         """Return a thread's number in the team, None if the team does not have it.
 
         :raises OmpdError: if that is unknown
         """
-        members = self.members()
-        for number, member in enumerate(members):
+        for number, member in enumerate(self.members):
             if member is thread:
                 return number
-        fault = next((member for member in members if isinstance(member, OmpdError)), None)
-        if fault is not None:
-            raise fault
+        for member in self.members:
+            given(member)
         return None
 
-    def thread(self, thread_num: int) -> ThreadHandle:
-        """See :meth:`ParallelHandle.thread`."""
-        members = self.members()
-        if not 0 <= thread_num < len(members):
-            raise BadInput(f"the team of {self.id} has {len(members)} threads, and no number {thread_num}")
-        found = members[thread_num]
-        if isinstance(found, OmpdError):
-            raise found
-        return found
+    def thread(self, thread_num: int) -> Thread:
+        if not 0 <= thread_num < len(self.members):
+            raise BadInput(f"the team of {self.id} has {len(self.members)} threads, and no number {thread_num}")
+        return given(self.members[thread_num])
 
-    def implicit_task(self, thread_num: int) -> TaskHandle:
-        """See :meth:`ParallelHandle.implicit_task`."""
-        return self.space.implicit_task_of(self, thread_num)
+    def implicit_task(self, thread_num: int) -> Task:
+        tasks = self.space.tasks.implicit_tasks(self)
+        if not 0 <= thread_num < len(tasks):
+            raise BadInput(f"the team of {self.id} has {len(tasks)} threads, and no number {thread_num}")
+        return given(tasks[thread_num])
 
     @cached_property
     def is_live(self) -> bool:
         """Whether its primary thread is in it. A worker may keep the region that it was in last, and the library says
         so; the primary thread knows when a region is over.
         """
-        primary = known(partial(self.thread, 0), None)
+        primary = or_else(lambda: self.thread(0), None)
         if primary is None:
             return True  # nothing shows the contrary
-        return known(lambda: any(region is self for region in self.space.regions_of(primary)), True)
+        return or_else(lambda: any(region is self for region in primary.regions()), True)
 
     def function(self) -> int | None:
-        """See :meth:`ParallelHandle.function`: that of an implicit task. For gcc's code libraries name the runtime's
-        routine that calls it; then the one on the stacks of its threads.
+        """Return the function of an implicit task. For gcc's code libraries name the runtime's routine that calls it;
+        the stacks of the region's threads show the function then.
 
         :raises Unavailable: if neither is known
         """
@@ -151,141 +150,61 @@ class Region(Asked):
                 return self.implicit_task(number).function()
             except OmpdError as error:
                 fault = fault or error
-        entry = known(partial(self.space.entry_on_stacks, self), None)
+        entry = or_else(lambda: stacks.entry_of_region(self), None)
         if entry is not None:
             return entry
         raise fault or Unavailable("the region has no implicit task")
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """See :meth:`ParallelHandle.encountering_frames`."""
-        return self.space.encountering_frames_of(self)
+        return stacks.encountering_frames(self)
 
     def tool_data(self) -> int:
-        """See :meth:`ParallelHandle.tool_data`."""
-        return self.space.tool_data_of(self, self.space.known_regions, Scope.PARALLEL)
+        return self.tool_word(Scope.PARALLEL)
 
-    def ompt_id(self) -> int:
-        """See :meth:`Numbered.ompt_id`.
-
-        :raises Unavailable: always
-        """
-        self.space.no_call("the identifiers that a runtime gives")
+    def ompt_id(self) -> NoReturn:
+        no_call("the identifiers that a runtime gives")
 
     def source(self) -> NoReturn:
-        """See :meth:`ParallelHandle.source`.
+        no_call("a compiler's note of a construct")
 
-        :raises Unavailable: always
-        """
-        self.space.no_call("a compiler's note of a construct")
+    def barriers(self) -> NoReturn:
+        no_call("who has arrived at a barrier")
 
-    def barriers(self) -> Sequence[BarrierState]:
-        """See :meth:`ParallelHandle.barriers`.
-
-        :raises Unavailable: always
-        """
-        self.space.no_call("who has arrived at a barrier")
-
-    def unfinished_tasks(self) -> int:
-        """See :meth:`ParallelHandle.unfinished_tasks`.
-
-        :raises Unavailable: always
-        """
-        self.space.no_call("how many tasks are not complete")
+    def unfinished_tasks(self) -> NoReturn:
+        no_call("how many tasks are not complete")
 
 
-class Regions(Asking):
-    """The regions of an address space that threads and tasks have led to.
+class Regions:
+    """The regions of a runtime that its threads and tasks belong to."""
 
-    :param is_whole: see :class:`~ompd.contract.helpers.stacks.CodeOwners`
-    """
-
-    def __init__(
-        self, process: Process, module: Module, library: HostedLibrary, ref: SpaceRef, *, is_whole: bool = False
-    ) -> None:
-        super().__init__(process, module, library, ref)
-        self.owners = CodeOwners(process, module, is_whole=is_whole)
-        self.known_regions: list[Region] = []
-        self._regions: Identities[ParallelRef, Region] = Identities(
-            library, Batch.parallel_handle_compare, self._new_region
+    def __init__(self, space: HostedSpace) -> None:
+        self._space = space
+        self.known: list[Region] = []
+        self.around: dict[Region, Region | OmpdError | None] = {}
+        """The library's enclosing region of each region that was queried."""
+        self.names: dict[str, int] = {}
+        """How often each id was given."""
+        self._identities: Identities[ParallelRef, Region] = Identities(
+            space.library, Batch.parallel_handle_compare, self._new
         )
-        self._around: dict[Region, Region | OmpdError | None] = {}
-        self._names: dict[str, int] = {}
 
-    def _new_region(self, ref: ParallelRef) -> Region:
-        region = Region(self, ref)
-        self.known_regions.append(region)
+    def _new(self, ref: ParallelRef) -> Region:
+        region = Region(self._space, ref)
+        self.known.append(region)
         return region
 
-    def regions_at(self, refs: Sequence[ParallelRef]) -> list[Region]:
-        """Return the regions that handles stand for."""
-        icv = known(lambda: self.icv_of(LEVEL, Scope.PARALLEL), None)
+    def at(self, refs: Sequence[ParallelRef]) -> list[Region]:
+        """Return the regions of handles."""
+        icv = or_else(lambda: self._space.icv_of(LEVEL, Scope.PARALLEL), None)
         if icv is None:
-            return self._regions.place(refs)
+            return self._identities.place(refs)
         # Handles of one region have one level.
-        batch = self.batch()
+        batch = self._space.batch()
         levels = [batch.get_icv_from_scope(ref, Scope.PARALLEL, icv.number) for ref in refs]
-        keys = [one.value().value if one.error() is None else None for one in levels]
-        return self._regions.place(refs, keys)
-
-    def region_around(self, region: Region) -> Region | None:
-        """Return the library's enclosing region of a region, None if there is none."""
-        if region not in self._around:
-            unasked = [one for one in self.known_regions if one not in self._around]
-            batch = self.batch()
-            pending = [batch.get_enclosing_parallel_handle(one.ref) for one in unasked]
-            self._around.update(zip(unasked, self.placed(pending, self.regions_at), strict=True))
-        return given(self._around[region])
-
-    def chain(self, region: Region | None) -> Iterator[Region]:
-        """Yield a region, and those around it as the library has them, innermost first.
-
-        :raises CorruptState: if they do not end
-        """
-        seen: set[Region] = set()
-        while region is not None:
-            if region in seen or len(seen) >= MAX_NESTING:
-                raise CorruptState(0, f"{self.client.name}: the chain of enclosing regions does not end")
-            seen.add(region)
-            yield region
-            region = region.around()
-
-    def name_region(self, region: Region) -> str:
-        """Return an id for a region, that no other one has."""
-        depth = known(lambda: sum(not one.is_outside for one in self.chain(region)), 0)
-        primary = known(partial(region.thread, 0), None)
-        native = known(primary.native_thread_id, None) if primary is not None else None
-        name = f"{'?' if native is None else native}.{depth}"
-        # A region that is over and the one that its primary thread is in now may agree in both.
-        same = self._names[name] = self._names.get(name, 0) + 1
-        return name if same == 1 else f"{name}#{same}"
+        keys = [level.value().value if level.error() is None else None for level in levels]
+        return self._identities.place(refs, keys)
 
     @cached_property
     def most_threads(self) -> int:
         """More threads than a team can have."""
-        return most_threads(self.process)
-
-    @abstractmethod
-    def members_of(self, region: Region) -> list[ThreadHandle | OmpdError]:
-        """See :meth:`Region.members`."""
-
-    @abstractmethod
-    def regions_of(self, thread: ThreadHandle) -> Sequence[Region]:
-        """Return the region that the library says a thread is in, and those around it, innermost first.
-
-        :raises OmpdError: if that is unknown
-        """
-
-    @abstractmethod
-    def implicit_task_of(self, region: Region, thread_num: int) -> TaskHandle:
-        """See :meth:`Region.implicit_task`."""
-
-    @abstractmethod
-    def entry_on_stacks(self, region: Region) -> int:
-        """Return the entry of a region's function by the code on the stacks of its threads.
-
-        :raises OmpdError: if that is unknown
-        """
-
-    @abstractmethod
-    def encountering_frames_of(self, region: Region) -> Sequence[Frame]:
-        """See :meth:`Region.encountering_frames`."""
+        return most_threads(self._space.process)

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from struct import error as struct_error
 from typing import Any
 
 from ompd.contract.callbacks import Callbacks
-from ompd.errors import LibraryError, OmpdError, Rc
+from ompd.errors import LibraryError, Rc
 from ompd.records import record
 from ompd.runtimes.hosted import protocol
-from ompd.runtimes.hosted.process import Interface, Limits, Loads, WorkerProcess, interpreters
+from ompd.runtimes.hosted.connection import Connection
+from ompd.runtimes.hosted.process import Interface, Limits, Loads
 from ompd.runtimes.hosted.protocol import (
-    ANSWER,
     ANSWER_HEAD,
     BATCH,
     BYTES,
-    CALLBACK,
     CALLBACK_HEAD,
-    FINISH,
-    READY,
-    READY_HEAD,
     RESULTS,
-    WARNING,
     entry,
 )
-from ompd.runtimes.hosted.results import Malformed, RowReader, clean
+from ompd.runtimes.hosted.results import Malformed
 from ompd.runtimes.hosted.serving import Server
 from ompd.runtimes.hosted.signatures import SIGNATURES
 
@@ -116,52 +108,19 @@ class Reply:
 class Trial:
     """A library's process, which performs steps until one of them ends it.
 
-    :param answers: of each context that the tool knows, by its number
+    :param answers: those for each context that the tool knows, by its number
     :raises LibraryError: if it cannot be started, or the library cannot be loaded
     """
 
     def __init__(self, library: Loads, answers: Mapping[int, Answers]) -> None:
-        self._name, self._answers = library.name, answers
+        self._answers = answers
         self.asked: dict[tuple[int, Question], None] = {}
         """Which callbacks were answered, by context."""
-        self._process = self._started(library)
-
-    def _started(self, library: Loads) -> WorkerProcess:
-        error: LibraryError | None = None
-        for interpreter in interpreters():
-            process = WorkerProcess(library, _INTERFACE, _LIMITS, interpreter)
-            process.allow(_LIMITS.start_seconds)
-            try:
-                self.functions = self._ready(process)
-            except LibraryError as failed:
-                process.end()
-                error = failed
-                if process.progress.calls:
-                    break
-                continue
-            return process
-        raise error or LibraryError(self._name, None, "no Python interpreter to load it with was found", has_ended=True)
-
-    @staticmethod
-    def _ready(process: WorkerProcess) -> frozenset[str]:
-        while True:
-            kind, body = process.receive(_LIMITS.seconds)
-            if kind == WARNING:
-                continue
-            try:
-                if kind != READY:
-                    raise Malformed
-                version, outcome, _, count, _ = READY_HEAD.unpack_from(body)
-                rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)
-            except (struct_error, Malformed) as error:
-                raise process.fail("its process sent an invalid message") from error
-            names = [clean(row.text) for row in rows]
-            if outcome or version != protocol.VERSION:
-                raise process.fail(f"cannot be loaded: {names[0] if names else ''}")
-            return frozenset(names[1:])
+        self._connection = Connection(library, _INTERFACE, self._answer, limits=_LIMITS, warn=_ignore, program=None)
+        self.functions = self._connection.wait().functions
 
     def play(self, steps: Iterable[Step]) -> list[Reply]:
-        """Perform steps, and return the replies to those that were: the last one's may say that the process ended."""
+        """Perform steps, and return the replies to those that were: the last one may say that the process ended."""
         replies: list[Reply] = []
         for step in steps:
             replies.append(self._perform(step))
@@ -171,35 +130,18 @@ class Trial:
 
     def _perform(self, step: Step) -> Reply:
         try:
-            self._process.allow(_LIMITS.seconds)
-            self._process.send(BATCH, json.dumps(step).encode())
-            while True:
-                kind, body = self._process.receive(_LIMITS.seconds)
-                if kind == CALLBACK:
-                    begun = time.monotonic()
-                    answer = self._answer(body)
-                    self._process.excuse(time.monotonic() - begun)
-                    self._process.send(ANSWER, answer)
-                elif kind == RESULTS:
-                    found = json.loads(body)
-                    if not isinstance(found, dict):
-                        raise self._process.fail("its process sent an invalid answer")
-                    return Reply(found)
-                elif kind != WARNING:
-                    raise self._process.fail("its process sent an invalid answer")
+            return Reply(self._connection.exchange(BATCH, (json.dumps(step).encode(),), RESULTS, _unpacked))
         except LibraryError as error:
             return Reply({}, error.fault)
-        except (struct_error, ValueError, RecursionError):
-            return Reply({}, self._process.fail("its process sent an invalid answer").fault)
 
     def _answer(self, body: bytes) -> bytes:
         which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
-        known = self._answers.get(context)
-        if known is None:
+        answers = self._answers.get(context)
+        if answers is None:
             return ANSWER_HEAD.pack(Rc.STALE_HANDLE, 0)
         question = (which, thread, first, second, body[CALLBACK_HEAD.size :])
-        code, word, raw = known.of(question)
-        if question in known.kept:
+        code, word, raw = answers.of(question)
+        if question in answers.kept:
             self.asked[context, question] = None
         if code:
             return ANSWER_HEAD.pack(code, 0)
@@ -207,12 +149,25 @@ class Trial:
 
     def close(self) -> None:
         """End the process."""
-        with suppress(OmpdError):
-            self._process.send(FINISH)
-        self._process.end_for(LibraryError(self._name, None, "has been tried", has_ended=True))
+        self._connection.fail("has been tried")
 
     def __enter__(self) -> Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _unpacked(body: bytes) -> dict[str, Any]:
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("a reply that is no JSON") from error
+    if not isinstance(reply, dict):
+        raise Malformed("a reply that is no object")
+    return reply
+
+
+def _ignore(_text: str) -> None:
+    # Of a library on trial, what it prints is of no interest.
+    pass

@@ -1,0 +1,179 @@
+"""Queries to a library: one fact of many handles in one exchange, and the meaning of its refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ompd.contract.ompd import Scope
+from ompd.errors import LibraryError, NoCall, OmpdError, Rc, Unavailable
+from ompd.runtimes.hosted.api import Batch, Pending, Ref
+
+if TYPE_CHECKING:
+    from ompd.runtimes.hosted.client import HostedLibrary
+    from ompd.runtimes.hosted.handles.space import HostedSpace
+
+_T = TypeVar("_T")
+_Ref = TypeVar("_Ref", bound=Ref)
+_Entity = TypeVar("_Entity")
+
+# Codes for "there is none": UNAVAILABLE by the specification, UNSUPPORTED in LLVM's library if a pointer of the
+# runtime is null.
+_NONE = (Rc.UNAVAILABLE, Rc.UNSUPPORTED)
+# With these codes a fact is unknown; with any other code the call failed.
+_UNKNOWN = (*_NONE, Rc.BAD_INPUT, Rc.INCOMPATIBLE, Rc.NEEDS_STATE_TRACKING)
+_TRACKING = "the runtime keeps this only in programs that were started with OMP_DEBUG=enabled"
+_WORD = (1 << 64) - 1
+
+
+class Handle:
+    """A handle of the library, and the facts that were queried of it.
+
+    :param space: the runtime to which it belongs
+    """
+
+    def __init__(self, space: HostedSpace, ref: Ref) -> None:
+        self.space = space
+        self.ref = ref
+        self._answers: dict[object, Pending[Any]] = {}
+
+    def siblings(self) -> Sequence[Handle]:
+        """Return all handles of the same kind. A fact of one is queried of all in the same exchange."""
+        return ()
+
+    def answer(self, key: object, record: Callable[[Batch, Any], Pending[_T]]) -> Pending[_T]:
+        """Return a fact as the library answered it.
+
+        :param key: names the fact
+        :param record: puts the call for a handle into a batch
+        :raises StaleHandle: if the process has run since
+        """
+        self.space.process.check_current()
+        if key not in self._answers:
+            batch = self.space.batch()
+            for handle in (self, *self.siblings()):
+                if key not in handle._answers:
+                    handle._answers[key] = record(batch, handle.ref)
+            batch.run()
+        return self._answers[key]
+
+    def fact(self, key: object, record: Callable[[Batch, Any], Pending[_T]]) -> _T:
+        """Return a fact. The parameters are those of :meth:`answer`.
+
+        :raises Unavailable: if it is unknown to the library
+        :raises LibraryError: if the library failed
+        """
+        return value(self.space.library, self.answer(key, record))
+
+    def number(self, names: Sequence[str], scope: Scope) -> int:
+        """Return the value of a control variable, which may be a size, a level or a truth, as a number.
+
+        :param names: the variable's names in the releases of OpenMP
+        """
+        icv = self.space.icv_of(names, scope)
+        return self.fact(icv.number, lambda batch, ref: batch.get_icv_from_scope(ref, scope, icv.number)).value
+
+    def tool_word(self, scope: Scope) -> int:
+        """Return the word that a tool keeps with a thread, region or task."""
+        return self.fact("tool data", lambda batch, ref: batch.get_tool_data(ref, scope)).value & _WORD
+
+
+def value(library: HostedLibrary, pending: Pending[_T]) -> _T:
+    """Return the library's answer.
+
+    :raises Unavailable: if the fact is unknown to the library
+    :raises LibraryError: if the library failed
+    """
+    error = pending.error()
+    if error is not None:
+        refuse(library, error)
+    return pending.value()
+
+
+def value_or_none(library: HostedLibrary, pending: Pending[_T]) -> _T | None:
+    """Return the library's answer, None if it says that there is none. Raises as :func:`value`."""
+    error = pending.error()
+    if error is not None and error.rc in _NONE and not error.has_ended and not _lacks(library, error.call):
+        return None
+    return value(library, pending)
+
+
+def refuse(library: HostedLibrary, error: LibraryError) -> NoReturn:
+    """Raise the meaning of a refusal.
+
+    :raises Unavailable: if the fact is unknown to the library
+    :raises LibraryError: if the library failed
+    """
+    if error.has_ended or error.rc not in _UNKNOWN:
+        raise error
+    if _lacks(library, error.call):
+        raise Unavailable(f"{error.name} has no {error.call}") from error
+    if error.rc == Rc.NEEDS_STATE_TRACKING:
+        raise Unavailable(f"{error.name}: {_TRACKING} ({error.call})", hint=error.hint) from error
+    raise Unavailable(str(error), hint=error.hint) from error
+
+
+def _lacks(library: HostedLibrary, function: str | None) -> bool:
+    return function is not None and function not in library.functions
+
+
+def no_call(fact: str) -> NoReturn:
+    """Refuse a fact for which the interface has no call.
+
+    :raises NoCall: always
+    """
+    raise NoCall(f"OMPD has no call that returns {fact}")
+
+
+def placed(
+    library: HostedLibrary, pending: Sequence[Pending[_Ref]], place: Callable[[Sequence[_Ref]], Sequence[_Entity]]
+) -> list[_Entity | OmpdError | None]:
+    """Return the region or task of each handle, None if the library says that there is none, or the error.
+
+    :param place: returns the regions or tasks of handles
+    """
+    entities: list[_Entity | OmpdError | None] = []
+    refs: dict[int, _Ref] = {}
+    for index, result in enumerate(pending):
+        try:
+            ref = value_or_none(library, result)
+        except OmpdError as error:
+            entities.append(error)
+            continue
+        entities.append(None)
+        if ref is not None:
+            refs[index] = ref
+    try:
+        for index, entity in zip(refs, place(list(refs.values())), strict=True):
+            entities[index] = entity
+    except OmpdError as error:
+        for index in refs:
+            entities[index] = error
+    return entities
+
+
+def or_else(ask: Callable[[], _T], otherwise: _T) -> _T:
+    """Return the result of *ask*, *otherwise* if it is unknown."""
+    try:
+        return ask()
+    except OmpdError:
+        return otherwise
+
+
+def given(answer: _T | OmpdError) -> _T:
+    """Return an answer.
+
+    :raises OmpdError: if it is an error
+    """
+    if isinstance(answer, OmpdError):
+        raise answer
+    return answer
+
+
+def unique_name(names: dict[str, int], name: str) -> str:
+    """Return *name*, with a number if it was given before.
+
+    :param names: how often each name was given
+    """
+    names[name] = names.get(name, 0) + 1
+    return name if names[name] == 1 else f"{name}#{names[name]}"
