@@ -1,13 +1,12 @@
 """The stub's DMPL library in Python, written against DMPL's callbacks alone: ``runtime_stub/dmpl`` is the same in C.
 
-Its threadprivate variables lie in storage that every thread has under a POSIX thread key, as the paper's Figure 10
-sketches: the key is in ``__omp_stub_tls_key``, its value in a thread points at that thread's storage, and a variable
-is some distance from there. Debug information tells another address, that of the initial value; the runtime has a
-record of each variable that leads from the one to the other (``struct omp_stub_private``,
-``runtime_stub/include/omp_stub.h``).
+Each thread has its threadprivate variables in storage under a POSIX thread key, as in the paper's Figure 10: the key is
+in ``__omp_stub_tls_key``, its value in a thread is the address of that thread's storage, and a variable has an offset
+there. Debug information has the address of the variable's initial value. The runtime has a record of each variable with
+both (``struct omp_stub_private``, ``runtime_stub/include/omp_stub.h``).
 
-The library itself remembers nothing but the callbacks. What it finds out about a process or a thread it has the
-debugger keep, packed into storage that the debugger gives.
+The library itself keeps only the callbacks. The debugger keeps what the library has read of a process or a thread, in
+storage that the debugger allocates.
 """
 
 from __future__ import annotations
@@ -110,40 +109,35 @@ class Failed(Exception):
 
 
 class StubLibrary:
-    """See :class:`ompd.contract.dmpl.Library`."""
+    """The library, as :class:`ompd.contract.dmpl.Library` declares it."""
 
     def __init__(self) -> None:
         self._callbacks: CallbackTable | None = None
         self._types: TypeFunctions | None = None
 
     def initialise(self, callbacks: CallbackTable, types: TypeFunctions) -> int:
-        """See :meth:`Library.initialise`."""
         self._callbacks, self._types = callbacks, types
         return Result.OK
 
     initialize = initialise
 
     def version_compatibility(self) -> int:
-        """See :meth:`Library.version_compatibility`."""
         return INTERFACE_COMPATIBILITY
 
     def version_string(self) -> str:
-        """See :meth:`Library.version_string`."""
         return "ompd: DMPL for libomp_stub 1.0"
 
     def error_string(self, code: int) -> str:
-        """See :meth:`Library.error_string`; a callback's code has the debugger's text."""
+        """Return the meaning of a code; the debugger's text for a code of its own."""
         own = _MEANINGS.get(code)
         if own is not None or self._callbacks is None:
             return own or "a code that is not this library's"
         return self._callbacks.error_string(code)
 
     def destroy_process_info(self, info: Info) -> int:
-        """See :meth:`Library.destroy_process_info`."""
         return self._free(info)
 
     def destroy_thread_info(self, info: Info) -> int:
-        """See :meth:`Library.destroy_thread_info`."""
         return self._free(info)
 
     def _free(self, info: Info) -> int:
@@ -153,18 +147,17 @@ class StubLibrary:
         return Result.OK
 
     def demangle_name(self, mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
-        """See :meth:`Library.demangle_name`."""
         return demangling.demangle(mangled, buf_len, source_of, VARIABLES)
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
-        """See :meth:`Library.get_rtl_names`: the same for all languages that gcc compiles."""
+        # They are the same for all languages that gcc compiles.
         return demangling.rtl_names(language, *ROUTINES)
 
     def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
-        """See :meth:`Library.get_tls_address`.
+        """Return where *thread* has its copy of a threadprivate variable.
 
-        :param address: what debug information tells, that of the initial value, or a variable's distance from the
-            beginning of the storage, as Figure 10 has it
+        :param address: by debug information, that of the initial value; or the variable's distance from the beginning
+            of the storage, as in Figure 10
         """
         if self._callbacks is None or self._types is None:
             return _NOT_INITIALISED, 0

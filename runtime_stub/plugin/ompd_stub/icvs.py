@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
-from ompd_stub.reading import Reading
 from ompd_stub.tasks import Task
 from ompd_stub.teams import Region
-from ompd_stub.threads import Thread, Threads
+from ompd_stub.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd_stub.runtime import Runtime
 
 
 def describe() -> list[IcvDescription]:
-    """Return the ICVs that can be asked for."""
+    """Return the available ICVs."""
     return icv_readers.describe(_READERS)
 
 
-def read(runtime: Threads, name: str, handle: object) -> Value:
-    """See :func:`ompd.contract.helpers.icv_readers.read`."""
+def read(runtime: Runtime, name: str, handle: object) -> Value:
+    """Return the value of ICV *name* for *handle*, which has to be of its scope.
+
+    :raises BadInput: if there is no such ICV, or *handle* is of another kind
+    """
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
 
@@ -36,8 +42,11 @@ def _of_thread(name: str, convert: Callable[[int], Value] = int) -> Callable[[Th
     return icv_readers.of_thread(Thread.current_task, _of_task(name, convert))
 
 
-def _of_process(name: str, convert: Callable[[int], Value] = int) -> Callable[[Reading], Value]:
-    return lambda runtime: convert(runtime.root.unsigned(name))
+def _of_process(name: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:
+    def read_it(runtime: Runtime) -> Value:
+        return convert(runtime.root.unsigned(name))
+
+    return read_it
 
 
 def _schedule(task: Task) -> str:
@@ -45,7 +54,7 @@ def _schedule(task: Task) -> str:
     return icv_readers.schedule(icvs.unsigned("schedule_kind"), icvs.signed("schedule_chunk"), task.address)
 
 
-def display(runtime: Reading) -> dict[str, str]:
+def display(runtime: Runtime) -> dict[str, str]:
     """Return the settings by their names in the environment: those of the process, and ``process.icvs``, the values of
     a new initial task.
     """

@@ -1,7 +1,7 @@
 """The stub runtime of this project (``runtime_stub``): small, and known by construction.
 
-Everything is read through the callbacks of the standards, by the layout that the stub publishes, from one root on. Only
-where code is on native stacks is asked besides.
+Its structures are read from one root, by the callbacks of the standards and the layout that the stub publishes. Native
+stacks show where code is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ class StubPlugin:
     kind = "stub"
 
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
-        """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
         runtime = self._runtime(process, module)
         if not runtime.root.unsigned("initialized"):
             raise NotInitialised(
@@ -34,7 +33,7 @@ class StubPlugin:
         return runtime
 
     def early_copies(self, process: Process, module: Module) -> Threadprivate:
-        """See :meth:`Plugin.early_copies`: a thread makes its own when it first uses one."""
+        # A thread makes its own copies when it first uses one.
         return self._runtime(process, module).threadprivate
 
     def _runtime(self, process: Process, module: Module) -> Runtime:
@@ -44,13 +43,10 @@ class StubPlugin:
         return Runtime(process, module, layouts, root)
 
     def rtl_names(self, language: int) -> RtlNames | None:
-        """See :meth:`Plugin.rtl_names`."""
         return StubLibrary().get_rtl_names(language)
 
     def demangle_name(self, name: str) -> str | None:
-        """See :meth:`Plugin.demangle_name`."""
         return demangling.source_name(name, VARIABLES)
 
     def named_variable(self, name: str) -> NamedVariable | None:
-        """See :meth:`Plugin.named_variable`."""
         return demangling.variable_of(StubLibrary().demangle_name(name, 1 << 16))

@@ -6,6 +6,8 @@ waits.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ompd.contract.helpers.entries import wait_kind
 from ompd.contract.helpers.walks import MAX_TASKS
 from ompd.contract.memory import StructView
@@ -13,12 +15,16 @@ from ompd.contract.ompt import State
 from ompd.contract.plugin import ANY, DESCENDANTS, SchedulingPoint
 from ompd.errors import CorruptState, Unavailable
 from ompd_stub import stacks
-from ompd_stub.tasks import Task
-from ompd_stub.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd_stub.tasks import Task
+    from ompd_stub.threads import Thread
 
 
-def kind_of(thread: Thread) -> str | None:
-    """See :meth:`ThreadHandle.wait_kind`: ``GOMP_task`` itself waits for dependences of a task that is not deferred."""
+def wait_kind_of(thread: Thread) -> str | None:
+    """Return ``dependence`` for a thread that ``GOMP_task`` makes wait before a task that is not deferred, or the kind
+    that the name of its routine says.
+    """
     entry = stacks.innermost_entry(thread).removesuffix("_")
     if entry == "GOMP_task" and thread.state().state == State.WAIT_TASKWAIT:
         return "dependence"
@@ -26,7 +32,7 @@ def kind_of(thread: Thread) -> str | None:
 
 
 def point_of(thread: Thread) -> SchedulingPoint | None:
-    """See :meth:`ThreadHandle.scheduling_point`.
+    """Return where a thread waits and may execute other tasks, None if it is at no such place.
 
     :raises Unavailable: if the task that waits is unknown
     """
@@ -40,7 +46,7 @@ def point_of(thread: Thread) -> SchedulingPoint | None:
         raise Unavailable("the thread executes no task")
     if state == State.WAIT_TASKGROUP:
         return _group(task)
-    if kind_of(thread) == "dependence":
+    if wait_kind_of(thread) == "dependence":
         return SchedulingPoint("dependence", task, DESCENDANTS)
     return _point("taskwait", task, task.view, "child_count", [*task.children()])
 

@@ -1,14 +1,15 @@
-"""Whose code each part of a thread's stack is.
+"""The regions and tasks whose code is on a thread's stack.
 
-While the runtime keeps frames they tell: the exit frame of a task is that of its routine that called the task's code,
-the reenter frame that of the user's function which met a construct. Without, functions do: that of a task, which it
-always keeps, and who called it.
+If the runtime keeps frames, they show it: the exit frame of a task is that of the routine that called the task's code,
+the reenter frame is that of the user's function that encountered a construct. Without frames the functions show it: the
+runtime always keeps the function of a task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from ompd.contract.code_owners import RUNTIME, USER, entry_of
 from ompd.contract.helpers.stacks import interrupted_at
@@ -17,9 +18,12 @@ from ompd.contract.ompt import FrameFlag
 from ompd.contract.plugin import ConstructCode
 from ompd.contract.process import Frame
 from ompd.errors import CorruptState, Unavailable
-from ompd_stub.tasks import Task
-from ompd_stub.teams import Region, Team
-from ompd_stub.threads import Thread, Threads
+
+if TYPE_CHECKING:
+    from ompd_stub.runtime import Runtime
+    from ompd_stub.tasks import Task
+    from ompd_stub.teams import Region, Team
+    from ompd_stub.threads import Thread
 
 _FORKS = "GOMP_parallel"
 # They call the code of implicit and explicit tasks.
@@ -87,7 +91,7 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
     # regions; explicit ones have the thread, and the function: of two that have the same, nobody can tell which is
     # which.
     current = thread.current_task()
-    implicit = [thread.runtime.region_task(team, thread.address) for team in _hosted_teams(thread) if team.level]
+    implicit = [team.implicit_task_of(thread) for team in _hosted_teams(thread) if team.level]
     explicit = list(thread.runtime.explicit_tasks.get(thread.address, ()))
     if current is not None and current.kind() == "explicit" and current not in explicit:
         explicit.append(current)
@@ -131,20 +135,23 @@ def _hosted_teams(thread: Thread) -> Iterator[Team]:
         team = team.parent
 
 
-def _is(runtime: Threads, frame: Frame, owner: str) -> bool:
+def _is(runtime: Runtime, frame: Frame, owner: str) -> bool:
     return runtime.owners.of(frame) == owner
 
 
-def encountering_frames(runtime: Threads, region: Region) -> tuple[Frame, ...]:
+def encountering_frames(region: Region) -> tuple[Frame, ...]:
     """Return the frames outside of *region* on its primary thread, from the user's that encountered it outwards.
 
     :raises Unavailable: if that frame is not on the stack, or cannot be told from others
     """
+    runtime = region.team.runtime
     primary = runtime.thread_at(region.team.threads[0])
     frames = _frames(primary)
     at: int | None = None
     if runtime.keeps_states():
-        address = runtime.pointer(region.team.view, "encountering")
+        address = region.team.view.pointer("encountering")
+        if address is None:
+            raise CorruptState(region.team.address, f"{region.team.view.layout.name} without encountering")
         _, reenter = runtime.task_at(address).frames()
         at = _holding(frames, reenter.address) if reenter is not None else None
     else:

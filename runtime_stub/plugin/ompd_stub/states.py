@@ -1,13 +1,17 @@
-"""What a thread is doing: as the stub keeps it, in the numbers of 2015; else by the routine that user code called."""
+"""States of threads: the stub's own, in the numbers of 2015, else derived from the routine that user code called."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
 from ompd.contract.ompt import FROM_2015, State, is_wait
 from ompd.contract.plugin import ThreadState
 from ompd.errors import CorruptState, Unavailable
 from ompd_stub import stacks
-from ompd_stub.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd_stub.threads import Thread
 
 _ROUTINES = {
     **WAITING,
@@ -25,10 +29,10 @@ _BARRIERS = {
 
 
 def thread_state(thread: Thread) -> ThreadState:
-    """Return what *thread* is doing.
+    """Return the state of *thread*.
 
-    :raises CorruptState: if the runtime has a state there that there is not
-    :raises Unavailable: if it keeps none, and the stack does not tell either
+    :raises CorruptState: if the runtime has a number there that is no state
+    :raises Unavailable: if the runtime keeps no states, and the stack does not show one
     """
     if not thread.runtime.keeps_states():
         return ThreadState(_derived(thread), None, "derived")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from ompd.contract.helpers.defaults import Unnoted
-from ompd.contract.helpers.walks import MAX_TASKS, all_tasks, chain
-from ompd.contract.memory import StructLayout, StructView
-from ompd.contract.plugin import Dependence, FrameAddress, TaskWait, ThreadHandle
-from ompd.contract.process import Module, Process
+from ompd.contract.helpers.walks import MAX_TASKS, chain
+from ompd.contract.memory import StructView
+from ompd.contract.plugin import Dependence, FrameAddress, TaskWait
 from ompd.errors import CorruptState
-from ompd_stub.teams import Region, Team, Teams
+
+if TYPE_CHECKING:
+    from ompd_stub.runtime import Runtime
+    from ompd_stub.teams import Region, Team
+    from ompd_stub.threads import Thread
 
 _MAX_DEPENDENCES = 1 << 16
 
@@ -21,40 +22,32 @@ _MAX_DEPENDENCES = 1 << 16
 _KINDS = {1: "initial", 2: "implicit", 3: "explicit", 4: "explicit", 5: "explicit"}
 _TYPES = {1: "serial", 2: "implicit", 3: "explicit", 4: "target", 5: "degenerate"}
 _QUEUED = 1
-# What a task that has not begun has of its own besides.
+# The members that are read of a task that has not begun, besides its status and its address.
 _ALIKE = ("type", "generating", "team", "function", "is_final", "child_count")
 _STATUSES = {_QUEUED: "queued", 2: "executing", 3: "suspended", 4: "detached", 5: "complete"}
 
 
-class OnStack(ThreadHandle, Protocol):
-    """What tasks need of a thread."""
-
-    def stack_bounds(self) -> tuple[int, int]:
-        """Return where its stack begins and ends."""
-
-
-class Task(Unnoted):
+class Task:
     """One ``stub_task``."""
 
-    def __init__(self, runtime: Tasks, view: StructView) -> None:
+    def __init__(self, runtime: Runtime, view: StructView) -> None:
         self.runtime = runtime
         self.view = view
         self.address = view.address
 
     @property
     def id(self) -> str:
-        """See :attr:`TaskHandle.id`."""
         return f"{self.address:#x}"
 
     def kind(self) -> str:
-        """See :meth:`TaskHandle.kind`.
+        """Return ``type``.
 
         :raises CorruptState: if there is no such type
         """
         return self._word("type", _KINDS)
 
     def status(self) -> str:
-        """See :meth:`TaskHandle.status`.
+        """Return ``status``; a queued task with predecessors is waiting.
 
         :raises CorruptState: if there is no such status
         """
@@ -62,7 +55,7 @@ class Task(Unnoted):
         return "waiting" if status == "queued" and self._predecessor_count() else status
 
     def likeness(self) -> Hashable | None:
-        """See :meth:`TaskHandle.likeness`: all that is read of one that is queued, while nothing is kept for tools."""
+        """Return all members that are read of a queued task, None if the runtime keeps more of it for tools."""
         read = self.view.unsigned
         if read("status") != _QUEUED or self._predecessor_count() or self.runtime.keeps_states():
             return None
@@ -75,7 +68,7 @@ class Task(Unnoted):
         return count
 
     def waits_for(self) -> TaskWait | None:
-        """See :meth:`TaskHandle.waits_for`: ``predecessor_count`` and ``dependences``; a detached task is its event.
+        """Return ``predecessor_count`` and ``dependences``; the event of a detached task is its own address.
 
         :raises CorruptState: if it has more dependences than any task
         """
@@ -100,8 +93,8 @@ class Task(Unnoted):
         return tuple(Dependence(view.unsigned("address"), not view.signed("is_out")) for view in views)
 
     def _predecessors(self) -> Iterator[Task]:
-        # The siblings that were created before it, are not complete, and name something that it names, unless both only
-        # read that.
+        # The siblings that were created before it, are not complete, and name an item that it names, unless both only
+        # read the item.
         parent = self.generating()
         if parent is None:
             return
@@ -139,15 +132,13 @@ class Task(Unnoted):
             raise CorruptState(self.address, "task without a team")
         return self.runtime.team_at(address)
 
-    def thread(self) -> OnStack | None:
-        """Return ``thread``."""
+    def thread(self) -> Thread | None:
         address = self.view.pointer("thread")
         if self.status() in ("queued", "waiting", "detached", "complete") or address is None:
             return None
         return self.runtime.thread_at(address)
 
     def is_final(self) -> bool:
-        """Return ``is_final``."""
         return self.view.signed("is_final") != 0
 
     def is_tied(self) -> bool:
@@ -155,12 +146,11 @@ class Task(Unnoted):
         return True
 
     def generating(self) -> Task | None:
-        """Return ``generating``."""
         address = self.view.pointer("generating")
         return self.runtime.task_at(address) if address is not None else None
 
     def scheduling(self) -> Task | None:
-        """Return ``scheduling``, which explicit tasks alone have."""
+        """Return ``scheduling``, which only explicit tasks have."""
         if self.kind() != "explicit" or self.status() in ("queued", "waiting"):
             return None
         self.runtime.require_debug()
@@ -168,7 +158,6 @@ class Task(Unnoted):
         return self.runtime.task_at(address) if address is not None else None
 
     def parallel(self) -> Region | None:
-        """Return the region that its team executes."""
         return self.team.region
 
     def function(self) -> int | None:
@@ -206,7 +195,6 @@ class Task(Unnoted):
         return FrameAddress(address, view.signed(flags))
 
     def tool_data(self) -> int:
-        """Return ``tool_data``."""
         self.runtime.require_debug()
         return self.view.unsigned("tool_data")
 
@@ -226,81 +214,13 @@ class Task(Unnoted):
 
         :raises CorruptState: if the list of them does not end
         """
-        first = self.view.pointer("first_child")
         task_at = self.runtime.task_at
-        what = "the list of a task's children"
-        return map(task_at, chain(first, lambda at: task_at(at).view.pointer("next_sibling"), MAX_TASKS, what))
 
+        def following(address: int) -> int | None:
+            return task_at(address).view.pointer("next_sibling")
 
-class Tasks(Teams):
-    """The runtime with its tasks."""
+        addresses = chain(self.view.pointer("first_child"), following, MAX_TASKS, "the list of a task's children")
+        return map(task_at, addresses)
 
-    def __init__(self, process: Process, module: Module, layouts: Mapping[str, StructLayout], root: StructView) -> None:
-        super().__init__(process, module, layouts, root)
-        self._tasks: dict[int, Task] = {}
-
-    @abstractmethod
-    def thread_at(self, address: int) -> OnStack:
-        """Return the thread whose descriptor is at *address*.
-
-        :raises CorruptState: if the runtime has none there
-        """
-
-    def task_at(self, address: int) -> Task:
-        """Return the task at *address*, read once."""
-        if address not in self._tasks:
-            self._tasks[address] = Task(self, self.view("stub_task", address))
-        return self._tasks[address]
-
-    def region_task(self, team: Team, thread: int) -> Task:
-        """Return the implicit task of one of a team's threads, by its descriptor.
-
-        :raises CorruptState: if it has no such thread
-        """
-        if thread not in team.threads:
-            raise CorruptState(team.address, f"thread {thread:#x} runs a region whose team does not have it")
-        return self.task_at(team.implicit[team.threads.index(thread)])
-
-    def all_tasks(self) -> Sequence[Task]:
-        """Return the tasks of all teams: implicit and initial ones, and those that came of them and are not complete.
-
-        :raises CorruptState: if there is no end of them
-        """
-        return self._all_tasks
-
-    @cached_property
-    def _all_tasks(self) -> Sequence[Task]:
-        first = (self.task_at(at) for team in self.teams.values() for at in team.implicit)
-        return tuple(all_tasks(first, Task.children))
-
-    @cached_property
-    def explicit_tasks(self) -> Mapping[int, Sequence[Task]]:
-        """The explicit tasks that are on each thread, by the thread's descriptor.
-
-        :raises OmpdError: if the thread of a task is unknown
-        """
-        found: dict[int, list[Task]] = {}
-        for task in self.all_tasks():
-            thread = task.thread() if task.kind() == "explicit" else None
-            if thread is not None:
-                found.setdefault(thread.address, []).append(task)
-        return found
-
-    def check_queue(self, team: Team) -> None:
-        """Make sure that the queue of a team's tasks ends.
-
-        :raises CorruptState: if not
-        """
-        first = team.view.pointer("first_queued")
-        what = "the queue of a team's tasks"
-        for _ in chain(first, lambda at: self.task_at(at).view.pointer("next_queued"), MAX_TASKS, what):
-            pass
-
-    def queued_tasks(self) -> Sequence[Task]:
-        """Return the explicit tasks that are not complete, those in no queue and those that have begun among them.
-
-        :raises CorruptState: if a queue, or a list of children, does not end
-        """
-        for team in self.teams.values():
-            self.check_queue(team)
-        return [task for task in self.all_tasks() if task.kind() == "explicit"]
+    def source(self) -> None:
+        """Return None: gcc's code records nothing of constructs."""

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.helpers.walks import MAX_NESTING
 from ompd.contract.memory import StructView, read_words
-from ompd.contract.plugin import TaskHandle, ThreadHandle
-from ompd.contract.process import Frame
-from ompd.contract.waits import BarrierState
 from ompd.errors import BadInput, CorruptState
-from ompd_stub.reading import Reading
+from ompd_stub import stacks, waits
 
-_MAX_TEAMS = 1 << 20
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.contract.waits import BarrierState
+    from ompd_stub.runtime import Runtime
+    from ompd_stub.tasks import Task
+    from ompd_stub.threads import Thread
 
 
 class Team:
     """One ``stub_team``."""
 
-    def __init__(self, runtime: Teams, view: StructView) -> None:
+    def __init__(self, runtime: Runtime, view: StructView) -> None:
         self.runtime = runtime
         self.view = view
         self.address = view.address
@@ -40,7 +41,7 @@ class Team:
 
     @cached_property
     def level(self) -> int:
-        """How many regions it is in: 0 for that of an initial thread.
+        """The number of regions that it is in, 0 for the team of an initial thread.
 
         :raises CorruptState: if the team around it says otherwise
         """
@@ -59,7 +60,7 @@ class Team:
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
-        """Where the descriptors of its threads lie, by thread number.
+        """The addresses of its threads' descriptors, by thread number.
 
         :raises CorruptState: if one is missing
         """
@@ -67,7 +68,7 @@ class Team:
 
     @cached_property
     def implicit(self) -> tuple[int, ...]:
-        """Where their implicit tasks lie.
+        """The addresses of their implicit tasks, by thread number.
 
         :raises CorruptState: if one is missing
         """
@@ -78,7 +79,7 @@ class Team:
         if array is None:
             raise CorruptState(self.address, f"team without {name}")
         members = tuple(read_words(self.runtime.heap, array, self.size))
-        if 0 in members:  # a team is not to be found before it has them all
+        if 0 in members:  # a team is listed once it has all of them
             raise CorruptState(array, f"team without member {members.index(0)} of its {name}")
         return members
 
@@ -87,32 +88,33 @@ class Team:
         """The region that it executes, None at level 0."""
         return Region(self) if self.level else None
 
-    def thread(self, number: int) -> ThreadHandle:
-        """Return one of its threads."""
-        return self.runtime.thread_at(self.threads[number])
+    def implicit_task_of(self, thread: Thread) -> Task:
+        """Return the implicit task of one of its threads.
+
+        :raises CorruptState: if it does not have the thread
+        """
+        if thread.address not in self.threads:
+            raise CorruptState(self.address, f"thread {thread.address:#x} runs a region whose team does not have it")
+        return self.runtime.task_at(self.implicit[self.threads.index(thread.address)])
 
 
 @dataclass(frozen=True)
-class Region(Unnoted):
+class Region:
     """A parallel region, by its team."""
 
     team: Team
 
     @property
     def id(self) -> str:
-        """See :attr:`ParallelHandle.id`."""
         return f"{self.team.address:#x}"
 
     def enclosing(self) -> Region | None:
-        """See :meth:`ParallelHandle.enclosing`."""
         return self.team.parent.region if self.team.parent is not None else None
 
     def size(self) -> int:
-        """Return ``size``."""
         return self.team.size
 
     def level(self) -> int:
-        """Return ``level``."""
         return self.team.level
 
     def active_level(self) -> int:
@@ -125,13 +127,11 @@ class Region(Unnoted):
             raise CorruptState(self.team.address, f"team at active level {level}, level {self.team.level}")
         return level
 
-    def thread(self, thread_num: int) -> ThreadHandle:
-        """See :meth:`ParallelHandle.thread`."""
+    def thread(self, thread_num: int) -> Thread:
         self._check(thread_num)
-        return self.team.thread(thread_num)
+        return self.team.runtime.thread_at(self.team.threads[thread_num])
 
-    def implicit_task(self, thread_num: int) -> TaskHandle:
-        """See :meth:`ParallelHandle.implicit_task`."""
+    def implicit_task(self, thread_num: int) -> Task:
         self._check(thread_num)
         return self.team.runtime.task_at(self.team.implicit[thread_num])
 
@@ -140,15 +140,12 @@ class Region(Unnoted):
             raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
 
     def function(self) -> int | None:
-        """Return ``function``."""
         return self.team.view.pointer("function")
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """See :meth:`ParallelHandle.encountering_frames`."""
-        return self.team.runtime.encountering_frames_of(self)
+        return stacks.encountering_frames(self)
 
     def tool_data(self) -> int:
-        """Return ``tool_data``."""
         self.team.runtime.require_debug()
         return self.team.view.unsigned("tool_data")
 
@@ -157,55 +154,11 @@ class Region(Unnoted):
         return self.team.view.unsigned("id")
 
     def barriers(self) -> Sequence[BarrierState]:
-        """See :meth:`ParallelHandle.barriers`."""
-        return self.team.runtime.barriers_of(self)
+        return waits.barriers_of(self)
 
     def unfinished_tasks(self) -> int:
-        """See :meth:`ParallelHandle.unfinished_tasks`: what the team's implicit tasks have generated."""
+        """Return the number of tasks that the team's implicit tasks have generated and that are not complete."""
         return sum(self.team.runtime.task_at(task).unfinished_children() for task in self.team.implicit)
 
-
-class Teams(Reading, ABC):
-    """The runtime with its teams. What its tasks, its threads and their stacks tell of them is added above."""
-
-    @cached_property
-    def _teams(self) -> Mapping[int, Team]:
-        views = self.listed("stub_team", self.root.pointer("teams"), _MAX_TEAMS, "the list of teams")
-        return {address: Team(self, view) for address, view in views.items()}
-
-    @property
-    def teams(self) -> Mapping[int, Team]:
-        """All teams whose region is not over, by address.
-
-        :raises CorruptState: if the list of them does not end
-        """
-        return self._teams
-
-    def team_at(self, address: int) -> Team:
-        """Return the team at *address*.
-
-        :raises CorruptState: if the runtime has none there
-        """
-        try:
-            return self.teams[address]
-        except KeyError:
-            raise CorruptState(address, "no team of the runtime lies there") from None
-
-    @abstractmethod
-    def task_at(self, address: int) -> TaskHandle:
-        """Return the task at *address*."""
-
-    @abstractmethod
-    def thread_at(self, address: int) -> ThreadHandle:
-        """Return the thread whose descriptor is at *address*.
-
-        :raises CorruptState: if the runtime has none there
-        """
-
-    @abstractmethod
-    def encountering_frames_of(self, region: Region) -> Sequence[Frame]:
-        """See :meth:`ParallelHandle.encountering_frames`."""
-
-    @abstractmethod
-    def barriers_of(self, region: Region) -> Sequence[BarrierState]:
-        """See :meth:`ParallelHandle.barriers`."""
+    def source(self) -> None:
+        """Return None: gcc's code records nothing of constructs."""

@@ -1,8 +1,9 @@
-"""Threadprivate variables: the runtime's DMPL library is asked, through DMPL's callbacks."""
+"""Threadprivate variables, by the runtime's DMPL library, which reads through DMPL's callbacks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from weakref import finalize
 
 from ompd.contract.dmpl import Result
@@ -10,7 +11,9 @@ from ompd.contract.dmpl_debugger import Debugger
 from ompd.contract.memory import StructView
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
 from ompd_stub.dmpl import DAMAGED, KEY, NOT_THREADPRIVATE, StubLibrary
-from ompd_stub.reading import Reading
+
+if TYPE_CHECKING:
+    from ompd_stub.runtime import Runtime
 
 _MAX_VARIABLES = 1 << 16
 _CAPACITY = 1 << 20
@@ -19,17 +22,17 @@ _CAPACITY = 1 << 20
 class Threadprivate:
     """The copies that the stub keeps for the threads of one process at one stop."""
 
-    def __init__(self, runtime: Reading) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._debugger = Debugger()
         self._library = StubLibrary()
         self._library.initialise(self._debugger.table, self._debugger.types)
         self._process = self._debugger.add_process(runtime.callbacks)
-        # What the library keeps with the process is destroyed when nobody asks about this stop any more.
+        # What the library keeps with the process is destroyed when this stop is no longer used.
         finalize(self, self._debugger.release, self._process, self._library).atexit = False
 
     def address(self, thread: int, address: int) -> int | None:
-        """Return where a thread has its copy of the variable at *address*, None if it has no storage yet.
+        """Return the address of a thread's copy of the variable at *address*, None if it has no storage yet.
 
         :param thread: its native id
         :raises BadInput: if the runtime keeps no copies of it
@@ -57,7 +60,7 @@ class Threadprivate:
         return tuple(self._runtime.listed("omp_stub_private", first, _MAX_VARIABLES, what).values())
 
     def copies(self) -> Sequence[tuple[int, int]]:
-        """Return address and size of what each thread has of its storage, with the word in front of it.
+        """Return address and size of the storage of each thread, with the word in front of it.
 
         :raises OmpdError: if the variables cannot be read
         """
@@ -68,12 +71,12 @@ class Threadprivate:
         if not 0 < end <= _CAPACITY:
             return ()
         key = runtime.word_at(callbacks.find_symbol(KEY))
-        found = []
+        copies = []
         for thread in runtime.process.threads():
             try:
                 base = callbacks.pthread_key(thread, key)
             except OmpdError:
                 continue  # that thread's own row complains
             if base is not None:
-                found.append((base - word, end + word))
-        return found
+                copies.append((base - word, end + word))
+        return copies

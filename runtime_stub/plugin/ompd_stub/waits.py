@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView
 from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import BadInput, CorruptState
-from ompd_stub.teams import Region
-from ompd_stub.threads import Thread, Threads
+
+if TYPE_CHECKING:
+    from ompd_stub.runtime import Runtime
+    from ompd_stub.teams import Region
+    from ompd_stub.threads import Thread
 
 # enum stub_lock_kind
 _LOCK, _NEST_LOCK, _CRITICAL, _UNNAMED, _ATOMIC = 1, 2, 3, 4, 5
@@ -18,7 +22,7 @@ _KINDS = {_LOCK: "lock", _NEST_LOCK: "lock", _CRITICAL: "critical", _UNNAMED: "c
 
 
 def lock_of(thread: Thread) -> LockState | None:
-    """Return what is in ``waits_for``, or, of a thread that waits for its turn, the loop."""
+    """Return the lock in ``waits_for``, or the loop of a thread that waits for its turn."""
     address = thread.view.pointer("waits_for")
     if address is not None:
         return _lock(thread.runtime, address)
@@ -29,7 +33,7 @@ def lock_of(thread: Thread) -> LockState | None:
     return _owned(thread.runtime, view, "ordered_owner", LockState(work, "ordered", None, ()))
 
 
-def _lock(runtime: Threads, address: int) -> LockState:
+def _lock(runtime: Runtime, address: int) -> LockState:
     view = runtime.view("stub_lock", address)
     kind = view.unsigned("kind")
     if kind not in _KINDS:
@@ -39,7 +43,7 @@ def _lock(runtime: Threads, address: int) -> LockState:
     return _owned(runtime, view, "owner", lock)
 
 
-def _owned(runtime: Threads, view: StructView, member: str, lock: LockState) -> LockState:
+def _owned(runtime: Runtime, view: StructView, member: str, lock: LockState) -> LockState:
     # The same lock with its owner, by the member that has the address of its descriptor.
     owner = view.pointer(member)
     if owner is None:
@@ -52,7 +56,7 @@ def _owned(runtime: Threads, view: StructView, member: str, lock: LockState) -> 
     return replace(lock, owner=native, owner_address=view.address_of(member), owner_value=owner, owner_gone=gone)
 
 
-def _waiters(runtime: Threads, view: StructView) -> tuple[int, ...]:
+def _waiters(runtime: Runtime, view: StructView) -> tuple[int, ...]:
     def next_waiter(thread: int) -> int | None:
         return runtime.thread_at(thread).view.pointer("next_waiter")
 
@@ -62,12 +66,12 @@ def _waiters(runtime: Threads, view: StructView) -> tuple[int, ...]:
     return tuple(runtime.thread_at(thread).native for thread in line)
 
 
-def barriers_of(runtime: Threads, region: Region) -> Sequence[BarrierState]:
-    """Return who is noted to have arrived (``at_barrier``). A team has one barrier, whatever threads come for.
+def barriers_of(region: Region) -> Sequence[BarrierState]:
+    """Return the barrier of a region's team with the threads that have arrived (``at_barrier``), empty if none has.
 
-    :raises CorruptState: if it has counted more than there are
+    :raises CorruptState: if it has counted more threads than the team has
     """
-    team = region.team
+    team, runtime = region.team, region.team.runtime
     barrier = runtime.embedded(team.view, "barrier", "stub_barrier")
     arrived, expected = barrier.signed("arrived"), barrier.signed("expected")
     if expected != team.size or not 0 <= arrived <= expected:
