@@ -1,1 +1,1 @@
-"""Between the two halves: all that a plugin of a runtime may import, and what it has to give. No input or output."""
+"""The border between the two halves: what a plugin may import, and what it provides. No input or output."""

@@ -1,7 +1,6 @@
-"""What the debugger's half offers a plugin: DMPL's and OMPD's callbacks, and nothing else.
+"""DMPL's and OMPD's callbacks, which the debugger's half offers to a plugin.
 
-A plugin in C, from a vendor's library, gets these and no more. Each method names its counterparts. Failures are raised,
-never returned.
+A vendor's library in C gets only these. Each method names its counterparts. Failures are raised, never returned.
 """
 
 from __future__ import annotations

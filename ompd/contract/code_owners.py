@@ -1,10 +1,10 @@
-"""Whose code is at an address: the user's, an OpenMP runtime's, or that of the C and compiler libraries that both use.
+"""The owner of the code at an address: the user, an OpenMP runtime, or the C and compiler libraries that both use.
 
-By module, where a module has one owner. A runtime that is linked into the program, or into a library of the user's,
-shares its module with the user; then the names of its routines tell. A program that is linked statically has the C
-library in it too, whose routines nobody can list; but they come without debug information, and what has some is the
-user's. So is what a compiler made of an OpenMP construct: the C library has none. An entry of a linkage table, by which
-a module calls another one's routines, is the loader's, whatever module it is in."""
+Most modules have one owner. A runtime that is linked into the program, or into a library of the user's, shares its
+module with the user; the names of its routines distinguish it. A static program also has the C library in it, which has
+no debug information and no OpenMP constructs: code with either is the user's. An entry of a linkage table, by which a
+module calls another one's routines, is the loader's in any module.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ USER, RUNTIME, SYSTEM, UNKNOWN = "user", "runtime", "system", "unknown"
 
 
 def entry_of(process: Process, address: int) -> int | None:
-    """Return where the function begins whose code is at *address*, None if there is no symbol.
+    """Return the start of the function whose code is at *address*, None if there is no symbol.
 
-    Of a part that a compiler put elsewhere since it is seldom executed (``.cold``), that is where the function itself
-    begins.
+    For a part that a compiler put elsewhere because it is seldom executed (``.cold``), it is the start of the function
+    itself.
     """
     place = process.locate(address)
     if place.symbol is None:
@@ -28,29 +28,31 @@ def entry_of(process: Process, address: int) -> int | None:
     whole_name = naming.without_cold(place.symbol)
     if whole_name is None:
         return place.symbol_address
-    # Functions of one name, as static ones of several files, cannot be distinguished.
-    known = process.symbols_with_prefix(whole_name)
-    whole = {at for name, at in known if name == whole_name and process.module_at(at) is place.module}
-    return whole.pop() if len(whole) == 1 else None
+    # Functions with the same name, such as static ones of several files, cannot be distinguished.
+    symbols = process.symbols_with_prefix(whole_name)
+    starts = {start for name, start in symbols if name == whole_name and process.module_at(start) is place.module}
+    return starts.pop() if len(starts) == 1 else None
 
 
 def construct_passed(process: Process, pc: int, routine: int | None) -> int | None:
-    """Return where the function of a construct begins that the call before *pc* passes to a runtime's routine, None
-    if that is unknown.
+    """Return the start of the function of a construct that the call before *pc* passes to a runtime's routine, None if
+    it is unknown.
 
-    :param routine: where that begins, which may have been jumped to; None if its name is unknown
+    :param routine: the start of the routine, which a jump may have reached; None if its name is unknown
     """
-    found = {
-        at for at in process.addresses_passed(pc, routine) if naming.is_construct_code(process.locate(at).symbol or "")
+    functions = {
+        address
+        for address in process.addresses_passed(pc, routine)
+        if naming.is_construct_code(process.locate(address).symbol or "")
     }
-    return found.pop() if len(found) == 1 else None
+    return functions.pop() if len(functions) == 1 else None
 
 
 def owner(process: Process, runtimes: Collection[Module], address: int, whole: Collection[Module] = ()) -> str:
-    """Return whose code is at *address*: ``user``, ``runtime``, ``system``, or ``unknown`` if that is unknown.
+    """Return the owner of the code at *address*: ``user``, ``runtime``, ``system``, or ``unknown``.
 
     :param runtimes: the modules that hold an OpenMP runtime
-    :param whole: those of them that hold nothing else, whatever their functions are called
+    :param whole: the modules of them that hold only the runtime, also in functions with other names
     """
     module = process.module_at(address)
     if module is None:

@@ -1,8 +1,8 @@
 """DMPL: the names, numbers and tables of the white paper's header (2004), in its order.
 
-Both halves are here as Python has them: :class:`CallbackTable` is what a debugger offers a library, :class:`Library`
-what a library exports. Results are codes, as in the header, and not exceptions, so that a library written in C can
-stand behind the same names. An output parameter is a second result.
+Both halves are here in Python: a debugger offers a :class:`CallbackTable`, a library exports a :class:`Library`.
+Results are codes, as in the header, and not exceptions, so that a library in C can have the same names. An output
+parameter is a second result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Language(IntEnum):
 
 
 class VarInfo(IntEnum):
-    """What a demangled name says of a variable: the clause it was listed in."""
+    """The clause that lists a variable, by its demangled name."""
 
     NONE = 0
     PRIVATE = 1
@@ -66,7 +66,7 @@ DmplType = NewType("DmplType", object)
 """A type of a process, opaque to the library (``DMPL_type_t *``)."""
 
 Info = bytearray
-"""What a library keeps with a process or a thread, opaque to the debugger (``DMPL_process_info_t *``,
+"""Storage that a library keeps with a process or a thread, opaque to the debugger (``DMPL_process_info_t *``,
 ``DMPL_thread_info_t *``): storage that :attr:`CallbackTable.malloc` gave.
 """
 
@@ -91,7 +91,7 @@ class RtlNames(NamedTuple):
 
 
 class NamedVariable(NamedTuple):
-    """What a compiler-made name says of a variable: its name in the source, and how the construct shares it.
+    """A variable by its compiler-made name: its name in the source, and how the construct shares it.
 
     ``sharing`` is a :class:`VarInfo`. If ``is_address`` is True the storage holds the variable's address.
     """
@@ -103,7 +103,7 @@ class NamedVariable(NamedTuple):
 
 @record
 class CallbackTable:
-    """``DMPL_callbacks_t``: what a debugger offers, in the header's order.
+    """``DMPL_callbacks_t``: the callbacks of a debugger, in the header's order.
 
     A code that is not :attr:`Result.OK` makes the second result mean nothing.
     """
@@ -132,9 +132,10 @@ class CallbackTable:
 
 @record
 class TypeFunctions:
-    """``DMPL_sizeof_ft`` and ``DMPL_field_offset_ft``: the header has their types and no member of the table for them.
-    They are handed over beside it, in C by ``DMPL_extend``. Both give -1 for what there is not. The second takes a
-    member's name.
+    """``DMPL_sizeof_ft`` and ``DMPL_field_offset_ft``: the header has their types, but the table has no members for
+    them.
+
+    They are passed besides the table, in C by ``DMPL_extend``. Both return -1 for an unknown type or member.
     """
 
     sizeof: Callable[[DmplType], int]
@@ -142,13 +143,13 @@ class TypeFunctions:
 
 
 class DemangledName(NamedTuple):
-    """What ``DMPL_demangle_name`` says of a name that a compiler made.
+    """The result of ``DMPL_demangle_name`` for a compiler-made name.
 
     ``code`` is a :class:`Result`: OK, NAME_UNCHANGED for a name that no compiler made of another, or NAME_TOO_LONG.
-    ``length`` is that of the name in bytes, without a NUL at its end; where the name is too long it is the size of a
-    buffer that holds it, with the NUL. ``demangled`` is "" then. ``flags`` is a :class:`VarInfo`, perhaps with
-    :data:`VARINFO_NEEDS_DEREFERENCE`. ``decl_line`` is the line on which the source has what is named, 0 where that is
-        unknown.
+    ``length`` is the length of the name in bytes without a NUL; if the name is too long, it is the size of a buffer for
+    it with the NUL, and ``demangled`` is "". ``flags`` is a :class:`VarInfo`, perhaps with
+    :data:`VARINFO_NEEDS_DEREFERENCE`. ``decl_line`` is the line of its declaration in the source, 0 if it is
+    unknown.
     """
 
     code: int
@@ -159,13 +160,13 @@ class DemangledName(NamedTuple):
 
 
 SourceOf = Callable[[str], tuple["str | None", "int | None"]]
-"""From a linker's name to the function of the source that it belongs to, and the line where the source has it; None for
-what is unknown. DMPL has no callback for it: a library asks it if it was handed one.
+"""Returns the function of the source for a linker's name, and its line, None if they are unknown. DMPL has no callback
+for it: a library calls it if it was passed one.
 """
 
 
 class Library(Protocol):
-    """What a DMPL library exports, in the header's order; it keeps nothing of a process but by the callbacks' put."""
+    """The functions of a DMPL library, in the header's order. It keeps facts only by the callbacks' put."""
 
     def initialise(self, callbacks: CallbackTable, types: TypeFunctions) -> int:
         """Take the callbacks. ``DMPL_initialise``; the paper's figures spell it ``DMPL_initialize``."""
@@ -174,25 +175,25 @@ class Library(Protocol):
         """Return the version of the interface that the library implements: :data:`INTERFACE_COMPATIBILITY`."""
 
     def version_string(self) -> str:
-        """Return what the library calls itself."""
+        """Return the name and version of the library."""
 
     def error_string(self, code: int) -> str:
-        """Return what one of the library's codes means."""
+        """Return the meaning of one of the library's codes."""
 
     def destroy_process_info(self, info: Info) -> int:
-        """Release what the library has kept with a process."""
+        """Release the library's storage of a process."""
 
     def destroy_thread_info(self, info: Info) -> int:
-        """Release what the library has kept with a thread."""
+        """Release the library's storage of a thread."""
 
     def demangle_name(self, mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
-        """Return what the source calls what a compiler called *mangled*.
+        """Return the name in the source of a compiler-made name.
 
         :param buf_len: how many bytes, with a NUL at the end, the demangled name may take
         """
 
     def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
-        """Return where *thread* has its copy of the threadprivate object that debug information says is at *address*.
+        """Return the address of *thread*'s copy of a threadprivate object, which has *address* in debug information.
 
         :attr:`Result.TLS_UNALLOCATED` if it has none yet.
         """

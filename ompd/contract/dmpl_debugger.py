@@ -1,7 +1,7 @@
 """The debugger's side of DMPL: its callback table, served from :class:`~ompd.contract.callbacks.Callbacks`.
 
-One :class:`Debugger` serves any number of processes at once. What a library puts with a process or a thread is kept
-here until :meth:`Debugger.release`.
+One :class:`Debugger` serves any number of processes at once. It keeps a library's storage of a process or a thread
+until :meth:`Debugger.release`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ompd.errors import BadInput, OmpdError, Rc
 
 Answer = TypeVar("Answer")
 
-# A library asks for storage of its own records.
+# The storage that libraries allocate is for small records.
 _MAX_ALLOCATION = 1 << 20
 _MAX_PIECES = 1 << 16
-# What a library prints is for people.
+# The lines that libraries print are for people.
 _MAX_PRINTED, _MAX_TEXT = 100, 500
 _NO_SIZES = TargetTypeSizes(0, 0, 0, 0, 0)
 
@@ -43,7 +43,7 @@ _MEANINGS = {
 
 
 def error_text(code: int) -> str:
-    """Return what a code of DMPL, or one of ours, means: ours are ``FIRST_USER_CODE`` and OMPD's return code."""
+    """Return the meaning of a code of DMPL or of this debugger: ``FIRST_USER_CODE`` plus OMPD's return code."""
     try:
         return _MEANINGS[Result(code)] if code < Result.FIRST_USER_CODE else _named(code - Result.FIRST_USER_CODE)
     except ValueError:
@@ -55,7 +55,7 @@ def _named(code: int) -> str:
 
 
 def code_of(error: OmpdError) -> int:
-    """Return the code that stands for an error of ours."""
+    """Return this debugger's code for an error."""
     return Result.FIRST_USER_CODE + error.rc
 
 
@@ -75,9 +75,9 @@ class _Thread:
 
 
 class Debugger:
-    """The callbacks for libraries, and what they have put.
+    """The callbacks for libraries, and the storage that they keep by these.
 
-    :param warn: gets what libraries print, without control characters
+    :param warn: is called with each line that libraries print, without control characters
     """
 
     def __init__(self, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -85,7 +85,7 @@ class Debugger:
         self._processes: list[_Process] = []
         self._allocated: dict[int, Info] = {}
         self.printed: list[str] = []
-        """What libraries have printed, as far as it is kept."""
+        """The first lines that libraries have printed."""
 
     @property
     def table(self) -> CallbackTable:
@@ -110,43 +110,43 @@ class Debugger:
 
     @property
     def types(self) -> TypeFunctions:
-        """The two functions that the table has no members for."""
+        """The two functions for which the table has no members."""
         return TypeFunctions(self._sizeof, self._field_offset)
 
     @property
     def allocated(self) -> int:
-        """How many pieces of storage libraries have, and have not given back."""
+        """How many pieces of storage libraries have allocated and not freed."""
         return len(self._allocated)
 
     def add_process(self, callbacks: Callbacks) -> ProcessRef:
-        """Return a process for a library to be asked about."""
+        """Return a process for calls of libraries."""
         process = _Process(callbacks)
         self._processes.append(process)
         return ProcessRef(process)
 
     def thread(self, process: ProcessRef, native: int) -> ThreadRef:
-        """Return a thread of it by the system's identifier, the same for the same."""
-        known = _process(process)
-        return ThreadRef(known.threads.setdefault(native, _Thread(known, native)))
+        """Return the thread of a process with the system's identifier *native*."""
+        entry = _process(process)
+        return ThreadRef(entry.threads.setdefault(native, _Thread(entry, native)))
 
     def fault(self, process: ProcessRef) -> OmpdError | None:
-        """Return why a callback about *process* failed last, None if none has."""
+        """Return the error of the last callback for *process* that failed, None if none has."""
         return _process(process).fault
 
     def release(self, process: ProcessRef, library: Library) -> list[int]:
-        """Have *library* destroy what it put with *process* and its threads, forget the process, and return the codes.
+        """Have *library* destroy its storage of *process* and its threads, forget the process, and return the codes.
 
-        Whatever a library answers, nothing of the process is kept.
+        The process is forgotten even if the library fails.
         """
-        known = _process(process)
+        entry = _process(process)
         codes: list[int] = []
-        for thread in known.threads.values():
+        for thread in entry.threads.values():
             info, thread.info = thread.info, None
             codes += self._destroy(library.destroy_thread_info, info)
-        info, known.info = known.info, None
+        info, entry.info = entry.info, None
         codes += self._destroy(library.destroy_process_info, info)
-        if known in self._processes:
-            self._processes.remove(known)
+        if entry in self._processes:
+            self._processes.remove(entry)
         return codes
 
     def _destroy(self, destroy: Callable[[Info], int], info: Info | None) -> list[int]:
@@ -176,10 +176,10 @@ class Debugger:
         return ProcessRef(_thread(thread).process)
 
     def _get_type_sizes(self, process: ProcessRef) -> tuple[int, TargetTypeSizes]:
-        known = _process(process)
+        entry = _process(process)
 
         def ask() -> TargetTypeSizes:
-            sizes = known.callbacks.type_sizes()
+            sizes = entry.callbacks.type_sizes()
             return TargetTypeSizes(
                 sizes.sizeof_short,
                 sizes.sizeof_int,
@@ -188,34 +188,34 @@ class Debugger:
                 sizes.sizeof_pointer,
             )
 
-        return _answer(known, ask, _NO_SIZES)
+        return _answer(entry, ask, _NO_SIZES)
 
     def _find_symbol(self, process: ProcessRef, name: str) -> tuple[int, int]:
-        known = _process(process)
-        return _answer(known, lambda: known.callbacks.find_symbol(name), 0)
+        entry = _process(process)
+        return _answer(entry, lambda: entry.callbacks.find_symbol(name), 0)
 
     def _find_type(self, process: ProcessRef, name: str, language: int) -> DmplType | None:
-        # Types are found by what the language calls them; that of C and C++ is the tag.
-        known = _process(process)
+        # A type is looked up by its name in the language; in C and C++ that is the tag.
+        entry = _process(process)
         plain = name.removeprefix("struct ") if language in (Language.C, Language.CPLUSPLUS) else name
-        code, found = _answer(known, lambda: known.callbacks.find_type(plain), None)
-        return DmplType((known, found)) if code == Result.OK and found is not None else None
+        code, type_ref = _answer(entry, lambda: entry.callbacks.find_type(plain), None)
+        return DmplType((entry, type_ref)) if code == Result.OK and type_ref is not None else None
 
     def _sizeof(self, type_: DmplType) -> int:
-        known, found = _type(type_)
-        return _answer(known, lambda: known.callbacks.sizeof(found), -1)[1]
+        entry, type_ref = _type(type_)
+        return _answer(entry, lambda: entry.callbacks.sizeof(type_ref), -1)[1]
 
     def _field_offset(self, type_: DmplType, name: str) -> int:
-        known, found = _type(type_)
-        return _answer(known, lambda: known.callbacks.field_offset(found, name), -1)[1]
+        entry, type_ref = _type(type_)
+        return _answer(entry, lambda: entry.callbacks.field_offset(type_ref, name), -1)[1]
 
     def _get_data(self, thread: ThreadRef, address: int, size: int) -> tuple[int, bytes]:
-        known = _thread(thread).process
-        return _answer(known, lambda: known.callbacks.read(address, size), b"")
+        entry = _thread(thread).process
+        return _answer(entry, lambda: entry.callbacks.read(address, size), b"")
 
     def _get_pthread_key(self, thread: ThreadRef, key: int) -> tuple[int, int]:
-        known = _thread(thread)
-        return _answer(known.process, lambda: known.process.callbacks.pthread_key(known.native, key) or 0, 0)
+        entry = _thread(thread)
+        return _answer(entry.process, lambda: entry.process.callbacks.pthread_key(entry.native, key) or 0, 0)
 
     def _target_to_host(self, thread: ThreadRef, data: bytes) -> bytes:
         return _thread(thread).process.callbacks.to_host(data, len(data))

@@ -1,9 +1,8 @@
-"""What a runtime with OMPT keeps for its own part, as it has it: the identifiers that it gives, its numbers of states
-and types of tasks. Handles have these methods; of what it does not have, a runtime's raise
-:class:`~ompd.errors.Unsupported`.
+"""Facts that a runtime with OMPT keeps in its own terms: identifiers, numbers of states, types of tasks.
 
-The report of 2015 has runtimes number threads, regions and tasks. In OpenMP 5 a tool may give each a word instead
-(``tool_data``), and so its runtimes have no such numbers.
+Handles have these methods, which raise :class:`~ompd.errors.Unsupported` for facts that the runtime does not have. By
+the report of 2015 runtimes number threads, regions and tasks. In OpenMP 5 a tool may give each a word instead
+(``tool_data``), and runtimes have no such numbers.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ class OwnState(NamedTuple):
 
 
 class Numbered(Protocol):
-    """What a runtime with OMPT may have given a number."""
+    """A thread, region or task, which a runtime with OMPT may have given a number."""
 
     def ompt_id(self) -> int:
-        """Return the number, unique among those of its kind, that the runtime tells tools (``ompt_thread_id_t``,
-        ``ompt_parallel_id_t``, ``ompt_task_id_t`` of the report of 2015).
+        """Return the number that the runtime reports to tools, unique among those of its kind: the report of 2015's
+        ``ompt_thread_id_t``, ``ompt_parallel_id_t`` or ``ompt_task_id_t``.
 
         :raises Unsupported: if it gives none
         """
@@ -33,10 +32,10 @@ class NumberedThread(Numbered, Protocol):
     """A thread, with its state as the runtime has it."""
 
     def ompt_state(self) -> OwnState:
-        """Return the state that the runtime has noted, in its own numbers: OpenMP 5's, or those of the report of 2015,
-        which tells more of some waits.
+        """Return the state that the runtime records, by the numbers of OpenMP 5 or those of the report of 2015, which
+        has more states of waiting.
 
-        :raises Unavailable: if it notes none in this process
+        :raises Unavailable: if it records none in this process
         """
 
 
@@ -44,8 +43,8 @@ class NumberedTask(Numbered, Protocol):
     """A task, with its type as the runtime has it."""
 
     def ompt_type(self) -> str:
-        """Return the type that the runtime tells tools: ``initial``, ``implicit``, ``explicit`` or ``target``; of the
-        report of 2015 ``serial`` in place of ``initial``, and ``degenerate`` for a task that never was deferred.
+        """Return the type that the runtime reports to tools: ``initial``, ``implicit``, ``explicit`` or ``target``. By
+        the report of 2015 it is ``serial`` instead of ``initial``, and ``degenerate`` for a task that was not deferred.
 
         :raises Unsupported: if the runtime has no OMPT
         """

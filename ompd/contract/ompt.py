@@ -1,8 +1,8 @@
 """States of threads and flags of frames, by the names and numbers of OMPT, the interface for tools inside a process.
 
-The states are those of OpenMP 5.2 (19.4.4.28), and those of the report of 2015 (appendix A.1), which differ in nearly
-every number. A number that the specification does not name is kept as a number. ``runtime_stub/include`` has all
-numbers of both for C. ``docs/dev/ompt.md`` says what holds if the documents contradict themselves.
+The states are those of OpenMP 5.2 (19.4.4.28) and those of the report of 2015 (appendix A.1), which differ in nearly
+every number. A number without a name in the specification is kept as a number. ``runtime_stub/include`` has all numbers
+of both for C. ``docs/dev/ompt.md`` decides if the documents contradict themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import IntEnum, IntFlag
 
 
 class State(IntEnum):
-    """``ompt_state_t``: what a thread is doing. 0x03 and 0x04 come from Intel's runtime."""
+    """``ompt_state_t``: the state of a thread. 0x03 and 0x04 come from Intel's runtime."""
 
     WORK_SERIAL = 0x000
     WORK_PARALLEL = 0x001
@@ -51,14 +51,14 @@ def state_name(value: int) -> str:
 
 
 def is_wait(value: int) -> bool:
-    """Return whether state *value* is one in which a thread waits, so that its wait identifier means something."""
+    """Return whether a thread in state *value* waits, so that its wait identifier is valid."""
     return State.WAIT_BARRIER <= value < State.IDLE
 
 
 class State2015(IntEnum):
-    """``ompt_state_t`` of the OMPT technical report of 2015, whose numbers OpenMP 5 has given away anew.
+    """``ompt_state_t`` of the OMPT technical report of 2015. OpenMP 5 uses its numbers for other states.
 
-    ``FIRST`` is where an enumeration begins and no thread's state.
+    ``FIRST`` begins an enumeration, and is no thread's state.
     """
 
     WORK_SERIAL = 0x00
@@ -88,11 +88,11 @@ FROM_2015: Mapping[int, State] = {
     State2015.WAIT_NEST_LOCK: State.WAIT_LOCK,
     State2015.WAIT_TARGET_DATA: State.WAIT_TARGET_MAP,
 }
-"""The states of OpenMP 5 that stand for those of 2015. It has one for both kinds of locks."""
+"""The states of OpenMP 5 for those of 2015. It has one for both kinds of locks."""
 
 
 class FrameFlag(IntFlag):
-    """``ompt_frame_flag_t``: who owns a frame, and what kind of address stands for it."""
+    """``ompt_frame_flag_t``: the owner of a frame, and the kind of its address."""
 
     RUNTIME = 0x00
     APPLICATION = 0x01

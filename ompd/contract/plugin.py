@@ -60,11 +60,11 @@ class Dependence(NamedTuple):
 
 @record
 class TaskWait:
-    """What a task that no thread executes waits for.
+    """The wait of a task that no thread executes.
 
     ``kind`` is ``dependence`` for a task that has not begun because it depends on others, ``event`` for a detached task
     whose code has ended. For a dependence ``count`` is the number of tasks that the runtime still waits for, ``tasks``
-    are those that were found, ``dependences`` the items of its ``depend`` clause, None if they were not found. For an
+    are the known ones, ``dependences`` the items of its ``depend`` clause, None if they are unknown. For an
     event ``event`` is the value of the user's ``omp_event_handle_t``.
     """
 
@@ -75,24 +75,24 @@ class TaskWait:
     event: int | None = None
 
 
-# Which tasks of its team that have not begun a thread may execute where it waits.
+# The tasks of its team that a waiting thread may begin.
 ANY, CHILDREN, GROUP, DESCENDANTS, TIED_DESCENDANTS = "any", "children", "group", "descendants", "tied_descendants"
 
 
 @record
 class SchedulingPoint:
-    """Where a thread waits in the runtime and may execute other tasks meanwhile.
+    """A place in the runtime at which a thread waits and may execute other tasks meanwhile.
 
     ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (its end), or ``dependence`` (of a task that is not deferred,
-    or of a taskwait). ``task`` is the one whose code waits there. ``takes`` says which tasks that have not begun it may
-    execute here, of those of its team: ``any``; ``children`` of ``task``; ``group``, the members of the task group
+    or of a taskwait). ``task`` is the one whose code waits there. ``takes`` says which tasks of its team
+    the thread may begin here: ``any``; ``children`` of ``task``; ``group``, the members of the task group
     that ends, or while none of these is free to begin the children of ``task``; ``descendants`` of ``task``;
     ``tied_descendants``, all that are untied, and of the tied ones the descendants of ``task``. It may have to be woken
     up for them.
 
     At a barrier the region says how many tasks are not complete. For the others ``count`` is how many tasks the
     runtime counts for which the thread waits, None if it keeps no count; ``address`` and ``value`` are the word that
-    shows it, None if there is none. ``tasks`` are those that were found, ``is_whole`` says whether these are all.
+    shows it, None if there is none. ``tasks`` are the known ones, ``is_whole`` says whether these are all.
     """
 
     kind: str
@@ -113,8 +113,8 @@ class TaskHandle(NumberedTask, Protocol):
         """Opaque, unique among the tasks of one stop."""
 
     def likeness(self) -> Hashable | None:
-        """Return what tells that all facts of two tasks of one stop are the same but their ids: two that have not begun
-        and are equal in it. None for a task of which each fact has to be asked for.
+        """Return a key that is equal for tasks that differ only in their ids, such as queued ones. None if each fact of
+        the task has to be queried.
 
         :raises OmpdError: if it is unknown
         """
@@ -131,7 +131,7 @@ class TaskHandle(NumberedTask, Protocol):
         """
 
     def waits_for(self) -> TaskWait | None:
-        """Return what a ``waiting`` or ``detached`` task waits for, None for any other."""
+        """Return the wait of a ``waiting`` or ``detached`` task, None for any other task."""
 
     def unfinished_children(self) -> int:
         """Return how many explicit tasks it generated that are not complete, those in no list of the runtime, too."""
@@ -143,7 +143,7 @@ class TaskHandle(NumberedTask, Protocol):
         """Return whether it is a final task (final-task-var)."""
 
     def is_tied(self) -> bool:
-        """Return whether it stays on the thread that has begun it, whatever its construct says.
+        """Return whether it stays on the thread that began it. A runtime may tie tasks of untied constructs, too.
 
         :raises Unavailable: if the runtime does not record it
         """
@@ -205,10 +205,9 @@ class ParallelHandle(Numbered, Protocol):
         """Return the start of the function that the compiler made of the region's code."""
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """Return the primary thread's frames outside of the region, from the user function that encountered it on.
+        """Return the primary thread's frames outside of the region, from the user function that encountered it.
 
-        If that function belonged to another region and ended by a jump, the first frame is that of the function it
-        jumped to.
+        If that function ended by a jump, the first frame is that of the function to which it jumped.
         """
 
     def tool_data(self) -> int:
@@ -226,15 +225,15 @@ class ParallelHandle(Numbered, Protocol):
         """
 
     def unfinished_tasks(self) -> int:
-        """Return how many explicit tasks of the region are not complete, at least, as the runtime counts them. Threads
-        at a barrier wait for them once all have arrived.
+        """Return how many explicit tasks of the region are not complete: at least those that the runtime counts.
+        Threads at a barrier wait for them once all have arrived.
 
         :raises Unavailable: if the place of the count is unknown
         """
 
 
 class Outside(NamedTuple):
-    """What a thread is outside of a target region that it executes itself: the innermost ``region`` there, None at
+    """The place of a thread outside of a target region that it executes itself: the innermost ``region`` there, None at
     level 0, the thread's number in its team, and the ``task`` that encountered the target construct.
     """
 
@@ -248,7 +247,7 @@ class ThreadHandle(NumberedThread, Protocol):
 
     @property
     def address(self) -> int:
-        """Address of the runtime's thread descriptor; of a hosted library, which does not tell it, any other number
+        """Address of the runtime's thread descriptor, or with a hosted library, which does not have it, another number
         that no other thread has.
         """
 
@@ -259,7 +258,7 @@ class ThreadHandle(NumberedThread, Protocol):
         """
 
     def native_thread_id(self) -> int:
-        """Return the operating system's identifier of the thread, by which the process knows it.
+        """Return the operating system's identifier of the thread.
 
         :raises BadInput: if the process has no such thread
         """
@@ -277,12 +276,12 @@ class ThreadHandle(NumberedThread, Protocol):
         """Return the task it executes, None while it is idle. ``ompd_get_curr_task_handle``."""
 
     def outside_of_target(self) -> Outside | None:
-        """Return what the thread is outside of a target region that it executes itself because there is no device, and
-        for which the runtime has made it an initial thread. None if it executes none.
+        """Return the thread's place outside of a target region that it executes itself because there is no device. The
+        runtime has made it an initial thread for the region. None if it executes none.
         """
 
     def state(self) -> ThreadState:
-        """Return what the thread is doing. ``ompd_get_state``."""
+        """Return the thread's state. ``ompd_get_state``."""
 
     def is_about_to_begin(self) -> bool:
         """Return whether the thread has its place in a team and has not begun the region's code yet."""
@@ -294,13 +293,13 @@ class ThreadHandle(NumberedThread, Protocol):
         """Return the lock the thread waits for, of the user's or of the runtime's own, None if it waits for none."""
 
     def wait_kind(self) -> str | None:
-        """Return what a thread that waits is in where OMPT's states do not tell: ``dependence`` (of a task that is not
-        deferred, or of a taskwait), ``doacross``, or ``copyprivate``. None where its state says it all.
+        """Return the kind of a wait for which OMPT has no state: ``dependence`` (of a task that is not deferred, or of
+        a taskwait), ``doacross``, or ``copyprivate``. None if the thread's state is enough.
         """
 
     def scheduling_point(self) -> SchedulingPoint | None:
-        """Return where it waits and may execute other tasks, None if it is at no such place: it executes user code,
-        waits for something else, or is idle.
+        """Return the place at which it waits and may execute other tasks. None if it executes user code, waits for
+        something else, or is idle.
 
         :raises Unavailable: if that, or the task that waits, is unknown
         """
@@ -361,7 +360,7 @@ class AddressSpace(Protocol):
 
     @property
     def layout_proof(self) -> str | None:
-        """What shows that a layout from a table fits this very image; None for a layout from the target itself."""
+        """The proof that a layout from a table fits this very image, None for a layout from the target itself."""
 
     @property
     def threadprivate_mechanism(self) -> str:
@@ -419,15 +418,15 @@ class AddressSpace(Protocol):
         """Return the explicit tasks in task queues: not begun, or untied and free to be resumed by any thread. Those
         that can be read come before an exception for the others.
 
-        Tasks with a priority may be in queues of their own, see :meth:`prioritized_tasks`; tasks that nobody may
-        execute yet are in none, see :meth:`waiting_tasks`.
+        Tasks with a priority may be in queues of their own (:meth:`prioritized_tasks`). Tasks that no thread may
+        execute yet are in none (:meth:`waiting_tasks`).
 
         :raises LayoutUnavailable: if their place is unknown
         """
 
     def waiting_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks that wait for a dependence or an event, as far as they can be found; without those
-        of :meth:`queued_tasks`.
+        """Return the explicit tasks that are known to wait for a dependence or an event, without those of
+        :meth:`queued_tasks`.
 
         :raises LayoutUnavailable: if their place is unknown
         """

@@ -1,4 +1,4 @@
-"""What the plugins in ompd may use of the stopped process, besides the callbacks of the standards."""
+"""The stopped process as plugins see it, besides the callbacks of the standards."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def is_system_file(name: str) -> bool:
 class Module:
     """A file that is mapped into the process: the program, a shared library, the vDSO. Each has one record.
 
-    ``name`` is the target's name of it. ``bias`` is added to an address in the file to get the target's address (0 for
-    a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is where its file
-    was found on this machine, None if it was not; ``fault`` then says why. ``unproven`` says why that file may not be
-    the very one that was mapped, None if it is verified: facts from an unproven file may be wrong. ``damaged_bytes`` is
-    how many bytes in the target differ from the file.
+    ``name`` is its file's name in the target. ``bias`` is added to an address in the file to get the target's address
+    (0 for a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is its file
+    on this machine, None if there is none; ``fault`` then says why. ``unproven`` says why that file may not be the one
+    that was mapped, None if it is verified: facts from an unproven file may be wrong. ``damaged_bytes`` is the number
+    of bytes in the target that differ from the file.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Module:
 
     @property
     def is_system_library(self) -> bool:
-        """Whether this is one of the C and compiler libraries that every program uses."""
+        """Whether it is a C or compiler library, which every program uses."""
         return is_system_file(self.name)
 
 
@@ -71,7 +71,7 @@ class Frame(Protocol):
 
     @property
     def registers(self) -> Mapping[int, int]:
-        """The values of registers in this frame, by DWARF number; only those that are known."""
+        """The known values of registers in this frame, by DWARF number."""
 
     @property
     def function_start(self) -> int | None:
@@ -79,7 +79,7 @@ class Frame(Protocol):
 
     @property
     def is_signal_frame(self) -> bool:
-        """Whether this is the kernel's frame below a signal handler."""
+        """Whether it is the kernel's frame below a signal handler."""
 
     @property
     def how(self) -> str:
@@ -90,7 +90,7 @@ class Frame(Protocol):
 
     @property
     def guessed(self) -> bool:
-        """Whether this frame, or one inside of it, was found by a guess, and so may be wrong."""
+        """Whether the frame may be wrong, because it or a frame inside of it was found by a guess."""
 
 
 class SourceFrame(NamedTuple):
@@ -108,16 +108,17 @@ class SourceFrame(NamedTuple):
 
 
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
-"""Where the code of each frame of a stack is, innermost first: by its pc, and by its call site."""
+"""The pc of each frame of a stack, innermost first, and the call site of each."""
 
 
 class Stack:
-    """A thread's stack. ``stopped`` is None for a whole one, else why it could not be followed further. ``shape`` is
-    the same for stacks whose frames are in the same code, as most of a team's are: what code alone tells has to be
-    found out for one of them.
+    """A thread's stack. ``stopped`` is why it could not be followed further, None for a whole one.
 
-    :param follow: yields the frames, innermost first; asked for only if somebody needs more than the shape
-    :param innermost: the innermost frame, where it is known already
+    ``shape`` is equal for stacks whose frames are in the same code, as most of a team's are. Facts that follow from
+    code need to be derived only once for each shape.
+
+    :param follow: yields the frames, innermost first; called only if the shape is not enough
+    :param innermost: the innermost frame, if it is known already
     """
 
     __slots__ = ("_follow", "_frames", "_innermost", "shape", "stopped")
@@ -135,17 +136,17 @@ class Stack:
     def of(cls, frames: tuple[Frame, ...], stopped: str | None, shape: Shape | None = None) -> Stack:
         """Return the stack of these frames.
 
-        :param shape: theirs, where somebody has it already
+        :param shape: their shape, if it is known already
         """
-        made = cls(shape_of(frames) if shape is None else shape, stopped, lambda: iter(()))
-        made._frames = frames
-        return made
+        stack = cls(shape_of(frames) if shape is None else shape, stopped, lambda: iter(()))
+        stack._frames = frames
+        return stack
 
     @property
     def frames(self) -> tuple[Frame, ...]:
         """The frames, innermost first.
 
-        :raises CorruptState: if the stack is not what it was when its shape was found out
+        :raises CorruptState: if the stack has changed since its shape was read
         """
         if self._frames is None:
             frames = tuple(self._follow())
@@ -161,7 +162,7 @@ class Stack:
 
     @property
     def innermost(self) -> Frame | None:
-        """The innermost frame, None where the thread has none."""
+        """The innermost frame, None if the thread has no frames."""
         return self._innermost if self._innermost is not None else next(iter(self.frames), None)
 
 
@@ -172,9 +173,7 @@ def shape_of(frames: tuple[Frame, ...]) -> Shape:
 
 @record
 class Location:
-    """What is at an address. ``symbol`` and ``symbol_address`` are those of the symbol that covers it, None without
-    one.
-    """
+    """The module and the symbol that cover an address, None without one."""
 
     address: int
     module: Module | None
@@ -194,7 +193,7 @@ class TailCall(NamedTuple):
 
 @record
 class Variable:
-    """Something in static storage, as an expression of the source: ``lock``, ``table.rows[2].lock``."""
+    """An object in static storage, by its expression in the source: ``lock``, ``table.rows[2].lock``."""
 
     expression: str
     address: int
@@ -224,19 +223,19 @@ class Process(Callbacks, Protocol):
 
     @property
     def lasting(self) -> dict[tuple[str, int], object]:
-        """What plugins have found out that is the same at every stop of the process, by the plugin's name and where its
-        module begins. Whoever finds something here has to check that it still holds.
+        """Facts of plugins that hold at every stop of the process, by the plugin's name and the start of its module. A
+        plugin has to check that they still hold.
         """
 
     def check_current(self) -> None:
-        """Raise what reading raises once the process has run, for who keeps what was read.
+        """Check that facts which were read are still valid, as reading does.
 
         :raises StaleHandle: if the process has run since
         """
 
     @property
     def architecture_name(self) -> str:
-        """The psABI's name of the processor, as ``x86_64``."""
+        """The psABI's name of the processor, such as ``x86_64``."""
 
     def callbacks(self, module: Module) -> Callbacks:
         """Return the callbacks of the standards for the runtime in *module*: its own symbols and types come first."""
@@ -251,7 +250,7 @@ class Process(Callbacks, Protocol):
         """Return the address of symbol *name* of *module*, None if it has none."""
 
     def symbols_in(self, module: Module, names: Sequence[str]) -> Mapping[str, int]:
-        """Return the addresses of those symbols of *names* that *module* has."""
+        """Return the addresses of the symbols *names* that *module* has."""
 
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
         """Return names and addresses of all symbols that begin with *prefix*, of all modules."""
@@ -278,30 +277,30 @@ class Process(Callbacks, Protocol):
         """Return the thread pointer, from which the addresses of static thread-local variables count."""
 
     def pthread_self(self, thread: int) -> int:
-        """Return what ``pthread_self()`` returns in *thread*."""
+        """Return the value of ``pthread_self()`` in *thread*."""
 
     def stack(self, thread: int, *, guess: bool = False) -> Stack:
         """Return the native stack of *thread*.
 
-        :param guess: go on by guesses where unwind data ends; see :attr:`Frame.guessed`. Without, there is none.
+        :param guess: go on by guesses where unwind data ends; see :attr:`Frame.guessed`
         """
 
     def locate(self, address: int) -> Location:
-        """Return what is at *address*; never fails, unknown parts are None."""
+        """Return the module and symbol of *address*. It never fails: unknown parts are None."""
 
     def line_of(self, address: int) -> tuple[str | None, int | None]:
-        """Return file and line of *address*, ``(None, None)`` where no debug information has them."""
+        """Return file and line of *address*, ``(None, None)`` without debug information."""
 
     def source_frames(self, address: int) -> Sequence[SourceFrame]:
         """Return the functions in the source at a code address (a frame's ``call_site``): the functions that were
         inlined there, innermost first, and last the function whose code it is.
 
-        The innermost one's line is that of the code at the address, an outer one's that of the call of the one before.
-        There is always at least one; it may be unknown.
+        The line of the innermost function is that of the code at the address. The line of each outer one is that of its
+        call of the next inner one. There is at least one function, which may be unknown.
         """
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
-        """Return everything in static storage of *module* whose type has one of *names*, no address twice.
+        """Return the objects in static storage of *module* whose type has one of *names*, each address once.
 
         Variables, elements of arrays and members of structures, global or not. Empty without debug information.
         """
@@ -309,21 +308,19 @@ class Process(Callbacks, Protocol):
     def routine_called(self, pc: int) -> str | None:
         """Return the name of the function that the instruction before *pc* calls, None if the code does not show it.
 
-        The function that a caller's frame called need not be that of the frame inside of it: it may have ended by a
-        jump.
+        The frame inside of a caller's frame may be of another function, if the called function ended by a jump.
         """
 
     def addresses_passed(self, pc: int, routine: int | None = None) -> Sequence[int]:
-        """Return the functions and variables, by their addresses, that the call before *pc* passes as arguments, as far
-        as debug information says.
+        """Return the addresses of functions and variables that the call before *pc* passes as arguments, if debug
+        information shows them.
 
-        :param routine: where the routine begins that got them, if not from the call then from the function that was
-            called, which ended by jumping to it
+        :param routine: the start of the routine that got them, if the called function ended by a jump to it
         """
 
     def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
-        """Return the first arguments, numbers or pointers, of the call that a caller's frame is in: None for those that
-        its code does not show. Empty if the code cannot be followed.
+        """Return the first arguments, numbers or pointers, of the call that a caller's frame is in. An argument is None
+        if the code does not show it; there are none if the code cannot be followed.
         """
 
     def object_passed(self, frame: Frame) -> int | None:
@@ -341,20 +338,20 @@ class Process(Callbacks, Protocol):
     def function_called(self, frame: Frame) -> int | None:
         """Return the start of the function that a caller's frame called through a pointer, None if it is unknown.
 
-        It need not be the function of the frame inside of it: that may have been left by a jump.
+        The frame inside of it may be of another function, if the called function ended by a jump.
         """
 
     def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
-        """Return the ways from the code of the function at *function* to the function at *reached* by jumps alone,
-        which leave no frame; empty if there is none, or too many.
+        """Return the chains of jumps, which leave no frame, from the function at *function* to the one at *reached*.
+        They are empty if there is none, or too many.
         """
 
     def is_linkage(self, address: int) -> bool:
         """Return whether *address* is in an entry of a linkage table, by which modules call each other's routines."""
 
     def futex_word(self, frame: Frame) -> int | None:
-        """Return the address of the word on which the thread whose innermost frame this is sleeps, None if it is in no
-        system call. It is called for frames of code that makes no other call than ``futex``.
+        """Return the address of the word on which a thread with this innermost frame sleeps, None if it is in no system
+        call. The code of the frame must make no other system call than ``futex``.
         """
 
     def progress(self, thread: int, flags: int = 0) -> str | None:
@@ -374,18 +371,18 @@ class Process(Callbacks, Protocol):
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """Run the target's own *routine* on its frozen memory, as *thread*, in an emulator.
 
-        Nothing runs or changes in the target. A routine may return facts of the past: before using a result, check what
-        the runtime's own code checks before it calls the routine.
+        Nothing runs or changes in the target. A routine may return facts of the past: before using a result, make the
+        checks that the runtime's own code makes before it calls the routine.
 
         :param routine: its address, from :meth:`symbol_in`
         :param arguments: integers or pointers, negative ones as C's signed types; six at most
-        :raises Unavailable: if it would write, call the kernel, does not end, reaches code that is not verified to be
-            what ran or that cannot be emulated, or there is no emulator; the message says which
+        :raises Unavailable: if it would write or call the kernel, does not end, reaches code that is unverified or that
+            cannot be emulated, or if there is no emulator; the message gives the reason
         :raises BadInput: if there is no such thread, or a number that is not an address
         """
 
     def evaluate(self, routine: int, thread: int) -> CallResult:
-        """Return the result of the target's own *routine*, which takes no arguments, as *thread*, and what it reads.
+        """Return the result of the target's own *routine*, which takes no arguments, as *thread*, with its reads.
 
         A routine that only loads is decoded, which needs no emulator; any other is run by :meth:`call`. The remark
         there about results holds for both.
@@ -398,6 +395,6 @@ class Process(Callbacks, Protocol):
         module has no thread-local variables.
 
         :raises NoStorage: if the thread has none yet
-        :raises Unavailable: if this C library does not say, or the module's file is unknown
+        :raises Unavailable: if this C library does not show it, or the module's file is unknown
         :raises CorruptState: if the loader's structures contradict themselves
         """

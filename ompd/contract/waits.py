@@ -1,7 +1,6 @@
-"""What a plugin says of locks and barriers, and of threads that are gone: plain values, without handles.
+"""Records of locks, barriers and threads that are gone: plain values, without handles.
 
-Where an owner, a count or a generation was read, the word that was read is beside it, as evidence: its address, and its
-value as the runtime has it.
+An owner, a count or a generation comes with the word that was read, as evidence: its address and its value.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Collection, Sequence
 from ompd.errors import OmpdError
 from ompd.records import record
 
-# What omp.h calls the types of lock variables.
+# The types of lock variables in omp.h.
 LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
 
 
@@ -19,19 +18,19 @@ LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
 class LockState:
     """A lock that a thread waits for.
 
-    ``address`` is the runtime's object, ``kind`` is ``lock``, ``critical``, ``atomic`` or ``ordered``, or ``internal``
-    for one of the runtime's own; or ``doacross`` for an iteration of such a loop, whose ``owner`` is to execute it.
-    ``owner`` is the native id of the thread that holds it, None if the runtime does not record it; ``waiters`` are
-    those of all waiting threads, first in line first, empty if it keeps no list. ``variable`` is the address of the
-    user's variable, None if it was not found. ``is_unnamed`` is True for the critical section without a name.
+    ``address`` is the runtime's object. ``kind`` is ``lock``, ``critical``, ``atomic`` or ``ordered``, ``internal`` for
+    a lock of the runtime's own, or ``doacross`` for an iteration of such a loop, whose ``owner`` executes it.
+    ``owner`` is the native id of the holder, None if the runtime does not record it. ``waiters`` are the native ids of
+    all waiting threads, first in line first, empty if the runtime keeps no list. ``variable`` is the address of the
+    user's variable, None if it is unknown. ``is_unnamed`` is True for the critical section without a name.
 
-    ``owner_address`` and ``owner_value`` are the word that says who the owner is; both are None if there is none, or if
-    it says that nobody is. ``owner_gone`` says what that word names where no thread executes it: a thread that has
-    ended, a task that is over. ``owner`` is then the thread that had that task, None if that has ended, too. None where
-    the owner is there, or is unknown. ``owner_fault`` says why that word cannot be true; then the owner is unknown.
-    ``name`` is the runtime's own name of one of its own locks, None without symbols; or that of the iteration.
-    ``is_searched`` is True if the lock is merely the only one among the words of the thread's registers and stack, or
-    if the thread may have got it just now, or the iteration may be done.
+    ``owner_address`` and ``owner_value`` are the word with the owner, None if there is no such word or no owner.
+    ``owner_gone`` describes an owner that no thread executes: a thread that has ended, or a task that is over.
+    ``owner`` is then the thread that had the task, None if that has ended, too. ``owner_gone`` is None if the owner
+    exists or is unknown. ``owner_fault`` says why the word cannot be true; the owner is then unknown. ``name`` is the
+    runtime's name of a lock of its own, None without symbols, or the name of the iteration. ``is_searched`` is True if
+    the lock is only the one lock among the words of the thread's registers and stack, if the thread may have got it
+    just now, or if the iteration may be done.
     """
 
     address: int
@@ -52,16 +51,17 @@ class LockState:
 class BarrierState:
     """A barrier at which threads of a team wait for the others of the team.
 
-    A runtime may keep several for one team, as one for the region's end and one for everything else: threads at
-    different ones wait for ever. ``present`` are the native ids of the threads that have arrived and were not released,
-    ``missing`` those of the team's other threads, both in the order of their numbers. So each thread of the team is in
-    one of the two. ``doubt`` says why that is not certain, None if it is: with a doubt, do not show ``missing``.
-    ``flags`` are the bits of the word on which threads sleep there that change without releasing anybody.
+    A runtime may keep several for one team, such as one for the region's end and one for all others: threads at
+    different barriers wait for ever. ``present`` are the native ids of the threads that have arrived and were not
+    released, ``missing`` are those of the team's other threads, both by thread number. ``doubt`` says why that is
+    uncertain, None if it is certain: with a doubt, do not show ``missing``. ``flags`` are bits of the word on which
+    threads sleep there; they change without a release.
 
-    ``address`` is that of the runtime's word that counts arrivals at this barrier, which names it, and ``value`` is
-    what it holds. ``generation`` is how often the team has passed it, or, where its barriers share that count, any of
-    them; it may begin anywhere. A barrier that two looks find with the same address and generation was not passed in
-    between. Each is None if the runtime has no such word, or its place is unknown.
+    ``address`` is that of the runtime's word that counts arrivals at this barrier, and identifies the barrier;
+    ``value`` is the value of the word. ``generation`` is the number of times that the team has passed this barrier, or
+    any of its barriers if they share a count; it may begin with any number. A barrier with the same address and
+    generation at two moments was not passed in between. Each is None if the runtime has no such word, or its place is
+    unknown.
     """
 
     present: tuple[int, ...]
@@ -93,12 +93,11 @@ class BarrierState:
 
 @record
 class GoneThread:
-    """A thread that a runtime counts among its own and that the process does not have: it has ended, or fork() has left
-    it behind in the parent.
+    """A thread of a runtime that the process does not have: it has ended, or fork() has left it in the parent.
 
-    ``identifier`` is what the runtime has recorded of it, as ``pthread_t``, None if it is 0 or not kept. ``address`` is
-    that of the runtime's descriptor, or of the place in its pool that names it. ``thread_num`` is its number in the
-    pool, None if the runtime does not number it there.
+    ``identifier`` is the runtime's ``pthread_t``, None if it is 0 or not kept. ``address`` is the address of the
+    runtime's descriptor, or of its entry in the runtime's pool. ``thread_num`` is its number in the pool, None if the
+    runtime does not number it there.
     """
 
     address: int

@@ -1,9 +1,8 @@
-"""Finding the OpenMP runtimes of a process: by ``ompd_dll_locations``, as the standard says, else by what a module
-exports.
+"""Finding the OpenMP runtimes of a process, by ``ompd_dll_locations`` or the symbols that a module exports.
 
-OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``. That names libraries for a debugger to
-load, of which it has to choose one that suits it; we load none of them. What they and the module are called only
-selects a plugin: one of ours, or else one that was installed with ompd (:mod:`ompd.runtimes.installed`).
+OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``, the names of libraries for debuggers. None
+of them is loaded here. Their names and the module's only select a plugin: one of ompd's own, or one that was installed
+with ompd (:mod:`ompd.runtimes.installed`).
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from ompd.records import record
 if TYPE_CHECKING:
     from ompd.runtimes.installed import Plugins, Selected
 
-# Names that select a plugin of ours: those of libraries whose work it does.
+# The libraries that ompd's own plugins replace, and the kind of runtime.
 _BUILT_IN = {"libompd.so": "libomp", "libiomp5_db.so": "libiomp5"}
 # Real runtimes name one or two libraries.
 _MAX_LOCATIONS = 64
 _MAX_NAME = 4096
 
-# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp has GOMP's too, so order
-# counts.
+# Entry points, and the kind of runtime that has them. libomp has GOMP's, too, so the order counts.
 _ENTRY_POINTS = (
     ("__kmpc_fork_call", "libomp"),
     ("GOMP_parallel", "libgomp"),
@@ -40,9 +38,10 @@ _UNKNOWN = "unknown"
 
 @record
 class HostedBy:
-    """A library for debuggers that answers in a plugin's place: its ``interface``, ``OMPD`` or ``DMPL``, its ``file``,
-    its ``version`` as it says itself, and SHA-256 of what was loaded, in hexadecimal; the file may be another one by
-    now.
+    """A library for debuggers that replaces a plugin.
+
+    ``interface`` is ``OMPD`` or ``DMPL``, ``version`` the library's own text, ``digest`` the SHA-256 of the loaded file
+    in hexadecimal. The ``file`` may have been replaced since.
     """
 
     interface: str
@@ -55,10 +54,10 @@ class HostedBy:
 class Found:
     """A module with an OpenMP runtime in it.
 
-    ``locations_address`` is where its ``ompd_dll_locations`` lies, None in a runtime without OMPD or without symbols.
-    ``plugin`` is the one for it, None if there is none, or for ``fault`` it cannot be used. ``selected`` is the one of
-    another distribution that serves, None for one of ours. ``hosted`` is the library behind the plugin, if the user
-    has named one that serves.
+    ``locations_address`` is the address of its ``ompd_dll_locations``, None in a runtime without OMPD or symbols.
+    ``plugin`` is None if there is none for the runtime, or if it cannot be used because of ``fault``. ``selected`` is
+    the plugin of another distribution, None for one of ompd's own. ``hosted`` is the library behind the plugin, if the
+    user has named one for the runtime.
     """
 
     module: Module
@@ -70,18 +69,18 @@ class Found:
 
     @property
     def fault(self) -> OmpdError | None:
-        """Why the plugin that there is for it cannot be used."""
+        """Why its plugin cannot be used, None if it can."""
         return self.selected.fault if self.selected is not None else None
 
     @property
     def is_whole(self) -> bool:
-        """Whether all code of the module is the runtime's: of one that nobody knows, in a library, which names its
-        library for debuggers.
+        """Whether all code of the module is taken for the runtime's: it is an unknown runtime, in a shared library,
+        that names a library for debuggers.
         """
         return self.kind == _UNKNOWN and self.locations_address is not None and not self.module.is_program
 
     def served_by(self, name: str) -> bool:
-        """Tell whether a name in ``ompd_dll_locations`` selects its plugin, or one of ours."""
+        """Return whether a name in ``ompd_dll_locations`` selects its plugin, or one of ompd's own."""
         return built_in(name) is not None or (self.selected is not None and _last(name) == self.selected.name)
 
     def dll_locations(self, process: Process) -> tuple[str, ...] | None:
@@ -106,12 +105,12 @@ class Found:
 def discover(process: Process, plugins: Callable[[], Plugins], *, are_named: bool = False) -> Iterator[Found]:
     """Yield each module of *process* that holds an OpenMP runtime, by address. One without its file is not seen.
 
-    :param plugins: tells those of other distributions, for runtimes that none of ours is for
-    :param are_named: whether the user named some, which may be for what else would be no runtime at all
+    :param plugins: returns the plugins of other distributions, for runtimes without a plugin of ompd's own
+    :param are_named: whether the user named some, which may be for modules that are otherwise no runtimes
     """
     modules = [module for module in process.modules() if not module.is_system_library]
     runtimes = [seen for module in modules if (seen := _look(process, module)) is not None]
-    # A program that refers to a runtime's variable has room for it, which the runtime then uses.
+    # A program that refers to a runtime's variable has a copy of it, which the runtime then uses.
     copies = [
         seen
         for seen in runtimes
@@ -121,7 +120,7 @@ def discover(process: Process, plugins: Callable[[], Plugins], *, are_named: boo
     known = {seen.module for seen in runtimes}
     runtimes = [seen for seen in runtimes if seen not in copies]
     if are_named or not runtimes:
-        # There may be a runtime that has nothing of what we know one by.
+        # A module may be a runtime without any of these symbols.
         runtimes += [_Seen(module) for module in modules if module not in known]
     found = (_found(process, seen, plugins) for seen in sorted(runtimes, key=lambda seen: seen.module.start))
     yield from (runtime for runtime in found if runtime is not None)
@@ -129,8 +128,8 @@ def discover(process: Process, plugins: Callable[[], Plugins], *, are_named: boo
 
 @record
 class _Seen:
-    # What a module has of an OpenMP runtime: the address of `ompd_dll_locations`, what it leads to, our kind for it. If
-    # that `is_doubtful`, another's plugin may know better.
+    # A module that looks like a runtime: the address of its `ompd_dll_locations`, the names there, and the kind. If the
+    # kind `is_doubtful`, the plugin of another distribution may fit better.
     module: Module
     locations: int | None = None
     names: tuple[str, ...] = ()
@@ -141,7 +140,7 @@ class _Seen:
 def built_in(name: str) -> str | None:
     """Return the kind of the plugin of ompd that a name in ``ompd_dll_locations`` selects, None if it selects none.
 
-    A name selects by itself: no file is looked for.
+    Only the name counts, whether there is such a file or not.
     """
     return _BUILT_IN.get(_last(name))
 
@@ -161,14 +160,14 @@ def _look(process: Process, module: Module) -> _Seen | None:
         if kind is None and locations is None:
             return None
         if kind == "libomp":
-            # Both have the same entry points; the symbol is that of one that is not stripped, as Intel's never is.
+            # LLVM's and Intel's have the same entry points. Intel's is never stripped, so it has the symbol.
             file = _last(module.name)
             is_unnamed = not is_named and not file.startswith(_LIBOMP)
             if "libiomp5" in file or (is_unnamed and process.symbol_in(module, "__kmp_version_lib_ver") is not None):
                 kind = "libiomp5"
     except OmpdError:
-        return None  # a module whose symbols are damaged is not a runtime we could read
-    # libgomp has no OMPD. Other runtimes have its entry points, too, and LLVM's names its library when it has begun.
+        return None  # a runtime with damaged symbols cannot be read
+    # libgomp has no OMPD. Other runtimes have its entry points, too. LLVM's names its library once it is initialised.
     is_doubtful = not is_named and locations is not None and (bool(names) or kind in (None, "libgomp"))
     if is_doubtful and kind == "libgomp" and "libgomp" not in module.name:
         kind = None
@@ -179,7 +178,7 @@ def _names(process: Process, module: Module, locations: int | None) -> tuple[str
     try:
         return Found(module, _UNKNOWN, locations).dll_locations(process) or ()
     except OmpdError:
-        return ()  # what is damaged there, whoever asks for the names is told
+        return ()  # the query for the names reports the damage
 
 
 def _found(process: Process, seen: _Seen, plugins: Callable[[], Plugins]) -> Found | None:
@@ -196,7 +195,7 @@ def _found(process: Process, seen: _Seen, plugins: Callable[[], Plugins]) -> Fou
 
 
 def _selected(process: Process, seen: _Seen, plugins: Plugins) -> Selected | None:
-    # By a name, in the runtime's order, else by a symbol.
+    # A name selects, in the runtime's order, else a symbol.
     for name in map(_last, seen.names):
         selected = plugins.get(name)
         if selected is not None:
@@ -209,7 +208,7 @@ def _selected(process: Process, seen: _Seen, plugins: Plugins) -> Selected | Non
 
 
 def _plugin(kind: str | None) -> Plugin | None:
-    # Few processes have more than one runtime, and a plugin takes longer to import than to find out whose it is.
+    # Only the plugin of the runtime is imported, because importing takes longer than finding the runtime.
     if kind in ("libomp", "libiomp5"):
         from ompd.runtimes.libomp.plugin import LibompPlugin
 

@@ -1,9 +1,9 @@
 """Plugins that ompd does not bring (docs/plugins.md): those of other distributions, by the entry point group
 ``ompd.runtimes``.
 
-They are looked for where no plugin of ours fits, in two places: the environment that ompd itself is installed in, and
-folders that the user names. What else Python would search, as the current folder or PYTHONPATH, is anybody's. The
-files of a plugin have to be nobody's but root's, this user's, or of whom ompd's own are.
+They are looked for if no plugin of ompd's own fits, in two places: the environment in which ompd itself is installed,
+and folders that the user names. Other folders that Python would search, such as the current one or PYTHONPATH, are not
+trusted. The files of a plugin must belong to root, to this user, or to the owner of ompd's own files.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _SUFFIXES = (".dist-info", ".egg-info")
 
 @record
 class Distribution:
-    """What was installed in ``folder`` with plugins in it; ``metadata`` is its own folder there, ``plugins`` the
-    objects of its entry points by their names.
+    """A distribution with plugins that is installed in ``folder``.
+
+    ``metadata`` is its own folder there, ``plugins`` are the objects of its entry points by their names.
     """
 
     name: str
@@ -47,8 +48,10 @@ class Distribution:
 
 @record
 class Selected:
-    """The plugin that serves a runtime: selected by ``name``, installed by ``origin``, a distribution and its folder.
-    None if it cannot be used for ``fault``.
+    """The plugin of a distribution for a runtime.
+
+    ``name`` selected it, ``origin`` is the distribution and its folder. ``plugin`` is None if it cannot be used because
+    of ``fault``.
     """
 
     name: str
@@ -58,18 +61,18 @@ class Selected:
 
 
 class Plugins:
-    """The plugins of other distributions. Nothing is searched before one is asked for.
+    """The plugins of other distributions. Folders are searched at the first use.
 
-    :param folders: where the user wants them looked for before the environment
-    :raises BadInput: if one of these folders is none, or has no plugin
+    :param folders: the user's folders, which are searched before the environment
+    :raises BadInput: if one of them is no folder, or has no plugin
     """
 
     def __init__(self, folders: Sequence[str] = ()) -> None:
         self._named = {os.path.abspath(folder): list(_distributions(folder)) for folder in folders}  # noqa: PTH100
-        for folder, found in self._named.items():
+        for folder, distributions in self._named.items():
             if not os.path.isdir(folder):  # noqa: PTH112
                 raise BadInput(f"{folder}: there is no such folder to look for plugins in")
-            if not found:
+            if not distributions:
                 raise BadInput(
                     f"{folder}: no plugin is in this folder",
                     hint=f"it has to hold what `pip install --target` of a distribution with entry points {GROUP} puts"
@@ -79,16 +82,16 @@ class Plugins:
 
     @cached_property
     def _by_name(self) -> Mapping[str, Distribution]:
-        found: dict[str, Distribution] = {}
+        by_name: dict[str, Distribution] = {}
         for distributions in (*self._named.values(), *map(_distributions, environment())):
             for distribution in distributions:
                 for name in distribution.plugins:
-                    found.setdefault(name, distribution)
-        return found
+                    by_name.setdefault(name, distribution)
+        return by_name
 
     @property
     def names(self) -> Sequence[str]:
-        """What selects one of them: names in ``ompd_dll_locations``, and symbols."""
+        """The names that select one of them: in ``ompd_dll_locations``, or symbols."""
         return tuple(self._by_name)
 
     def get(self, name: str) -> Selected | None:
@@ -102,10 +105,10 @@ class Plugins:
 
 
 def environment() -> list[str]:
-    """Return the folders in which distributions lie that were installed with ompd.
+    """Return the folders with the distributions that were installed with ompd.
 
-    That is the one that ompd itself was installed in. A checkout, and what was installed as one (``pip install -e``),
-    has those of the environments that have it: of its own (``.venv``), and of this Python.
+    It is the folder in which ompd itself was installed. For a checkout, also an editable one (``pip install -e``),
+    these are the folders of its own environment (``.venv``) and of this Python that have ompd.
     """
     root = os.path.dirname(_HERE)  # noqa: PTH120
     if not os.path.isdir(root):  # noqa: PTH112  an archive, which nothing was installed with
@@ -118,8 +121,8 @@ def environment() -> list[str]:
     folders += site.getsitepackages()
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
-    there = list(dict.fromkeys(filter(os.path.isdir, folders)))
-    return [folder for folder in there if _has_ompd(folder)] or there
+    existing = list(dict.fromkeys(filter(os.path.isdir, folders)))
+    return [folder for folder in existing if _has_ompd(folder)] or existing
 
 
 def _has_ompd(folder: str) -> bool:
@@ -129,11 +132,11 @@ def _has_ompd(folder: str) -> bool:
         return False
 
 
-# What distributions say of themselves
+# Metadata of distributions
 
 
 def _distributions(folder: str) -> Iterator[Distribution]:
-    # In the order of their names, so that of two with the same entry point it is always the same one.
+    # Sorted by name, so that the same one of two with the same entry point is always first.
     folder = os.path.abspath(folder)  # noqa: PTH100
     try:
         entries = sorted(entry for entry in os.listdir(folder) if entry.endswith(_SUFFIXES))  # noqa: PTH208
@@ -149,7 +152,7 @@ def _distributions(folder: str) -> Iterator[Distribution]:
 
 
 def _text(path: str) -> str:
-    # Of a file that is none, or is too much, as of one without text.
+    # The text of a file, empty if it is no regular file or is too large.
     try:
         descriptor, _ = open_regular(path)
         with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
@@ -178,11 +181,11 @@ def _named(metadata: str, name: str, version: str | None) -> tuple[str, str | No
     return fields.get("name") or name, fields.get("version") or version
 
 
-# Taking one of them
+# Loading a plugin
 
 
 def _select(distribution: Distribution, name: str) -> Selected:
-    # Named by its object: what selected it may be another thing in a target that is damaged.
+    # The label has the plugin's object, because a damaged target may have selected it by another name.
     short = f"{distribution.plugins[name]} of {distribution}"
     label = f"{short} in {distribution.folder}"
     origin = f"{distribution} in {distribution.folder}"
@@ -196,7 +199,7 @@ def _select(distribution: Distribution, name: str) -> Selected:
 
 
 def _load(distribution: Distribution, reference: str, label: str) -> Callable[[], object]:
-    # The package is taken from where its distribution is, whatever else is called so on Python's path.
+    # The package is loaded from its distribution, even if Python's path has another one of the same name.
     from importlib import import_module
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
@@ -220,9 +223,9 @@ def _load(distribution: Distribution, reference: str, label: str) -> Callable[[]
             spec.loader.exec_module(loaded)
         elif not _is_from(loaded, spec.origin):
             raise PluginFault(label, f"cannot be loaded: {_origin(loaded)} is loaded already under the name {package}")
-        found: object = import_module(module_name)
+        make: object = import_module(module_name)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            make = getattr(make, part)
     except OmpdError:
         raise
     except (Exception, SystemExit) as error:
@@ -230,9 +233,9 @@ def _load(distribution: Distribution, reference: str, label: str) -> Callable[[]
             if name.partition(".")[0] == package:
                 del sys.modules[name]
         raise PluginFault(label, f"cannot be loaded: {type(error).__name__}: {error}") from error
-    if not callable(found):
+    if not callable(make):
         raise PluginFault(label, f"cannot be used: {reference} is nothing that can be called")
-    return found
+    return make
 
 
 _HINT = (
@@ -250,7 +253,7 @@ def _is_from(module: ModuleType, origin: str) -> bool:
 
 
 def _editable_folders(distribution: Distribution, label: str) -> Iterator[str]:
-    # What was installed with `pip install -e` has a .pth file, of lines that each name a folder or are code.
+    # `pip install -e` makes a .pth file, in which each line is a folder or code.
     for line in _text(os.path.join(distribution.metadata, "RECORD")).splitlines():  # noqa: PTH118
         name = line.partition(",")[0]
         if name.endswith(".pth") and "/" not in name:
@@ -266,7 +269,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _check(label: str, *paths: str) -> None:
-    # Whoever may write where ompd itself is does not need a plugin to have something run.
+    # The owner of ompd's own files is trusted: he could change ompd itself.
     try:
         trusted = {os.stat(_HERE).st_uid}  # noqa: PTH116
         for path in paths:

@@ -1,4 +1,4 @@
-"""What plugins of several runtimes need: reading that notices lost pages, walks that end, stacks, identifiers, ICVs.
+"""Helpers of plugins, for any runtime: reading that notices lost pages, walks that end, stacks, identifiers, ICVs.
 
-No runtime is known here. Plugins come in, those that ompd does not bring, too; the debugger's half does not.
+Any plugin may import them, also those of other distributions. The debugger's half does not.
 """

@@ -1,8 +1,8 @@
-"""``DMPL_demangle_name`` for all plugins: what names tell that compilers make of the source's.
+"""``DMPL_demangle_name`` for all plugins: the source's names in compiler-made names.
 
-Functions of constructs have the name of the function they are in (gcc's ``main._omp_fn.0``, clang's
-``main.omp_outlined`` from 17 on); older ones of clang's say nothing, and debug information has to. Variables that stand
-for the user's say by their name what they are for.
+Functions of constructs have the name of the function around them (gcc's ``main._omp_fn.0``, clang's
+``main.omp_outlined`` since 17). Older ones of clang's need debug information. Copies of the user's variables have names
+that say how the variable is shared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MAX_NAME = 1 << 16
 
 _LANGUAGES = frozenset((Language.C, Language.CPLUSPLUS, Language.F77, Language.F9X))
 
-# What stands for a threadprivate variable: the control object of emulated thread-local storage and the initial value
-# beside it, and the cache that clang (with a point) and flang put beside it.
+# The control object and the initial value of emulated thread-local storage, and the cache that clang (with a point) and
+# flang have for a threadprivate variable.
 _VARIABLES: Sequence[re.Pattern[str]] = (
     re.compile(r"__emutls_[vt]\.(?P<name>.+)"),
     re.compile(r"(?P<name>[^.]+)\.cache\.?"),
@@ -35,18 +35,18 @@ _VARIABLES: Sequence[re.Pattern[str]] = (
 
 
 def rtl_names(language: int, dispatcher: str, invoker: str) -> RtlNames | None:
-    """Return the routines of a runtime, None for a language whose compilers do not call them, as far as is known."""
+    """Return the routines of a runtime, None for a language whose compilers are not known to call them."""
     return RtlNames(dispatcher, invoker) if language in _LANGUAGES else None
 
 
 def demangle(
     mangled: str, buf_len: int, source_of: SourceOf | None = None, own: Sequence[re.Pattern[str]] = ()
 ) -> DemangledName:
-    """Return what the source calls what a compiler called *mangled*; see :meth:`ompd.contract.dmpl.Library`.
+    """Return the name in the source of a compiler-made name, by the rules of :class:`ompd.contract.dmpl.Library`.
 
-    :param own: what else stands for variables with this runtime: the group ``name`` is the source's, the group
-        ``clause``, if there is one, the clause that lists the variable (else it is threadprivate), and a group
-        ``address`` that matches says that the storage holds the variable's address
+    :param own: patterns of names that this runtime has for variables. The group ``name`` is the name in the source; the
+        group ``clause``, if any, is the clause that lists the variable (else it is threadprivate); if a group
+        ``address`` matches, the storage holds the variable's address
     """
     name, flags, line = _read(mangled, source_of, own)
     if name is None:
@@ -60,30 +60,30 @@ def demangle(
 
 
 def source_name(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> str | None:
-    """Return the source's name of a compiler-made one as far as the name itself tells it, None if it is none.
+    """Return the name in the source that a compiler-made name contains, None if it contains none.
 
-    :param own: as that of :func:`demangle`
+    :param own: as for :func:`demangle`
     """
     return _read(mangled, None, own)[0]
 
 
 def named_variable(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> NamedVariable | None:
-    """Return what a compiler-made name says of a variable, None if it does not say how a construct shares it.
+    """Return the variable of a compiler-made name, None if the name does not say how a construct shares it.
 
-    :param own: as that of :func:`demangle`
+    :param own: as for :func:`demangle`
     """
     return variable_of(demangle(mangled, _MAX_NAME, None, own))
 
 
-def variable_of(told: DemangledName) -> NamedVariable | None:
-    """Return what a library says of a variable, None if it does not say how a construct shares it."""
+def variable_of(name: DemangledName) -> NamedVariable | None:
+    """Return the variable of a demangled name, None if the name does not say how a construct shares it."""
     try:
-        sharing = VarInfo(told.flags & ~VARINFO_NEEDS_DEREFERENCE)
+        sharing = VarInfo(name.flags & ~VARINFO_NEEDS_DEREFERENCE)
     except ValueError:
         return None
-    if told.code != Result.OK or sharing == VarInfo.NONE:
+    if name.code != Result.OK or sharing == VarInfo.NONE:
         return None
-    return NamedVariable(told.demangled, sharing, bool(told.flags & VARINFO_NEEDS_DEREFERENCE))
+    return NamedVariable(name.demangled, sharing, bool(name.flags & VARINFO_NEEDS_DEREFERENCE))
 
 
 def _read(mangled: str, source_of: SourceOf | None, own: Sequence[re.Pattern[str]]) -> tuple[str | None, int, int]:

@@ -1,6 +1,4 @@
-"""Entry points that code of gcc's, and the user's own, calls whatever runtime it runs on: libgomp has them, and libomp
-and others stand in for it.
-"""
+"""Entry points that gcc's code and the user's code call in any runtime: libgomp's, which others have, too."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ WAITING: Mapping[str, State] = {
     "GOMP_taskwait_depend": State.WAIT_TASKWAIT,
     "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
 }
-"""What a thread waits for that is in one of these routines."""
+"""The state of a thread that is in one of these routines."""
 
 _KINDS: Mapping[str, str] = {
     "GOMP_taskwait_depend": "dependence",
@@ -46,7 +44,7 @@ _ROUTINE = re.compile(
     r"|omp_set_(?!(?:nest_)?lock(?:_|$)))"
     r"|ompc_(?:get|set|in|is|capture)_|omp_fulfill_event"
 )
-# What begins, ends or hands out parts of a construct. Some of gcc's also wait: for a task's dependences, at barriers.
+# Routines that begin or end a construct, or distribute its work. Some of gcc's also wait: for dependences, at barriers.
 _OVERHEAD = re.compile(
     r"GOMP_(?:parallel|task(?:yield|group_start|group_reduction_\w+)?(?:$|@)|loop|sections|single_start|cancel"
     r"|critical_(?:name_)?end|ordered_end|atomic_end|doacross_(?:ull_)?post|workshare_task_reduction_register"
@@ -59,17 +57,17 @@ _OVERHEAD = re.compile(
 
 
 def wait_kind(routines: Iterable[str]) -> str | None:
-    """Return what :meth:`ompd.contract.plugin.ThreadHandle.wait_kind` returns for a thread that waits in *routines*."""
+    """Return the :meth:`~ompd.contract.plugin.ThreadHandle.wait_kind` of a thread that waits in *routines*."""
     return next((_KINDS[name] for name in routines if name in _KINDS), None)
 
 
 def asks_only(routine: str) -> bool:
-    """Return whether a routine that user code called is one of the specification's that waits for nobody, as
-    ``omp_get_thread_num``: who is in it does what it did before.
+    """Return whether a routine that user code called is one of the specification's that never waits, such as
+    ``omp_get_thread_num``. The state of a thread in it is the state before the call.
     """
     return _ROUTINE.match(routine) is not None
 
 
 def is_overhead(routine: str) -> bool:
-    """Return whether a routine that user code called has to do with a construct, and by itself waits for nobody."""
+    """Return whether a routine that user code called belongs to a construct and does not wait by itself."""
     return _OVERHEAD.match(routine) is not None

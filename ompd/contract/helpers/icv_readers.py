@@ -1,6 +1,6 @@
-"""Internal control variables: what reading them has in common, whatever the runtime.
+"""Reading internal control variables by a table of readers, whatever the runtime.
 
-A plugin has a table of readers: a variable's name, the scope of its handles, and what reads it of one.
+A plugin's table has for each variable its name, the scope of its handles, and the function that reads it of a handle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ompd.errors import BadInput, CorruptState, Unavailable
 Value = int | bool | str
 Readers = Mapping[str, tuple[Scope, Callable[..., Value]]]
 Handles = Mapping[Scope, type | tuple[type, ...]]
-"""The classes of a plugin's handles. What is of another scope is the address space's."""
+"""The classes of a plugin's handles by scope. Other scopes are the address space's."""
 
 # enum gomp_schedule_type and omp_sched_t, with their modifier; omp_proc_bind_t
 _SCHEDULES = {0: "runtime", 1: "static", 2: "dynamic", 3: "guided", 4: "auto"}
@@ -25,7 +25,7 @@ _BINDINGS = ("false", "true", "primary", "close", "spread")
 
 
 def describe(readers: Readers) -> list[IcvDescription]:
-    """Return the ICVs that a table has."""
+    """Return the ICVs of a table."""
     return [IcvDescription(name, scope) for name, (scope, _) in readers.items()]
 
 
@@ -44,7 +44,7 @@ def read(readers: Readers, handles: Handles, space: object, name: str, handle: o
 
 
 def of_thread(task_of: Callable[[Any], Any | None], reader: Callable[[Any], Value]) -> Callable[[Any], Value]:
-    """Return a reader of a thread's variable that is one of the task it executes."""
+    """Return a reader of a thread's variable that belongs to its current task."""
 
     def read_of_current_task(thread: ThreadHandle) -> Value:
         task = task_of(thread)
@@ -56,9 +56,9 @@ def of_thread(task_of: Callable[[Any], Any | None], reader: Callable[[Any], Valu
 
 
 def schedule(kind: int, chunk: int, address: int) -> str:
-    """Return run-sched-var as OMP_SCHEDULE has it, of GOMP's numbers.
+    """Return run-sched-var in the form of OMP_SCHEDULE, from GOMP's numbers.
 
-    :param address: that of the structure that has them
+    :param address: the address of the structure with these numbers
     :raises CorruptState: if there is no such kind
     """
     name = _SCHEDULES.get(kind & ~_MONOTONIC)
@@ -68,7 +68,7 @@ def schedule(kind: int, chunk: int, address: int) -> str:
 
 
 def binding(value: int) -> str:
-    """Return bind-var as OMP_PROC_BIND has it, of an ``omp_proc_bind_t``."""
+    """Return bind-var in the form of OMP_PROC_BIND, from an ``omp_proc_bind_t``."""
     if not 0 <= value < len(_BINDINGS):
         raise Unavailable(f"proc_bind is {value}")
     return _BINDINGS[value]
@@ -101,4 +101,4 @@ COMMON: Mapping[str, tuple[Scope, Callable[[Any], Value]]] = {
     "team-size-var": (Scope.PARALLEL, _size),
     "ompd-team-size-var": (Scope.PARALLEL, _size),
 }
-"""Those that handles tell themselves, by the names of OpenMP 5.1 and 5.0."""
+"""Readers of variables that handles have as methods, by the names of OpenMP 5.1 and 5.0."""

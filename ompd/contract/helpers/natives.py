@@ -1,4 +1,4 @@
-"""Threads by their native identifiers: from any kind of them to the operating system's, which a process goes by."""
+"""From a native identifier of any kind to the operating system's identifier of the thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ompd.errors import Unsupported
 def native_thread_id(process: Callbacks, identifier: int, kind: ThreadIdKind = ThreadIdKind.PTHREAD) -> int:
     """Return the operating system's identifier of the thread with the *identifier* of this *kind*.
 
-    :raises Unsupported: for a kind of which runtimes keep none
+    :raises Unsupported: for a kind that runtimes do not keep
     :raises BadInput: if there is no such thread
     """
     if kind == ThreadIdKind.LWP:

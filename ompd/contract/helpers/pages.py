@@ -1,8 +1,8 @@
-"""The runtime's structures, read so that memory which was lost is not taken for zeros.
+"""Reading a runtime's structures so that lost memory is not taken for zeros.
 
-A core whose pages were lost where it was written or copied (a full disk, an interrupted copy, a file with holes) reads
-as zeros there: a thread would be idle, a team without threads. But the structures of a runtime that is initialised are
-side by side on the heap, and no page of them is all zeros.
+A core may have lost pages when it was written or copied (a full disk, an interrupted copy, a file with holes), and
+reads as zeros there: a thread would be idle, a team would have no threads. But the structures of an initialised runtime
+are side by side on the heap, and none of their pages is all zeros.
 """
 
 from __future__ import annotations
@@ -16,14 +16,9 @@ _PAGE = 4096
 
 
 def has_lost_page(data: bytes, start: int) -> bool:
-    """Return whether what was read from *start* on is nothing but zeros on one of its pages."""
-    at = 0
-    while at < len(data):
-        end = min(at + _PAGE - (start + at) % _PAGE, len(data))
-        if data.count(0, at, end) == end - at:
-            return True
-        at = end
-    return False
+    """Return whether data that was read at *start* has only zeros on one of its pages."""
+    edges = [0, *range(_PAGE - start % _PAGE, len(data), _PAGE), len(data)]
+    return any(begin < end and data.count(0, begin, end) == end - begin for begin, end in pairwise(edges))
 
 
 def read_by_page(memory: Memory, address: int, size: int) -> bytes:
@@ -33,7 +28,7 @@ def read_by_page(memory: Memory, address: int, size: int) -> bytes:
 
 
 class CachedMemory:
-    """Memory of which the bytes from *start* on were read before, as *data*. All others are read from *memory*."""
+    """Memory with *data*, which was read before, at *start*. All other bytes are read from *memory*."""
 
     __slots__ = ("_data", "_memory", "_start", "byte_order", "pointer_size")
 
@@ -65,10 +60,10 @@ class Heap:
         self.pointer_size = process.pointer_size
 
     def read(self, address: int, size: int) -> bytes:
-        """See :meth:`ompd.contract.memory.Memory.read`.
+        """Return *size* bytes at *address*.
 
-        :raises CorruptState: if nothing but zeros is there, and on the whole page where it begins; or, of what is
-            smaller than a page, if that is so of the part on either of its two
+        :raises CorruptState: if they are all zeros, and so is the whole page where they begin. Of bytes on two pages,
+            less than a page in all, the part on either page counts
         """
         data = self._process.read(address, size)
         if data.count(0) == size:

@@ -1,4 +1,4 @@
-"""What native stacks show whatever the runtime is: whose code is where, and which frames belong together."""
+"""Native stacks of any runtime: the owner of each frame's code, and frames that belong together."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from ompd.contract.plugin import ParallelHandle
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import OmpdError, Unavailable
 
-# Teams have many threads that would all show the same; one that shows nothing is seldom alone.
+# The threads of a team show the same. If one shows nothing, the others seldom do.
 _MAX_THREADS = 8
 # The frames of some routines of a runtime take a few hundred bytes.
 _MAX_WORDS = 1 << 13
 
 
 class CodeOwners:
-    """Whose code is where in *process*, for the runtime in *module*. Each address is looked up once.
+    """The owners of the code in *process*, for the runtime in *module*. Each address is looked up once.
 
-    :param is_whole: whether the module holds nothing else than the runtime, whatever its functions are called
+    :param is_whole: whether the module holds only the runtime, also in functions with other names
     """
 
     def __init__(self, process: Process, module: Module, *, is_whole: bool = False) -> None:
         self.process = process
         self.module = module
         self._whole = (module,) if is_whole else ()
-        self._known: dict[int, str] = {}
+        self._owners: dict[int, str] = {}
 
     def at(self, address: int) -> str:
-        """Return whose code is at *address*; see :func:`ompd.contract.code_owners.owner`."""
-        known = self._known.get(address)
-        if known is None:
-            known = self._known[address] = owner(self.process, (self.module,), address, self._whole)
-        return known
+        """Return the owner of the code at *address*, as :func:`ompd.contract.code_owners.owner` does."""
+        code_owner = self._owners.get(address)
+        if code_owner is None:
+            code_owner = self._owners[address] = owner(self.process, (self.module,), address, self._whole)
+        return code_owner
 
     def of(self, frame: Frame) -> str:
-        """Return whose code a frame executes."""
+        """Return the owner of the code that a frame executes."""
         return self.at(frame.call_site)
 
     def is_users(self, frame: Frame) -> bool:
@@ -45,8 +45,8 @@ class CodeOwners:
 
 
 def words_on(memory: Memory, start: int, end: int | None) -> Sequence[int]:
-    """Return the words of the part of a stack from *start* to *end*; none if that is unknown, or too large for the
-    frames of some routines.
+    """Return the words of a stack from *start* to *end*, none if the end is unknown or too far for the frames of some
+    routines.
 
     :raises MemoryFault: if it cannot be read
     """
@@ -71,11 +71,12 @@ def runs(inside: Sequence[bool], is_divided: Callable[[int], bool]) -> Iterator[
 
 
 def interrupted_at(frames: Sequence[Frame], begins_code: Callable[[int], bool]) -> Iterator[int]:
-    """Yield where what a thread did before a signal came begins on its stack: 0, then the index behind the frames of
-    each handler. A handler of a signal is no end to the wait in which the signal came.
+    """Yield 0, then the index of the first frame outside of each signal handler: the thread's stack before the signal.
 
-    :param begins_code: whether the code of a construct begins at the frame of an index: a handler further outside is no
-        matter of what the thread waits for
+    A thread goes on waiting while it handles a signal.
+
+    :param begins_code: whether the code of a construct begins at the frame of an index. Handlers further outside do not
+        concern the thread's wait
     """
     yield 0
     for index, frame in enumerate(frames):
@@ -88,20 +89,19 @@ def interrupted_at(frames: Sequence[Frame], begins_code: Callable[[int], bool]) 
 def region_entry(
     region: ParallelHandle, on_stack: Callable[[int], int | None], passed: Callable[[], int | None]
 ) -> int:
-    """Return the entry of a region's function: from the stacks of some threads of its team, or from the call that began
-    the region.
+    """Return the entry of a region's function, from the stacks of its threads or from the call that began the region.
 
     :param on_stack: returns the entry that the stack of the thread with a number shows, None if it shows none
     :param passed: returns the entry that was passed to the runtime, None if that is unknown
     :raises Unavailable: if it is unknown
     """
     size = min(region.size(), _MAX_THREADS)
-    # The primary thread last: its stack holds more regions, and with workers there is no need to tell them apart.
+    # The primary thread is last, because its stack may hold several regions.
     for number in reversed(range(size)):
         try:
             entry = on_stack(number)
         except OmpdError:
-            continue  # a stack that cannot be read says nothing; the others may
+            continue  # another stack may show it
         if entry is not None:
             return entry
     try:

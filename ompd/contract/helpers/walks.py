@@ -1,4 +1,4 @@
-"""Walks through a runtime's structures. Each ends: what leads back to itself, or on and on, is damage."""
+"""Walks through a runtime's structures. Each ends: a circle, or a chain that is too long, is damage."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ompd.contract.process import Process
 from ompd.errors import CorruptState
 
 MAX_NESTING = 1 << 20
-"""Each region takes some of the stack of its primary thread, and of the heap; a chain has each team once."""
+"""More enclosing regions than any program has: each needs some stack and heap."""
 
 MAX_TASKS = 1 << 22
 """More tasks than any program has."""
 
-# OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
+# A runtime may have more threads than the process: threads that have ended.
 _MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
 
 def most_threads(process: Process) -> int:
-    """Return a number that is larger than that of the threads that a runtime, or one team of it, can have."""
+    """Return a number above that of the threads that a runtime, or one of its teams, can have."""
     return _MAX_THREADS + _MAX_THREADS_EACH * len(process.threads())
 
 
@@ -33,9 +33,9 @@ _Task = TypeVar("_Task", bound=_HasAddress)
 
 
 def chain(first: _Node | None, following: Callable[[_Node], _Node | None], bound: int, what: str) -> Iterator[_Node]:
-    """Yield *first*, the one that *following* returns for it, and so on, up to a None: addresses, or what has one.
+    """Yield *first*, the node that *following* returns for it, and so on, until None. Nodes are or have addresses.
 
-    :param what: what the chain is called in the exception
+    :param what: names the chain in the exception
     :raises CorruptState: if it comes to an address again, or is longer than *bound*
     """
     seen: set[int] = set()
@@ -49,13 +49,13 @@ def chain(first: _Node | None, following: Callable[[_Node], _Node | None], bound
 
 
 def all_tasks(first: Iterable[_Task], following: Callable[[_Task], Iterable[_Task]]) -> Iterator[_Task]:
-    """Yield the tasks *first*, and all that they lead to, each address once.
+    """Yield the tasks *first*, the tasks that *following* returns for them, and so on, each address once.
 
-    :param following: returns the tasks that one leads to
+    :param following: returns, for example, the children of a task
     :raises CorruptState: if there are more than :data:`MAX_TASKS`
     """
-    found = {task.address: task for task in first}
-    seen, waiting = set(found), list(found.values())
+    by_address = {task.address: task for task in first}
+    seen, waiting = set(by_address), list(by_address.values())
     while waiting:
         task = waiting.pop()
         yield task

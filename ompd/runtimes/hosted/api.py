@@ -1,8 +1,8 @@
 """The routines of the OMPD interface (OpenMP 5.0 to 6.0) as methods that record calls of a hosted library.
 
-A method returns at once, with a :class:`Pending` result. A :class:`Batch` sends its calls together when the first of
-their results is wanted, in the order of recording, so that a thousand calls cost one exchange with the library's
-process. A handle that is the pending result of one call may be an argument of a later one of the same batch::
+A method returns at once, with a :class:`Pending` result. A :class:`Batch` sends its calls together, in the order of
+recording, when the first result is needed, so that a thousand calls cost one exchange with the library's process. The
+pending handle of one call may be an argument of a later call of the same batch::
 
     batch = library.batch()
     thread = batch.get_thread_handle(space, ThreadIdKind.PTHREAD, 0x7F0000001740)
@@ -10,8 +10,8 @@ process. A handle that is the pending result of one call may be an argument of a
     region = batch.get_curr_parallel_handle(thread)
     state.value().state  # sends all three
 
-Words of the interface keep their sign: an ``ompd_word_t`` is a signed number of 64 bits, an address, a size or a wait
-identifier an unsigned one.
+Words keep their sign: an ``ompd_word_t`` is a signed number of 64 bits; addresses, sizes and wait identifiers are
+unsigned.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _R = TypeVar("_R", bound="Ref")
 
 
 class Ref:
-    """A handle of the library, which stays in the library's process: here it is a number.
+    """A handle of the library, by a number: the handle itself stays in the library's process.
 
     It is released there when it is garbage-collected here, or with its address space.
 
-    :param number: names the handle in the library's process, and no other one, ever
+    :param number: the number of the handle, which is never used again
     :param release: is called with the number when the handle is garbage-collected
-    :param space: the address space that it belongs to, which has to outlive it; of a device's, the process's
+    :param space: its address space, which has to outlive it; for a device's address space, that of the process
     """
 
     __slots__ = ("_release", "number", "space")
@@ -76,7 +76,7 @@ class TaskRef(Ref):
 
 
 class StateWords(NamedTuple):
-    """A thread's ``ompt_state_t``, and its wait identifier, which means something in states of waiting alone."""
+    """A thread's ``ompt_state_t``, and its wait identifier, which is valid only in states of waiting."""
 
     state: int
     wait_id: int
@@ -108,9 +108,9 @@ class ToolData(NamedTuple):
 
 
 class FrameInfo(NamedTuple):
-    """``ompd_frame_info_t``: an address, 0 for none, and what the library says are ``ompt_frame_flag_t``.
+    """``ompd_frame_info_t``: an address, 0 for none, and ``ompt_frame_flag_t``.
 
-    LLVM's and Intel's libraries never write the flag. It is None then.
+    The flag is None with LLVM's and Intel's libraries, which never write it.
     """
 
     address: int
@@ -125,9 +125,7 @@ class ThreadIdKindSize(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call: a function by its number, its arguments, in the order of what it takes, and the number that the handle
-    gets which it makes.
-    """
+    """One call: the number of the function, its arguments, and the number for the handle that it makes."""
 
     function: int
     arguments: Sequence[Ref | int | bytes]
@@ -147,7 +145,7 @@ class Outcome(NamedTuple):
 
 
 class Exchange(Protocol):
-    """What makes calls."""
+    """A hosted library, as batches see it."""
 
     def run(self, calls: Sequence[Call]) -> Sequence[Outcome]:
         """Return the outcome of each call.
@@ -162,15 +160,15 @@ class Exchange(Protocol):
         """Release a handle, sooner or later."""
 
     def add_context(self, callbacks: Callbacks, ahead: int) -> int:
-        """Return a number for a process or device, under which its callbacks are served. It is that of its address
-        space, too, and never 0.
+        """Return the number of a process or device, whose callbacks are served by it: never 0, and also the number of
+        its address space.
 
         :param ahead: see :meth:`Batch.process_initialize`
         """
 
 
 class Pending(Generic[_T]):
-    """The result of a call that has or has not been made yet."""
+    """The result of a call, which may not have been made yet."""
 
     __slots__ = ("_batch", "_make", "_outcome", "handle")
 
@@ -218,8 +216,8 @@ Argument = AnyRef | int | bytes
 class Batch:
     """Calls that are made together. May be used again once it has run.
 
-    Errors are those of :meth:`Pending.value`, so that one failing call costs nothing but its own result; a call whose
-    argument is the result of a failed one is not made, and fails with the same code.
+    A failing call costs only its own result: :meth:`Pending.value` raises the error. A call whose argument is the
+    result of a failed one is not made, and fails with the same code.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -240,16 +238,16 @@ class Batch:
             outcomes = self._exchange.run(calls)
         except LibraryError as error:
             outcomes = [Outcome(error.rc, (), (), error)] * len(calls)
-        for one, outcome in zip(pending, outcomes, strict=True):
-            one.settle(outcome)
+        for result, outcome in zip(pending, outcomes, strict=True):
+            result.settle(outcome)
 
     # Address spaces
 
     def process_initialize(self, callbacks: Callbacks, *, ahead: int = 0) -> Pending[SpaceRef]:
-        """Return the address space of a process, which the library reads by *callbacks*. It is one of this stop.
+        """Return the address space of a process, which the library reads by *callbacks*, for this stop.
 
-        :param ahead: how many bytes may be read beyond what the library reads, where that costs nothing: of a core. 0
-            reads whole pages and no others, for targets that note what is read
+        :param ahead: how many bytes may be read beyond those that the library reads, which costs nothing with a core. 0
+            reads only whole pages, for targets that record reads
         """
         context = self._exchange.add_context(callbacks, ahead)
         return self._made(Function.PROCESS_INITIALIZE, SpaceRef, context, number=context)
@@ -274,7 +272,7 @@ class Batch:
         return self._add(Function.GET_DEVICE_THREAD_ID_KINDS, _id_kinds, space)
 
     def enumerate_states(self, space: Space) -> Pending[Mapping[int, str]]:
-        """Return all states of the runtime: number and name, the names as the library spells them."""
+        """Return all states of the runtime, by number, with the library's names."""
         return self._add(Function.ENUMERATE_STATES, _names, space)
 
     def enumerate_icvs(self, space: Space) -> Pending[Sequence[Icv]]:
@@ -301,8 +299,8 @@ class Batch:
     def get_thread_in_parallel(self, region: Parallel, thread_num: int) -> Pending[ThreadRef]:
         """Return the thread with that number in the region's team. Codes: ``bad_input`` (no such number).
 
-        What LLVM's library returns here has no context of the thread, and fails later
-        (:meth:`get_curr_parallel_handle`): use :meth:`get_thread_id` of it, and :meth:`get_thread_handle`.
+        LLVM's library returns handles without the context of the thread, which fail later
+        (:meth:`get_curr_parallel_handle`): use them only for :meth:`get_thread_id`, then :meth:`get_thread_handle`.
         """
         return self._made(Function.GET_THREAD_IN_PARALLEL, ThreadRef, region, thread_num)
 
@@ -325,11 +323,11 @@ class Batch:
     # Parallel regions
 
     def get_curr_parallel_handle(self, thread: Thread) -> Pending[ParallelRef]:
-        """Return the region that a thread executes. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        """Return the region that a thread executes. Codes for none: ``unavailable``, LLVM's ``unsupported``."""
         return self._made(Function.GET_CURR_PARALLEL_HANDLE, ParallelRef, thread)
 
     def get_enclosing_parallel_handle(self, region: Parallel) -> Pending[ParallelRef]:
-        """Return the region around a region. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        """Return the region around a region. Codes for none: ``unavailable``, LLVM's ``unsupported``."""
         return self._made(Function.GET_ENCLOSING_PARALLEL_HANDLE, ParallelRef, region)
 
     def get_task_parallel_handle(self, task: Task) -> Pending[ParallelRef]:
@@ -343,15 +341,15 @@ class Batch:
     # Tasks
 
     def get_curr_task_handle(self, thread: Thread) -> Pending[TaskRef]:
-        """Return the task that a thread executes. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        """Return the task that a thread executes. Codes for none: ``unavailable``, LLVM's ``unsupported``."""
         return self._made(Function.GET_CURR_TASK_HANDLE, TaskRef, thread)
 
     def get_generating_task_handle(self, task: Task) -> Pending[TaskRef]:
-        """Return the task whose code created a task. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        """Return the task whose code created a task. Codes for none: ``unavailable``, LLVM's ``unsupported``."""
         return self._made(Function.GET_GENERATING_TASK_HANDLE, TaskRef, task)
 
     def get_scheduling_task_handle(self, task: Task) -> Pending[TaskRef]:
-        """Return the task that was suspended for a task. Codes: ``unavailable``: none."""
+        """Return the task that was suspended for a task. Code for none: ``unavailable``."""
         return self._made(Function.GET_SCHEDULING_TASK_HANDLE, TaskRef, task)
 
     def get_task_in_parallel(self, region: Parallel, thread_num: int) -> Pending[TaskRef]:
@@ -379,17 +377,17 @@ class Batch:
         return self._add(Function.GET_ICV_FROM_SCOPE, _icv_word, handle, scope, number)
 
     def get_icv_string_from_scope(self, handle: AnyRef, scope: int, number: int) -> Pending[str]:
-        """Return a variable's value as a text. Codes: as for a number; of LLVM's ``unsupported`` for numbers."""
+        """Return a variable's value as a text. Codes: those for a number; LLVM's ``unsupported`` for numbers."""
         return self._text(Function.GET_ICV_STRING_FROM_SCOPE, handle, scope, number)
 
     def get_tool_data(self, handle: AnyRef, scope: int) -> Pending[ToolData]:
         """Return what a tool keeps with a thread, region or task. Codes: ``unsupported`` (a runtime without OMPT)."""
         return self._add(Function.GET_TOOL_DATA, _tool_data, handle, scope)
 
-    # How they are recorded
+    # Recording
 
     def _add(self, function: int, make: Callable[[Outcome], _T], *arguments: Argument) -> Pending[_T]:
-        return self._record(Call(function, [_plain(one) for one in arguments]), Pending(self, make))
+        return self._record(Call(function, [_plain(argument) for argument in arguments]), Pending(self, make))
 
     def _word(self, function: int, *arguments: Argument) -> Pending[int]:
         return self._add(function, _word, *arguments)
@@ -398,7 +396,7 @@ class Batch:
         return self._add(function, _text, *arguments)
 
     def _made(self, function: int, kind: type[_R], *arguments: Argument, number: int = 0) -> Pending[_R]:
-        plain = [_plain(one) for one in arguments]
+        plain = [_plain(argument) for argument in arguments]
         origin = plain[0] if isinstance(plain[0], Ref) else None
         space = origin if isinstance(origin, SpaceRef) else origin.space if origin is not None else None
         made = kind(number or self._exchange.new_number(), self._exchange.release, space)

@@ -1,4 +1,4 @@
-"""A library of others in a process of its own: starts it, makes its calls, serves its callbacks, ends it."""
+"""An OMPD library in a process of its own: its start, its calls, its callbacks, its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FAULTS = {
     protocol.ENDLESS: "an enumeration without end",
     protocol.BAD_SIZE: "an impossible size",
 }
-# What is in rows: any number of them, or one text
+# Results that are rows: any number of them, or one text
 _ROWS = ("r", "s")
 # Which words of a result are signed
 _SIGNED = {
@@ -65,9 +65,8 @@ _SIGNED = {
 class HostedLibrary:
     """A library that runs, initialised. Any number of processes can be inspected by it, one call at a time.
 
-    :param warn: gets what the library prints, cleaned, and what else it does that is not as it should be
-    :param waits: whether it is ready when this returns; else it starts while the caller does something else, and the
-        first use of it waits, as :meth:`wait` does
+    :param warn: is called with each line that the library prints, cleaned, and with warnings of its misbehaviour
+    :param waits: whether it is ready when this returns; else the first use of it waits, as :meth:`wait` does
     :param program: the worker, instead of the one in Python: for a library of another architecture
         (``runtime_stub/host/``)
     :raises LibraryError: if it cannot be loaded or initialised
@@ -206,10 +205,10 @@ class HostedLibrary:
         end = RESULTS_HEAD.size + RESULT.size * count
         if len(body) < end:
             raise Malformed("results end early")
-        found, reader = [], RowReader(body, end)
+        outcomes, reader = [], RowReader(body, end)
         for call, result in zip(calls, RESULT.iter_unpack(body[RESULTS_HEAD.size : end]), strict=True):
-            found.append(self._outcome(call, result, reader, end))
-        return found
+            outcomes.append(self._outcome(call, result, reader, end))
+        return outcomes
 
     def _outcome(self, call: Call, result: tuple[int, ...], reader: RowReader, blob: int) -> Outcome:
         code, outcome, count, begun, *words = result
@@ -242,7 +241,7 @@ class HostedLibrary:
         return error
 
     def close(self) -> None:
-        """Release everything, finalise the library and end its process, whatever state it is in. Raises nothing."""
+        """Release everything, finalise the library and end its process, in any state. Raises nothing."""
         if self._is_closed:
             return
         self._is_closed = True

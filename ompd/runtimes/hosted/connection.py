@@ -1,4 +1,4 @@
-"""A library in a process of its own, whichever interface it has: started, sent messages, served, and ended."""
+"""The connection to a library in a process of its own, of any interface: messages, callbacks, warnings, the end."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _T = TypeVar("_T")
 
 @record
 class Ready:
-    """What a library says of itself once it has been loaded: the version of the interface that it implements, its own
-    version, cleaned, and the functions that it has, by their names in C.
+    """The library's first message: the version of the interface that it implements, its own version as a text, cleaned,
+    and the names in C of the functions that it has.
     """
 
     api_version: int
@@ -43,8 +43,8 @@ class Ready:
 class Connection:
     """The process of a library, from its start to its end.
 
-    :param serve: returns the body of the answer to a callback, whose body it gets
-    :param warn: gets what the library prints, cleaned, and what else it does that is not as it should be
+    :param serve: returns the body of the answer to a callback with a body
+    :param warn: is called with each line that the library prints, cleaned, and with warnings of its misbehaviour
     :param program: the worker, instead of the one in Python
     :raises LibraryError: if no process can be started
     """
@@ -96,9 +96,9 @@ class Connection:
         return self._ready is not None
 
     def check(self) -> None:
-        """Check that the process runs, and that no call is being made.
+        """Check that the process runs and makes no call.
 
-        :raises LibraryError: if it has ended, or one is
+        :raises LibraryError: if it has ended, or makes a call
         """
         if self.error is not None:
             raise self.error.with_traceback(None)
@@ -106,7 +106,7 @@ class Connection:
             raise LibraryError(self.name, None, "a call from within a callback, which is not allowed")
 
     def wait(self) -> Ready:
-        """Return what the library says of itself, once it is ready. Its descriptors have to be open until then.
+        """Return the library's first message. Its descriptors have to be open until then.
 
         :raises LibraryError: if it cannot be loaded or initialised
         """
@@ -115,7 +115,7 @@ class Connection:
             try:
                 self._ready = self._received_ready()
             except LibraryError:
-                # If it has called nothing, the interpreter itself does not run here, and another one may.
+                # Without any call the interpreter itself has failed. Another one may run.
                 failed = self._process
                 if failed.progress.calls or not self._starts_again():
                     self._process = failed
@@ -159,7 +159,7 @@ class Connection:
     def exchange(
         self, kind: int, parts: Sequence[bytes], wanted: int, read: Callable[[bytes], _T], calls: int = 0
     ) -> _T:
-        """Send a message, and return the answer to it. What is called back for in between is served.
+        """Send a message, serve callbacks, and return the answer to the message.
 
         :param wanted: the kind of the answer
         :param read: reads its body
@@ -177,7 +177,7 @@ class Connection:
             self._report_output()
             raise
         except BaseException:
-            # Interrupted: whatever comes next would be taken for the answer to another question.
+            # Interrupted: the next message would be taken for the answer to another one.
             self._process.fail("interrupted")
             raise
         finally:
@@ -190,7 +190,7 @@ class Connection:
             raise self._process.fail("its process sent an invalid answer") from error
 
     def _received(self, wanted: int, seconds: float) -> bytes:
-        # Serves what comes in between.
+        # The body of the next message of a kind. Callbacks before it are served.
         while True:
             kind, body = self._process.receive(seconds)
             if kind == CALLBACK:
@@ -207,7 +207,7 @@ class Connection:
                 raise self._process.fail("its process sent an invalid answer")
 
     def report(self, text: str | bytes) -> None:
-        """Pass on what the library does that is not as it should be, the first times."""
+        """Pass on a warning, unless there have been too many."""
         self._warnings += 1
         if self._warnings <= _MAX_WARNINGS:
             self._warn(f"{self.name}: {clean(text)}")
@@ -220,16 +220,16 @@ class Connection:
             self.report(line if line == UNCONFINED else f"printed {line}")
 
     def end(self) -> None:
-        """End the process, which gets some time to do so by itself."""
+        """End the process, after some time to end by itself."""
         self._process.end()
 
     def fail(self, fault: str) -> None:
-        """End the process now. Whoever uses it afterwards is refused for that *fault*, or for an earlier one."""
+        """End the process now. Later uses are refused for that *fault*, or for an earlier one."""
         self._process.end_for(LibraryError(self.name, None, fault, has_ended=True))
 
 
 def rc_of(code: int) -> Rc:
-    """Return what a return code of OMPD stands for: an error, whatever it is."""
+    """Return the error of a return code of OMPD, ``Rc.ERROR`` for an unknown one."""
     try:
         return Rc(code) or Rc.ERROR
     except ValueError:
@@ -237,7 +237,7 @@ def rc_of(code: int) -> Rc:
 
 
 def returned(code: int) -> str:
-    """Return a return code of OMPD as messages have it."""
+    """Return the text of messages for a return code of OMPD."""
     try:
         return f"ompd_rc_{Rc(code).name.lower()}"
     except ValueError:

@@ -1,8 +1,8 @@
-"""The libraries of one session that the user named: which runtimes they serve, and which of them have failed.
+"""The libraries of one session: the runtimes that they serve, and their failures.
 
-Each runtime has a library of its own, in a process of its own, for as long as the session lasts. At each stop the
-library initialises the process anew. One that fails is given up: its runtime is then read by the plugin that would have
-served it otherwise, if there is one.
+Each runtime has a library of its own, in a process of its own, until the session ends. At each stop the library
+initialises the process anew. A library that fails is given up. Its runtime is then read by
+ompd's own plugin, if there is one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ompd.runtimes.hosted.narrow import program_for
 from ompd.runtimes.hosted.plugin import HostedPlugin
 
 NAMED = "named"
-"""The word for the library that a runtime itself names."""
+"""The word for the libraries that the runtimes name."""
 
 _Runtime = tuple[str, int]  # by its module's file, and where that is
 _NONE_NAMED = "names no library for debuggers"
@@ -58,15 +58,15 @@ class Libraries:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What libraries have printed, and why those of others were not taken."""
+        """Lines that libraries have printed, and reasons why files were passed over."""
         return tuple(self._notes)
 
     def over(self, process: Process, found: Iterator[Found]) -> Iterator[Found]:
         """Yield the runtimes that were found, those with the library's plugin that it can serve."""
-        everything = list(found)
-        chosen = self._chosen(process, everything)
-        for one in everything:
-            yield self._over(process, one) if one in chosen else one
+        runtimes = list(found)
+        chosen = self._chosen(process, runtimes)
+        for runtime in runtimes:
+            yield self._over(process, runtime) if runtime in chosen else runtime
 
     def close(self) -> None:
         """End all libraries."""
@@ -75,12 +75,14 @@ class Libraries:
         self._serving.clear()
 
     def _chosen(self, process: Process, found: Sequence[Found]) -> Sequence[Found]:
-        # A file serves the runtimes that name one like it; if none does, those that name any, or could.
-        named = [one for one in found if one.locations_address is not None]
+        # A file serves the runtimes that name a file of the same name, else those that name any, else all.
+        named = [runtime for runtime in found if runtime.locations_address is not None]
         if self._wanted == NAMED:
             return named or found
         last = self._wanted.rpartition("/")[2]
-        fitting = [one for one in named if any(name.rpartition("/")[2] == last for name in _names(process, one))]
+        fitting = [
+            runtime for runtime in named if any(name.rpartition("/")[2] == last for name in _names(process, runtime))
+        ]
         return fitting or named or found
 
     def _over(self, process: Process, found: Found) -> Found:
@@ -94,7 +96,7 @@ class Libraries:
                 serving = self._serving[runtime] = self._start(process, found)
                 plugin = serving.begin(process, found)
         except NotInitialised as error:
-            # It has named no library yet. A plugin of ompd says so, too.
+            # It has named no library yet. A plugin of ompd reports the same.
             return found if found.plugin is not None else replace(found, plugin=HostedPlugin(found.kind, error, None))
         except OmpdError as error:
             self._failed.setdefault(runtime, error)
@@ -122,7 +124,7 @@ class Libraries:
                 raise
             names = ()
         if names is None and found.locations_address is not None:
-            # A library would take what has no value yet for what the runtime says.
+            # A library would read variables that have no values yet.
             raise NotInitialised(f"{found.module.name} is loaded, but no OpenMP construct or routine has run yet")
         if self._wanted != NAMED:
             return open_library(self._wanted)
@@ -163,8 +165,8 @@ class _Serving:
         return HostedPlugin(found.kind, self._space, self._beside)
 
     def begin_again(self, process: Process, found: Found) -> Plugin | None:
-        # None if the library has to be started anew: Intel's reads what it keeps of the first process, takes text of
-        # it for an address, and so refuses every second one (2024.2 to 2026.2).
+        # None if the library has to be started anew: Intel's (2024.2 to 2026.2) refuses a second process, because it
+        # takes text that it keeps of the first one for an address.
         try:
             return self.begin(process, found)
         except LibraryError as error:
@@ -179,7 +181,7 @@ class _Serving:
 
 
 class _ServingDmpl:
-    # One that has DMPL's functions only. It keeps nothing of a stop.
+    # A library with only DMPL's functions. It keeps nothing of a stop.
 
     def __init__(self, by: HostedBy, dmpl: Beside) -> None:
         self.by, self._dmpl = by, dmpl

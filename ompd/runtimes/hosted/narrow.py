@@ -8,7 +8,7 @@ from ompd.errors import Unsupported
 from ompd.runtimes.hosted.loading.libraries import Opened
 
 PROGRAM = Path(__file__).with_name("host32")
-"""Where it is, if it was built, and nowhere else."""
+"""Its file, if it was built."""
 
 
 def program_for(opened: Opened) -> Path | None:

@@ -1,4 +1,4 @@
-"""The process in which a library runs, from outside: started, watched, and ended in every case."""
+"""The process of a library: its start, its limits, and its end in every case."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ompd.runtimes.hosted.worker.main import main
 main(sys.argv[2:])"""
 _PIECE = 1 << 18
 _MAX_OUTPUT = 1 << 13
-# Times what a call may take: so much time callbacks may have besides, as a debugger may fetch a file for one.
+# In units of the limit for a call: the most time for callbacks besides, because a debugger may fetch a file for one.
 _MOST_EXCUSED = 30
-_CALLS_IN_TIME = 100  # that a library makes at least in the time that one may take
+_CALLS_IN_TIME = 100  # the least number of calls in the limit for one call
 _START_CALLS = 4  # its constructors, ompd_initialize, and both versions
 _GRACE = 5.0
 _STEP = 0.005
@@ -42,23 +42,23 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.
 
 
 class Loads(Protocol):
-    """What a worker loads, as :class:`~ompd.runtimes.hosted.loading.libraries.Opened` has it."""
+    """A library for a worker, such as :class:`~ompd.runtimes.hosted.loading.libraries.Opened`."""
 
     @property
     def name(self) -> str:
-        """What names the library in messages."""
+        """The library's name in messages."""
 
     @property
     def steps(self) -> Sequence[tuple[str, int, bool]]:
-        """What to load, in order, the library last: a name, an open descriptor, or -1 if the process must have it
-        already, and whether its symbols are for all. The descriptors stay the caller's, and may be closed once the
-        library has started.
+        """The files to load, in order, the library last: a name, an open descriptor, or -1 if the process must have the
+        file already, and whether its symbols are global. The caller may close the descriptors once the library has
+        started.
         """
 
 
 @record
 class Loadable:
-    """What a worker loads, see :class:`Loads`."""
+    """A library for a worker, by its files."""
 
     name: str
     steps: Sequence[tuple[str, int, bool]]
@@ -66,9 +66,11 @@ class Loadable:
 
 @record
 class Limits:
-    """What a library may take: ``seconds`` for one call or its constructors, time of the debugger's callbacks excepted;
-    ``memory`` in bytes, besides what its process has before it is loaded. The time of ``callbacks`` in one exchange is
-    excepted, that of later ones counts. ``start_seconds`` is for its process, before any code of the library runs.
+    """The limits of a library.
+
+    ``seconds`` are for one call or its constructors, without the time of the debugger's callbacks. In one exchange the
+    time of so many ``callbacks`` is not counted, that of later ones is. ``memory`` in bytes is for the library only.
+    ``start_seconds`` are for its process, before any code of the library runs.
     """
 
     seconds: float = 20.0
@@ -79,8 +81,8 @@ class Limits:
 
 @record
 class Interface:
-    """What kind of library a process hosts: the worker's word for it, what messages call it, and the names of its
-    functions by their numbers.
+    """An interface of libraries: the worker's word for it, its name in messages, and the names of its functions by
+    number.
     """
 
     word: str
@@ -89,7 +91,7 @@ class Interface:
 
 
 class Progress(NamedTuple):
-    """How many functions the worker has called, and which one runs, None if none does."""
+    """The number of functions that the worker has called, and the one that runs, None if none does."""
 
     calls: int
     function: str | None
@@ -148,7 +150,7 @@ class WorkerProcess:
 
     @property
     def progress(self) -> Progress:
-        """What it is doing, by the page that it writes."""
+        """The calls of the worker, from the page that it writes."""
         if self._final is not None:
             return self._final
         count, number = PROGRESS.unpack_from(self._page)
@@ -163,7 +165,7 @@ class WorkerProcess:
         return time.monotonic()
 
     def allow(self, seconds: float, calls: int = 0) -> None:
-        """Begin a limit in time, for so many calls: each has all of it, all together have a part of it for each."""
+        """Begin a limit in time. Each call may take all of *seconds*; *calls* more add only a part of it for each."""
         now = self._now()
         self._seen = PROGRESS.unpack_from(self._page)[0]
         self._deadline = now + seconds
@@ -186,7 +188,7 @@ class WorkerProcess:
             raise self._ended() from error
 
     def excuse(self, seconds: float) -> None:
-        """Allow more time, since this side has spent some on a callback. Without end it does not do that."""
+        """Allow more time because this side has spent some on a callback, up to a limit."""
         self._callbacks += 1
         self._excused += seconds
         if self._callbacks <= self._limits.callbacks and self._excused <= _MOST_EXCUSED * self._limits.seconds:
@@ -196,7 +198,7 @@ class WorkerProcess:
     def receive(self, seconds: float) -> tuple[int, bytes]:
         """Return kind and body of the next message.
 
-        :param seconds: what each function of the library may take
+        :param seconds: the limit for each function of the library
         :raises LibraryError: if the process has ended, or one has taken longer
         """
         try:
@@ -208,17 +210,17 @@ class WorkerProcess:
         return kind, self._exactly(size, seconds)
 
     def _exactly(self, size: int, seconds: float) -> bytes:
-        found = bytearray()
-        while len(found) < size:
+        received = bytearray()
+        while len(received) < size:
             self._wait(seconds)
             try:
-                piece = self._socket.recv(min(size - len(found), _PIECE))
+                piece = self._socket.recv(min(size - len(received), _PIECE))
             except OSError as error:
                 raise self._ended() from error
             if not piece:
                 raise self._ended()
-            found += piece
-        return bytes(found)
+            received += piece
+        return bytes(received)
 
     def _wait(self, seconds: float) -> None:
         # Until there is something to receive.
@@ -249,7 +251,7 @@ class WorkerProcess:
         self._printed += piece[: _MAX_OUTPUT - len(self._printed)]
 
     def output(self) -> Iterator[str]:
-        """Yield the lines that the library has printed past the debugger since the last time, cleaned."""
+        """Yield the lines that the library has printed to its own output since the last time, cleaned."""
         lines, self._printed = self._printed, b""
         for line in lines.splitlines():
             if line.strip():
@@ -299,7 +301,7 @@ class WorkerProcess:
         return status if has_ended else None
 
     def _is_child(self) -> bool:
-        # Whether nobody has collected its status: a debugger around this Python may do that, and frees the number.
+        # Whether its status was not collected: a debugger around this Python may do that, which frees the number.
         try:
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -345,8 +347,8 @@ class WorkerProcess:
 
 
 class _Ends:
-    # Both ends of all that connects the two. The worker's are closed here once it has them, all of them if it is not
-    # started.
+    # Both ends of the socket, the pipes and the page. The worker's ends are closed here once the worker has them; if it
+    # does not start, all are closed.
     def __init__(self) -> None:
         with ExitStack() as made, ExitStack() as passed:
             self._socket, theirs = socket.socketpair()
@@ -358,7 +360,7 @@ class _Ends:
             page = memory_file("ompd")
             passed.callback(os.close, page)
             os.ftruncate(page, PAGE)
-            # So that reading it is safe, whatever the worker does with its descriptor.
+            # The page stays readable even if the worker misuses its descriptor.
             fcntl.fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
             self._page = mmap.mmap(page, PAGE)
             made.callback(self._page.close)
@@ -397,7 +399,7 @@ def _pidfd(process: int) -> int:
 def worker_command(interpreter: str, memory: int, program: Path | None) -> list[str]:
     """Return the first words of a worker's command line.
 
-    :param memory: what a program may take, which has to be confined before it starts; the worker in Python does that
+    :param memory: the limit for a program, which has to be confined before it starts; the worker in Python confines
         itself
     """
     if program is not None:
@@ -408,13 +410,13 @@ def worker_command(interpreter: str, memory: int, program: Path | None) -> list[
 def interpreters() -> Sequence[str]:
     """Return the files of Python interpreters that may run the worker, the likeliest first.
 
-    Inside a debugger ``sys.executable`` is anything; the interpreter that belongs to its library is beside that.
+    Inside a debugger ``sys.executable`` may be any program. The interpreter of its Python library is beside that.
     """
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     beside = [f"{prefix}/bin/{name}" for prefix in (sys.prefix, sys.base_prefix) for name in (version, "python3")]
-    found = []
+    paths: list[str] = []
     for path in (sys.executable or "", *beside, f"/usr/bin/{version}", "/usr/bin/python3"):
         name = path.rpartition("/")[2]
-        if name.startswith("python") and path.startswith("/") and path not in found and os.access(path, os.X_OK):
-            found.append(path)
-    return found
+        if name.startswith("python") and path.startswith("/") and path not in paths and os.access(path, os.X_OK):
+            paths.append(path)
+    return paths

@@ -1,11 +1,12 @@
-"""What the debugger and a library's process send each other: messages over one stream socket.
+"""The messages between the debugger and a library's process, over one stream socket.
 
-docs/dev/hosted-protocol.md describes it for other programs that speak it. All numbers are little-endian, structures are
-packed. A message is a header, :data:`HEADER`, and as many bytes as that says. The kinds of messages are the same for
-both interfaces, and so is READY. The bodies of the others are OMPD's here, and DMPL's in ``dmpl/protocol.py``.
+docs/dev/hosted-protocol.md describes them for other programs. All numbers are little-endian, structures are packed. A
+message is a header, :data:`HEADER`, and a body. The kinds of messages are the same for all interfaces, and so are READY
+and WARNING. The bodies of the others are OMPD's here, DMPL's in ``dmpl/protocol.py``, and a trial's in
+``trial/worker.py``.
 
-OMPD's bodies are arrays of C structures. Texts and bytes are in a blob at the end of a message; a word that stands for
-some of them has their offset in the blob in its upper 32 bits, their size in the lower.
+OMPD's bodies are arrays of C structures. Texts and bytes are in a blob at the end of a message. A word for some of them
+has their offset in the blob in its upper 32 bits, and their size in the lower ones.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 VERSION = 2
-"""Of the protocol. The worker's first message has it."""
+"""The version of the protocol, in the worker's first message."""
 
 OMPD, DMPL, PAPER, TRIAL = "ompd", "dmpl", "paper", "trial"
 """The interfaces, DMPL without its extension, and single calls of OMPD: a worker's first argument."""
 
 OWN_FAULT = 70
-"""The status with which the worker ends where it is at fault itself, or the library has damaged it."""
+"""The status of a worker that is at fault itself, or that the library has damaged."""
 
 HEADER = Struct("<II")
-"""Bytes that follow, and what they are: one of the numbers below."""
+"""The number of bytes that follow, and the kind of message: one of the numbers below."""
 
 MAX_MESSAGE = 32 << 20
 """Bytes of a body. ``runtime_stub/host/host.h`` has this and :data:`MAX_PAGES`, too."""
 
 MAX_PAGES = 1 << 14
-"""Pages of a process that a worker keeps; with one more it forgets those that it has."""
+"""Pages of a process that a worker keeps at most. With one more it forgets all others."""
 
 LOAD = 38
 """The number of a function that stands for the loading of the library, whose initialisers run meanwhile."""
@@ -78,8 +79,8 @@ ANSWER_HEAD = Struct("<iI")
 """ANSWER, of the host: return code, and how many entries follow."""
 
 ENTRY = Struct("<IIQQI")
-"""An entry of an answer: what, the context, two words, and the size of the bytes that follow. The worker keeps it. The
-host may send more than what is wanted.
+"""An entry of an answer: its kind, the context, two words, and the size of the bytes that follow. The worker keeps it.
+The host may send more entries than needed.
 """
 
 # Outcomes of a call, beside the library's return code
@@ -113,7 +114,7 @@ def message(kind: int, *parts: bytes) -> bytes:
 
 
 def packed_rows(texts: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """Return rows as a message has them."""
+    """Return the bytes of rows in a message."""
     return b"".join(ROW.pack(first, second, len(text)) + text for first, second, text in texts)
 
 

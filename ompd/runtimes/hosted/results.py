@@ -13,7 +13,7 @@ _MAX_LINE = 1 << 12
 
 
 class Malformed(Exception):
-    """A message is not as the protocol has it."""
+    """A message does not follow the protocol."""
 
 
 class Row(NamedTuple):
@@ -41,7 +41,7 @@ class RowReader:
         self._left -= count
         if offset < self._next or self._left < 0:
             raise Malformed("rows that belong to another result, or too many")
-        found = []
+        rows = []
         try:
             for _ in range(count):
                 first, second, size = ROW.unpack_from(self._body, offset)
@@ -50,15 +50,15 @@ class RowReader:
                 if len(raw) != size:
                     raise Malformed("a row ends early")
                 offset += size
-                found.append(Row(first, second, raw.decode("utf-8", "replace")))
+                rows.append(Row(first, second, raw.decode("utf-8", "replace")))
         except error as fault:
             raise Malformed(f"rows: {fault}") from fault
         self._next = offset
-        return found
+        return rows
 
 
 def clean(text: str | bytes) -> str:
-    """Return a library's text without anything that a terminal obeys, and no more of it than a few lines."""
+    """Return the beginning of a library's text, without characters that a terminal obeys."""
     text = text[:_MAX_LINE]
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Serves what a library calls back for, from :class:`~ompd.contract.callbacks.Callbacks` of the process it reads."""
+"""Serves a library's callbacks by the :class:`~ompd.contract.callbacks.Callbacks` of the process that it reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ompd.runtimes.hosted.protocol import (
 )
 from ompd.safety.limits import LONG_NAME
 
-# An answer has to be smaller than the largest message, whatever is sent along.
+# An answer has to be smaller than the largest message, with all entries that are sent along.
 _MAX_READ = MAX_MESSAGE // 4
 _END = 1 << 64
 _MAX_SERVED = 1 << 30  # bytes, in one exchange
@@ -37,20 +37,20 @@ class Server:
     """Serves one process or device.
 
     :param context: its number
-    :param ahead: how many bytes may be read beyond what is wanted
+    :param ahead: how many bytes may be read beyond those that are needed
     """
 
     def __init__(self, context: int, callbacks: Callbacks, ahead: int) -> None:
         self._context, self._callbacks = context, callbacks
         self._ahead = max(PAGE, ahead - ahead % PAGE)
         self._sent: set[int] = set()  # pages
-        # What the calls of this exchange name, and will want.
+        # The threads that the calls of this exchange name, and their contexts.
         self._identifiers: Sequence[tuple[int, bytes]] = ()
         self._threads: dict[int, None] = {}
         self._left = _MAX_SERVED
 
     def expect(self, identifiers: Sequence[tuple[int, bytes]]) -> None:
-        """Take the threads that the next calls name, by kind and identifier: one answer serves all of them."""
+        """Take the threads of the next calls, by kind and identifier: one answer serves all of them."""
         self._identifiers, self._threads = identifiers[:_MAX_THREADS], {}
 
     def begin(self) -> None:
@@ -65,10 +65,10 @@ class Server:
         except OmpdError as error:
             # A missing name does not mean that the runtime is of another kind.
             code = Rc.ERROR if isinstance(error, SymbolNotFound) else error.rc
-            # Its frames lead back to it, and the command has no collector of circles. Only its text is needed.
+            # Only its text is needed. Its frames refer back to it, and the command does not collect circles.
             error.__traceback__ = error.__cause__ = error.__context__ = None
             return ANSWER_HEAD.pack(code or Rc.ERROR, 0), error
-        except Exception as error:  # noqa: BLE001  arguments that only a library makes up
+        except Exception as error:  # noqa: BLE001  a library may pass any arguments
             reason = OmpdError(f"{type(error).__name__} for what the library passed")
             return ANSWER_HEAD.pack(Rc.ERROR, 0), reason
         return ANSWER_HEAD.pack(Rc.OK, len(entries)) + b"".join(entries), None
@@ -104,7 +104,7 @@ class Server:
             raise MemoryFault(address, size, "the library has read more than any runtime needs")
 
     def _pages(self, address: int, size: int) -> bytes | None:
-        # Whole pages, in the largest piece that can be read; None if not all of them can be read.
+        # Whole pages, as many as can be read at once; None if those that are needed cannot be read.
         for unit in dict.fromkeys((self._ahead, PAGE)):
             start = address - address % unit
             length = -(-(address + size) // unit) * unit - start
@@ -122,7 +122,7 @@ class Server:
         try:
             text = self._callbacks.read_string(address, size) + b"\0"
         except CorruptState:
-            text = self._callbacks.read(address, size)  # no NUL within these bytes, which is no error
+            text = self._callbacks.read(address, size)  # without NUL, which is no error
         self._spend(address, len(text))
         pages = self._pages(address, 1) if address - address % PAGE not in self._sent else None
         return [self._entry(BYTES, address, 0, text[:size]), *([pages] if pages is not None else [])]
@@ -131,31 +131,31 @@ class Server:
         if len(raw) > LONG_NAME:
             raise BadInput(f"a symbol's name of {len(raw)} bytes")
         name = raw.decode("utf-8", "surrogateescape")
-        found = [self._entry(SYMBOL, thread, self._address(name, thread), raw)]
+        entries = [self._entry(SYMBOL, thread, self._address(name, thread), raw)]
         if thread:
-            # The library will ask for the same of all threads that the calls name.
+            # The library will need the same symbol for all threads that the calls name.
             size = 0
             for other in self._threads:
                 if other != thread and size < _MAX_READ:
                     more = self._of_another(name, other, raw)
                     size += sum(map(len, more))
-                    found += more
-        return found
+                    entries += more
+        return entries
 
     def _of_another(self, name: str, thread: int, raw: bytes) -> list[bytes]:
         try:
             address = self._address(name, thread)
         except OmpdError:
-            return []  # the library will look it up by itself, and is refused then
-        found = [self._entry(SYMBOL, thread, address, raw)]
+            return []  # the library will look it up itself, and is refused then
+        entries = [self._entry(SYMBOL, thread, address, raw)]
         if address - address % PAGE not in self._sent:
             try:
                 pages = self._pages(address, 1)
             except OmpdError:
                 pages = None
             if pages is not None:
-                found.append(pages)
-        return found
+                entries.append(pages)
+        return entries
 
     def _address(self, name: str, thread: int) -> int:
         address = self._callbacks.find_symbol(name, thread=thread or None)
@@ -164,23 +164,23 @@ class Server:
         return address
 
     def _thread(self, kind: int, identifier: bytes) -> list[bytes]:
-        found = [self._context_of(kind, identifier)]
+        entries = [self._context_of(kind, identifier)]
         others, self._identifiers = self._identifiers, ()
-        for one in others:
+        for other in others:
             try:
-                found.append(self._context_of(*one))
+                entries.append(self._context_of(*other))
             except OmpdError:
-                continue  # as above
-        return found
+                continue  # the library will look it up itself
+        return entries
 
     def _context_of(self, kind: int, identifier: bytes) -> bytes:
         try:
-            known = ThreadIdKind(kind)
+            id_kind = ThreadIdKind(kind)
         except ValueError as error:
             raise Unsupported(f"thread identifiers of kind {kind}") from error
         if len(identifier) > 8:
             raise BadInput(f"a thread identifier of {len(identifier)} bytes")
-        thread = self._callbacks.thread_for_id(known, int.from_bytes(identifier, sys.byteorder))
+        thread = self._callbacks.thread_for_id(id_kind, int.from_bytes(identifier, sys.byteorder))
         if not 0 < thread < _END:
             raise BadInput(f"no context for thread {thread}")
         if len(self._threads) < _MAX_THREADS:

@@ -1,12 +1,12 @@
-"""The functions of the OMPD interface, by the numbers that the protocol has for them, and what they take and give.
+"""The functions of the OMPD interface, with their numbers in the protocol, their arguments and their results.
 
 ``takes`` and ``gives`` have a letter for each argument, in C's order:
 
 - ``S`` ``T`` ``P`` ``K`` ``*``: a handle of an address space, a thread, a parallel region, a task, of any of them. A
   function that gives one makes a handle, which is released by the function of its kind.
 - ``c``: a context of the host's. ``w``: a signed word of 64 bits. ``u``: an unsigned one. ``i``: an ``int``.
-- ``b``: the size of some bytes, and their address. ``z``: the size of a buffer that the function fills, which it then
-  gives as ``b``.
+- ``b``: the size of some bytes, and their address. ``z``: the size of a buffer that the function fills, and gives as
+  ``b``.
 - ``s``: a text that the library allocates and the tool frees. ``t``: one that is the library's.
 - ``a``: an ``ompd_address_t``, of which the address is kept. ``f``: an ``ompd_frame_info_t``: two words.
 - ``d``: the handle of an address space that the tool has already, and does not release.
@@ -19,14 +19,14 @@ from __future__ import annotations
 from ompd.runtimes.hosted import protocol
 
 UNWRITTEN = -0x6F6D70645F6E6F6E
-"""What the worker puts into a frame's flag before a call: a library that never writes it leaves it there."""
+"""The worker's value of a frame's flag before a call. A library that never writes the flag leaves it."""
 
 MAX_ENUMERATED = 4096
 """How many states or variables a library may enumerate."""
 
 
 class Signature:
-    """A function's name in C, and what it takes and gives."""
+    """A function's name in C, its arguments and its results."""
 
     __slots__ = ("gives", "name", "takes")
 
@@ -65,7 +65,7 @@ class Function:
     GET_TOOL_DATA = 26
     GET_DEVICE_THREAD_ID_KINDS = 27
     GET_DEVICE_FROM_THREAD = 28
-    # Those that no caller of the host makes
+    # Calls that only the worker itself makes
     REL_ADDRESS_SPACE_HANDLE = 29
     REL_THREAD_HANDLE = 30
     REL_PARALLEL_HANDLE = 31

@@ -1,1 +1,1 @@
-"""Where the members of a runtime's structures are, and how that is known."""
+"""Layouts of a runtime's structures, by their sources."""

@@ -1,4 +1,4 @@
-"""Where a compiler puts the members of a structure."""
+"""Alignment of members in structures."""
 
 from __future__ import annotations
 

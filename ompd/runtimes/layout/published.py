@@ -24,13 +24,13 @@ _MAX_SIZE = 1 << 20
 
 
 def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
-    """Return what the runtime in *module* publishes of the structures and members *wanted*.
+    """Return the layouts of the structures and members *wanted* that the runtime in *module* publishes.
 
-    A member that it does not publish is absent from its structure; one that cannot be where it says, because it is not
-    inside of the structure, not aligned, or in the place of another, is among its faults. A name may be requested as a
-    bit field with ``:`` before it.
+    A member without published place is absent from its structure. A member whose place is impossible, because it is
+    outside of the structure, not aligned, or overlaps another, is among the faults. A name with ``:`` before it
+    requests a bit field.
 
-    :raises LayoutUnavailable: if it publishes none of them, as a stripped runtime
+    :raises LayoutUnavailable: if none of them is published, as in a stripped runtime
     """
     names = [
         f"ompd_{kind}__{struct}" + (f"__{member}" if member else "")
@@ -48,13 +48,13 @@ def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) 
 
 
 def _constants(members: Sequence[str]) -> list[tuple[str, str]]:
-    found = [("sizeof", "")]
+    constants = [("sizeof", "")]
     for member in members:
         if member.startswith(":"):
-            found.append(("bitfield", member[1:]))
+            constants.append(("bitfield", member[1:]))
         else:
-            found += [("access", member), ("sizeof", member)]
-    return found
+            constants += [("access", member), ("sizeof", member)]
+    return constants
 
 
 def _layout(
@@ -74,13 +74,13 @@ def _layout(
         offset, length = values.get(access), values.get(f"ompd_sizeof__{struct}__{member}")
         if offset is None or length is None:
             continue
-        # 0 is a good offset, but no member has size 0: the constants are then not filled in, or overwritten.
+        # Offset 0 is valid, but no member has size 0: the constants were not filled in, or were overwritten.
         if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE) or not is_aligned(offset, length):
             faults[member] = addresses[access], f"{struct}.{member} is published as {length} bytes at offset {offset}"
         else:
             fields[member] = Field(offset, length)
     for member, other in _overlapping(fields):
-        # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone. Nothing says which.
+        # Lost constants read as zeros. Offset 0 is valid, but only for one member, which is unknown.
         for each in (member, other):
             text = f"{struct}.{member} and {struct}.{other} overlap"
             faults[each] = addresses[f"ompd_access__{struct}__{each}"], text

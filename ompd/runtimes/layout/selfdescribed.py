@@ -1,4 +1,4 @@
-"""What Intel's runtime says of itself to Intel's own debugger: ``__kmp_omp_debug_struct_info``.
+"""Layouts that Intel's runtime publishes for Intel's own debugger: ``__kmp_omp_debug_struct_info``.
 
 An exported object in ``.data`` that holds offsets and sizes of some 75 fields, also of structures for which OMPD
 publishes nothing: task queues, locks, barriers. Its order is that of ``kmp_omp_struct_info_t`` (``kmp_omp.h``,
@@ -62,7 +62,7 @@ def load(process: Process, module: Module) -> dict[str, StructLayout]:
     """Return the layouts that the runtime in *module* describes, by structure.
 
     :raises LayoutUnavailable: if it does not describe itself, as LLVM's builds do not
-    :raises CorruptState: if what it says cannot be
+    :raises CorruptState: if a layout there is impossible
     """
     address = address_in(process, module)
     if address is None:
@@ -82,32 +82,32 @@ def _integers(process: Process, raw: bytes) -> list[int]:
 
 def _layout(name: str, fields: list[str], words: Iterator[int], address: int) -> StructLayout:
     total = next(words)
-    found: dict[str, Field] = {}
+    members: dict[str, Field] = {}
     for field in fields:
         offset, size = next(words), next(words)
         if offset == -1 or field.startswith("!"):
-            continue  # a build may lack it; "!": of use only to those who know in what it is
+            continue  # a build may lack it; the structure of a field with "!" is not described
         is_inside = 0 <= offset <= _MAX_OFFSET and 0 < size <= _MAX_OFFSET and offset + size <= max(total, _MAX_OFFSET)
         if not is_inside or not is_aligned(offset, size):
             raise CorruptState(address, f"{name}.{field} is described as {size} bytes at offset {offset}")
-        found[field] = Field(offset, size)
-    return StructLayout(name, total, found, SOURCE)
+        members[field] = Field(offset, size)
+    return StructLayout(name, total, members, SOURCE)
 
 
 def address_in(process: Process, module: Module) -> int | None:
-    """Return where the runtime in *module* describes itself, None if it does not."""
+    """Return the address of the description in *module*, None if there is none."""
     return process.symbol_in(module, _SYMBOL)
 
 
-def contradictions(known: Mapping[str, StructLayout], told: Mapping[str, StructLayout]) -> dict[str, dict[str, str]]:
-    """Return the members, by structure, of which two sources say different places, and what they say. Sizes are
-    compared of what is an integer in both.
+def contradictions(ours: Mapping[str, StructLayout], theirs: Mapping[str, StructLayout]) -> dict[str, dict[str, str]]:
+    """Return by structure and member the places in which two sources differ, as a text. Sizes are compared if both are
+    those of integers.
     """
-    found: dict[str, dict[str, str]] = {}
-    for name in known.keys() & told.keys():
-        for field in known[name].fields.keys() & told[name].fields.keys():
-            one, other = known[name].fields[field], told[name].fields[field]
+    differences: dict[str, dict[str, str]] = {}
+    for name in ours.keys() & theirs.keys():
+        for field in ours[name].fields.keys() & theirs[name].fields.keys():
+            one, other = ours[name].fields[field], theirs[name].fields[field]
             if one.offset != other.offset or (one.size != other.size and {one.size, other.size} <= INTEGER_SIZES):
                 places = f"{one.size} bytes at offset {one.offset}, and {other.size} at {other.offset}"
-                found.setdefault(name, {})[field] = f"{name}.{field} is said to be {places}"
-    return found
+                differences.setdefault(name, {})[field] = f"{name}.{field} is said to be {places}"
+    return differences

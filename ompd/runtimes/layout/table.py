@@ -1,15 +1,15 @@
-"""Layouts that were noted down beforehand, from the debug information of other builds: ``tables/*.json``, and those
-that the user made (``ompd layout add``) in ``$XDG_DATA_HOME/ompd/layouts`` or ``~/.local/share/ompd/layouts``.
+"""Tables of layouts from the debug information of other builds: ``tables/*.json``, and those that the user made
+(``ompd layout add``) in ``$XDG_DATA_HOME/ompd/layouts`` or ``~/.local/share/ompd/layouts``.
 
-What a table says holds for the releases it names, if they were built as usual. Which build is in a process no name
-says, so a table may be used only where it was proven on that very image; see the plugins' ``proof`` modules. A file
-of the user's that is no table is left out, and the others serve (:func:`user_tables` says why).
+A table is valid for usual builds of the releases that it names. No name tells which build is in a process, so a table
+is used only after a proof on that very image, by the plugins' ``proof`` modules. A file of the user's that is no table
+is left out (:func:`user_tables` returns why).
 
 A file is one object: ``format`` (1), ``runtime`` (kind of runtime), ``releases``, ``architectures`` (the psABI's
 names), ``provenance`` (a sentence), ``build_ids`` (of files that are known to be laid out so: what each is),
-``exports`` (``has`` and ``lacks``: names that its releases alone export, or do not), and ``structs``: by the type's
-name its ``size`` and ``fields``. A field is ``[offset, size]``, or ``[offset, size, first bit, bits]`` for a bit field
-in the integer of *size* bytes at *offset*. Members of members have names with dots.
+``exports`` (``has`` and ``lacks``: names that only its releases export, or that only they lack), and ``structs``: by
+the type's name its ``size`` and ``fields``. A field is ``[offset, size]``, or ``[offset, size, first bit, bits]`` for a
+bit field in the integer of *size* bytes at *offset*. Members of members have names with dots.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _MAX_FILES = 256
 _MAX_OFFSET = 1 << 20
 _MAX_DIGITS = 20
 _MAX_STRUCTS = 1 << 10
-# A mask has as many bytes as are before its bits. Those of the runtimes' largest structure have ten thousand in all.
+# A mask has as many bytes as precede its bits. The masks of the runtimes' largest structure have ten thousand in all.
 _MAX_MASK_BYTES = 1 << 16
 _BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){1,64}")
 
 
 @record
 class Table:
-    """The layouts of some releases of a runtime. ``name`` is that of its ``path``, which is where it was read."""
+    """The layouts of some releases of a runtime. ``path`` is its file, ``name`` the file's name."""
 
     name: str
     runtime: str
@@ -59,7 +59,7 @@ class Table:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it came with this package; else it is the user's own."""
+        """Whether it came with this package, and is not the user's own."""
         return self.path is None or self.path.parent == FOLDER
 
     def layout(self, name: str, members: Sequence[str] | None = None) -> StructLayout:
@@ -68,13 +68,13 @@ class Table:
         :raises LayoutUnavailable: if the table does not have the type
         """
         try:
-            found = self.structs[name]
+            layout = self.structs[name]
         except KeyError:
             raise LayoutUnavailable(f"the layouts of {', '.join(self.releases)} do not have {name}") from None
         if members is None:
-            return found
-        fields = {member: found.fields[member] for member in members if member in found.fields}
-        return StructLayout(name, found.size, fields, SOURCE, found.masks)
+            return layout
+        fields = {member: layout.fields[member] for member in members if member in layout.fields}
+        return StructLayout(name, layout.size, fields, SOURCE, layout.masks)
 
     def offset(self, struct: str, member: str) -> int:
         """Return the offset of a member.
@@ -90,23 +90,23 @@ class Table:
 def tables(runtime: str, architecture: str) -> Iterator[Table]:
     """Yield the tables of a kind of runtime for an architecture: the shipped ones by the files' names, then the user's.
 
-    :raises BadFile: if a shipped file is not what this page says
+    :raises BadFile: if a shipped file is no such table
     """
-    for known in (*shipped_tables(runtime), *user_tables()[0]):
-        if known.runtime == runtime and architecture in known.architectures:
-            yield known
+    for table in (*shipped_tables(runtime), *user_tables()[0]):
+        if table.runtime == runtime and architecture in table.architectures:
+            yield table
 
 
 def naming(known: Iterable[Table], build_id: str | None) -> list[Table]:
-    """Return those of some tables that name a build-id, the user's first: they were made for that very file."""
-    found = [each for each in known if build_id is not None and build_id in each.build_ids]
-    return sorted(found, key=lambda each: each.is_shipped)
+    """Return the tables that name a build-id. The user's are first, because they were made for that very file."""
+    fitting = [table for table in known if build_id is not None and build_id in table.build_ids]
+    return sorted(fitting, key=lambda table: table.is_shipped)
 
 
 def shipped_tables(runtime: str = "*") -> list[Table]:
     """Return the tables that came with this package, by the files' names; those of one kind of runtime, or all.
 
-    :raises BadFile: if a file is not what this page says
+    :raises BadFile: if a file is no such table
     """
     if FOLDER.is_dir():
         return [load(path) for path in sorted(FOLDER.glob(f"{runtime}-*.json"))]
@@ -117,8 +117,8 @@ def shipped_tables(runtime: str = "*") -> list[Table]:
 
 
 def user_folder() -> Path | None:
-    """Return where the user's tables are, there or not; None if the environment does not say (XDG Base Directory
-    Specification: ``XDG_DATA_HOME``, which has to be absolute).
+    """Return the folder of the user's tables, which may not exist, None if the environment does not give it (XDG Base
+    Directory Specification: ``XDG_DATA_HOME``, which has to be absolute).
     """
     root = os.environ.get("XDG_DATA_HOME", "")
     if root.startswith("/"):
@@ -128,7 +128,7 @@ def user_folder() -> Path | None:
 
 
 def user_tables() -> tuple[list[Table], list[BadFile]]:
-    """Return the user's tables, by the files' names, and why other files of the folder are none."""
+    """Return the user's tables, by the files' names, and the faults of other files in the folder."""
     folder = user_folder()
     found: list[Table] = []
     faults: list[BadFile] = []
@@ -165,7 +165,7 @@ def _load_own(path: Path) -> Table:
 
 
 def load(path: Path) -> Table:
-    """Return the table in the file *path*. What was read is kept until the file changes.
+    """Return the table in the file *path*. It is cached until the file changes.
 
     :raises BadFile: if it is not one
     """
@@ -185,8 +185,8 @@ def _parsed(path: Path, raw: bytes) -> Table:
     try:
         return parse(path, json.loads(raw, parse_int=_integer))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        told = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise BadFile(str(path), f"is not a table of layouts: {told}") from error
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise BadFile(str(path), f"is not a table of layouts: {reason}") from error
 
 
 def _integer(digits: str) -> int:
@@ -195,29 +195,29 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def parse(path: Path, told: Mapping[str, object]) -> Table:
-    """Return what the JSON object of the file *path* says.
+def parse(path: Path, document: Mapping[str, object]) -> Table:
+    """Return the table in the JSON object of the file *path*.
 
-    :raises ValueError: if it says what cannot be
-    :raises TypeError: if something in it is of another type
-    :raises KeyError: if something is missing
+    :raises ValueError: if a value is impossible
+    :raises TypeError: if a value is of another type
+    :raises KeyError: if a value is missing
     """
-    return _table(path, _object(told))
+    return _table(path, _object(document))
 
 
-def _table(path: Path, told: Mapping[str, object]) -> Table:
-    if told["format"] != FORMAT:
-        raise ValueError(f"its format is {told['format']!r}, this release of ompd reads {FORMAT}")
-    exports, structs = _object(told.get("exports", {})), _object(told["structs"])
+def _table(path: Path, document: Mapping[str, object]) -> Table:
+    if document["format"] != FORMAT:
+        raise ValueError(f"its format is {document['format']!r}, this release of ompd reads {FORMAT}")
+    exports, structs = _object(document.get("exports", {})), _object(document["structs"])
     if len(structs) > _MAX_STRUCTS:
         raise ValueError(f"it has {len(structs)} structures")
     return Table(
         path.stem,
-        _text(told["runtime"]),
-        _texts(told["releases"]),
-        _texts(told["architectures"]),
-        _text(told["provenance"]),
-        {_build_id(key): _text(value) for key, value in _object(told["build_ids"]).items()},
+        _text(document["runtime"]),
+        _texts(document["releases"]),
+        _texts(document["architectures"]),
+        _text(document["provenance"]),
+        {_build_id(key): _text(value) for key, value in _object(document["build_ids"]).items()},
         _texts(exports.get("has", [])),
         _texts(exports.get("lacks", [])),
         {key: _struct(key, _object(value)) for key, value in structs.items()},
@@ -225,12 +225,12 @@ def _table(path: Path, told: Mapping[str, object]) -> Table:
     )
 
 
-def _struct(name: str, told: Mapping[str, object]) -> StructLayout:
-    size = _number(told["size"])
+def _struct(name: str, value: Mapping[str, object]) -> StructLayout:
+    size = _number(value["size"])
     fields: dict[str, Field] = {}
     masks: dict[str, int] = {}
     mask_bytes = 0
-    for member, where in _object(told["fields"]).items():
+    for member, where in _object(value["fields"]).items():
         if not isinstance(where, list) or len(where) not in (2, 4):
             raise ValueError(f"{name}.{member} is {where!r:.80}")
         offset, length, *bits = map(_number, where)
@@ -250,31 +250,31 @@ def _struct(name: str, told: Mapping[str, object]) -> StructLayout:
     return StructLayout(name, size, fields, SOURCE, masks)
 
 
-def _object(told: object) -> Mapping[str, object]:
-    if not isinstance(told, dict):
-        raise TypeError(f"{told!r:.40} is not an object")
-    return told
+def _object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.40} is not an object")
+    return value
 
 
-def _text(told: object) -> str:
-    if not isinstance(told, str):
-        raise TypeError(f"{told!r:.40} is not a string")
-    return told
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not a string")
+    return value
 
 
-def _build_id(told: str) -> str:
-    if not _BUILD_ID.fullmatch(told):
-        raise ValueError(f"{told!r:.80} is not a build-id in lower-case hexadecimal")
-    return told
+def _build_id(value: str) -> str:
+    if not _BUILD_ID.fullmatch(value):
+        raise ValueError(f"{value!r:.80} is not a build-id in lower-case hexadecimal")
+    return value
 
 
-def _texts(told: object) -> tuple[str, ...]:
-    if not isinstance(told, list):
-        raise TypeError(f"{told!r:.40} is not a list")
-    return tuple(map(_text, told))
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.40} is not a list")
+    return tuple(map(_text, value))
 
 
-def _number(told: object) -> int:
-    if type(told) is not int or not 0 <= told <= _MAX_OFFSET:
-        raise ValueError(f"{told!r:.40} is not an offset or size")
-    return told
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_OFFSET:
+        raise ValueError(f"{value!r:.40} is not an offset or size")
+    return value

@@ -1,5 +1,5 @@
-"""The DMPL functions of a library, beside those of OMPD if it has them: for copies of threadprivate variables, and for
-names. They run in a process of their own, which is started when one of them is needed.
+"""The DMPL functions of a library, which may have OMPD's as well: for copies of threadprivate variables, and for names.
+They run in a process of their own, which is started when one of them is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_NAME = 1 << 16
 class Copies:
     """The copies of threadprivate variables that a runtime keeps, in one process at one stop.
 
-    :param gone: is called with the process by the garbage collector, at any moment, once this is unused
+    :param gone: is called with the process, at any moment, when these copies are garbage-collected
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Copies:
         """Return where a thread has its copy of the variable at *address*, None if it has no storage yet.
 
         :param thread: its native id
-        :raises BadInput: if the library says that there is none
-        :raises OmpdError: why a callback failed, or the library
+        :raises BadInput: if the library keeps no copies of it
+        :raises OmpdError: if a callback or the library failed
         """
         before = self._debugger.fault(self._process)
         code, found = self._library.get_tls_address(self._debugger.thread(self._process, thread), address)
@@ -57,16 +57,16 @@ class Beside:
     """The DMPL side of a library.
 
     :param path: of its file
-    :param digest: SHA-256 of what was loaded of it, in hexadecimal: the file may be another one by now
-    :param warn: gets what the library prints
+    :param digest: SHA-256 of the loaded file in hexadecimal. The file may have been replaced since
+    :param warn: is called with each line that the library prints
     """
 
     def __init__(self, path: str, digest: str, warn: Callable[[str], None]) -> None:
         self._path, self._digest, self._warn = path, digest, warn
         self._debugger = Debugger(warn)
         self._started: HostedLibrary | None = None
-        # Processes of stops that are over: what the library keeps with them is destroyed later, since it may be in the
-        # middle of a call.
+        # Processes of stops that are over. What the library keeps with them is destroyed later, because the library may
+        # be in the middle of a call now.
         self._gone: list[ProcessRef] = []
 
     def start(self) -> str:
@@ -86,13 +86,13 @@ class Beside:
 
     @property
     def _library(self) -> HostedLibrary | None:
-        # None for a file that has no such functions. One that fails is not started again.
-        found = self._opened
-        if isinstance(found, OmpdError):
-            raise found.with_traceback(None)
-        while found is not None and self._gone:
-            self._debugger.release(self._gone.pop(), found)
-        return found
+        # None for a file without such functions. A library that has failed is not started again.
+        library = self._opened
+        if isinstance(library, OmpdError):
+            raise library.with_traceback(None)
+        while library is not None and self._gone:
+            self._debugger.release(self._gone.pop(), library)
+        return library
 
     @cached_property
     def _opened(self) -> HostedLibrary | OmpdError | None:
@@ -129,8 +129,8 @@ class Beside:
     def demangle_name(self, name: str) -> str | None:
         """Return a compiler-made name in the source, None without DMPL or for another name."""
         library = self._library
-        found = library.demangle_name(name, _MAX_NAME) if library is not None else None
-        return found.demangled if found is not None and found.code == Result.OK else None
+        demangled = library.demangle_name(name, _MAX_NAME) if library is not None else None
+        return demangled.demangled if demangled is not None and demangled.code == Result.OK else None
 
     def named_variable(self, name: str) -> NamedVariable | None:
         """Return what a compiler-made name says of a variable, None without DMPL or for another name."""

@@ -1,4 +1,4 @@
-"""A DMPL library in C, which runs in a process of its own: a :class:`~ompd.contract.dmpl.Library` like any other."""
+"""A DMPL library in C, in a process of its own, as a :class:`~ompd.contract.dmpl.Library`."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ _MAX_INFOS = 1 << 16
 
 _Serving = Callable[..., Sequence[Field]]
 
-# The code of this debugger's for what a library asks of it that there is not.
+# This debugger's code for a symbol, a type or memory that does not exist.
 _NO_SUCH = Result.FIRST_USER_CODE + 1
 
 
 class HostedLibrary:
     """A DMPL library that runs in a process of its own.
 
-    :param warn: gets what the library prints past the debugger, cleaned, and what else it does that is not as it should
-        be
+    :param warn: is called with each line that the library prints to its own output, cleaned, and with warnings of its
+        misbehaviour
     :param program: the worker, instead of the one in Python: for a library of another architecture
         (``runtime_stub/host/``)
     :param extends: whether it is given the extension, if it takes it
@@ -110,7 +110,7 @@ class HostedLibrary:
         return self._connection.error
 
     def close(self) -> None:
-        """End its process, whatever state it is in."""
+        """End its process, in any state."""
         self._connection.fail("it has been closed")
 
     def __enter__(self) -> Self:
@@ -178,7 +178,7 @@ class HostedLibrary:
         except OmpdError:
             return packed(otherwise)
 
-    # Numbers stand for processes, threads and types
+    # Processes, threads and types have numbers in the library's process
 
     def _number(self, thing: Any) -> int:
         number = self._numbers.get(thing)
@@ -199,13 +199,13 @@ class HostedLibrary:
             raise BadInput(f"there is no type {number}")
         return self._found_types[number - 1]
 
-    # What a library keeps is in its process: here something stands for it
+    # The library's storage is in its process. Here each piece has an object with its address
 
     def _info(self, address: int) -> Info | None:
         if not address:
             return None
         if address not in self._infos:
-            self._keep(address, Info())  # the library's own, and not of the debugger's storage
+            self._keep(address, Info())  # storage that the library has not got from the debugger
         return self._infos[address]
 
     def _keep(self, address: int, info: Info) -> None:

@@ -1,12 +1,11 @@
-"""What a debugger and the process of a DMPL library send each other, in messages of ``hosted/protocol.py``.
+"""The messages between a debugger and the process of a DMPL library, in the frames of ``hosted/protocol.py``.
 
 The kinds of messages are BATCH for a call, RESULTS for its result, CALLBACK and ANSWER. Calls and callbacks begin with
 their number (32 bits); the rest of each body are fields, which the number determines: a signed number of 64 bits, or
-bytes behind their count (32 bits). A call gets any number of callbacks, each of which is answered before the next, and
-then its result.
+bytes after their count (32 bits). Any number of callbacks, each answered before the next, precede the result of a call.
 
-Processes, threads and types are the debugger's numbers, below 2**31 and never 0; what a library keeps with them is
-named by its address in that process.
+Processes, threads and types are the debugger's numbers, below 2**31 and never 0. The storage of a library has its
+address in that process.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Call(IntEnum):
 
 
 class Callback(IntEnum):
-    """What the library calls back for, by the numbers; in the order of the table."""
+    """The callbacks, by their numbers, in the order of the table."""
 
     PUT_PROCESS_INFO = 1
     GET_PROCESS_INFO = 2
@@ -105,7 +104,7 @@ NAMES = {**{int(call): name for call, name in FUNCTIONS.items()}, LOAD: "the lib
 
 
 def packed(fields: Sequence[Field]) -> bytes:
-    """Return fields as a message has them."""
+    """Return the bytes of fields in a message."""
     parts = []
     for field in fields:
         if isinstance(field, int):
@@ -119,7 +118,7 @@ def unpacked(body: bytes, kinds: str, start: int = 0) -> list[Any]:
     """Return the fields of a message.
 
     :param start: where they begin
-    :raises Malformed: if they are others than *kinds* says
+    :raises Malformed: if they do not fit *kinds*
     """
     fields: list[Any] = []
     at = start

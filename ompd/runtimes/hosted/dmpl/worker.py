@@ -13,8 +13,8 @@ from ompd.runtimes.hosted.worker.channel import Channel, stop
 
 _REF, _INT, _WORD = ctypes.c_void_p, ctypes.c_int, ctypes.c_ulonglong
 _TO_INT = ctypes.POINTER(_INT)
-_BEHIND = b"\xa5" * 64  # behind a buffer, where nothing may be written
-# What each function returns, and what it takes
+_BEHIND = b"\xa5" * 64  # after a buffer: a library must not change it
+# The type of each function's result, and those of its arguments
 _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
     Call.INITIALISE: (_INT, (_REF,)),
     Call.VERSION_COMPATIBILITY: (_INT, ()),
@@ -30,12 +30,12 @@ _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
 
 
 def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return what serves the host with a library."""
+    """Return the function that serves the host with a library."""
     return _Worker(channel, extends=True).run
 
 
 def serve_paper(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return what serves the host with a library that is given no extension."""
+    """Return the function that serves the host with a library without the extension."""
     return _Worker(channel, extends=False).run
 
 
@@ -65,8 +65,8 @@ class _Worker:
         calls: dict[int, Callable[..., Sequence[Field]]] = {
             Call.INITIALISE: self._initialise,
             Call.ERROR_STRING: self._error_string,
-            Call.DESTROY_PROCESS_INFO: lambda info: (self._call(Call.DESTROY_PROCESS_INFO, info),),
-            Call.DESTROY_THREAD_INFO: lambda info: (self._call(Call.DESTROY_THREAD_INFO, info),),
+            Call.DESTROY_PROCESS_INFO: self._destroy_process_info,
+            Call.DESTROY_THREAD_INFO: self._destroy_thread_info,
             Call.DEMANGLE_NAME: self._demangle_name,
             Call.GET_TLS_ADDRESS: self._get_tls_address,
             Call.GET_RTL_NAMES: self._get_rtl_names,
@@ -94,6 +94,12 @@ class _Worker:
     def _error_string(self, code: int) -> Sequence[Field]:
         return (short(self._call(Call.ERROR_STRING, code)),)
 
+    def _destroy_process_info(self, info: int) -> Sequence[Field]:
+        return (self._call(Call.DESTROY_PROCESS_INFO, info),)
+
+    def _destroy_thread_info(self, info: int) -> Sequence[Field]:
+        return (self._call(Call.DESTROY_THREAD_INFO, info),)
+
     def _demangle_name(self, mangled: bytes, room: int) -> Sequence[Field]:
         room = max(0, min(room, MAX_NAME))
         buffer = ctypes.create_string_buffer(bytes(room) + _BEHIND, room + len(_BEHIND))
@@ -106,9 +112,9 @@ class _Worker:
         return code, length.value, buffer.raw[:room].partition(b"\0")[0], flags.value, line.value
 
     def _get_tls_address(self, thread: int, address: int) -> Sequence[Field]:
-        found = ctypes.c_ulonglong()
-        code = self._call(Call.GET_TLS_ADDRESS, thread, address % (1 << 64), ctypes.byref(found))
-        return code, found.value
+        copy = ctypes.c_ulonglong()
+        code = self._call(Call.GET_TLS_ADDRESS, thread, address % (1 << 64), ctypes.byref(copy))
+        return code, copy.value
 
     def _get_rtl_names(self, language: int) -> Sequence[Field]:
         names = self._call(Call.GET_RTL_NAMES, language)

@@ -1,1 +1,3 @@
-"""Which library for debuggers may be loaded, what it needs, and how its process is confined (docs/security.md)."""
+"""Checks of a library for debuggers and the libraries that it needs, and the confinement of its process
+(docs/security.md).
+"""

@@ -1,4 +1,4 @@
-"""Where libraries may be: beside the runtime that names them, and in the folders of the system's loader, without those
+"""The places of libraries: beside the runtime that names them, and in the folders of the system's loader, without those
 of the environment.
 
 glibc: ``elf/cache.c`` and ``sysdeps/generic/dl-cache.h`` (``/etc/ld.so.cache``), ld.so(8).
@@ -20,7 +20,7 @@ _HEADER, _ENTRY = struct.Struct("=20sII"), struct.Struct("=iIIIQ")
 _HEADER_SIZE = 48
 _MAX_CACHE = 16 << 20
 _MAX_PATH, _MAX_SAME = 4096, 64
-# After the cache, as ld.so(8) has it; the first ones are searched by distributions that keep both kinds of libraries.
+# These are searched after the cache (ld.so(8)). Distributions with both kinds of libraries search the first ones.
 _FOLDERS = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib32", "/usr/lib32", "/lib", "/usr/lib")}
 
 
@@ -29,7 +29,7 @@ def path_of(name: str, runtime: str) -> str | None:
 
     A relative name begins in the folder of the runtime's own file. None if that folder is unknown, or for no name.
 
-    :param runtime: the file of the runtime, as the target calls it
+    :param runtime: the path of the runtime's file in the target
     """
     if not name or name.startswith("/"):
         return name or None
@@ -37,15 +37,15 @@ def path_of(name: str, runtime: str) -> str | None:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether *name* is that of a file without any folder, variable or byte that is no text."""
+    """Return whether *name* is a file name of printable text, without a folder or a variable."""
     return bool(name) and name not in (".", "..") and not set(name) & set("/$\0\ufffd") and name.isprintable()
 
 
 def places(name: str, runtime: str, resolve: Callable[[str], str], system: SystemFolders) -> Iterator[str]:
-    """Yield where a library that a runtime names may be here, best first. There need be nothing.
+    """Yield the paths here at which a library that a runtime names may be, best first. They may not exist.
 
-    :param runtime: the file of the runtime, as the target calls it
-    :param resolve: returns where a file of the target is here
+    :param runtime: the path of the runtime's file in the target
+    :param resolve: returns the path here for a path in the target
     """
     path = path_of(name, runtime)
     if path is not None:
@@ -63,7 +63,8 @@ class SystemFolders:
         self._cache: _Cache | None = None
 
     def places(self, name: str, bits: int) -> Iterator[str]:
-        """Yield where a library of the system may be, best first. There need be nothing, or one of another processor.
+        """Yield the paths at which a library of the system may be, best first. They may not exist, or be for another
+        processor.
 
         :param name: a plain file name
         """
@@ -99,18 +100,18 @@ class _Cache:
             self._data, self._end = b"", 0
 
     def find(self, name: str) -> Iterator[str]:
-        """Yield the paths that it has for a name."""
+        """Yield the cached paths of a name."""
         data, wanted = self._data, os.fsencode(name) + b"\0"
         # Strings may share their ends, so that a name may be the end of a path.
         offsets: set[int] = set()
-        at = data.find(wanted, self._end)
-        while at >= 0 and len(offsets) < _MAX_SAME:
-            offsets.add(at)
-            at = data.find(wanted, at + 1)
+        offset = data.find(wanted, self._end)
+        while offset >= 0 and len(offsets) < _MAX_SAME:
+            offsets.add(offset)
+            offset = data.find(wanted, offset + 1)
         if not offsets:
             return
         for _, own, path, _, capabilities in _ENTRY.iter_unpack(data[_HEADER_SIZE : self._end]):
-            if own in offsets and not capabilities:  # else it is one for certain processors, beside one for all
+            if own in offsets and not capabilities:  # others are for certain processors only
                 place = data[path : data.find(b"\0", path, path + _MAX_PATH)]
                 if place.startswith(b"/"):
                     yield os.fsdecode(place)

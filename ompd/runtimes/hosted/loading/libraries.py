@@ -1,8 +1,8 @@
-"""Opens a library for debuggers and all that it needs, checked, as copies in memory that nobody can change any more.
+"""Opens a library for debuggers and the libraries that it needs: checked copies in memory that cannot be changed.
 
-Nothing of any of them runs here. What is loaded later, in a process of its own, are these copies: behind a descriptor
-``$ORIGIN`` means nothing, and a search by the system's loader could find something that nobody has checked. So all that
-a library needs is found here, and is loaded before it.
+None of them runs here. The copies are loaded later, in a process of their own. Behind a descriptor ``$ORIGIN`` has no
+meaning, and a search by the system's loader could find a file without checks. So all libraries that a library needs are
+found here, and are loaded before it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENTRIES = (*OMPD_ENTRIES, *DMPL_ENTRIES)
 MAX_LIBRARIES = 64
 _MAX_PLACES = 1 << 10
 _MAX_NAMES = 64
-# Each process that is linked has these, which belong together: another copy would be another C library.
+# Every dynamically linked process has these. Another copy would be a second C library.
 _ALWAYS_THERE = ("libc.so.", "ld-linux", "ld64.so.", "ld.so.")
 _CXX = "libstdc++.so.6"
 _ORIGIN = re.compile(r"\$(?:ORIGIN(?![A-Za-z0-9_])|\{ORIGIN\})")
@@ -37,8 +37,10 @@ _HINT = "name a library that is suitable: --ompd-library /path/to/libompd.so"
 
 @record
 class Loadable:
-    """One file that is to be loaded. ``name`` is what it calls itself, and else its file's name; ``path`` is where it
-    was found; ``descriptor`` is the copy. ``is_global`` says whether its symbols serve libraries that do not name it.
+    """A file to load.
+
+    ``name`` is its soname, or else its file's name. ``path`` is the file that was opened, ``descriptor`` the copy.
+    ``is_global`` says whether its symbols are also for libraries that do not name it.
     """
 
     name: str
@@ -48,12 +50,12 @@ class Loadable:
 
 
 class Opened:
-    """A library and what it needs, opened. Use it in a ``with`` statement; the descriptors are its own.
+    """A library and the libraries that it needs, opened. Use it in a ``with`` statement, which closes the descriptors.
 
-    ``files`` is in the order of loading: the library is the last one. ``there`` names what the worker must have before.
-    ``bits`` is 64 or 32, ``worker`` is who can load it: ``"python"``, or ``"c32"`` for 32 bits on a machine of 64.
-    ``entries`` are the functions that it has, of those that were asked for. ``passed_over`` are places where another
-    one was found first, and why it was not taken.
+    ``files`` is in the order of loading: the library is the last one. ``there`` names libraries that the worker must
+    have already. ``bits`` is 64 or 32. ``worker`` is the program that can load it: ``"python"``, or ``"c32"`` for 32
+    bits on a machine of 64. ``entries`` are the requested functions that it has. ``passed_over`` are the reasons why
+    files that were found first were not taken.
     """
 
     def __init__(
@@ -84,8 +86,8 @@ class Opened:
 
     @property
     def steps(self) -> tuple[tuple[str, int, bool], ...]:
-        """What a worker does, in this order: name, descriptor, and whether its symbols are for all. With -1 for a
-        descriptor, that library must be there already.
+        """The files for a worker, in order: name, descriptor, and whether its symbols are global. The descriptor is -1
+        for a library that the worker must have already.
         """
         return (
             *((name, -1, False) for name in self.there),
@@ -112,11 +114,11 @@ class Opened:
 
 
 def open_library(path: str, entries: Collection[str] = ENTRIES) -> Opened:
-    """Open the library at *path*, and what it needs.
+    """Open the library at *path*, and the libraries that it needs.
 
     :param path: an absolute path
-    :param entries: functions of which it must have one, so that nothing else is ever loaded
-    :raises BadFile: if there is none, it is refused or unsuitable, or something that it needs is
+    :param entries: functions of which it must have one, so that other libraries are never loaded
+    :raises BadFile: if it, or a library that it needs, is missing, refused or unsuitable
     """
     return _Closure(SystemFolders()).of(path, entries)
 
@@ -131,13 +133,13 @@ def open_named(
 ) -> Opened:
     """Open the first suitable library that a runtime names for debuggers. OpenMP 5.2, 20.2.2 ``ompd_dll_locations``.
 
-    A relative name begins in the folder of the runtime's own file, never in the current folder. One without a folder is
-    also searched for where the system has its libraries.
+    A relative name begins in the folder of the runtime's own file, never in the current folder. A name without a folder
+    is also searched for in the system's folders.
 
     :param names: the content of ``ompd_dll_locations``
-    :param runtime: the file of the runtime, as the target calls it
-    :param resolve: returns where a file of the target is here
-    :raises BadFile: if none is suitable; it says why of each
+    :param runtime: the path of the runtime's file in the target
+    :param resolve: returns the path here for a path in the target
+    :raises BadFile: if none is suitable, with the reason for each
     """
     system = system if system is not None else SystemFolders()
     passed: list[str] = []
@@ -157,7 +159,7 @@ def open_named(
             is_dmpl = opened.entries.isdisjoint(OMPD_ENTRIES)
             if opened.worker == "python" and not is_dmpl:
                 return opened
-            # A library of OMPD that is made for this program comes first, wherever it is named.
+            # An OMPD library for this program's processor comes before all others.
             opened.close()
             missing = False
             others.setdefault(is_dmpl, path)
@@ -181,7 +183,7 @@ def _missing(name: str, runtime: str) -> str:
 
 
 class _Closure:
-    # One library and what it needs, in the order of loading.
+    # A library and the libraries that it needs, in the order of loading.
 
     def __init__(self, system: SystemFolders) -> None:
         self._system = system
@@ -221,7 +223,7 @@ class _Closure:
         return Opened(files, self._there, self._bits, worker, needs.entries)
 
     def _add_needs(self, own: str, path: str, needs: Needs, inherited: Sequence[str]) -> None:
-        # What *path* needs, and before that what these need.
+        # Add the libraries that *path* needs, each after those that it needs itself.
         self._known.add(own)
         self._begun.append(own)
         folder = path.rpartition("/")[0]
@@ -229,12 +231,12 @@ class _Closure:
         searched = tuple(_folder(each, folder) for each in needs.runpath) if needs.runpath else inherited
         for name in needs.needed:
             if name in self._begun[:-1]:
-                # Whichever came first, the system's loader would search for the other one.
+                # In either order the system's loader would search for the second one.
                 raise BadFile(path, f"is refused: it and {name} need each other")
             if name not in self._known:
                 self._add(name, path, searched, inherited)
         if needs.wants_cxx:
-            # Intel's uses the C++ library and does not name it: it expects debuggers to have it.
+            # Intel's uses the C++ library without naming it, because it expects debuggers to have it.
             self._is_cxx_for_all = True
             if _CXX not in self._known:
                 self._add(_CXX, path, (), ())
@@ -281,12 +283,12 @@ class _Closure:
 
 
 class _OfAnother(BadFile):
-    # A library of another processor, which the loader passes over.
+    # A library for another processor, which the loader skips.
     pass
 
 
 def _folder(text: str, origin: str) -> str:
-    # A folder of DT_RUNPATH or DT_RPATH; "" for one that would depend on the current folder or on the loader.
+    # A folder of DT_RUNPATH or DT_RPATH, "" if it depends on the current folder or on the loader.
     text = _ORIGIN.sub(lambda _: origin, text)
     return text.rstrip("/") if text.startswith("/") and "$" not in text else ""
 

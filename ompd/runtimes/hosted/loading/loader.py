@@ -1,6 +1,6 @@
 """Loads checked copies of libraries in a worker, in their order, so that the system's loader searches for nothing.
 
-It runs in the worker's process, whose interpreter may know nothing else of ompd: it imports Python's own library alone.
+It runs in the worker's process, whose interpreter may not find the rest of ompd, so it imports only Python's library.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _THERE = -1
 def load(steps: Sequence[tuple[str, int, bool]]) -> ctypes.CDLL:
     """Load libraries, and return the last one.
 
-    What the process has already under a name stays: a second C library would be another one. The others are loaded by
-    their descriptors, under a path that a debugger of this process can open, too.
+    A library that the process already has by name is not loaded again, because a second C library would be another one.
+    The others are loaded by their descriptors, by a path that a debugger of this process can open, too.
 
-    :param steps: name, descriptor, and whether its symbols are for all; -1 for what must be there already
-    :raises OSError: if one cannot be loaded; the text is the loader's
+    :param steps: name, descriptor, and whether its symbols are global; -1 for a library that must be there already
+    :raises OSError: if one cannot be loaded, with the loader's text
     """
     process = os.getpid()
     for name, descriptor, is_global in steps[:-1]:
@@ -50,5 +50,5 @@ def _opened(path: str, mode: int, name: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(path, mode)
     except OSError as error:
-        # glibc calls it by its path, which says nothing.
+        # In place of glibc's path, which is that of a descriptor.
         raise OSError(str(error).replace(path, name)) from None

@@ -1,7 +1,7 @@
-"""What the file of a library says of itself before it is loaded: for which processor it is, and what it needs.
+"""The processor for which a library is made, and the libraries that it needs, read from its file before it is loaded.
 
-gABI, "ELF Header" and "Dynamic Section". glibc's loader must never search for anything by itself: so whatever could
-make it do so is either a name in ``needed``, or the library is refused.
+gABI, "ELF Header" and "Dynamic Section". glibc's loader must never search for a file by itself. So a library is refused
+if it would make the loader do so in any other way than by a name in ``needed``.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _LOADS_MORE = {
     DT_FILTER: "DT_FILTER",
 }
 _MAX_NEEDED = 256  # real libraries need a dozen; the parser reads no more than 1,024
-# What uses exceptions of C++ refers to the first one, which these define.
+# Code with exceptions of C++ refers to the function, which these libraries define.
 _PERSONALITY = "__gxx_personality_v0"
 _CXX_LIBRARIES = ("libstdc++.so.", "libc++.so.", "libc++abi.so.")
 
 
 @record
 class Needs:
-    """One library. ``soname`` is what it calls itself, None if it does not. ``runpath`` are the folders that it names
-    for what it needs, ``inherited`` those that hold for what its needs need, too (DT_RPATH).
+    """The needs of a library.
 
-    ``wants_cxx`` says whether it uses the C++ library and does not name it. ``entries`` are the functions that it
-    defines, of those that the caller wants.
+    ``soname`` is its own name, None without one. ``runpath`` are its folders for ``needed``, ``inherited`` its folders
+    for these and for the libraries that they need (DT_RPATH). ``wants_cxx`` says whether it uses the C++ library
+    without naming it. ``entries`` are the requested functions that it defines.
     """
 
     header: Header
@@ -66,7 +66,7 @@ class Needs:
 
 @lru_cache(maxsize=1)
 def own_header() -> Header:
-    """Return the header of the program that this process runs: what its workers are made for.
+    """Return the header of the program that this process runs, which decides what its workers can load.
 
     :raises MalformedFile: if it cannot be read
     """
@@ -97,12 +97,12 @@ def is_narrow(header: Header) -> bool:
 
 
 def read_needs(data: Buffer, name: str, entries: Collection[str] = ()) -> Needs:
-    """Return what a library says of itself.
+    """Return the needs of a library.
 
     :param data: all of the file
-    :param name: what to call it in errors
-    :param entries: the functions that the caller wants
-    :raises MalformedFile: if it is no shared library, or asks the loader for more than libraries by their names
+    :param name: its name in errors
+    :param entries: the requested functions
+    :raises MalformedFile: if it is no shared library, or needs more from the loader than libraries by their names
     """
     try:
         return _read_needs(ElfFile(data, name), name, entries)
@@ -116,7 +116,7 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
     places = [segment for segment in elf.segments if segment.p_type == PT_DYNAMIC]
     if not places:
         raise MalformedFile(f"{name}: not a shared library: it has no dynamic section")
-    # The loader goes by addresses, and by the last of several; the parser by offsets, and the first.
+    # The loader uses the address, of the last one of several; the parser uses the offset, of the first one.
     if len(places) > 1 or elf.file_offset(places[0].p_vaddr, places[0].p_filesz) != places[0].p_offset:
         raise MalformedFile(f"{name}: its dynamic section is not where it says")
     dynamic = elf.dynamic()
@@ -149,7 +149,8 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
 
 
 def _dynamic_symbols(elf: ElfFile, names: set[str]) -> list[Symbol]:
-    # Those that it defines for others or wants of them. Section headers lead there: files without are refused by it.
+    # The symbols that it defines for others or needs from them, by its section headers. Files without these are
+    # refused.
     tables = [section for section in elf.sections if section.sh_type == SHT_DYNSYM]
     if len(tables) > 1 or any(table.sh_link >= len(elf.sections) for table in tables):
         raise MalformedFile(f"{elf.name}: {len(tables)} tables of dynamic symbols")

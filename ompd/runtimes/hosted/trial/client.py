@@ -40,8 +40,8 @@ _MAX_KEPT, _QUESTION = 1 << 26, 1 << 9  # bytes of all questions and answers; of
 
 
 class Answers:
-    """What callbacks of one target return. Each is asked for once, and kept: so every run of a case sees the same.
-    Once there is no more room for others, they are errors.
+    """The answers to the callbacks of one target. Each is kept, so that every run of a case gets the same. Once there
+    is no more room, further callbacks fail.
     """
 
     def __init__(self, callbacks: Callbacks) -> None:
@@ -51,14 +51,14 @@ class Answers:
 
     def of(self, question: Question) -> tuple[int, int, bytes]:
         """Return code, word and bytes."""
-        found = self.kept.get(question)
-        if found is None:
-            found = self._asked(question)
-            self._left -= _QUESTION + len(question[-1]) + len(found[-1])
+        answer = self.kept.get(question)
+        if answer is None:
+            answer = self._asked(question)
+            self._left -= _QUESTION + len(question[-1]) + len(answer[-1])
             if self._left < 0:
                 return int(Rc.ERROR), 0, b""
-            self.kept[question] = found
-        return found
+            self.kept[question] = answer
+        return answer
 
     def _asked(self, question: Question) -> tuple[int, int, bytes]:
         which, thread, first, second, raw = question
@@ -66,7 +66,7 @@ class Answers:
         body, _ = server.answer(which, thread, first, second, raw)
         code, count = ANSWER_HEAD.unpack_from(body)
         if code or not count:
-            # Of memory that there is not, the standard has the callbacks say that it is an error.
+            # By the standard, callbacks return an error for memory that does not exist.
             return int(Rc.ERROR if code == Rc.DEVICE_READ_ERROR else code), 0, b""
         what, _, start, word, size = protocol.ENTRY.unpack_from(body, ANSWER_HEAD.size)
         data = body[ANSWER_HEAD.size + protocol.ENTRY.size :][:size]
@@ -77,7 +77,7 @@ class Answers:
 
 @record
 class Reply:
-    """What a step has answered. ``ended`` is why the process has ended during it, ``""`` if it has not."""
+    """The reply to a step. ``ended`` is why the process has ended during it, ``""`` if it has not."""
 
     found: Mapping[str, Any]
     ended: str = ""
@@ -169,5 +169,4 @@ def _unpacked(body: bytes) -> dict[str, Any]:
 
 
 def _ignore(_text: str) -> None:
-    # Of a library on trial, what it prints is of no interest.
-    pass
+    pass  # output of a library on trial is not shown

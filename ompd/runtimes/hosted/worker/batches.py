@@ -36,7 +36,7 @@ _FIRST_VERSION = 201811
 
 
 def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return what serves the host with a library. What it needs of files and threads it has before it is confined."""
+    """Return the function that serves the host with a library. It has opened its files before it is confined."""
     return _Worker(channel).run
 
 
@@ -87,22 +87,22 @@ class _Worker:
     def _made(self, library: Library, body: memoryview) -> Sequence[bytes]:
         releases, forgotten, added, calls = BATCH_HEAD.unpack_from(body)
         offset = BATCH_HEAD.size
-        # Contexts are added first, so that a message may forget what it adds.
-        at = offset + NUMBER.size * (releases + forgotten)
+        # Contexts are added first, so that a message may forget a context that it adds.
+        start = offset + NUMBER.size * (releases + forgotten)
         for _ in range(added):
-            (context,), (ahead,) = NUMBER.unpack_from(body, at), NUMBER.unpack_from(body, at + NUMBER.size)
+            (context,), (ahead,) = NUMBER.unpack_from(body, start), NUMBER.unpack_from(body, start + NUMBER.size)
             self._spaces.known[context] = KnownSpace(context, ahead)
-            at += 2 * NUMBER.size
+            start += 2 * NUMBER.size
         for number in range(releases):
             library.release(NUMBER.unpack_from(body, offset + NUMBER.size * number)[0])
         offset += NUMBER.size * releases
         for number in range(forgotten):
             library.forget(NUMBER.unpack_from(body, offset + NUMBER.size * number)[0])
-        end = at + CALL.size * calls
+        end = start + CALL.size * calls
         blob = body[end:]
         results: list[bytes] = []
         rows = bytearray()
-        for function, count, makes, *words in CALL.iter_unpack(body[at:end]):
+        for function, count, makes, *words in CALL.iter_unpack(body[start:end]):
             results.append(_packed(library.perform(function, words[:count], makes, blob), self._channel.count, rows))
         if self._callbacks.is_elsewhere:
             self._callbacks.is_elsewhere = False

@@ -164,8 +164,7 @@ class Callbacks:
             return OK
         if size > _MAX_READ or address + size > 1 << 64:
             return DEVICE_READ_ERROR
-        found = self._spaces.read(space, address, size)
-        return self._put(found, buffer)
+        return self._put(self._spaces.read(space, address, size), buffer)
 
     def _write(self, context: int, thread: int, where: int, size: int, buffer: int) -> int:
         self._channel.warn(b"wanted to write to the target, which is refused")
@@ -178,10 +177,11 @@ class Callbacks:
         (address,) = POINTER.unpack_from(self._view, where + 8)
         return self._put(self._spaces.read_string(space, address, min(size, _MAX_READ)), buffer)
 
-    def _put(self, found: bytes | int, buffer: int) -> int:
-        if isinstance(found, int):
-            return found
-        self._view[buffer : buffer + len(found)] = found
+    def _put(self, answer: bytes | int, buffer: int) -> int:
+        # Copy bytes into the library's buffer. An answer may be a code instead.
+        if isinstance(answer, int):
+            return answer
+        self._view[buffer : buffer + len(answer)] = answer
         return OK
 
     def _convert(self, context: int, source: int, unit: int, count: int, target: int) -> int:
@@ -203,13 +203,13 @@ class Callbacks:
         if space is None or not where or not identifier or not 0 < size <= _MAX_ID:
             return BAD_INPUT
         raw = bytes(self._view[identifier : identifier + size])
-        found = space.threads.get((kind, raw))
-        if found is None:
+        thread = space.threads.get((kind, raw))
+        if thread is None:
             code = self._spaces.thread(space, kind, raw)
             if code:
                 return code
-            found = space.threads[kind, raw]
-        if not found:
+            thread = space.threads[kind, raw]
+        if not thread:
             return ERROR
-        self._view[where : where + 8] = POINTER.pack(found)
+        self._view[where : where + 8] = POINTER.pack(thread)
         return OK

@@ -66,7 +66,7 @@ class Held:
 
 
 class Result:
-    """What became of a call: its code, the worker's outcome, its words, or rows as a message has them."""
+    """The result of a call: its code, the worker's outcome, its words, or the bytes of its rows in a message."""
 
     __slots__ = ("code", "outcome", "row_count", "rows", "words")
 
@@ -116,8 +116,8 @@ class Library:
         return self._prepare(function).call is not None
 
     def _prepare(self, number: int) -> _Prepared:
-        known = self._prepared.get(number)
-        if known is None:
+        prepared = self._prepared.get(number)
+        if prepared is None:
             signature = SIGNATURES.get(number)
             if signature is None:
                 return _Prepared(number, None, "", "")
@@ -127,22 +127,21 @@ class Library:
                 call.restype = c_int
                 if "r" not in gives:
                     call.argtypes = [one for letter in takes for one in _TYPES[letter]] + [c_uint64] * len(gives)
-            known = self._prepared[number] = _Prepared(number, call, takes, gives)
-        return known
+            prepared = self._prepared[number] = _Prepared(number, call, takes, gives)
+        return prepared
 
     def call(self, function: int, *arguments: Any) -> int:
-        """Call a function that has no results, or puts them where an argument says. It is known to be there.
+        """Call a function that the library has, and return its code, which may be any number.
 
-        Return its code, which may be any number.
+        Its results, if any, are at the addresses of arguments.
         """
-        known = self._prepare(function)
-        return self._run(known, arguments)
+        return self._run(self._prepare(function), arguments)
 
-    def _run(self, known: _Prepared, arguments: Sequence[Any]) -> int:
-        if known.call is None:
+    def _run(self, prepared: _Prepared, arguments: Sequence[Any]) -> int:
+        if prepared.call is None:
             return UNSUPPORTED
-        self._channel.begin(known.number)
-        code = known.call(*arguments)
+        self._channel.begin(prepared.number)
+        code = prepared.call(*arguments)
         self._channel.end()
         return code
 
@@ -157,13 +156,13 @@ class Library:
             self._failed[makes] = result.code
         return result
 
-    def _perform(self, known: _Prepared, words: Sequence[int], makes: int, blob: memoryview) -> Result:
-        if known.call is None:
+    def _perform(self, prepared: _Prepared, words: Sequence[int], makes: int, blob: memoryview) -> Result:
+        if prepared.call is None:
             return Result(UNSUPPORTED, ABSENT)
         arguments: list[Any] = []
         context = 0
         room = 0
-        for letter, word in zip(known.takes, words, strict=False):
+        for letter, word in zip(prepared.takes, words, strict=False):
             if letter in _HANDLES:
                 held = self.handles.get(word)
                 if held is None:
@@ -176,7 +175,7 @@ class Library:
             elif letter == "b":
                 raw = bytes(blob[word >> 32 : (word >> 32) + (word & 0xFFFFFFFF)])
                 arguments += len(raw), raw
-                if known.number == Function.DEVICE_INITIALIZE:
+                if prepared.number == Function.DEVICE_INITIALIZE:
                     self._kept.append(raw)
             elif letter == "c":
                 context = word
@@ -190,14 +189,14 @@ class Library:
                 arguments.append(word)
         if room > _MAX_ID:
             return Result(BAD_INPUT, BAD_SIZE)
-        if known.number == Function.DEVICE_INITIALIZE:
+        if prepared.number == Function.DEVICE_INITIALIZE:
             context = words[1]
-        if "r" in known.gives:
-            return self._rows[known.number](known, arguments[0])
-        return self._called(known, arguments, makes, context, room)
+        if "r" in prepared.gives:
+            return self._rows[prepared.number](prepared, arguments[0])
+        return self._called(prepared, arguments, makes, context, room)
 
-    def _called(self, known: _Prepared, arguments: list[Any], makes: int, context: int, room: int) -> Result:
-        gives = known.gives
+    def _called(self, prepared: _Prepared, arguments: list[Any], makes: int, context: int, room: int) -> Result:
+        gives = prepared.gives
         for place, letter in enumerate(gives):
             arguments.append(self._places[place])
             at = place * _PLACE
@@ -205,10 +204,10 @@ class Library:
                 _FRAME.pack_into(self._bytes, at, 0, 0, UNWRITTEN)
             else:
                 self._bytes[at : at + 64] = bytes(64)
-        code = self._run(known, arguments)
+        code = self._run(prepared, arguments)
         if code not in (OK, INCOMPLETE):
             return Result(code) if code in _CODES else Result(code, BAD_CODE)
-        found: list[int] = []
+        words: list[int] = []
         for place, letter in enumerate(gives):
             at = place * _PLACE
             if letter in _HANDLES:
@@ -219,19 +218,19 @@ class Library:
             elif letter == "s":
                 return self._text(code, _UNSIGNED.unpack_from(self._bytes, at)[0])
             elif letter == "b":
-                found.append(int.from_bytes(self._bytes[at : at + room], sys.byteorder))
+                words.append(int.from_bytes(self._bytes[at : at + room], sys.byteorder))
             elif letter == "i":
-                found.append(_INT.unpack_from(self._bytes, at)[0])
+                words.append(_INT.unpack_from(self._bytes, at)[0])
             elif letter == "a":
-                found.append(_UNSIGNED.unpack_from(self._bytes, at + 8)[0])
+                words.append(_UNSIGNED.unpack_from(self._bytes, at + 8)[0])
             elif letter == "f":
-                found += _FRAME.unpack_from(self._bytes, at)[1:]
+                words += _FRAME.unpack_from(self._bytes, at)[1:]
             elif letter == "d":
                 (pointer,) = _UNSIGNED.unpack_from(self._bytes, at)
-                found.append(any(held.pointer == pointer for held in self.handles.values() if held.letter == "S"))
+                words.append(any(held.pointer == pointer for held in self.handles.values() if held.letter == "S"))
             else:
-                found.append((_SIGNED if letter == "w" else _UNSIGNED).unpack_from(self._bytes, at)[0])
-        return Result(code, CALLED, found)
+                words.append((_SIGNED if letter == "w" else _UNSIGNED).unpack_from(self._bytes, at)[0])
+        return Result(code, CALLED, words)
 
     def _text(self, code: int, address: int) -> Result:
         text = self.owned(address)
@@ -254,25 +253,25 @@ class Library:
 
     # Functions with rows
 
-    def _states(self, known: _Prepared, space: int) -> Result:
+    def _states(self, prepared: _Prepared, space: int) -> Result:
         def step(current: int) -> tuple[int, int, int, int, int]:
             following, name, more = c_int64(), c_uint64(), c_int64()
-            code = self._run(known, (c_uint64(space), c_int64(current), *map(ctypes.byref, (following, name, more))))
+            code = self._run(prepared, (c_uint64(space), c_int64(current), *map(ctypes.byref, (following, name, more))))
             return code, following.value, 0, name.value, more.value
 
         return self._enumerated(step, _UNDEFINED_STATE)
 
-    def _icvs(self, known: _Prepared, space: int) -> Result:
+    def _icvs(self, prepared: _Prepared, space: int) -> Result:
         def step(current: int) -> tuple[int, int, int, int, int]:
             following, name, scope, more = c_uint64(), c_uint64(), c_int(), c_int()
             places = map(ctypes.byref, (following, name, scope, more))
-            code = self._run(known, (c_uint64(space), c_uint64(current), *places))
+            code = self._run(prepared, (c_uint64(space), c_uint64(current), *places))
             return code, following.value, scope.value, name.value, more.value
 
         return self._enumerated(step, 0)
 
     def _enumerated(self, step: Callable[[int], tuple[int, int, int, int, int]], current: int) -> Result:
-        found: dict[int, tuple[int, int, bytes]] = {}
+        rows: dict[int, tuple[int, int, bytes]] = {}
         size = 0
         while True:
             code, current, second, name, more = step(current)
@@ -282,15 +281,15 @@ class Library:
             if text is None:
                 return Result(ERROR, BAD_TEXT)
             size += len(text)
-            if current in found or len(found) >= MAX_ENUMERATED or size > MAX_TEXT:
+            if current in rows or len(rows) >= MAX_ENUMERATED or size > MAX_TEXT:
                 return Result(ERROR, ENDLESS)
-            found[current] = (current & 0xFFFFFFFFFFFFFFFF, second & 0xFFFFFFFF, text)
+            rows[current] = (current & 0xFFFFFFFFFFFFFFFF, second & 0xFFFFFFFF, text)
             if not more:
-                return Result(OK, CALLED, (), packed_rows(found.values()), len(found))
+                return Result(OK, CALLED, (), packed_rows(rows.values()), len(rows))
 
-    def _display_control_vars(self, known: _Prepared, space: int) -> Result:
+    def _display_control_vars(self, prepared: _Prepared, space: int) -> Result:
         vector = c_uint64()
-        code = self._run(known, (c_uint64(space), ctypes.byref(vector)))
+        code = self._run(prepared, (c_uint64(space), ctypes.byref(vector)))
         if code:
             return Result(code) if code in _CODES else Result(code, BAD_CODE)
         pointers = self._memory.words(vector.value, _MAX_VECTOR)
@@ -301,9 +300,9 @@ class Library:
             return Result(ERROR, BAD_TEXT)
         return Result(OK, CALLED, (), packed_rows((0, 0, text or b"") for text in texts), len(texts))
 
-    def _thread_id_kinds(self, known: _Prepared, space: int) -> Result:
+    def _thread_id_kinds(self, prepared: _Prepared, space: int) -> Result:
         kinds, sizes, count = c_uint64(), c_uint64(), c_int()
-        code = self._run(known, (c_uint64(space), *map(ctypes.byref, (kinds, sizes, count))))
+        code = self._run(prepared, (c_uint64(space), *map(ctypes.byref, (kinds, sizes, count))))
         if code:
             return Result(code) if code in _CODES else Result(code, BAD_CODE)
         number = count.value

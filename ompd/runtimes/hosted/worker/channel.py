@@ -1,4 +1,4 @@
-"""The worker's end of the socket, and the page in which its host sees which call it makes."""
+"""The worker's end of the socket, and the page with its current call for the host."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stop(fault: bytes) -> NoReturn:
 
 
 class Channel:
-    """What the worker sends and receives.
+    """The messages that the worker sends and receives.
 
     :param descriptor: of the socket
     :param page: descriptor of the memory that both share
@@ -65,7 +65,7 @@ class Channel:
         self._progress[1] = function
 
     def end(self) -> None:
-        """Note that it has returned. It may have done so twice: what it forked ends here."""
+        """Note that it has returned. A process that the library has forked ends here."""
         if os.getpid() != self._process:
             os._exit(0)
         self._progress[1] = 0
@@ -86,13 +86,13 @@ class Channel:
         piece = self._socket.recv(min(size, _PIECE)) if size else b""
         if len(piece) == size:
             return piece
-        found = bytearray(piece)
-        while piece and len(found) < size:
-            piece = self._socket.recv(min(size - len(found), _PIECE))
-            found += piece
-        if len(found) < size:
+        received = bytearray(piece)
+        while piece and len(received) < size:
+            piece = self._socket.recv(min(size - len(received), _PIECE))
+            received += piece
+        if len(received) < size:
             os._exit(0)  # the host has ended
-        return bytes(found)
+        return bytes(received)
 
     def send(self, kind: int, *parts: bytes) -> None:
         """Send a message. A process that the library has forked sends none, and ends."""
@@ -104,17 +104,17 @@ class Channel:
             os._exit(0)
 
     def ready(self, api_version: int, version_string: bytes, functions: Sequence[tuple[int, str]]) -> None:
-        """Say that the library has been loaded: what it is, and which functions of its interface it has."""
+        """Send the versions of a library that has been loaded, and the functions of its interface that it has."""
         rows = [(0, 0, version_string), *((number, 0, name.encode()) for number, name in functions)]
         self.send(READY, READY_HEAD.pack(VERSION, 0, 0, len(rows), api_version), packed_rows(rows))
 
     def refuse(self, outcome: int, code: int, text: str, api_version: int = 0) -> None:
-        """Say why the library cannot be used: the loader's words, or a function's name."""
+        """Send why the library cannot be used: the loader's message, or a function's name."""
         row = packed_rows([(0, 0, text.encode("utf-8", "replace"))])
         self.send(READY, READY_HEAD.pack(VERSION, outcome, code, 1, api_version), row)
 
     def warn(self, text: bytes) -> None:
-        """Send what the library has printed, or else does; the first hundred times of a batch."""
+        """Send a line that the library has printed, or a warning of its misbehaviour: a hundred of each batch."""
         self._warnings += 1
         if self._warnings <= _MAX_WARNINGS:
             self.send(WARNING, text[:_MAX_TEXT])
@@ -133,7 +133,7 @@ class Channel:
         words: tuple[int, int] = (0, 0),
         raw: bytes = b"",
     ) -> int:
-        """Have the host serve a callback, keep what it answers, and return its code."""
+        """Have the host serve a callback, keep the entries of its answer, and return its code."""
         self.send(CALLBACK, CALLBACK_HEAD.pack(which, context, thread, *words, 0), raw)
         kind, body = self.receive()
         if kind != ANSWER:

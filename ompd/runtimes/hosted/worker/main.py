@@ -1,11 +1,13 @@
-"""What a worker does, whichever interface its library has: it confines itself, loads the library, and serves its host.
+"""The worker of any interface: it confines itself, loads the library, and serves its host.
 
 ``main(["INTERFACE", "SOCKET", "PAGE", "LIFELINE", "MEMORY", "NAME", "DESCRIPTOR", "GLOBAL", ...])``: one of the
-protocol's interfaces, numbers of descriptors, the bytes that the process may have, and what to load.
+protocol's interfaces, numbers of descriptors, the limit of memory in bytes, and the files to load.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import gc
 import os
 
@@ -13,7 +15,6 @@ from ompd.runtimes.hosted.loading.loader import load
 from ompd.runtimes.hosted.loading.sandbox import UNCONFINED, confine, protects
 from ompd.runtimes.hosted.protocol import DMPL, LOAD, OWN_FAULT, PAPER, TRIAL, UNLOADED
 from ompd.runtimes.hosted.worker.channel import Channel
-from ompd.runtimes.hosted.worker.lifeline import end_with
 
 TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
 
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_SIGKILL = 9
+_PR_SET_PDEATHSIG = 1
+_SETTING_SIGNAL = 10  # F_SETSIG, which has no name in fcntl
+
+
 def main(arguments: Sequence[str]) -> None:
     """Serve the host. Never returns."""
     try:
-        gc.disable()  # what is made here lives as long as its space, or a moment
+        gc.disable()  # objects here live as long as their space, or only for a moment
         _serve(*arguments)
     except BaseException as error:  # noqa: BLE001  its own words go where the library's output goes
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
@@ -33,9 +39,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: str, *steps: str) -> None:
-    end_with(int(lifeline))
+    _end_with(int(lifeline))
     channel = Channel(int(descriptor), int(page))
-    # Of the other interface nothing is imported; and nothing at all once this process is confined.
+    # Only one interface is imported, and nothing once this process is confined.
     if interface == DMPL:
         from ompd.runtimes.hosted.dmpl.worker import serve
     elif interface == PAPER:
@@ -56,3 +62,21 @@ def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: st
         return
     channel.end()
     run(loaded)
+
+
+def _end_with(lifeline: int) -> None:
+    # Have the kernel end this process, whatever it does, when the host closes the only writing end of the pipe.
+    flags = fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_NONBLOCK
+    try:
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(lifeline, _SETTING_SIGNAL, _SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
+    except OSError:
+        # Some kernels that imitate Linux know only this, which ends it with the thread that has started it.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags)
+    try:
+        if os.read(lifeline, 1) == b"":  # it was closed before
+            os._exit(0)
+    except BlockingIOError:
+        pass

@@ -1,4 +1,4 @@
-"""Memory of this very process, which C has addresses of, and what the library allocates of it."""
+"""Memory of this process by C's addresses, and the blocks that the library allocates."""
 
 from __future__ import annotations
 
@@ -21,51 +21,51 @@ _LOWEST = 4096
 
 
 class RawMemory:
-    """All of it. ``view`` is indexed by address: who reads where nothing is ends the process."""
+    """All memory. ``view`` is indexed by address: reading an unmapped address ends the process."""
 
     def __init__(self) -> None:
         self.view = memoryview((ctypes.c_ubyte * min(1 << 56, sys.maxsize)).from_address(0)).cast("B")
-        # Through it, what is not mapped is an error. Opened before the process is confined.
+        # By this file, reading an unmapped address is an error. It is opened before the process is confined.
         self._file = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self, address: int, size: int) -> bytes | None:
-        """Return bytes whose address the library has given, None if they are not there."""
+        """Return the bytes at an address from the library, None if they are not mapped."""
         try:
-            found = os.pread(self._file, size, address) if 0 <= address <= sys.maxsize else b""
+            data = os.pread(self._file, size, address) if 0 <= address <= sys.maxsize else b""
         except OSError:
             return None
-        return found if len(found) == size else None
+        return data if len(data) == size else None
 
     def text(self, address: int) -> bytes | None:
         """Return a text without the NUL that ends it, None if there is none."""
-        found = b""
-        while address >= _LOWEST and len(found) < MAX_TEXT:
-            at = address + len(found)
-            piece = self.read(at, _PIECE - at % _PIECE)
+        text = b""
+        while address >= _LOWEST and len(text) < MAX_TEXT:
+            end_so_far = address + len(text)
+            piece = self.read(end_so_far, _PIECE - end_so_far % _PIECE)
             if piece is None:
                 return None
             end = piece.find(b"\0")
             if end >= 0:
-                return found + piece[:end]
-            found += piece
+                return text + piece[:end]
+            text += piece
         return None
 
     def words(self, address: int, most: int) -> list[int] | None:
         """Return pointers up to a null pointer, at most *most*; None if there is no such vector."""
-        found: list[int] = []
-        while len(found) <= most:
-            raw = self.read(address + len(found) * POINTER.size, POINTER.size)
+        pointers: list[int] = []
+        while len(pointers) <= most:
+            raw = self.read(address + len(pointers) * POINTER.size, POINTER.size)
             if raw is None:
                 return None
             (word,) = POINTER.unpack(raw)
             if not word:
-                return found
-            found.append(word)
+                return pointers
+            pointers.append(word)
         return None
 
 
 class Blocks:
-    """What the library has allocated by its callbacks, and not freed: sizes by address."""
+    """The blocks that the library has allocated by its callbacks and not freed: sizes by address."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)

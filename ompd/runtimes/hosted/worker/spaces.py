@@ -1,4 +1,4 @@
-"""What the worker knows of the processes and devices that the library reads: pages, symbols, threads, sizes."""
+"""The worker's caches of the processes and devices that the library reads: pages, symbols, threads, sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OK, BAD_INPUT, ERROR, CALLBACK_ERROR = 0, 3, 4, 12
 
 
 class KnownSpace:
-    """One of them, by its context."""
+    """A process or device, by its context."""
 
     __slots__ = ("ahead", "context", "failed", "is_swapped", "pages", "sizes", "symbols", "threads")
 
@@ -39,7 +39,7 @@ class KnownSpace:
 
 
 class Spaces:
-    """All of them. What is not known yet comes from the host."""
+    """All processes and devices. The host sends what is not cached yet."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -96,9 +96,9 @@ class Spaces:
 
     def read(self, space: KnownSpace, address: int, size: int) -> bytes | int:
         """Return bytes of the target, or why there are none, as a code."""
-        found = self._kept(space, address, size)
-        if found is not None:
-            return found
+        cached = self._kept(space, address, size)
+        if cached is not None:
+            return cached
         self._exact = None
         code = self._channel.ask(ASK_MEMORY, space.context, self.keep, words=(address, size))
         if code:
@@ -109,8 +109,8 @@ class Spaces:
         exact, self._exact = self._exact, None
         if exact is not None and exact[0] == address and len(exact[1]) == size:
             return exact[1]
-        found = self._kept(space, address, size)
-        return found if found is not None else CALLBACK_ERROR
+        cached = self._kept(space, address, size)
+        return cached if cached is not None else CALLBACK_ERROR
 
     @staticmethod
     def _kept(space: KnownSpace, address: int, size: int) -> bytes | None:
@@ -120,8 +120,8 @@ class Spaces:
             return page[offset : offset + size] if page is not None else None
         last = (address + size - 1) // PAGE
         pages = []
-        for one in range(number, last + 1):
-            page = space.pages.get(one)
+        for page_number in range(number, last + 1):
+            page = space.pages.get(page_number)
             if page is None:
                 return None
             pages.append(page)
@@ -129,19 +129,18 @@ class Spaces:
 
     def read_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
         """Return bytes of the target up to and with the first NUL, at most *size*; or a code."""
-        found = b""
-        while len(found) < size:
-            at = address + len(found)
-            page = space.pages.get(at // PAGE)
+        text = b""
+        while len(text) < size:
+            page_number, start = divmod(address + len(text), PAGE)
+            page = space.pages.get(page_number)
             if page is None:
                 return self._rest_of_string(space, address, size)
-            start = at % PAGE
-            stop = min(PAGE, start + size - len(found))
+            stop = min(PAGE, start + size - len(text))
             end = page.find(b"\0", start, stop)
             if end >= 0:
-                return found + page[start : end + 1]
-            found += page[start:stop]
-        return found
+                return text + page[start : end + 1]
+            text += page[start:stop]
+        return text
 
     def _rest_of_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
         self._exact = None
