@@ -128,18 +128,15 @@ class HostedLibrary:
         return Batch(self)
 
     def new_number(self) -> int:
-        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
         return next(self._numbers)
 
     def add_context(self, callbacks: Callbacks, ahead: int) -> int:
-        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
         number = self.new_number()
         self._servers[number] = Server(number, callbacks, ahead)
         self._added.append((number, max(0, min(ahead, 1 << 24))))
         return number
 
     def release(self, number: int) -> None:
-        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
         # May be called by the garbage collector, at any moment.
         (self._forgotten if number in self._servers else self._released).append(number)
 
@@ -150,7 +147,6 @@ class HostedLibrary:
             self._exchange(())
 
     def run(self, calls: Sequence[Call]) -> Sequence[Outcome]:
-        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
         found: list[Outcome] = []
         for start in range(0, len(calls), _MAX_CALLS):
             found += self._exchange(calls[start : start + _MAX_CALLS])

@@ -2,8 +2,7 @@
 
 The runtime fills 8-byte globals when it initialises (``ompd-specific.cpp``, ``ompd_init``): ``ompd_access__T__m`` is
 the offset of member m of T, ``ompd_sizeof__T__m`` its size, ``ompd_sizeof__T`` the size of T or of a global,
-``ompd_bitfield__T__m`` a mask. They are found by name alone, so any release can be read; which ones there are differs
-from release to release.
+``ompd_bitfield__T__m`` a mask. They are looked up by name, so any release can be read. Releases have different ones.
 """
 
 from __future__ import annotations

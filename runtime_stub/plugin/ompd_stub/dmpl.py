@@ -1,4 +1,4 @@
-"""The stub's DMPL library in Python, written against DMPL's callbacks alone: ``runtime_stub/dmpl`` is the same in C.
+"""The stub's DMPL library in Python, which uses only DMPL's callbacks: ``runtime_stub/dmpl`` is the same in C.
 
 Each thread has its threadprivate variables in storage under a POSIX thread key, as in the paper's Figure 10: the key is
 in ``__omp_stub_tls_key``, its value in a thread is the address of that thread's storage, and a variable has an offset
@@ -38,7 +38,7 @@ from ompd_stub import structures
 KEY = "__omp_stub_tls_key"
 PROCESS = "omp_stub_process"
 RECORD = "omp_stub_private"
-# What a record of a threadprivate variable is called, and what variables are that OMP_STUB_VARIABLE names.
+# The names of records of threadprivate variables, and of variables that OMP_STUB_VARIABLE declares.
 _NAME = r"(?P<name>[0-9A-Za-z_\x80-\U0010ffff]+)"
 _CLAUSES = "|".join(info.name.lower() for info in VarInfo if info)
 VARIABLES = (
@@ -67,7 +67,7 @@ _MAX_VARIABLES = 1 << 16
 # A thread's storage is one mapping of this size.
 _CAPACITY = 1 << 20
 
-# Who meets a region calls the first; on each of its threads the second calls the region's code.
+# The encountering thread calls the first; the second calls the region's code on each thread.
 ROUTINES = ("GOMP_parallel", "run_implicit")
 
 
@@ -214,7 +214,7 @@ class _Lookup:
             yield variable
             here = self._read(here + info.next)
 
-    # What is kept of the thread and the process
+    # Storage of the thread and the process
 
     def _base(self) -> int:
         info = self._callbacks.get_thread_info(self._thread)
@@ -267,7 +267,7 @@ class _Lookup:
         return address
 
     def _layout(self) -> tuple[int, list[int]]:
-        # By debug information, as DMPL offers it; a stub without has its table.
+        # DMPL reads debug information. A stub without it has its table.
         found = self._callbacks.find_type(self._process, f"struct {RECORD}", Language.C)
         if found is not None:
             return self._types.sizeof(found), [self._types.field_offset(found, name) for name in _MEMBERS]

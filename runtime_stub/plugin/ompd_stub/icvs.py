@@ -1,4 +1,4 @@
-"""Internal control variables: a task has its own (``struct stub_icvs``), those of the process are in its root."""
+"""Internal control variables: a task has its own (``struct stub_icvs``), the process has some in its root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where threads wait for tasks, and which ones they execute meanwhile (``tasks.c``, ``barrier.c``).
+"""Places at which threads wait for tasks, and the tasks that they execute meanwhile (``tasks.c``, ``barrier.c``).
 
 At a barrier ``take_task`` gives a thread any task of its team's queue, elsewhere only descendants of the task that
 waits.
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def wait_kind_of(thread: Thread) -> str | None:
-    """Return ``dependence`` for a thread that ``GOMP_task`` makes wait before a task that is not deferred, or the kind
-    that the name of its routine says.
+    """Return the kind of a wait by the name of the thread's routine: ``dependence`` also for one that waits in
+    ``GOMP_task`` before a task that is not deferred.
     """
     entry = stacks.innermost_entry(thread).removesuffix("_")
     if entry == "GOMP_task" and thread.state().state == State.WAIT_TASKWAIT:

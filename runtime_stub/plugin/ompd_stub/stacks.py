@@ -57,7 +57,7 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
 
 
 def _hosted_tasks(thread: Thread) -> Iterator[Task]:
-    # The tasks on a thread's stack as far as the runtime keeps them, innermost first.
+    # The tasks on a thread's stack that the runtime keeps, innermost first.
     def outer(task: Task) -> Task | None:
         if task.kind() == "explicit":
             return task.scheduling()
@@ -87,9 +87,8 @@ def _holding(frames: Sequence[Frame], address: int) -> int | None:
 
 
 def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode]:
-    # What the runtime called of the user's is a task's code. Implicit tasks are on the stack in the order of their
-    # regions; explicit ones have the thread, and the function: of two that have the same, nobody can tell which is
-    # which.
+    # User code that the runtime called is a task's. Implicit tasks are on the stack in the order of their regions.
+    # Explicit tasks are known by their thread and function: two with the same function cannot be distinguished.
     current = thread.current_task()
     implicit = [team.implicit_task_of(thread) for team in _hosted_teams(thread) if team.level]
     explicit = list(thread.runtime.explicit_tasks.get(thread.address, ()))
@@ -105,7 +104,7 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
             continue
         next_ = next((number for number, task in enumerate(implicit) if task.function() == entry), None)
         if next_ is None and implicit and _routine(thread, outer) == _CALLERS[0]:
-            next_ = 0  # what it called ended by a jump to what is there now
+            next_ = 0  # the called function ended by a jump to the one on the stack
         if next_ is not None:
             found.append(_code(index, implicit[next_], "derived"))
             del implicit[: next_ + 1]  # of those between, the code is over
@@ -121,12 +120,12 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
 
 
 def _is_code_left(thread: Thread, outer: Frame) -> bool:
-    # Whether one of the runtime's routines called the code of a construct, which ended by a jump to what is inside.
+    # Whether one of the runtime's routines called the code of a construct, which ended by a jump to the inner frame's.
     return _routine(thread, outer) in _CALLERS and thread.runtime.process.calls_by_pointer(outer.pc) is True
 
 
 def _hosted_teams(thread: Thread) -> Iterator[Team]:
-    # Those whose regions' code is on a thread's stack, innermost first: up to the one in which it is a worker.
+    # The teams whose regions' code is on a thread's stack, innermost first, up to the one in which it is a worker.
     team = thread.team
     while team is not None:
         yield team
@@ -142,7 +141,7 @@ def _is(runtime: Runtime, frame: Frame, owner: str) -> bool:
 def encountering_frames(region: Region) -> tuple[Frame, ...]:
     """Return the frames outside of *region* on its primary thread, from the user's that encountered it outwards.
 
-    :raises Unavailable: if that frame is not on the stack, or cannot be told from others
+    :raises Unavailable: if that frame is not on the stack, or cannot be distinguished from others
     """
     runtime = region.team.runtime
     primary = runtime.thread_at(region.team.threads[0])
@@ -187,7 +186,7 @@ def runs_no_routine(thread: Thread) -> bool:
     inside = next((i for i, frame in enumerate(frames) if _is(runtime, frame, RUNTIME)), len(frames))
     if any(_is(runtime, frame, USER) for frame in frames[:inside]):
         return True
-    # Of the C library the runtime's two routines that call code of constructs call nothing themselves.
+    # The runtime's two routines that call code of constructs never call the C library.
     return 0 < inside < len(frames) and _routine(thread, frames[inside]) in _CALLERS
 
 

@@ -1,5 +1,5 @@
-"""Where members of the stub's structures lie, as it publishes them itself (``omp_stub_layout``,
-``runtime_stub/src/structures.h``): read through callbacks alone, OMPD's or DMPL's.
+"""The layouts that the stub publishes (``omp_stub_layout``, ``runtime_stub/src/structures.h``), read by callbacks of
+OMPD or DMPL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME, _NUMBER = 32, 4
 _RECORD = 2 * _NAME + 2 * _NUMBER
 _MAX_RECORDS, _MAX_SIZE = 4096, 1 << 16
 
-# Without these nothing can be known.
+# Members without which no question can be answered.
 NEEDED: Mapping[str, Sequence[str]] = {
     "stub_process": ("initialized", "debug_enabled", "threads", "thread_count"),
     "stub_thread": ("next", "type", "pthread", "team", "task"),
@@ -34,7 +34,7 @@ def load(callbacks: Callbacks) -> dict[str, StructLayout]:
     """Return the layouts that the stub publishes, by structure.
 
     :raises LayoutUnavailable: if it has no table, one of another version, or one that lacks what is needed
-    :raises CorruptState: if what the table says cannot be
+    :raises CorruptState: if the table is impossible
     """
     try:
         address = callbacks.find_symbol(TABLE)
@@ -56,10 +56,10 @@ def read_table(
 ) -> dict[str, StructLayout]:
     """Return the layouts of the table at *address*, by structure.
 
-    :param read: reads so many bytes of the target
-    :param number: makes an unsigned integer of those that it has in memory
+    :param read: returns the bytes at an address of the target, by their number
+    :param number: returns the unsigned integer in bytes of the target
     :raises LayoutUnavailable: if it is of another version
-    :raises CorruptState: if what it says cannot be
+    :raises CorruptState: if the table is impossible
     """
     header = read(address, _RECORD)
     version, count = _numbers(header, number)

@@ -43,7 +43,7 @@ class Team:
     def level(self) -> int:
         """The number of regions that it is in, 0 for the team of an initial thread.
 
-        :raises CorruptState: if the team around it says otherwise
+        :raises CorruptState: if it does not fit the level of the team around it
         """
         level, parent = self.view.signed("level"), self.parent
         if not 0 <= level <= MAX_NESTING or (level == 0) != (parent is None):
