@@ -228,13 +228,13 @@ def _measure_stops(stops: list[tuple[int, int]]) -> None:
     run, seize = tracer.Stop._run, tracer.Stop._seize_new
     began: list[tuple[int, int, dict[str, int]]] = []
 
-    def seized(self: tracer.Stop[Any]) -> tuple[list[int], bool]:
+    def seized(self: tracer.Stop) -> tuple[list[int], bool]:
         found = seize(self)
         if not began:  # the stop begins now
             began.append((_stolen(), _waited(Path("/proc/thread-self")), _waited_by_each(self._process_id)))
         return found
 
-    def measured(self: tracer.Stop[Any]) -> None:
+    def measured(self: tracer.Stop) -> None:
         began.clear()
         run(self)
         if began:

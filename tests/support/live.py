@@ -163,12 +163,12 @@ def run(
 # Python code after which all threads of a process are stopped, those that sleep, too.
 STOPS_ALL = """
 from ompd.debugger.targets.live import live, moment
-live._Sleepers.leave = lambda self, thread: None
+live.Sleepers.leave = lambda self, thread: None
 moment.Moment.confirm = lambda self: False
 """
 
 
 def stop_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have all threads of a process be stopped, those that sleep, too, and no answer be one of the rehearsal's."""
-    monkeypatch.setattr(live_process._Sleepers, "leave", lambda self, thread: None)
+    monkeypatch.setattr(live_process.Sleepers, "leave", lambda self, thread: None)
     monkeypatch.setattr(Moment, "confirm", lambda self: False)

@@ -258,7 +258,7 @@ class SystemFacts:
         :raises Unavailable: if the target does not say: cores do not
         """
         self._target.proc_text("stat")  # whether it is a process of this machine
-        from ompd.debugger.targets.live.sharers import find_sharers
+        from ompd.debugger.targets.live.ptrace import find_sharers
 
         process = self._target.process_id
         found = find_sharers(process, thread) if process is not None else None

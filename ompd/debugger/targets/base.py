@@ -1,28 +1,30 @@
-"""What a kind of target has to give. It is small on purpose: all else is written once, for every kind."""
+"""What each kind of target provides. Everything else is written once, for all kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ompd.binary.core.notes import AT_PAGESZ, FileMapping, ProcessNote, SignalInfo, StatusNote
+from ompd.binary.core.procfs import MemoryMapping
+from ompd.binary.elf.elf import PF_R, PF_W, PF_X
 from ompd.errors import MemoryFault
 from ompd.isa.architecture import Architecture
 from ompd.records import record
 
-_SMALLEST_PAGE, _LARGEST_PAGE = 1 << 12, 1 << 16  # of all processors that Linux runs on
+_SMALLEST_PAGE, _LARGEST_PAGE = 1 << 12, 1 << 16  # on all processors that Linux supports
 
 
 class PageOmitted(MemoryFault):
-    """The target left this memory out although it was mapped: unchanged pages of a file, which the file still holds."""
+    """The memory was mapped, but the target omits it, as cores omit unchanged pages of files."""
 
 
 class Loss(NamedTuple):
-    """What a target has lost of what it was meant to hold, as a core that was cut off.
+    """The missing parts of a damaged target, such as a core that was cut off.
 
-    ``what`` is a sentence for people. ``threads`` says whether threads of the process may be missing in
-    :meth:`Target.thread_ids`, ``files`` whether :meth:`Target.mappings` is unknown. ``since`` is when the target was
-    last written, in seconds since 1970: a file that is younger is hardly the one that ran.
+    ``what`` is a sentence for users. ``threads``: whether :meth:`Target.thread_ids` may lack threads of the process.
+    ``files``: whether :meth:`Target.mappings` is unknown. ``since`` is when the target was last written, in seconds
+    since 1970: a younger file is hardly the one that ran.
     """
 
     what: str
@@ -33,7 +35,7 @@ class Loss(NamedTuple):
 
 @record
 class MemoryRegion:
-    """A stretch of the process's memory from *start* to *end*; *flags* are those of a program header (``PF_R`` …)."""
+    """Mapped memory from *start* to *end*, with the *flags* of a program header (``PF_R`` …)."""
 
     start: int
     end: int
@@ -41,15 +43,19 @@ class MemoryRegion:
 
 
 class PartialRegisters(dict[str, int]):
-    """The registers of a sleeping thread that was not stopped, as far as ``/proc`` has them.
+    """The registers that ``/proc`` shows of a sleeping thread that was not stopped.
 
     :param values: the known registers
-    :param on_want: called when an answer needs another one
+    :param wanted: the threads whose other registers an answer needs; :meth:`want` adds this one
     """
 
-    def __init__(self, values: Mapping[str, int], on_want: Callable[[], None]) -> None:
+    def __init__(self, values: Mapping[str, int], thread: int, wanted: set[int]) -> None:
         super().__init__(values)
-        self.want = on_want
+        self._thread, self._wanted = thread, wanted
+
+    def want(self) -> None:
+        """Note that an answer needs a register that is not among these."""
+        self._wanted.add(self._thread)
 
 
 class Target(Protocol):
@@ -61,47 +67,47 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """What the user called it: the core's file name, a process id."""
+        """The user's name for it: the core's file name or a process id."""
 
     @property
     def architecture(self) -> Architecture:
-        """The processor's table."""
+        """The processor's architecture."""
 
     @property
     def process_id(self) -> int | None:
-        """The operating system's identifier of the process, None if the target does not say."""
+        """The operating system's identifier of the process, None if it is unknown."""
 
     @property
     def command(self) -> str | None:
-        """The command line as far as the target keeps it, None if it does not."""
+        """The command line, perhaps truncated, None if it is unknown."""
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended or stopped the process, None without one."""
+        """The signal that ended or stopped the process, None if there was none."""
 
     def siginfo(self, thread: int) -> SignalInfo | None:
-        """Return what the target keeps of the signal that *thread* took, None if it took none.
+        """Return the details of the signal that *thread* took, None if it took none.
 
-        A stop that a debugger made is no signal. A process that runs has taken none that ended it.
+        A debugger's stop does not count as a signal. A running process has taken no signal that ended it.
 
-        :raises Unavailable: if the target does not say
+        :raises Unavailable: if it is unknown
         """
 
     @property
     def loss(self) -> Loss | None:
-        """What is missing, None if the target is whole. A part that is not there is no fact about the process."""
+        """The missing parts, None if the target is whole. Their absence is no fact about the process."""
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*.
 
-        :raises PageOmitted: if some of them were mapped from a file and left out
+        :raises PageOmitted: if some of them were mapped, and the target omits them
         :raises MemoryFault: if some of them are not available
         """
 
     def check(self) -> None:
-        """Raise what :meth:`read` raises once the process has run; a target that keeps its moment never raises.
+        """Check that the process has not run since this target was opened. Cores and copies always pass.
 
-        :raises StaleHandle: if the process has run since
+        :raises StaleHandle: if the process has run
         """
 
     def thread_ids(self) -> Sequence[int]:
@@ -114,44 +120,54 @@ class Target(Protocol):
         """
 
     def mappings(self) -> Sequence[FileMapping]:
-        """Return the mappings that come from files, by address."""
+        """Return the mappings of files, by address."""
 
     def segment_starts(self) -> Sequence[int]:
-        """Return where stretches of memory begin that the target holds: where modules may begin if nothing names them.
+        """Return the start addresses of memory segments in the target. Modules without a name may begin there.
 
-        Empty if the target does not say.
+        Empty if every module has a name.
         """
 
     def regions(self) -> Sequence[MemoryRegion]:
-        """Return all that was mapped, by address, as far as the target says, none over another."""
+        """Return the known memory regions, by address, without overlaps."""
 
     def extract(self, start: int, kind: int) -> bytes | None:
-        """Return what the target itself holds of the file of the module at *start*, None if it holds nothing.
+        """Return the extract of a module's file that a snapshot holds, None if the target has none.
 
+        :param start: the module's start address
         :param kind: ``NT_OMPD_FILE`` or ``NT_OMPD_DEBUG_FILE``
         """
 
     def proc_text(self, path: str) -> bytes:
-        """Return what Linux says of the process in ``/proc/PID/`` at *path*; of a link of ``fd`` what it refers to.
+        """Return the contents of the file at *path* in ``/proc/PID/``, or the target of a link in ``fd``.
 
-        :raises Unavailable: if the target is no process of this machine, or it cannot be read
+        :raises Unavailable: if the process is not on this machine, or the file cannot be read
         """
 
     def noted_status(self, thread: int) -> StatusNote | None:
-        """Return what a core's ``NT_PRSTATUS`` note says of *thread* besides its registers; None if nothing does."""
+        """Return the other contents of the ``NT_PRSTATUS`` note of *thread* in a core; None without such a note."""
 
     def noted_process(self) -> ProcessNote | None:
-        """Return what a core's ``NT_PRPSINFO`` note says besides the command line; None if nothing does."""
+        """Return the contents of a core's ``NT_PRPSINFO`` note, without the command; None without such a note."""
 
     def auxiliary_vector(self) -> Mapping[int, int]:
-        """Return what the kernel told the program at its start, by ``AT_*``; empty if the target does not keep it."""
+        """Return the auxiliary vector by ``AT_*`` key, empty if it is unknown."""
 
     def close(self) -> None:
-        """Let go of the target."""
+        """Close the target."""
+
+
+def readable_regions(mappings: Sequence[MemoryMapping]) -> Sequence[MemoryRegion]:
+    """Return the readable ones of the kernel's mappings, in their order."""
+    return [
+        MemoryRegion(m.start, m.end, PF_R | (PF_W if m.is_writable else 0) | (PF_X if m.is_executable else 0))
+        for m in mappings
+        if m.is_readable
+    ]
 
 
 def page_size(target: Target) -> int:
-    """Return the size of the target's pages in bytes, by its auxiliary vector; 4096 if that does not say."""
+    """Return the page size in bytes from the auxiliary vector, 4096 if it has no plausible one."""
     size = target.auxiliary_vector().get(AT_PAGESZ, _SMALLEST_PAGE)
     is_possible = _SMALLEST_PAGE <= size <= _LARGEST_PAGE and size & (size - 1) == 0
     return size if is_possible else _SMALLEST_PAGE

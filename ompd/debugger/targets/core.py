@@ -1,4 +1,4 @@
-"""ELF core files: of the Linux kernel (notes first, sparse, clean pages left out) and of gdb's gcore (notes last)."""
+"""ELF core files, of the Linux kernel (notes first, sparse, without clean pages) and of gdb's gcore (notes last)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ompd.isa.processors import ARCHITECTURES, MACHINE_NAMES
 from ompd.safety import limits
 from ompd.safety.reading import PagedFile, open_paged
 
-# What a person who handed in the wrong file can do.
+# The hint for a file that is no core.
 _HOW_TO_GET_A_CORE = (
     "give an ELF core file: the kernel writes one when a program aborts (ulimit -c unlimited),"
     " gcore PID writes one of a running program"
@@ -45,10 +45,10 @@ _NOTE_HEADER = 12  # n_namesz, n_descsz, n_type
 class CoreTarget:
     """A core file. Only the requested parts of it are read.
 
-    One that is cut off behind its program headers is opened all the same, and :attr:`loss` says what is missing.
+    A core that is cut off behind its program headers can be opened, and has a :attr:`loss`.
 
-    :param data: the core itself, if it is not what is at *path*
-    :raises BadFile: if *path* is no readable ELF core of a known architecture
+    :param data: the core, if it is not the file at *path*, but was unpacked from it
+    :raises BadFile: if *path* is no readable ELF core of a supported architecture
     """
 
     kind = "core"
@@ -80,8 +80,8 @@ class CoreTarget:
             raise BadFile(path, "is not an ELF file, so not a core file", hint=_HOW_TO_GET_A_CORE)
         elf = self._parse(path)
         if elf.e_type != gabi.ET_CORE:
-            what = _ET_NAMES.get(elf.e_type, f"an ELF file of type {elf.e_type}")
-            raise BadFile(path, f"is {what}, not a core file", hint=_HOW_TO_GET_A_CORE)
+            kind = _ET_NAMES.get(elf.e_type, f"an ELF file of type {elf.e_type}")
+            raise BadFile(path, f"is {kind}, not a core file", hint=_HOW_TO_GET_A_CORE)
         return elf
 
     def _parse(self, path: str) -> ElfFile:
@@ -91,7 +91,8 @@ class CoreTarget:
         header = parse_header(data, path)
         count: int | None = None
         if header.e_phnum == gabi.PN_XNUM and header.e_shoff >= size:
-            # The kernel writes the section header with the number at the very end. The notes follow the headers.
+            # The section header with the count is at the file's end, which is lost. But the notes follow the program
+            # headers directly.
             count = self._count_up_to_notes(path)
         entry = sizeof_segment(header.ident_class)
         end = header.e_phoff + entry * (header.e_phnum if count is None else count)
@@ -121,8 +122,8 @@ class CoreTarget:
     def _find_architecture(self, path: str) -> Architecture:
         machine = MACHINE_NAMES.get(self._elf.e_machine, f"machine number {self._elf.e_machine}")
         architecture = ARCHITECTURES.get(self._elf.e_machine)
-        known = ", ".join(a.name for a in ARCHITECTURES.values())
-        hint = f"cores of these can be read: {known}"
+        supported = ", ".join(a.name for a in ARCHITECTURES.values())
+        hint = f"cores of these can be read: {supported}"
         if architecture is None:
             raise BadFile(path, f"is a core file of {machine}, which is not supported", hint=hint)
         if (self._elf.ident_class, self._elf.byte_order) != (architecture.elf_class, architecture.byte_order):
@@ -139,16 +140,16 @@ class CoreTarget:
         self.signal: int | None = None
         self._prstatus: dict[int, bytes] = {}
         self._signals: dict[int, SignalInfo] = {}
-        self._has_stray_signal = False  # of a thread whose own note is lost
-        self._is_debuggers = False  # written by gdb, which begins with the process; the kernel begins with a thread
+        self._has_stray_signal = False  # a signal's thread is unknown, because its own note is lost
+        self._is_debuggers = False  # gdb's notes begin with the process, the kernel's with a thread
         self._descriptors: dict[int, bytes] = {}
-        self._thread_of_notes: int | None = None  # whose notes follow: those of its NT_PRSTATUS
+        self._thread_of_notes: int | None = None  # the thread of the last NT_PRSTATUS; its other notes follow that
         descriptors = arch.descriptors.note if arch.descriptors is not None else None
         self._notes_are_cut = self._notes_have_holes = False
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
-        # Notes that overlap would be read again and again.
+        # Overlapping notes would be read again and again.
         left = limits.Budget(limits.FREE_BYTES + len(self.file), "its notes overlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
@@ -178,7 +179,7 @@ class CoreTarget:
                 elif kind == notes.NT_AUXV and not self._auxv:
                     self._auxv = notes.parse_auxv(desc, pointer, order)
                 elif kind == descriptors and self._thread_of_notes is not None:
-                    notes.parse_descriptors(desc, order)  # or it is damaged
+                    notes.parse_descriptors(desc, order)  # raises if it is damaged
                     self._descriptors.setdefault(self._thread_of_notes, desc)
         if not self._prstatus and not self._notes_are_cut and not self._notes_have_holes:
             raise BadFile(path, "is a core file that names no threads", hint="take or copy the core again")
@@ -187,8 +188,8 @@ class CoreTarget:
         if not self._elf.is_held(start, size):
             raise MalformedFile(f"the note that names files has {size} bytes and is almost nothing but a hole")
         arch = self.architecture
-        found = notes.parse_files(self.file, arch.pointer_size, arch.byte_order, start, start + size)
-        return sorted(found, key=lambda mapping: mapping.start)
+        mappings = notes.parse_files(self.file, arch.pointer_size, arch.byte_order, start, start + size)
+        return sorted(mappings, key=lambda mapping: mapping.start)
 
     def _add_extract(self, kind: int, start: int, size: int) -> None:
         head = notes.EXTRACT_HEADER
@@ -206,73 +207,73 @@ class CoreTarget:
             yield from self._iter_around_holes(start, end, order)
             return
         self._notes_are_cut = True
-        with suppress(MalformedFile):  # the note at which the file ends
+        with suppress(MalformedFile):  # the last note may be cut
             yield from iter_note_places(self.file, order, start, end)
 
-    def _iter_around_holes(self, at: int, end: int, order: ByteOrder) -> Iterator[NotePlace]:
-        # A page that was lost reads as zeros, and no note of a core begins with zeros. Behind it the next one of the
-        # kernel's or gdb's is looked for.
+    def _iter_around_holes(self, start: int, end: int, order: ByteOrder) -> Iterator[NotePlace]:
+        # A lost page reads as zeros, and no note of a core begins with zeros. Search the next note of the kernel or gdb
+        # behind it.
         while True:
             try:
-                for note in iter_note_places(self.file, order, at, end):
+                for note in iter_note_places(self.file, order, start, end):
                     if not note.owner:
                         break
                     yield note
-                    at = note.following
+                    start = note.following
                 else:
                     return
             except MalformedFile:
                 if not self._notes_have_holes:
                     raise
             self._notes_have_holes = True
-            self._thread_of_notes = None  # what follows may be another's
-            # Not the note at which it stopped again: that one has its name right there.
-            found = self._find_owner(at + _NOTE_HEADER + 1, end)
+            self._thread_of_notes = None  # the next notes may be another thread's
+            # Search behind the name of the note at *start*, which failed.
+            name = self._find_owner(start + _NOTE_HEADER + 1, end)
             length = (5).to_bytes(4, order)
-            while found >= 0 and self.file[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != length:
-                found = self._find_owner(found + 1, end)
-            if found < 0:
+            while name >= 0 and self.file[name - _NOTE_HEADER : name - _NOTE_HEADER + 4] != length:
+                name = self._find_owner(name + 1, end)
+            if name < 0:
                 return
-            at = found - _NOTE_HEADER
+            start = name - _NOTE_HEADER
 
-    def _find_owner(self, at: int, end: int) -> int:
-        # Where the kernel's name is next found, -1 if it is not: holes of the file are passed over.
-        wanted = b"CORE\0"
-        while at < end:
-            low = self.file.data_from(at)
+    def _find_owner(self, start: int, end: int) -> int:
+        # The offset of the next owner's name of the kernel's notes, -1 if there is none. Holes of the file are skipped.
+        name = b"CORE\0"
+        while start < end:
+            low = self.file.data_from(start)
             if low is None or low >= end:
                 break
             high = min(self.file.hole_from(low), end)
-            found = self.file.find(wanted, max(low - len(wanted), at), high)
-            if found >= 0:
-                return found
-            at = high
+            offset = self.file.find(name, max(low - len(name), start), high)
+            if offset >= 0:
+                return offset
+            start = high
         return -1
 
     def _find_loss(self) -> Loss | None:
-        # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may say how many segments there
-        # are, and that was found out otherwise.
+        # Section headers are ignored. In gdb's cores they are useless, and the kernel's, at most the number of
+        # segments, was determined otherwise.
         size, header = len(self.file), self._elf.header
-        held = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
-        if size >= held:
+        end = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
+        if size >= end:
             if not self._notes_have_holes:
                 return None
             left = len(self._prstatus)
-            what = f"pages of the core file's notes are lost, with an unknown number of threads: {left} are left"
-            return Loss(what, True, not self._mappings, _time_written(self.name))
+            text = f"pages of the core file's notes are lost, with an unknown number of threads: {left} are left"
+            return Loss(text, True, not self._mappings, _time_written(self.name))
         count = 1 if header.e_phnum == gabi.PN_XNUM else header.e_shnum
-        whole = max(held, header.e_shoff + count * header.e_shentsize)
-        # Rounded down: a core that lacks one byte is not all there.
-        what = f"the core file is cut off: {size} of {whole} bytes present ({1000 * size // whole / 10:g} %)"
+        whole = max(end, header.e_shoff + count * header.e_shentsize)
+        # Rounded down, so that a core without its last byte does not show 100 %.
+        text = f"the core file is cut off: {size} of {whole} bytes present ({1000 * size // whole / 10:g} %)"
         if self._notes_are_cut:
             threads = len(self._prstatus)
-            what += (
+            text += (
                 f"; the notes that name threads and files are cut, with {threads} thread{'s' * (threads != 1)} before"
                 " the cut and an unknown number after it"
                 if threads
                 else "; the notes that name threads and files, and hold registers, were behind the cut"
             )
-        return Loss(what, self._notes_are_cut, self._notes_are_cut and not self._mappings, _time_written(self.name))
+        return Loss(text, self._notes_are_cut, self._notes_are_cut and not self._mappings, _time_written(self.name))
 
     def _add_thread(self, desc: bytes) -> None:
         arch = self.architecture
@@ -281,27 +282,28 @@ class CoreTarget:
         thread = int.from_bytes(desc[arch.prstatus_pid : arch.prstatus_pid + 4], arch.byte_order)
         values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
         pointer = arch.descriptors.selector if arch.descriptors is not None else arch.thread_pointer
-        if (
+        # The kernel's own threads for io_uring never run the program's code, and have their creator's thread pointer.
+        # A lost page would have zeroed all between the two registers that are not zero.
+        is_kernel_thread = (
             thread
             and not values[arch.sp]
             and not values[arch.pc]
             and values.get(arch.never_zero)
             and values.get(pointer, 0)
-        ):
-            # The kernel made it, for io_uring: it never runs the program's code, and has its creator's thread pointer.
-            # A lost page would have taken what is between the two registers with it.
+        )
+        if is_kernel_thread:
             self._thread_of_notes = None
             return
-        if not values[arch.sp] or not thread or not (values[arch.pc] or values.get(pointer, 0)):
-            # No thread has this: a page that its registers were on is lost.
+        is_lost = not values[arch.sp] or not thread or not (values[arch.pc] or values.get(pointer, 0))
+        if is_lost:  # the page with its registers reads as zeros
             self._notes_have_holes = True
             self._thread_of_notes = None
             return
         if thread in self._prstatus:
             raise MalformedFile(f"two NT_PRSTATUS notes for thread {thread}")
-        if not self._prstatus:  # the first thread is the one that took the signal
-            at = arch.prstatus_signal
-            self.signal = int.from_bytes(desc[at : at + 2], arch.byte_order) or None
+        if not self._prstatus:  # the first thread took the signal
+            offset = arch.prstatus_signal
+            self.signal = int.from_bytes(desc[offset : offset + 2], arch.byte_order) or None
         self._prstatus[thread] = desc
         self._thread_of_notes = thread
 
@@ -314,17 +316,17 @@ class CoreTarget:
             self._signals.setdefault(self._thread_of_notes, info)
 
     def siginfo(self, thread: int) -> SignalInfo | None:
-        """Return what ``NT_SIGINFO`` says of the signal that *thread* took; see :meth:`Target.siginfo`.
+        """Return the contents of the ``NT_SIGINFO`` note of *thread* (:meth:`Target.siginfo`).
 
         The kernel writes one such note, for the thread that took the signal, and that signal's number into the
-        ``NT_PRSTATUS`` of all. gdb writes one for each thread, of whatever it was stopped by last.
+        ``NT_PRSTATUS`` of all threads. gdb writes one for each thread, with the last reason of its stop.
         """
         info = self._signals.get(thread)
         is_damaged = self._notes_are_cut or self._notes_have_holes
         if info is None and is_damaged and (self._has_stray_signal or self._is_debuggers or not self._signals):
             raise Unavailable("the note with the thread's signal is lost")
         if info is None:
-            # A core without such notes: the kernel's first thread is the one that took it.
+            # In a core without such notes the kernel's first thread took the signal.
             is_first = not self._signals and not self._is_debuggers and thread == next(iter(self._prstatus), None)
             info = SignalInfo(self.signal) if is_first and self.signal is not None else None
         if info is None or info.number in (0, signal.SIGSTOP) or (self._is_debuggers and info.number == signal.SIGTRAP):
@@ -332,57 +334,58 @@ class CoreTarget:
         return info
 
     def read(self, address: int, size: int) -> bytes:
-        """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
+        """Return exactly *size* bytes at *address* (:meth:`Target.read`)."""
         index = bisect_right(self._starts, address) - 1
         if index >= 0 and size >= 0:
             segment = self._loads[index]
             within = address - segment.p_vaddr
             if within + size <= segment.p_filesz:
-                at = segment.p_offset + within
+                offset = segment.p_offset + within
                 try:
-                    data = self.file[at : at + size]
-                except MalformedFile as error:  # the core shrank: this is about what was requested, not all of it
+                    data = self.file[offset : offset + size]
+                except MalformedFile as error:  # the core shrank, but other parts of it may be readable
                     raise MemoryFault(address, size, str(error)) from error
                 if len(data) == size:
                     return data
         return self._read_slowly(address, size)
 
     def _read_slowly(self, address: int, size: int) -> bytes:
-        # Across segments, or to find out why it cannot be read.
+        # Read across segments, or find the reason why that is impossible.
         if self.file.closed:
             raise TargetGone(f"{self.name} was closed")
         if not 0 <= size <= len(self.file):
             raise MemoryFault(address, size, "more than the core file holds")
         pieces = []
-        at, end = address, address + size
-        while at < end:
-            index = bisect_right(self._starts, at) - 1
+        place, end = address, address + size
+        while place < end:
+            index = bisect_right(self._starts, place) - 1
             segment = self._loads[index] if index >= 0 else None
-            if segment is None or at >= segment.p_vaddr + segment.p_memsz:
-                # gcore leaves out a mapping of a file that no one wrote to altogether, and names it in NT_FILE alone.
-                if self._is_mapped_file(at):
-                    raise PageOmitted(address, size, f"the core file leaves out the mapping of {at:#x}")
+            if segment is None or place >= segment.p_vaddr + segment.p_memsz:
+                # gcore omits mappings of files without changed pages, and names them only in NT_FILE.
+                if self._is_mapped_file(place):
+                    raise PageOmitted(address, size, f"the core file leaves out the mapping of {place:#x}")
                 if self.loss is not None and self.loss.files:
-                    raise PageOmitted(address, size, f"the core file does not hold the page of {at:#x}")
-                raise MemoryFault(address, size, f"nothing was mapped at {at:#x}")
-            within = at - segment.p_vaddr
-            count = min(end - at, segment.p_filesz - within)
+                    raise PageOmitted(address, size, f"the core file does not hold the page of {place:#x}")
+                raise MemoryFault(address, size, f"nothing was mapped at {place:#x}")
+            within = place - segment.p_vaddr
+            count = min(end - place, segment.p_filesz - within)
             if count <= 0:
-                raise PageOmitted(address, size, f"the core file leaves out the page of {at:#x}")
+                raise PageOmitted(address, size, f"the core file leaves out the page of {place:#x}")
             offset = segment.p_offset + within
             try:
                 data = self.file[offset : offset + count]
             except MalformedFile as error:
                 raise MemoryFault(address, size, str(error)) from error
             if len(data) < count:
-                raise MemoryFault(address, size, f"the core file is cut off before the page of {at:#x}", hint=_CUT_OFF)
+                fault = f"the core file is cut off before the page of {place:#x}"
+                raise MemoryFault(address, size, fault, hint=_CUT_OFF)
             pieces.append(data)
-            at += count
+            place += count
         return b"".join(pieces)
 
     @cached_property
     def _file_ends(self) -> tuple[list[int], list[int]]:
-        # Where mappings of files begin, and the end of the one that reaches furthest of those up to each.
+        # The start addresses of mappings of files, and for each the furthest end of the mappings up to it.
         ends = (mapping.end for mapping in self._mappings)
         return [mapping.start for mapping in self._mappings], list(accumulate(ends, max))
 
@@ -392,36 +395,36 @@ class CoreTarget:
         return index >= 0 and address < ends[index]
 
     def check(self) -> None:
-        """Never raise: what it holds stays."""
+        """Do nothing: a core does not change."""
 
     def thread_ids(self) -> Sequence[int]:
         """Return the threads in the core's order; the first took the signal."""
         return tuple(self._prstatus)
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread* from its ``NT_PRSTATUS`` note, and what its descriptors tell."""
+        """Return the registers of *thread* from its ``NT_PRSTATUS`` note, the thread pointer also from descriptors."""
         arch = self.architecture
         try:
             desc = self._prstatus[thread]
         except KeyError:
             raise BadInput(f"no thread {thread} in {self.name}") from None
-        found = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
+        values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
         if arch.descriptors is not None:
-            pointer = arch.described_thread_pointer(found, self._descriptors.get(thread))
+            pointer = arch.described_thread_pointer(values, self._descriptors.get(thread))
             if pointer is not None:
-                found[arch.thread_pointer] = pointer
-        return found
+                values[arch.thread_pointer] = pointer
+        return values
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings of ``NT_FILE``, by address."""
         return self._mappings
 
     def segment_starts(self) -> Sequence[int]:
-        """Return where its ``PT_LOAD`` segments begin that are not empty, by address."""
+        """Return the start addresses of the ``PT_LOAD`` segments that are not empty, in order."""
         return [segment.p_vaddr for segment in self._loads if segment.p_filesz]
 
     def regions(self) -> Sequence[MemoryRegion]:
-        """Return the PT_LOAD segments, by address. One that claims more ends where the next one or memory does."""
+        """Return the ``PT_LOAD`` segments, by address. Overlaps are cut at the start of the next one."""
         limit = 1 << 8 * self.architecture.pointer_size
         nexts = (*(start for start in self._starts[1:]), limit)
         return [
@@ -431,25 +434,25 @@ class CoreTarget:
         ]
 
     def extract(self, start: int, kind: int) -> bytes | None:
-        """Return what a snapshot's note has of the file of the module at *start*; see :meth:`Target.extract`."""
-        where = self._extracts.get((start, kind))
-        return self._elf.copy(*where, "a part of a module's file") if where is not None else None
+        """Return the extract of a module's file from a snapshot's note (:meth:`Target.extract`)."""
+        place = self._extracts.get((start, kind))
+        return self._elf.copy(*place, "a part of a module's file") if place is not None else None
 
     def proc_text(self, path: str) -> bytes:
-        """Raise, for no process is there; see :meth:`Target.proc_text`."""
+        """Raise :class:`~ompd.errors.Unavailable`: a core has no ``/proc`` (:meth:`Target.proc_text`)."""
         raise Unavailable("a core file does not say what only the running kernel knows")
 
     def noted_status(self, thread: int) -> StatusNote | None:
-        """Return what the ``NT_PRSTATUS`` note of *thread* says; gdb leaves that out (:meth:`Target.noted_status`)."""
-        found = self._statuses.get(thread)
-        if found is None or not any(status.time_ns for status in self._statuses.values()):
+        """Return the contents of the ``NT_PRSTATUS`` note, which gdb does not fill (:meth:`Target.noted_status`)."""
+        own = self._statuses.get(thread)
+        if own is None or not any(status.time_ns for status in self._statuses.values()):
             return None
-        # The kernel has the time of all threads together in place of the first one's own; a snapshot then has none.
-        is_unknown = thread == self.process_id and (not self._extracts or not found.time_ns)
-        return found._replace(time_ns=None) if is_unknown else found
+        # For the first thread the kernel notes the time of all threads together; a snapshot notes none.
+        is_time_unknown = thread == self.process_id and (not self._extracts or not own.time_ns)
+        return own._replace(time_ns=None) if is_time_unknown else own
 
     def noted_process(self) -> ProcessNote | None:
-        """Return what ``NT_PRPSINFO`` says; a snapshot may have no flags (:meth:`Target.noted_process`)."""
+        """Return the contents of ``NT_PRPSINFO``, if it has flags: a snapshot's may lack them."""
         return self._process if self._process is None or self._process.flags or not self._extracts else None
 
     @cached_property
@@ -462,14 +465,14 @@ class CoreTarget:
         return self._auxv
 
     def close(self) -> None:
-        """Close the core file. Reading on raises :class:`~ompd.errors.TargetGone`."""
+        """Close the core file. Reading then raises :class:`~ompd.errors.TargetGone`."""
         self.file.close()
         self._starts, self._loads = [], []
 
 
 def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
-    # The segments that are in the file as a core has them, one behind the other. A header that was changed shows
-    # bytes that never were.
+    # The segments whose bytes are in a core's order in the file, from the last one. A changed header may claim bytes
+    # that never existed.
     limit = 1 << 63
     for segment in reversed(segments):
         end = segment.p_offset + segment.p_filesz

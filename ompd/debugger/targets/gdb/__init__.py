@@ -1,1 +1,1 @@
-"""What gdb debugs: a process, as its Python gives it, or the core file that it has opened."""
+"""Targets in gdb: a process, through gdb's Python, or the core file that gdb has opened."""

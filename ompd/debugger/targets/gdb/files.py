@@ -1,4 +1,4 @@
-"""Files as gdb was told where they are, and as it has found them. They have to prove themselves all the same."""
+"""Files of a target in gdb: by gdb's settings, and where gdb has found them. They are verified all the same."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _OF_TARGET = "target:"
 
 
 def file_options() -> FileOptions:
-    """Return what gdb's settings say of where files are: ``sysroot`` and ``debug-file-directory``."""
-    # The default, "target:", is the machine of the process, which is this one.
+    """Return the options from gdb's settings ``sysroot`` and ``debug-file-directory``."""
+    # The default, "target:", means the machine of the process, which is this one.
     sysroot = (gdb.parameter("sysroot") or "").removeprefix(_OF_TARGET).rstrip("/")
     folders = (gdb.parameter("debug-file-directory") or "").split(os.pathsep)
     return FileOptions(sysroot=sysroot or None, debug_dirs=[folder for folder in folders if folder.startswith("/")])
 
 
 class GdbFiles(FileFinder):
-    """The files of a core in gdb: where its name says, or where gdb has found one of that name, as by
+    """Finds the files of a core in gdb: at their own paths, or where gdb has found a file of that name, for example by
     ``solib-search-path`` or the command ``file``.
     """
 
@@ -30,21 +30,21 @@ class GdbFiles(FileFinder):
 
     def __init__(self, progspace: Any) -> None:
         super().__init__(file_options())
-        self._found: dict[str, str] = {}
+        self._path_by_name: dict[str, str] = {}
         self._symbols: dict[str, list[str]] = {}
         for objfile in progspace.objfiles():
             path = objfile.filename or ""
             if objfile.owner is not None:
                 self._symbols.setdefault(os.path.realpath(objfile.owner.filename or ""), []).append(path)
             elif path.startswith("/"):
-                self._found.setdefault(os.path.basename(path), path)  # noqa: PTH119
+                self._path_by_name.setdefault(os.path.basename(path), path)  # noqa: PTH119
 
     def resolve(self, name: str) -> str:
-        """Return where the target's file *name* is on this machine."""
+        """Return the path of the target's file *name* on this machine."""
         path = super().resolve(name)
         if os.access(path, os.R_OK):
             return path
-        return self._found.get(os.path.basename(name), path)  # noqa: PTH119
+        return self._path_by_name.get(os.path.basename(name), path)  # noqa: PTH119
 
     def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
         yield from self._symbols.get(os.path.realpath(path), ())

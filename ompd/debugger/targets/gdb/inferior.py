@@ -1,6 +1,6 @@
-"""The inferior that is selected in gdb: whether it can be asked, and the core file if it is one.
+"""The inferior that is selected in gdb: whether it can be inspected, and its core file.
 
-Everything here is in the Python of gdb 12 and later.
+This needs only the Python of gdb 12 and later.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _CONNECTED = ("native", "core")
 
 
 class Stops:
-    """Counts whatever may change what inferiors hold: ``count`` stands for one moment. ``loaded`` counts what may
-    change which files they have loaded. Make one for each gdb.
+    """Counts the events of one gdb that may change inferiors.
+
+    ``count`` is the same as long as nothing has changed. ``loaded`` counts the events that may change loaded files.
     """
 
     def __init__(self) -> None:
@@ -41,15 +42,15 @@ class Stops:
         self.loaded += 1
 
     def of(self, inferior: Any) -> tuple[int, int, int]:
-        """Return what is the same for *inferior*, a ``gdb.Inferior``, as long as nothing in it has changed."""
+        """Return a value that is the same as long as nothing in *inferior*, a ``gdb.Inferior``, has changed."""
         return inferior.num, inferior.pid, self.count
 
 
 def check_stopped(inferior: Any) -> None:
-    """Raise unless *inferior* can be looked at.
+    """Check that *inferior* can be inspected now.
 
     :raises TargetGone: if it has no process
-    :raises TargetError: if the process is running, or some of its threads are
+    :raises TargetError: if some of its threads are running
     :raises Unsupported: if gdb reaches it through another program
     """
     threads = inferior.threads() if inferior.pid else ()
@@ -62,7 +63,7 @@ def check_stopped(inferior: Any) -> None:
 
 
 def check_reached(inferior: Any) -> None:
-    """Raise unless *inferior* is something that can be looked at once it has stopped.
+    """Check that *inferior* can be inspected once it has stopped.
 
     :raises TargetGone: if it has no process
     :raises Unsupported: if gdb reaches it through another program
@@ -79,32 +80,30 @@ def check_reached(inferior: Any) -> None:
 
 
 def core_of(inferior: Any) -> str | None:
-    """Return the path of the core file that *inferior* is, None if it is a process.
+    """Return the path of the core file of *inferior*, None if it is a process.
 
-    :raises TargetError: if gdb does not say which file that is
+    :raises TargetError: if gdb does not name that file
     """
     if inferior.connection is None or inferior.connection.type != "core":
         return None
-    # Python is not told it before gdb 17.
-    found = _CORE.search(gdb.execute("info files", to_string=True))
-    if found is None:
+    # Before gdb 17 no Python attribute has it.
+    core = _CORE.search(gdb.execute("info files", to_string=True))
+    if core is None:
         raise TargetError("gdb does not say which core file it has opened", hint="use `ompd CORE` in a shell")
-    return found[1]
+    return core[1]
 
 
 def thread_selected() -> Any:
-    """Return the ``gdb.InferiorThread`` that is selected, None without one, or if it has ended and gdb is about to
-    notice.
-    """
+    """Return the selected ``gdb.InferiorThread``, None if none is selected, or it has just ended."""
     try:
         return gdb.selected_thread()
-    except SystemError:  # gdb has lost its object
+    except SystemError:  # gdb has already deleted its object
         return None
 
 
 @contextmanager
 def selection_kept() -> Iterator[None]:
-    """Restore which thread and frame are selected, whatever is selected meanwhile."""
+    """Restore the selected thread and frame at the end of the ``with`` statement."""
     thread, frame = thread_selected(), None
     with suppress(gdb.error):
         frame = gdb.selected_frame()

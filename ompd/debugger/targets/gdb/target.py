@@ -1,11 +1,11 @@
 """A process under gdb, at one stop.
 
-gdb gives threads, registers, memory and signals. Which files are mapped where, its Python does not tell: the kernel
-does, since gdb runs on the machine of the process. Symbols, unwinding, thread-local storage and lines are ours, as on
-every kind of target, so that no two kinds can disagree.
+gdb provides threads, registers, memory and signals. Its Python does not list mappings; the kernel does, because gdb
+runs on the machine of the process. Symbols, unwinding, thread-local storage and lines are ours, as for every kind of
+target, so that the kinds cannot disagree.
 
-A core file needs no target of its own: gdb says which file it is, and that is read as anywhere. gdb puts into pages
-which a core leaves out whatever a file of that name has today; ours has to prove first that it is the one.
+A core file in gdb needs no target of its own: we read the file itself. gdb fills pages that a core omits from any file
+of the right name; we verify the file first.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote, parse_auxv
 from ompd.binary.core.procfs import MemoryMapping, file_mappings, parse_maps
-from ompd.binary.elf.elf import PF_R, PF_W, PF_X
-from ompd.debugger.targets.base import Loss, MemoryRegion
+from ompd.debugger.targets.base import Loss, MemoryRegion, readable_regions
 from ompd.debugger.targets.gdb.inferior import Stops, check_reached, check_stopped, selection_kept, thread_selected
 from ompd.errors import (
     BadInput,
@@ -38,22 +37,22 @@ from ompd.errors import (
 from ompd.isa.architecture import Architecture
 from ompd.isa.processors import ARCHITECTURES, architecture_by_gdb_name
 
-# gdb allocates as much memory as a read asks for before it looks whether that can be read.
+# gdb allocates the memory of a read before it checks whether the address is readable.
 _MAX_READ = 1 << 28
 # Members of gdb's own siginfo_t (linux_get_siginfo_type), in the order of SignalInfo's.
 _SIGINFO = (("si_signo",), ("si_code",), ("_sifields", "_kill", "si_pid"), ("_sifields", "_sigfault", "si_addr"))
-# Why a debugger has a thread stopped; these are no signals of the program's.
+# A debugger's own stops, which are no signals of the program.
 _STOPS = (0, signal.SIGSTOP, signal.SIGTRAP)
 
 
 class GdbTarget:
     """The process *inferior*, a ``gdb.Inferior`` of this machine, at its present stop.
 
-    :param alone: the only thread that has stopped, a ``gdb.InferiorThread`` that is selected; of others there are no
-        registers, and memory is what it is now
-    :raises TargetGone: if there is none
-    :raises TargetError: if it is running, or cannot be looked into
-    :raises Unsupported: if it is of another architecture
+    :param alone: the only stopped thread, a ``gdb.InferiorThread`` that is selected; others then have no registers, and
+        memory may change
+    :raises TargetGone: if there is no process
+    :raises TargetError: if it is running, or cannot be inspected
+    :raises Unsupported: if its architecture is not supported
     """
 
     kind = "gdb"
@@ -81,10 +80,10 @@ class GdbTarget:
         raise Unsupported(f"{self.name} is of {name}, which is not supported", hint=f"supported architectures: {known}")
 
     def check(self) -> None:
-        """Raise unless the process is still at the stop at which it was asked first.
+        """Check that the process is still at the stop at which this target was created.
 
         :raises TargetGone: if the target was closed
-        :raises StaleHandle: if the process has run since
+        :raises StaleHandle: if the process has run
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
@@ -95,7 +94,7 @@ class GdbTarget:
     # Memory
 
     def read(self, address: int, size: int) -> bytes:
-        """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
+        """Return exactly *size* bytes at *address* (:meth:`Target.read`)."""
         self.check()
         if size == 0:
             return b""
@@ -103,7 +102,7 @@ class GdbTarget:
             raise MemoryFault(address, size, "no process has this")
         try:
             return bytes(self._inferior.read_memory(address, size))
-        except gdb.error as error:  # of which gdb.MemoryError is one
+        except gdb.error as error:  # gdb.MemoryError is a subclass
             raise MemoryFault(address, size, f"gdb cannot read it: {error}") from error
 
     # Threads
@@ -118,27 +117,27 @@ class GdbTarget:
         return {native_id(thread): thread for thread in threads}
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread*. gdb has to select a thread for that: those of all that are not selected are
-        read at once.
+        """Return the registers of *thread*. If it is not selected, the registers of all threads are read, because gdb
+        has to select each thread for that.
         """
         self.check()
         if thread not in self._threads:
             raise BadInput(f"no thread {thread} in {self.name}")
         if thread not in self._registers:
             self._read_all_registers(thread)
-        found = self._registers[thread]
+        registers = self._registers[thread]
         if self._alone is not None:
-            return found
-        if self.architecture.pc not in found and self._threads[thread].is_valid():  # else it has just ended
+            return registers
+        if self.architecture.pc not in registers and self._threads[thread].is_valid():  # otherwise it has just ended
             raise TargetError(f"gdb has no registers of thread {thread}")
-        return found
+        return registers
 
     def _read_all_registers(self, wanted: int) -> None:
-        selected = thread_selected()
-        here = native_id(selected) if selected is not None else None
-        if here in self._threads and (here == wanted or self._alone is not None):
+        thread_now = thread_selected()
+        selected = native_id(thread_now) if thread_now is not None else None
+        if selected in self._threads and (selected == wanted or self._alone is not None):
             self._registers = {thread: {} for thread in self._threads} if self._alone is not None else {}
-            self._registers[here] = self._read_registers()
+            self._registers[selected] = self._read_registers()
             return
         with selection_kept():
             for native, thread in self._threads.items():
@@ -148,48 +147,48 @@ class GdbTarget:
                 self._registers.setdefault(native, {})
 
     def _read_registers(self) -> dict[str, int]:
-        # Those of the selected thread.
+        # The registers of the selected thread.
         mask = (1 << 8 * self.architecture.pointer_size) - 1
-        found: dict[str, int] = {}
+        registers: dict[str, int] = {}
         try:
             frame = gdb.newest_frame()
         except gdb.error:
-            return found
+            return registers
         for name in self.architecture.registers:
             try:
-                found[name] = int(frame.read_register(name)) & mask
-            except (gdb.error, ValueError):  # a register that gdb does not have
+                registers[name] = int(frame.read_register(name)) & mask
+            except (gdb.error, ValueError):  # gdb does not have this register
                 continue
-        return found
+        return registers
 
     # Signals
 
     @property
     def signal(self) -> int | None:
-        """The signal by which the process has stopped, None if its debugger stopped it."""
+        """The signal that stopped the process, None if the debugger stopped it."""
         return next((info.number for info in self._signals.values()), None)
 
     def siginfo(self, thread: int) -> SignalInfo | None:
-        """Return what the kernel says of the signal that *thread* took; see :meth:`Target.siginfo`."""
+        """Return the kernel's details of the signal that *thread* took (:meth:`Target.siginfo`)."""
         self.check()
         return self._signals.get(thread)
 
     @cached_property
     def _signals(self) -> dict[int, SignalInfo]:
-        found: dict[int, SignalInfo] = {}
+        signals: dict[int, SignalInfo] = {}
         with selection_kept():
             for native, thread in self._threads.items():
                 try:
                     thread.switch()
                     info = gdb.parse_and_eval("$_siginfo")
                     number, *values = (_member(info, path) for path in _SIGINFO)
-                except gdb.error:  # none
+                except gdb.error:  # it has no signal
                     continue
                 if number not in _STOPS:
-                    found[native] = SignalInfo(number, *values)
-        return found
+                    signals[native] = SignalInfo(number, *values)
+        return signals
 
-    # What the kernel says
+    # The kernel's facts
 
     def _proc(self, name: str) -> bytes:
         try:
@@ -199,7 +198,7 @@ class GdbTarget:
 
     @cached_property
     def command(self) -> str | None:
-        """The arguments, None if there are none."""
+        """The command line, None if it is empty."""
         arguments = self._proc("cmdline").rstrip(b"\0").replace(b"\0", b" ")
         return arguments.decode("utf-8", "surrogateescape") or None
 
@@ -215,23 +214,19 @@ class GdbTarget:
         return file_mappings(self._maps)
 
     def regions(self) -> Sequence[MemoryRegion]:
-        """Return the mappings that can be read, by address."""
-        return [
-            MemoryRegion(m.start, m.end, PF_R | (PF_W if m.is_writable else 0) | (PF_X if m.is_executable else 0))
-            for m in self._maps
-            if m.is_readable
-        ]
+        """Return the readable mappings, by address."""
+        return readable_regions(self._maps)
 
     def segment_starts(self) -> Sequence[int]:
-        """Return nothing: all modules have names."""
+        """Return nothing, because all modules have names."""
         return ()
 
     def extract(self, start: int, kind: int) -> bytes | None:
-        """Return None: a process's files are where they were."""
+        """Return None: a process needs no extracts, it has its files."""
         return None
 
     def proc_text(self, path: str) -> bytes:
-        """Return what ``/proc`` says of the process; see :meth:`Target.proc_text`."""
+        """Return the contents of *path* in ``/proc/PID/`` (:meth:`Target.proc_text`)."""
         self.check()
         place = Path("/proc", str(self.process_id), path)
         try:
@@ -240,7 +235,7 @@ class GdbTarget:
             raise Unavailable(f"{place} could not be read: {error.strerror}") from error
 
     def noted_status(self, thread: int) -> StatusNote | None:
-        """Return None: there is no note."""
+        """Return None: only cores have notes."""
         return None
 
     @cached_property
@@ -248,7 +243,7 @@ class GdbTarget:
         return parse_auxv(self._proc("auxv"), self.architecture.pointer_size, self.architecture.byte_order)
 
     def noted_process(self) -> ProcessNote | None:
-        """Return None: there is no note."""
+        """Return None: only cores have notes."""
         return None
 
     def auxiliary_vector(self) -> Mapping[int, int]:
@@ -256,12 +251,12 @@ class GdbTarget:
         return self._auxv
 
     def close(self) -> None:
-        """Let go of the process, which stays gdb's."""
+        """Close the target. gdb keeps the process."""
         self._is_open = False
 
 
 def native_id(thread: Any) -> int:
-    """Return what the operating system calls *thread*, a ``gdb.InferiorThread``."""
+    """Return the operating system's identifier of *thread*, a ``gdb.InferiorThread``."""
     process, light, other = thread.ptid
     return int(light or other or process)
 

@@ -1,4 +1,4 @@
-"""The files that a live process has mapped: those of its own root folder, and deleted ones by the kernel's links."""
+"""The files of a live process, in its own root folder; deleted ones by the kernel's links."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ompd.errors import BadFile
 
 
 class LiveFiles(FileFinder):
-    """Where the files of a live process lie, as seen from here.
+    """Finds the files of a live process.
 
-    A process in a container has a root folder of its own, which ``/proc/PID/root`` is. A file that was deleted or
-    replaced since it was mapped is still there behind ``/proc/PID/map_files``, which only root may follow, and the
-    program behind ``/proc/PID/exe``. As any file these have to prove that they are the ones.
+    A process in a container has its own root folder, ``/proc/PID/root``. A file that was deleted or replaced after it
+    was mapped is available through ``/proc/PID/map_files``, for root only, and the program through ``/proc/PID/exe``.
+    Like any file, these are verified before use.
 
-    :param mappings: of files, as the process has them now
+    :param mappings: the process's present mappings of files
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class LiveFiles(FileFinder):
         root = self._proc / "root"
         self._root = "" if _is_ours(root) else str(root)
         self._first = {mapping.name: mapping for mapping in reversed(mappings)}
-        at = auxiliary_vector.get(AT_PHDR, 0)
-        self._program = next((m.name for m in mappings if m.start <= at < m.end), None)
+        headers = auxiliary_vector.get(AT_PHDR, 0)
+        self._program = next((m.name for m in mappings if m.start <= headers < m.end), None)
         super().__init__(options)
 
     def resolve(self, name: str) -> str:
-        """Return where the file that the process calls *name* is found here."""
+        """Return the path here of the file that the process calls *name*."""
         if self.sysroot is not None:
             return super().resolve(name.removesuffix(DELETED))
         candidates = list(self._candidates(name))
@@ -53,14 +53,14 @@ class LiveFiles(FileFinder):
             if name == self._program:
                 yield str(self._proc / "exe")
             yield str(self._proc / "map_files" / f"{mapping.start:x}-{mapping.end:x}")
-            yield plain  # what replaced it may be the same file again
+            yield plain  # the file that replaced it may be the same
 
     def _inside(self, name: str) -> str:
-        # Links of the process's own root folder lead to where they would for it.
+        # Follow links inside the process's own root folder.
         try:
             return path_inside(self._root, name) if self._root else name
         except BadFile:
-            return self._root + name  # which says so when it is opened
+            return self._root + name  # opening it raises the same error
 
 
 def _is_ours(root: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Control groups that are frozen, so that their processes do not run: ``cgroup.freeze``, ``docker pause``."""
+"""Frozen control groups, whose processes do not run: ``cgroup.freeze``, ``docker pause``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
         _, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if ".." in PurePosixPath(name).parts:
-            continue  # of another namespace
+            continue  # it is of another namespace
         path = name.lstrip("/")
         if not controllers:  # version 2, in the folder "unified" if version 1 is mounted, too
             for folder in (cgroups / path, cgroups / "unified" / path):
@@ -31,7 +31,7 @@ def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
 
 
 def _lines(file: Path) -> list[str]:
-    # The root of each kind has no such file.
+    # The root group has no such file.
     try:
         return file.read_text(errors="replace").splitlines()
     except OSError:

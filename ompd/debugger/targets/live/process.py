@@ -1,4 +1,4 @@
-"""What Linux says of a process that runs, in ``/proc``, and its memory as it is now."""
+"""A running process: its facts in ``/proc``, and its memory as it is now."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import mmap
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ompd.binary.core.notes import parse_auxv
 from ompd.binary.core.procfs import (
@@ -22,12 +23,14 @@ from ompd.binary.core.procfs import (
     parse_syscall_arguments,
 )
 from ompd.debugger.targets.live import ptrace
-from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.freezer import frozen_group
 from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
-from ompd.debugger.targets.live.tracer import stop_error
+from ompd.debugger.targets.live.tracer import Asleep, stop_error
 from ompd.errors import BadProcess, MalformedFile, TargetGone, Unavailable
 from ompd.isa.architecture import BEGUN_ANEW, Architecture
+
+if TYPE_CHECKING:
+    from ompd.debugger.targets.live.tracer import Stop
 
 PAGE = mmap.PAGESIZE
 PAGE_BITS = PAGE.bit_length() - 1
@@ -35,12 +38,12 @@ _MOST_TRIES, _PAUSE = 200, 1e-3
 
 
 class RunningProcess:
-    """A process of this machine, as it runs.
+    """A running process of this machine.
 
-    ``note`` is what to tell the user about the number that was given, or None; ``constants`` pages that nobody writes
-    to, which are the same as long as the process executes the same program.
+    ``note`` is a note for the user about the given number, or None. ``constants`` are pages that are not writable, by
+    number: they stay the same until the process executes another program.
 
-    :raises BadProcess: if it cannot be looked into
+    :raises BadProcess: if it cannot be inspected
     """
 
     def __init__(self, process_id: int) -> None:
@@ -50,13 +53,13 @@ class RunningProcess:
         self.architecture: Architecture = findings.architecture
         self.constants: dict[int, bytes] = {}
         self.wanted: dict[str, None] = {}
-        """Paths in its folder that a query reads: as its pages are, they are read while the process is stopped."""
-        self._of_kernel: dict[int, bool] = {}
+        """Paths in its folder that a query reads. Like pages, they are read again while the process is stopped."""
+        self._is_kernels: dict[int, bool] = {}  # by thread
         self._parsed: tuple[bytes, Sequence[MemoryMapping]] | None = None
-        self._pages = ptrace.Reader(ptrace.MAX_PIECE)
+        self._memory = ptrace.Reader(ptrace.MAX_PIECE)
         self.reader = self.process_id
-        """A thread that has the memory: the first one may have ended before the others."""
-        # The folder is of this process for ever, and not of another one that gets its number.
+        """A thread that still has the memory: the first one may have ended before the others."""
+        # The descriptor stays this process's, even if another one gets its number.
         self.folder = _open(f"/proc/{self.process_id}", None, os.O_DIRECTORY, self.process_id)
         try:
             self.refresh()
@@ -65,13 +68,13 @@ class RunningProcess:
             raise
 
     def close(self) -> None:
-        """Let go of the process; it is not stopped."""
+        """Close the process's folder. The process is not stopped."""
         if self.folder >= 0:
             os.close(self.folder)
             self.folder = -1
 
     def refresh(self) -> None:
-        """Read anew what stays the same until a library is loaded or another program executed."""
+        """Read again the facts that change only if a library is loaded or another program executed."""
         self.constants.clear()
         arguments = self._read("cmdline").rstrip(b"\0").replace(b"\0", b" ")
         self.command: str | None = arguments.decode("utf-8", "surrogateescape") or None
@@ -81,8 +84,8 @@ class RunningProcess:
         )
 
     def held_by(self) -> str | None:
-        """Return what keeps all threads from running: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger``, or a frozen
-        control group by its name; None if the process runs.
+        """Return the cause that no thread can run: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger``, or the name of a
+        frozen control group; None if the process runs.
         """
         try:
             state = parse_stat(self._read(f"task/{self.reader}/stat")).state
@@ -106,13 +109,13 @@ class RunningProcess:
             os.close(descriptor)
 
     def _read_of_program(self, name: str) -> bytes:
-        # The first thread may have ended before the others, and only one that has not has these. While a thread
-        # executes another program no thread may have them, for a moment.
+        # Only a living thread has these files, and the first one may have ended. For a moment, while one executes
+        # another program, no thread may have them.
         for _ in range(_MOST_TRIES):
             with suppress(TargetGone):
-                found = self._read(f"task/{self.reader}/{name}")
-                if found:
-                    return found
+                contents = self._read(f"task/{self.reader}/{name}")
+                if contents:
+                    return contents
             try:
                 alive = living_thread(Path(f"/proc/{self.process_id}"))
             except OSError:
@@ -125,8 +128,8 @@ class RunningProcess:
         raise TargetGone(f"process {self.process_id} ended while it was looked at")
 
     def thread_ids(self) -> list[int]:
-        """Return the threads, by their numbers. Those that the kernel has made for io_uring are not the program's: they
-        never run its code.
+        """Return the numbers of the threads, in order. Those that the kernel created for io_uring are left out, because
+        they never run the program's code.
 
         :raises TargetGone: if the process has ended
         """
@@ -137,19 +140,19 @@ class RunningProcess:
             raise stop_error(error, self.process_id) from error
         finally:
             os.close(descriptor)
-        return [thread for thread in listed if not self._is_of_kernel(thread)]
+        return [thread for thread in listed if not self._is_kernel_thread(thread)]
 
-    def _is_of_kernel(self, thread: int) -> bool:
-        if thread not in self._of_kernel:
+    def _is_kernel_thread(self, thread: int) -> bool:
+        if thread not in self._is_kernels:
             try:
-                flags = parse_stat(self._read_at_once(f"task/{thread}/stat")).flags
+                flags = parse_stat(self._read_line(f"task/{thread}/stat")).flags
             except (OSError, MalformedFile):
                 return False  # it has ended
-            self._of_kernel[thread] = bool(flags & PF_IO_WORKER)
-        return self._of_kernel[thread]
+            self._is_kernels[thread] = bool(flags & PF_IO_WORKER)
+        return self._is_kernels[thread]
 
     def serves_page_faults(self) -> bool:
-        """Return whether the process may have memory whose pages a thread of its own supplies (userfaultfd(2))."""
+        """Return whether threads of the process may supply pages of its own memory (userfaultfd(2))."""
         try:
             descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder)
         except OSError:
@@ -173,20 +176,20 @@ class RunningProcess:
         return self._read_of_program("maps")
 
     def mappings(self, maps: bytes) -> Sequence[MemoryMapping]:
-        """Return the mappings that *maps* lists. As a rule it is what was read before, and then not parsed again."""
+        """Return the mappings in the text *maps*. The last text is parsed once only, because it seldom changes."""
         if self._parsed is None or self._parsed[0] != maps:
             self._parsed = maps, parse_maps(maps)
         return self._parsed[1]
 
-    def maps_of(self, thread: int, is_over: Callable[[], bool]) -> bytes | None:
-        """Return the maps as a thread has them that stands still; None where there is no time for it."""
+    def maps_of(self, thread: int, stop: Stop) -> bytes | None:
+        """Return the maps by a thread that stands still; None if *stop* is over first, or the thread is gone."""
         try:
             descriptor = _open(f"task/{thread}/maps", self.folder, 0, self.process_id)
         except TargetGone:
             return None
         try:
             pieces: list[bytes] = []
-            while not is_over():
+            while not stop.is_over():
                 piece = os.read(descriptor, 1 << 16)
                 if not piece:
                     return b"".join(pieces)
@@ -202,40 +205,41 @@ class RunningProcess:
         return self.read_now(number << PAGE_BITS, PAGE)
 
     def read_now(self, address: int, size: int) -> bytes | None:
-        """Return bytes as they are now, at most :data:`ptrace.MAX_PIECE`; None if some are not there or the process has
-        ended.
+        """Return the present bytes at *address*, at most :data:`ptrace.MAX_PIECE`; None if some are unreadable or the
+        process has ended.
         """
-        return self._pages.read(self.reader, address, size)
+        return self._memory.read(self.reader, address, size)
 
     def own_thread_ids(self) -> dict[int, int]:
-        """Return the numbers that the threads have in their own namespace, empty if that is ours."""
-        found = {}
+        """Return the threads' numbers in their own namespace, empty if it is ours."""
+        own_ids = {}
         with suppress(TargetGone):
             for thread in self.thread_ids():
                 with suppress(TargetGone, ValueError):
                     numbers = parse_status(self._read(f"task/{thread}/status")).get("NSpid", "").split()
                     if len(numbers) < 2:
                         return {}
-                    found[thread] = int(numbers[-1])
-        return found
+                    own_ids[thread] = int(numbers[-1])
+        return own_ids
 
     def asleep(self, thread: int) -> Asleep | None:
-        """Return how a thread sleeps; None if it runs or has ended. None, too, if a signal or a debugger holds it: then
-        it may have come back from its system call.
+        """Return how a thread sleeps; None if it runs or has ended, or if a signal or a debugger holds it: then its
+        system call may have returned.
         """
         try:
-            turns = self._read_at_once(f"task/{thread}/schedstat").split()
-            state = self._read_at_once(f"task/{thread}/stat").rpartition(b")")[2].split(None, 1)[:1]
-            call = self._read_at_once(f"task/{thread}/syscall")
+            turns = self._read_line(f"task/{thread}/schedstat").split()
+            state = self._read_line(f"task/{thread}/stat").rpartition(b")")[2].split(None, 1)[:1]
+            call = self._read_line(f"task/{thread}/syscall")
         except OSError:
             return None
         # A kernel without these statistics writes zeros.
-        if len(turns) != 3 or not turns[2].isdigit() or not int(turns[2]):
+        has_turns = len(turns) == 3 and turns[2].isdigit() and int(turns[2])
+        if not has_turns or state not in ([b"S"], [b"D"]) or parse_syscall(call) is None:
             return None
-        return Asleep(call, int(turns[2])) if state in ([b"S"], [b"D"]) and parse_syscall(call) is not None else None
+        return Asleep(call, int(turns[2]))
 
-    def _read_at_once(self, name: str) -> bytes:
-        # A file of one short line.
+    def _read_line(self, name: str) -> bytes:
+        # Return a file of one short line, which one call reads.
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
         try:
             return os.read(descriptor, 1 << 12)
@@ -243,29 +247,27 @@ class RunningProcess:
             os.close(descriptor)
 
     def registers_asleep(self, asleep: Asleep) -> Mapping[str, int]:
-        """Return the registers that are known of a sleeping thread."""
+        """Return the known registers of a sleeping thread."""
         registers, arch = dict(self._registers_in(asleep.call)), self.architecture
         if arch.kernel_arguments is not None and arch.kernel_arguments.number in registers:
-            # As long as a call has no answer, the kernel has this in the answer's place (x86: entry_64.S, entry_32.S).
+            # The kernel keeps this in the result's register until the call returns (x86: entry_64.S, entry_32.S).
             registers[arch.kernel_arguments.result] = -errno.ENOSYS & (1 << 8 * arch.pointer_size) - 1
         return registers
 
     def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return the registers that are known of a thread that stands in the kernel, None of one that runs. It may have
-        come back from its call.
-        """
+        """Return the known registers of a thread in the kernel, whose call may have returned; None if it runs."""
         try:
             return self._registers_in(self._read(f"task/{thread}/syscall")) or None
         except (TargetGone, BadProcess):
             return None
 
     def _registers_in(self, call: bytes) -> Mapping[str, int]:
-        # A line of ``syscall`` has the stack pointer and the program counter. Except in a page fault it has the number
-        # and the arguments of the system call, too.
-        where, arch = parse_syscall(call), self.architecture
-        if where is None:
+        # A line of ``syscall`` has the stack pointer and the program counter. Except in a page fault, it also has the
+        # number and the arguments of the system call.
+        pointers, arch = parse_syscall(call), self.architecture
+        if pointers is None:
             return {}
-        registers = {arch.sp: where[0], arch.pc: where[1]}
+        registers = {arch.sp: pointers[0], arch.pc: pointers[1]}
         words = parse_syscall_arguments(call)
         if words and arch.kernel_arguments is not None:
             names = (arch.kernel_arguments.number, *arch.kernel_arguments.arguments)
@@ -273,11 +275,11 @@ class RunningProcess:
         return registers
 
     def can_restart(self, thread: int, asleep: Asleep) -> bool:
-        """Return whether a sleeping thread may be stopped: its system call, which a stop ends, begins anew.
+        """Return whether a sleeping thread may be stopped, because the kernel restarts the interrupted system call.
 
-        Some calls return early instead. To begin anew the kernel goes back to the instruction before the program
-        counter. A library that was unloaded has taken it along, or code that was made at run time has been replaced. A
-        seccomp filter sees the call once more, and may kill the process for it (for ``restart_syscall``, say).
+        Some calls return early instead. To restart a call, the kernel goes back to the instruction before the program
+        counter. That may be gone with an unloaded library, or replaced if it was generated at run time. A seccomp
+        filter checks the restarted call again, and may kill the process (for ``restart_syscall``, for example).
         """
         arch, registers = self.architecture, self.registers_asleep(asleep)
         if not parse_syscall_arguments(asleep.call):
@@ -288,20 +290,25 @@ class RunningProcess:
         if number != arch.kernel_arguments.restart and arch.kernel_arguments.waits.get(number) not in BEGUN_ANEW:
             return False
         code = arch.system_calls.instruction
-        memory = self._parsed[1] if self._parsed is not None else ()
-        index = bisect_right(memory, pc - 1, key=lambda mapping: mapping.start) - 1
-        mapping = memory[index] if index >= 0 else None
-        if mapping is None or not mapping.start <= pc - len(code) < mapping.end or not mapping.is_executable:
+        return self._has_code(pc - len(code), code) and not self._has_seccomp_filter(thread)
+
+    def _has_code(self, address: int, code: bytes) -> bool:
+        mappings = self._parsed[1] if self._parsed is not None else ()
+        index = bisect_right(mappings, address + len(code) - 1, key=lambda mapping: mapping.start) - 1
+        mapping = mappings[index] if index >= 0 else None
+        if mapping is None or not mapping.start <= address < mapping.end or not mapping.is_executable:
             return False
-        if self.read_now(pc - len(code), len(code)) != code:
-            return False
+        return self.read_now(address, len(code)) == code
+
+    def _has_seccomp_filter(self, thread: int) -> bool:
+        # Whether the thread has a filter, or may have one.
         try:
-            return parse_status(self._read(f"task/{thread}/status")).get("Seccomp", "0") == "0"
+            return parse_status(self._read(f"task/{thread}/status")).get("Seccomp", "0") != "0"
         except (TargetGone, BadProcess):
-            return False
+            return True
 
     def text(self, path: str) -> bytes:
-        """Return what ``/proc/PID/`` has at *path* now; of a link of ``fd``, what it refers to.
+        """Return the present contents of the file at *path* in ``/proc/PID/``, or the target of a link in ``fd``.
 
         :raises Unavailable: if it cannot be read
         """

@@ -1,4 +1,4 @@
-"""How many processors a live process may use: by its threads' affinity masks, and by the quota of its control group."""
+"""The processors that a live process may use: its threads' affinity masks, and the quota of its control group."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MAX_THREADS = 1 << 12
 
 
 class Processors(NamedTuple):
-    """What a process may use.
+    """The processors of one process.
 
-    ``cpus`` are the processors in the affinity mask of any of its threads (``Cpus_allowed_list``). ``quota`` is
-    how many processors' time its control group gets (``cpu.max``), None if there is no limit; ``quota_file`` is the
-    file that says so. ``quota_fault`` says why that is unknown, None if it is known.
+    ``cpus`` is the union of its threads' affinity masks (``Cpus_allowed_list``). ``quota`` is the processor time of its
+    control group, in processors (``cpu.max``), None if there is no limit; ``quota_file`` is the file with that limit.
+    ``quota_fault`` is why the quota is unknown, None if it is known.
     """
 
     cpus: frozenset[int]
@@ -31,14 +31,14 @@ class Processors(NamedTuple):
 
     @property
     def usable(self) -> float:
-        """How many processors' time the process gets at most."""
+        """The most processor time that the process can get, in processors."""
         return float(len(self.cpus)) if self.quota is None else min(float(len(self.cpus)), self.quota)
 
 
 def usable_processors(process_id: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Processors:
-    """Return what the process with that number may use.
+    """Return the processors of the process with that number.
 
-    :raises Unavailable: if the kernel does not say
+    :raises Unavailable: if they are unknown
     """
     folder = proc / str(process_id)
     cpus: set[int] = set()
@@ -56,7 +56,7 @@ def usable_processors(process_id: int, proc: Path = _PROC, cgroups: Path = _CGRO
 
 
 def _statuses(folder: Path) -> Iterator[dict[str, str]]:
-    # Threads may be bound each to a place of its own.
+    # Each thread may be bound to its own place.
     try:
         threads = sorted((folder / "task").iterdir())[:_MAX_THREADS]
     except OSError:
@@ -69,8 +69,8 @@ def _statuses(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def parse_cpu_list(text: str) -> set[int]:
-    """Return the processors in a list as the kernel writes it, ``0-3,8``; empty if it is none."""
-    found: set[int] = set()
+    """Return the processors in the kernel's list format, ``0-3,8``; empty if *text* is malformed."""
+    cpus: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         if not (first.isdecimal() and (not last or last.isdecimal())):
@@ -78,12 +78,12 @@ def parse_cpu_list(text: str) -> set[int]:
         low, high = int(first), int(last or first)
         if not low <= high < _MAX_CPU:
             return set()
-        found.update(range(low, high + 1))
-    return found
+        cpus.update(range(low, high + 1))
+    return cpus
 
 
 def _quota(folder: Path, cgroups: Path) -> tuple[float | None, str | None]:
-    # Of control groups, version 2: each one on the way to the root may have a limit.
+    # Control groups of version 2: each one on the way to the root may have a limit.
     lines = (folder / "cgroup").read_bytes().decode("utf-8", "surrogateescape").split("\n")
     name = next((line[3:] for line in lines if line.startswith("0::/")), None)
     if name is None or ".." in PurePosixPath(name).parts:
@@ -95,10 +95,10 @@ def _quota(folder: Path, cgroups: Path) -> tuple[float | None, str | None]:
         try:
             words = file.read_text().split()
         except FileNotFoundError:
-            words = []  # the root has none, and a group whose controller is off
+            words = []  # the root group has no such file, nor a group whose controller is off
         if len(words) == 2 and words[0].isdecimal() and words[1].isdecimal() and int(words[1]):
-            found = int(words[0]) / int(words[1])
-            least = (found, str(file)) if least is None or found < least[0] else least
+            quota = int(words[0]) / int(words[1])
+            least = (quota, str(file)) if least is None or quota < least[0] else least
         if path == path.parent:
             break
         path = path.parent

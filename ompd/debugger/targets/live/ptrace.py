@@ -1,8 +1,8 @@
-"""Linux's own calls by the C library: ptrace(2), and process_vm_readv(2), which reads memory in bulk.
+"""System calls through the C library: ptrace(2), process_vm_readv(2), which reads memory in bulk, and kcmp(2).
 
-A stop never uses SIGSTOP: PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread in a way that the program does not see, and
-that ends by itself when the thread that traces ends. Waiting is done with WNOWAIT: to take a report would take the
-signal out of the stopped thread too, and were we killed then, the program would never get it.
+A stop never uses SIGSTOP. PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread without a trace that the program could see,
+and the stop ends when the tracing thread ends. Waits use WNOWAIT: collecting a report would also take the signal out of
+the stopped thread, and if we were killed then, the program would never receive it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import platform
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from ompd.isa.processors import KCMP
@@ -25,19 +26,19 @@ _PTRACE_SEIZE = 0x4206
 _PTRACE_INTERRUPT = 0x4207
 _PTRACE_EVENT_STOP = 128
 _NT_PRSTATUS = 1
-_MAX_GENERAL = 1024  # no processor has more, and a buffer that is too small is filled all the same
+_MAX_GENERAL = 1024  # no processor has more; the kernel would fill a smaller buffer without an error
 _WALL = 0x40000000
 _IOV_MAX = 1024
 MAX_PIECE = 256 << 10
-"""How many bytes are read by one call, unless one range has more: reading them takes some tenths of a millisecond."""
+"""The most bytes to read by one call, unless one range has more. Reading them takes some tenths of a millisecond."""
 _MAX_ADDRESS = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
 _SIZEOF_SIGINFO = 128
 # si_signo, si_errno, si_code; si_pid, si_uid, si_status of SIGCHLD, aligned as pointers are
 _SIGINFO = struct.Struct("=iii4xiIi" if ctypes.sizeof(ctypes.c_void_p) == 8 else "=iiiiIi")
 
-# PyDLL keeps the interpreter's lock: in a program with other Python threads getting it back after each of thousands of
-# calls would take longer than the stop itself. These must not block, as PTRACE_SEIZE does while the program executes
-# another one (execve(2)), and reading memory that was swapped out.
+# PyDLL keeps the interpreter's lock. In a program with other Python threads, getting it back after each of thousands of
+# calls would take longer than the stop itself. Calls that may block use CDLL: PTRACE_SEIZE, which waits for an
+# execve(2), and reading memory, which may be swapped out.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC_AT_ONCE = ctypes.PyDLL(None, use_errno=True)
 for _library in (_LIBC, _LIBC_AT_ONCE):
@@ -52,22 +53,22 @@ _LIBC.process_vm_readv.argtypes = (
 
 
 class Report(NamedTuple):
-    """What became of a thread: it is stopped, to be let go with ``signal``, or it is gone."""
+    """The state of a traced thread: gone, or stopped, to be released with ``signal``."""
 
     is_gone: bool
     signal: int
 
 
-# How many pages of a range may be unreadable before the rest of it is left: guards of stacks, say, lie between others.
+# The unreadable pages in a range after which its rest is skipped. Guard pages of stacks are between readable ones.
 _MAX_HOLES = 8
 
 
 class Copied(NamedTuple):
-    """Memory that was read: *size* bytes at *address* of the process, and from *at* on in the buffer."""
+    """Memory that was read: ``size`` bytes at ``address`` of the process, which begin at ``place`` in the buffer."""
 
     address: int
     size: int
-    at: int
+    place: int
 
 
 def _ptrace(request: int, thread: int, address: int = 0, data: int = 0, library: ctypes.CDLL = _LIBC_AT_ONCE) -> None:
@@ -77,7 +78,7 @@ def _ptrace(request: int, thread: int, address: int = 0, data: int = 0, library:
 
 
 def seize(thread: int) -> None:
-    """Trace *thread* without stopping it. While its process executes another program this waits.
+    """Trace *thread* without stopping it. This blocks while its process executes another program.
 
     :raises OSError: if it is gone (ESRCH), or may not be traced (EPERM)
     """
@@ -85,7 +86,7 @@ def seize(thread: int) -> None:
 
 
 def interrupt(thread: int) -> None:
-    """Ask a traced thread to stop; :func:`report` tells when it has.
+    """Ask a traced thread to stop; :func:`report` returns whether it has.
 
     :raises OSError: if it is gone (ESRCH)
     """
@@ -93,35 +94,35 @@ def interrupt(thread: int) -> None:
 
 
 def report(thread: int) -> Report | None:
-    """Return what became of a traced thread, None while it neither stopped nor ended. Never waits."""
+    """Return the state of a traced thread, None while it neither stopped nor ended. Never blocks."""
     options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL
-    found = ctypes.create_string_buffer(_SIZEOF_SIGINFO)
-    if _LIBC_AT_ONCE.waitid(os.P_PID, thread, ctypes.addressof(found), options) == -1:
+    siginfo = ctypes.create_string_buffer(_SIZEOF_SIGINFO)
+    if _LIBC_AT_ONCE.waitid(os.P_PID, thread, ctypes.addressof(siginfo), options) == -1:
         return Report(True, 0)
-    _, _, code, process, _, status = _SIGINFO.unpack_from(found)
+    _, _, code, process, _, status = _SIGINFO.unpack_from(siginfo)
     if not process:
         return None
     if code != os.CLD_TRAPPED:
         return Report(True, 0)
-    # The event is above the signal. PTRACE_EVENT_STOP is ours, or job control's; there is no signal to be handed on.
+    # The event is above the signal. PTRACE_EVENT_STOP is ours, or job control's: no signal has to be passed on.
     return Report(False, 0 if status >> 8 == _PTRACE_EVENT_STOP else status & 0x7F)
 
 
 def bury(thread: int) -> None:
-    """If a traced thread, not the first of its process, has ended, take the report of that.
+    """Collect the status of a traced thread if it has ended. It must not be the first one of its process.
 
     An execve(2) of another thread waits until this is done.
     """
-    # Of a traced thread waiting takes reports of stops, too, whatever it asks for, so that it must not be tried.
-    found = report(thread)
-    if found is not None and found.is_gone:
+    # Do not wait for a living thread: that would collect reports of stops, too, whatever the options.
+    status = report(thread)
+    if status is not None and status.is_gone:
         with suppress(ChildProcessError):
             os.waitid(os.P_PID, thread, os.WEXITED | os.WNOHANG | _WALL)
 
 
 def general_registers(thread: int) -> bytes:
-    """Return the general registers of a stopped thread, as ``pr_reg`` of an ``NT_PRSTATUS`` note has them: how many
-    bytes these are tells by which of a processor's ways its code runs.
+    """Return the general registers of a stopped thread, in the format of ``pr_reg`` in ``NT_PRSTATUS`` notes. Their
+    size shows in which mode of the processor its code runs.
 
     :raises OSError: if it is gone
     """
@@ -129,10 +130,10 @@ def general_registers(thread: int) -> bytes:
 
 
 def register_set(thread: int, note: int, size: int) -> bytes:
-    """Return the registers of a stopped thread that cores have in notes of the type *note*.
+    """Return the register set of a stopped thread that cores have in notes of type *note*.
 
-    :param size: the most bytes that these can be, of which no part is a part of a register
-    :raises OSError: if it is gone (ESRCH), or it has none of these (EINVAL, ENODEV)
+    :param size: its largest size in bytes, a multiple of a register's
+    :raises OSError: if it is gone (ESRCH), or has no such set (EINVAL, ENODEV)
     """
     buffer = ctypes.create_string_buffer(size)
     vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), size)
@@ -141,9 +142,9 @@ def register_set(thread: int, note: int, size: int) -> bytes:
 
 
 class Reader:
-    """Reads memory of a process that may change meanwhile, piece by piece; what a call needs is made ready once.
+    """Reads the memory of running processes. The arguments of the system call are allocated once.
 
-    :param size: the most bytes of a piece
+    :param size: the most bytes of one read
     """
 
     def __init__(self, size: int) -> None:
@@ -155,7 +156,7 @@ class Reader:
         self._remote = self._local + 2 * ctypes.sizeof(ctypes.c_size_t)
 
     def read(self, process: int, address: int, size: int) -> bytes | None:
-        """Return *size* bytes at *address*, None if they are not all there, or may not be read."""
+        """Return *size* bytes at *address*, None if some are missing or may not be read."""
         if not 0 < size <= self._size or not 0 <= address <= _MAX_ADDRESS:
             return None
         self._vectors[2], self._vectors[3] = address, size
@@ -169,53 +170,54 @@ def read_memory(
     buffer: bytearray | mmap.mmap,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[list[Copied], list[tuple[int, int]], int]:
-    """Read *ranges* (address, size) of the memory of *process*, one after the other, into *buffer*; return what was
-    read, what was tried (where that was not read, the process has nothing to read), and how many of the ranges there
-    was time for.
+    """Read *ranges* (address, size) of the memory of *process* in order into *buffer*.
 
-    Behind a page that cannot be read, reading goes on, a few times in each range.
+    Reading goes on behind an unreadable page, a few times in each range.
 
     :param ranges: each begins at a page, and *buffer* has room for all
-    :param is_over: called between pieces of some hundred kilobytes; where it returns true reading ends
+    :param is_over: called between pieces of some hundred kilobytes; reading ends if it returns true
+    :returns: the memory that was read; the ranges that were tried, of which the unread parts are unreadable; and how
+        many of *ranges* there was time for
     :raises OSError: if the process is gone (ESRCH), or its memory may not be read (EPERM)
     """
     base = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
     left = list(ranges)
-    got: list[Copied] = []
+    copied: list[Copied] = []
     tried: list[tuple[int, int]] = []
-    index = at = holes = 0
+    index = place = holes = 0
     while index < len(left) and not is_over():
         batch = _batch(left, index)
         total = sum(size for _, size in batch)
         remote = (ctypes.c_size_t * (2 * len(batch)))(*(word for pair in batch for word in pair))
-        local = (ctypes.c_size_t * 2)(base + at, total)
+        local = (ctypes.c_size_t * 2)(base + place, total)
         count = _LIBC.process_vm_readv(process, ctypes.addressof(local), 1, ctypes.addressof(remote), len(batch), 0)
         if count < 0:
             code = ctypes.get_errno()
             if code not in (errno.EFAULT, errno.EIO):
                 raise OSError(code, os.strerror(code))
             count = 0
-        # It ends at the first page that is not there.
+        # The call ends at the first unreadable page.
         for address, size in batch:
             read = min(size, count)
             count -= read
             if read:
-                got.append(Copied(address, read, at))
-            seen = min(size, read + mmap.PAGESIZE)
-            tried.append((address, seen))
+                copied.append(Copied(address, read, place))
+            tried_size = min(size, read + mmap.PAGESIZE)
+            tried.append((address, tried_size))
             if read == size:
-                index, holes, at = index + 1, 0, at + size
+                index, holes, place = index + 1, 0, place + size
                 continue
-            if seen < size and holes < _MAX_HOLES:
-                left[index], holes, at = (address + seen, size - seen), holes + 1, at + seen
+            if tried_size < size and holes < _MAX_HOLES:
+                left[index] = address + tried_size, size - tried_size
+                holes, place = holes + 1, place + tried_size
             else:
-                index, holes, at = index + 1, 0, at + size
+                index, holes, place = index + 1, 0, place + size
             break
-    return got, tried, index
+    return copied, tried, index
 
 
 def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int, int]]:
-    # What is read by one call, from *index* on.
+    # The ranges from *index* on that one call reads.
     end, total = index, 0
     while end < len(ranges) and end - index < _IOV_MAX and (end == index or total + ranges[end][1] <= MAX_PIECE):
         total += ranges[end][1]
@@ -223,7 +225,21 @@ def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int,
     return ranges[index:end]
 
 
-def has_same_memory(thread: int, other: int) -> bool:
-    """Return whether two threads, of whatever processes, have the same memory; False if the kernel does not say so."""
+def find_sharers(process_id: int, thread: int) -> list[int] | None:
+    """Return the numbers of other processes with the same memory, None if the kernel cannot compare.
+
+    clone(2) with CLONE_VM and without CLONE_THREAD makes them. All visible processes are compared, which takes some
+    microseconds each.
+
+    :param thread: the native id of a thread of the process that has not ended
+    """
+    if not _have_same_memory(thread, thread):
+        return None
+    numbers = (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit())
+    return sorted(other for other in numbers if other != process_id and _have_same_memory(thread, other))
+
+
+def _have_same_memory(thread: int, other: int) -> bool:
+    # Whether two threads, perhaps of different processes, have the same memory; False if the kernel cannot tell.
     number = KCMP.get(platform.machine())
     return number is not None and _LIBC.syscall(number, thread, other, _KCMP_VM, 0, 0) == 0

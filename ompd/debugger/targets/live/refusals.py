@@ -1,4 +1,4 @@
-"""Whether a process can be looked into; if not, why, and what a person can do about it."""
+"""Checks whether a process can be inspected; if not, explains why and what the user can do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AS_ROOT = "run ompd as root (sudo)"
 
 
 class Findings(NamedTuple):
-    """A process that can be read: its number, what to tell the user about that, and its processor's table."""
+    """A readable process: its number, a note for the user about that number, and its architecture."""
 
     process_id: int
     note: str | None
@@ -33,9 +33,9 @@ class Findings(NamedTuple):
 
 
 def examine(process_id: int, proc: Path = _PROC) -> Findings:
-    """Return what is known of the process with that number, or of the one that has a thread with it.
+    """Return the findings on the process with that number, or with a thread of that number.
 
-    :raises BadProcess: if it cannot be looked into; the hint says what to do
+    :raises BadProcess: if it cannot be inspected
     """
     folder = proc / str(process_id)
     try:
@@ -43,10 +43,10 @@ def examine(process_id: int, proc: Path = _PROC) -> Findings:
     except (OSError, ValueError, OverflowError):
         raise BadProcess(process_id, "there is no such process", hint=_OTHER_PROCESS) from None
     note = None
-    found = int(status.get("Tgid", process_id))
-    if found != process_id:
-        note = f"{process_id} is a thread of process {found}, which is shown"
-        process_id, folder = found, proc / str(found)
+    group = int(status.get("Tgid", process_id))
+    if group != process_id:
+        note = f"{process_id} is a thread of process {group}, which is shown"
+        process_id, folder = group, proc / str(group)
     if process_id == os.getpid():
         raise BadProcess(process_id, "that is the process that asks", hint="a program cannot stop and read itself")
     for _ in range(_MOST_TRIES):
@@ -59,27 +59,27 @@ def examine(process_id: int, proc: Path = _PROC) -> Findings:
                 raise BadProcess(process_id, f"cannot be read: {os.strerror(error.errno or 0)}") from error
             if not folder.exists():
                 break
-            time.sleep(_PAUSE)  # it executes another program, perhaps
+            time.sleep(_PAUSE)  # perhaps it executes another program now
     raise TargetGone(f"process {process_id} ended while it was looked at")
 
 
 def find_refusal(process_id: int, *, nonblocking: bool = False, proc: Path = _PROC) -> BadProcess | None:
-    """Return why the process with that number cannot be inspected, None if it can be, or if there is none.
+    """Return why the process with that number cannot be inspected, None if it can be, or does not exist.
 
-    :param nonblocking: whether it is to be read only, and not stopped
+    :param nonblocking: whether it will only be read, and not stopped
     """
     if not (proc / str(process_id)).exists():
         return None
     try:
-        found = examine(process_id, proc)
-        status = parse_status((proc / str(found.process_id) / "status").read_bytes())
+        findings = examine(process_id, proc)
+        status = parse_status((proc / str(findings.process_id) / "status").read_bytes())
     except BadProcess as error:
         return error
     except (OmpdError, OSError):
         return None  # it has ended
     if nonblocking or status.get("TracerPid", "0") == "0":
         return None
-    why = refusal(found.process_id, proc)
+    why = refusal(findings.process_id, proc)
     return why if isinstance(why, BadProcess) else None
 
 
@@ -91,13 +91,13 @@ def _look_into(process_id: int, folder: Path, status: dict[str, str]) -> Archite
         raise BadProcess(process_id, "has ended and waits for its parent (zombie)", hint=_zombie_hint(status))
     with (folder / "task" / str(thread) / "exe").open("rb") as file:
         architecture = _architecture(process_id, file.read(_HEADER))
-    # That this may be opened says that memory may be read.
+    # The kernel checks the permission to read memory when this is opened.
     os.close(os.open(folder / "task" / str(thread) / "mem", os.O_RDONLY))
     return architecture
 
 
 def living_thread(folder: Path) -> int | None:
-    """Return a thread of the process at *folder* that has not ended, its first one if that has not; None without."""
+    """Return the first thread of the process at *folder* that has not ended, None if all have."""
     for thread in sorted(int(name.name) for name in (folder / "task").iterdir()):
         with suppress(OSError, MalformedFile):
             if parse_stat((folder / "task" / str(thread) / "stat").read_bytes()).state not in "ZX":
@@ -128,11 +128,11 @@ def _architecture(process_id: int, header: bytes) -> Architecture:
 
 
 def refusal(process_id: int, proc: Path = _PROC) -> OmpdError:
-    """Return why the system does not let us read or trace the process, as far as can be found out."""
+    """Return the likely reason why the system does not let us read or trace the process."""
     folder = proc / str(process_id)
     try:
         status = parse_status((folder / "status").read_bytes())
-        owner = (folder / "status").stat().st_uid  # the folder itself is its user's in any case
+        owner = (folder / "status").stat().st_uid  # the folder itself always belongs to the process's user
     except OSError:
         return TargetGone(f"process {process_id} ended while it was looked at")
     tracer = int(status.get("TracerPid", "0") or 0)

@@ -1,13 +1,13 @@
-"""Stopping all running threads of a process at once, and letting them go whatever happens.
+"""Stops all running threads of a process at once, and releases them whatever happens.
 
-Threads that sleep in the kernel stand still by themselves. They are stopped only if the caller needs it. Each is
-looked at before and after the reading: one that has run in between makes the stop worthless.
+Threads that sleep in the kernel do not move. They are stopped only if the caller needs their registers. Each is
+examined before and after the reading: if one has run in between, the stop is worthless.
 
-The stop is made by a thread of our own. The kernel lets go of everything that a thread traces when that thread ends, so
-the program runs on even if we fail, are interrupted, or are killed; and an interrupt from the keyboard, which Python
-raises in its main thread, cannot come between two calls here. To end is also the quickest way to let go.
+A thread of our own makes the stop. When it ends, the kernel releases every thread that it traces. So the program runs
+on even if we fail, are interrupted, or are killed. Python raises an interrupt from the keyboard in its main thread, so
+it cannot come between two calls here. Ending that thread is also the fastest way to release.
 
-A stop has a limit in time. Its threads are let go when that is reached, whatever is left to do.
+A stop has a time limit. When it is reached, the threads are released, even if work is left.
 """
 
 from __future__ import annotations
@@ -17,37 +17,48 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.binary.core.procfs import parse_stat, parse_status
 from ompd.debugger.targets.live import ptrace
-from ompd.debugger.targets.live.asleep import Asleep
 from ompd.debugger.targets.live.refusals import refusal
 from ompd.errors import BadProcess, MalformedFile, OmpdError, TargetGone
 
-# A thread that waits for a device or a file server cannot stop; nor does it run, so that nothing waits for it longer.
-# It is given so much time, or that part of the stop's limit, whichever is less.
+if TYPE_CHECKING:
+    from ompd.debugger.targets.live.copying import Copy
+    from ompd.debugger.targets.live.live import LiveProcess, Sleepers
+
+# A thread that waits for a device or a file server cannot stop. It does not run either, so we stop waiting for it after
+# this time, or this part of the stop's limit, whichever is less.
 _PATIENCE_ASLEEP_NS, _PATIENCE_ASLEEP_PART = 20_000_000, 0.4
-# What is kept of the limit for letting go: at most so much, or that part of it.
+# The time reserved for the release: at most so much, or this part of the limit.
 _RESERVE_NS, _RESERVE_PART = 1_000_000, 0.1
 _UNDERTAKER_AFTER = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 50e-6, 1e-3
 _REFUSALS = 5
-_MAX_ROUNDS = 100  # of looking for threads that were made meanwhile
-
-_T = TypeVar("_T")
+_MAX_ROUNDS = 100  # of searching for new threads
 
 
 LONGER_STOPS = "--max-stop MS allows longer stops; --nonblocking reads without stopping"
-"""What helps where a stop was too short."""
+"""The hint if a stop was too short."""
+
+
+class Asleep(NamedTuple):
+    """How a thread sleeps in the kernel.
+
+    ``call`` is its ``/proc/PID/task/TID/syscall``. ``turns`` counts how often it got a processor, the third field of
+    ``schedstat``. If both are the same again, the thread has not run in between.
+    """
+
+    call: bytes
+    turns: int
 
 
 class NotStopped(BadProcess):
-    """The threads of a process did not all stop within the limit of a stop. They run again.
+    """Some threads did not stop within the time limit of a stop. All run again.
 
-    ``running`` of ``threads`` had not stopped yet; ``tries`` is how often that was tried.
+    ``running`` of ``threads`` had not stopped; ``tries`` is the number of attempts.
     """
 
     def __init__(self, process_id: int, running: int, threads: int, limit_ns: int, tries: int = 1) -> None:
@@ -62,61 +73,41 @@ class NotStopped(BadProcess):
 
 
 Registers = dict[int, "bytes | Asleep | None"]
-"""By thread: its general registers if it was stopped, how it sleeps if it was not; None if it cannot stop, because it
+"""By thread: its general registers if it was stopped, how it sleeps if it was not; None if it cannot stop because it
 waits for a device.
 """
 
 
-class Stop(Generic[_T]):
-    """One stop of a process: the threads that run are stopped, something is read, and they are let go.
+class Stop:
+    """One stop of a process: its running threads are stopped, memory is copied, and they are released.
 
-    ``woken`` are threads that were not stopped, and ran during the reading.
+    ``duration_ns`` is how long it lasted. ``woken`` are threads that were not stopped, and ran during the copy.
 
-    :param folder: descriptor of ``/proc/PID``
-    :param capture: called while all threads stand still, and with a function that tells whether it has to end
-    :param threads: returns the threads of the process
-    :param leave: returns how a thread sleeps, None if it has to be stopped
-    :param asleep: returns how a thread sleeps, None if it runs
-    :param limit_ns: how long the stop may last, in nanoseconds, for a number of threads
-    :param clock: the time in nanoseconds
+    :param copy: does the copying while all threads stand still
+    :param sleepers: decides which sleeping threads are stopped
     """
 
-    def __init__(
-        self,
-        process_id: int,
-        folder: int,
-        capture: Callable[[Registers, Callable[[], bool]], _T],
-        *,
-        threads: Callable[[], list[int]],
-        leave: Callable[[int], Asleep | None],
-        asleep: Callable[[int], Asleep | None],
-        limit_ns: Callable[[int], int],
-        clock: Callable[[], int],
-    ) -> None:
+    def __init__(self, process: LiveProcess, copy: Copy, sleepers: Sleepers) -> None:
         self.duration_ns = 0
-        self._captured: list[_T] = []
-        self._process_id = process_id
-        self._folder = folder
-        self._capture = capture
-        self._threads, self._leave, self._asleep = threads, leave, asleep
-        self._limit_ns = limit_ns
-        self._clock = clock
+        self.woken: set[int] = set()
+        self._process, self._copy, self._sleepers = process, copy, sleepers
+        self._process_id = process.process_id
+        self._clock = process.clock
         self._release = threading.Event()
         self._error: BaseException | None = None
-        # Traced threads, and how each is to be let go: with a signal, or None while it has not stopped.
+        # By traced thread: the signal to release it with, None while it has not stopped.
         self._traced: dict[int, int | None] = {}
         self._left: dict[int, Asleep] = {}
-        self.woken: set[int] = set()
         self._is_seizing = False
         self._began_ns: int | None = None
-        # Not to be waited for at the end of the interpreter: with the process it ends, and lets go, too.
+        # A daemon: the interpreter does not wait for it at its end, and the end of the process releases all threads.
         self._thread = threading.Thread(target=self._run, name="ompd-stop", daemon=True)
         self._tracer_id = 0
 
-    def run(self) -> _T:
-        """Stop the process, and return what ``capture`` returned; all threads are let go by then.
+    def run(self) -> None:
+        """Stop the process and copy. All threads are released when this returns or raises.
 
-        :raises NotStopped: if they do not all stop within the limit
+        :raises NotStopped: if some do not stop within the limit
         :raises BadProcess: if they may not be stopped
         :raises TargetGone: if the process has ended
         """
@@ -131,88 +122,87 @@ class Stop(Generic[_T]):
         if self._error is not None:
             error = self._error
             raise stop_error(error, self._process_id) if isinstance(error, OSError) else error
-        return self._captured[0]
 
     def _await_end(self) -> None:
-        # If a thread of the process executes another program just now, the kernel ends the other threads and waits
-        # until we have taken note of it, and PTRACE_SEIZE waits for the kernel: then it is taken note of here.
+        # If a thread of the process executes another program now, the kernel ends the other threads and waits until we
+        # have collected their status. PTRACE_SEIZE waits for the kernel. So this thread collects it.
         while self._thread.is_alive():
             self._thread.join(_UNDERTAKER_AFTER)
             if self._is_seizing:
                 for thread in list(self._traced):
                     if thread != self._process_id:
                         ptrace.bury(thread)
-        # To Python a thread has ended a little before it has to the kernel, which lets go then.
+        # A thread ends for Python a little before it ends for the kernel, which releases then.
         while self._tracer_id and os.access(f"/proc/self/task/{self._tracer_id}", os.F_OK):
             time.sleep(_FIRST_PAUSE)
 
     # In the thread that traces
 
     def _run(self) -> None:
-        # A signal that is meant for the program that uses us must not wait for this thread.
+        # A signal for the program that uses us must not wait for this thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self._tracer_id = threading.get_native_id()
         try:
             self._stop_all()
             if not self._release.is_set():
-                self._captured.append(self._capture(self._registers(), self._is_over))
-                self.woken = {thread for thread, asleep in self._left.items() if self._asleep(thread) != asleep}
-        except BaseException as error:  # noqa: BLE001  it is raised where the stop was asked for
+                self._copy.run(self._registers(), self)
+                self.woken = {thread for thread, asleep in self._left.items() if self._process.asleep(thread) != asleep}
+        except BaseException as error:  # noqa: BLE001  run() raises it
             self._error = error
-        # The kernel lets go of all threads at once when this one ends. One by one they would get the processors that
-        # this thread needs to let go of the next: with 64 threads that work that took more than ten times as long.
+        # When this thread ends, the kernel releases all threads at once. Released one by one, they would get the
+        # processors that this thread needs to release the next: that took ten times as long for 64 busy threads.
         if self._began_ns is not None:
             self.duration_ns = self._clock() - self._began_ns
 
     @property
     def _limit(self) -> int:
-        return self._limit_ns(len(self._traced) + len(self._left))
+        return self._process.limit_ns(len(self._traced) + len(self._left))
 
     def _elapsed(self) -> int:
         return self._clock() - self._began_ns if self._began_ns is not None else 0
 
-    def _is_over(self) -> bool:
-        # Whether copying has to end.
+    def is_over(self) -> bool:
+        """Return whether copying has to end, so that the threads can be released in time."""
         limit = self._limit
         return self._release.is_set() or self._elapsed() >= limit - min(_RESERVE_NS, int(limit * _RESERVE_PART))
 
-    def _check(self, running: int) -> None:
+    def _check_limit(self, running: int) -> None:
         if self._elapsed() >= self._limit:
             raise NotStopped(self._process_id, running, len(self._traced), self._limit)
 
     def _stop_all(self) -> None:
-        # To trace a thread does not stop it, so that is done first and for all. A thread that slept may be woken up by
-        # one that has not stopped yet, and one that sleeps by now may have made another thread since the list was read.
-        # So the last round finds each thread as the round before did.
+        # Tracing a thread does not stop it, so all are traced first. A thread that has not stopped yet may wake up a
+        # sleeping one, or may have created another one since the list was read. So repeat until a round changes
+        # nothing.
         for round_number in range(_MAX_ROUNDS):
             slept = dict(self._left)
-            found, refused = self._seize_new()
+            seized, refused = self._seize_new()
             if refused:
-                # While another program is executed this is so for a moment.
+                # This is normal for a moment while another program is executed.
                 if round_number >= _REFUSALS:
                     raise refusal(self._process_id)
                 time.sleep(_LONGEST_PAUSE)
-            elif not found and self._left == slept:
+            elif not seized and self._left == slept:
                 return
-            if self._began_ns is None and found:
+            if self._began_ns is None and seized:
                 self._began_ns = self._clock()
-            # All are told to before any is waited for.
-            for thread in found:
+            # Interrupt all before waiting for any.
+            for thread in seized:
                 with suppress(ProcessLookupError):
                     ptrace.interrupt(thread)
             self._await_stops()
             if self._release.is_set():
                 return
-        # It makes threads, or wakes them up, faster than they can be stopped.
-        raise NotStopped(self._process_id, len(found), len(self._traced), self._limit)
+        # The process creates or wakes up threads faster than they can be stopped.
+        raise NotStopped(self._process_id, len(seized), len(self._traced), self._limit)
 
     def _seize_new(self) -> tuple[list[int], bool]:
-        # The threads that are traced from now on, and whether others may not be traced.
-        found, refused = [], False
-        for thread in self._threads():
+        # The newly traced threads, and whether tracing another one was refused.
+        seized, refused = [], False
+        for thread in self._process.thread_ids():
             if thread in self._traced:
                 continue
-            asleep = self._leave(thread)
+            asleep = self._sleepers.leave(thread)
             if asleep is not None:
                 self._left[thread] = asleep
                 continue
@@ -223,8 +213,8 @@ class Stop(Generic[_T]):
             except ProcessLookupError:
                 continue
             except PermissionError:
-                # The first thread may end before the others. A thread that we trace, and that executes another program,
-                # gets the number of the first one.
+                # The first thread may end before the others. A traced thread that executes another program gets the
+                # first one's number.
                 if self._state(thread) in "ZX":
                     continue
                 if self._tracer(thread) != threading.get_native_id():
@@ -233,18 +223,18 @@ class Stop(Generic[_T]):
             finally:
                 self._is_seizing = False
             self._traced[thread] = None
-            found.append(thread)
+            seized.append(thread)
         if not self._traced and not self._left and not refused:
             raise TargetGone(f"process {self._process_id} ended before it was stopped")
-        return found, refused
+        return seized, refused
 
     def _await_stops(self) -> None:
-        # Every thread is asked in turn and none is waited for: one that ends, or is made to by an execve() of another,
-        # may hold up the others until it was asked.
+        # Poll the threads in turn, and block on none: one that ends, by itself or by another one's execve(), may hold
+        # up the others until its status is collected.
         start = self._clock()
         patience = min(_PATIENCE_ASLEEP_NS, int(self._limit * _PATIENCE_ASLEEP_PART))
         pause = _FIRST_PAUSE
-        running = [thread for thread, how in self._traced.items() if how is None]
+        running = [thread for thread, resuming_signal in self._traced.items() if resuming_signal is None]
         while True:
             running = [thread for thread in running if not self._has_stopped(thread)]
             if not running or self._release.is_set():
@@ -253,7 +243,7 @@ class Stop(Generic[_T]):
                 running = [thread for thread in running if self._state(thread) not in "DZX"]
                 if not running:
                     return
-            self._check(len(running))
+            self._check_limit(len(running))
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -263,7 +253,7 @@ class Stop(Generic[_T]):
             return False
         if report.is_gone:
             del self._traced[thread]
-            if thread != self._process_id:  # the first one is its parent's to bury
+            if thread != self._process_id:  # the status of the first one is its parent's
                 ptrace.bury(thread)
         else:
             self._traced[thread] = report.signal
@@ -282,7 +272,7 @@ class Stop(Generic[_T]):
             return 0
 
     def _read(self, name: str) -> bytes:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._process.folder)
         try:
             return os.read(descriptor, 1 << 14)
         finally:
@@ -290,10 +280,10 @@ class Stop(Generic[_T]):
 
     def _registers(self) -> Registers:
         registers: Registers = dict(self._left)
-        for thread, how in self._traced.items():
-            self._check(0)
+        for thread, resuming_signal in self._traced.items():
+            self._check_limit(0)
             try:
-                registers[thread] = ptrace.general_registers(thread) if how is not None else None
+                registers[thread] = ptrace.general_registers(thread) if resuming_signal is not None else None
             except OSError as error:
                 if error.errno != errno.ESRCH:
                     raise
@@ -301,7 +291,7 @@ class Stop(Generic[_T]):
 
 
 def stop_error(error: OSError, process_id: int) -> OmpdError:
-    """Return what an error of a system call in a stop means."""
+    """Return the error of ours for a system call that failed during a stop."""
     if error.errno == errno.ESRCH:
         return TargetGone(f"process {process_id} ended while it was read")
     if error.errno == errno.EPERM:

@@ -1,1 +1,1 @@
-"""What LLDB debugs, a process or a core; and running one under it."""
+"""Targets in LLDB, processes and cores; and running a process under it."""

@@ -1,4 +1,4 @@
-"""The files of a process under LLDB, where LLDB has found them."""
+"""The files of a process in LLDB, where LLDB has found them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from ompd.debugger.files.finder import FileFinder
 
 
 class LldbFiles(FileFinder):
-    """Files as LLDB has found them, before they are looked for as elsewhere. They have to prove themselves all the
-    same.
-    """
+    """Finds files where LLDB has found them, and otherwise as for any target. They are verified all the same."""
 
     program_option = "target create FILE --core CORE"
 
@@ -28,7 +26,7 @@ class LldbFiles(FileFinder):
                 self._symbols[path] = symbols
 
     def resolve(self, name: str) -> str:
-        """Return where the target's file *name* is on this machine."""
+        """Return the path of the target's file *name* on this machine."""
         return self._local.get(name) or super().resolve(name)
 
     def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
@@ -38,13 +36,13 @@ class LldbFiles(FileFinder):
 
 
 def path_of(spec: Any) -> str:
-    """Return the path of an ``SBFileSpec``, ``""`` without one."""
+    """Return the path of an ``SBFileSpec``, ``""`` if it is invalid."""
     return str(spec.fullpath or "") if spec.IsValid() else ""
 
 
 def target_name(module: Any) -> str:
-    """Return the name that the target has for the file of an ``SBModule``: what the kernel calls it, behind all links,
-    where LLDB read it under that name.
+    """Return the target's name of the file of an ``SBModule``. If LLDB read it under that name, links are resolved, as
+    in the kernel's names.
     """
     name, local = path_of(module.GetPlatformFileSpec()), path_of(module.GetFileSpec())
     return os.path.realpath(name) if name and name == local and os.path.exists(name) else name or local  # noqa: PTH110

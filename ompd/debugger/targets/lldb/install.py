@@ -1,4 +1,4 @@
-"""Where LLDB's Python module is: each LLDB has its own, and it fits one minor version of Python only."""
+"""Finds LLDB's Python module. Each LLDB has its own, which fits only one minor version of Python."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SECONDS = 20
 
 @record
 class LldbInstall:
-    """One LLDB: its ``command``, the folder of its Python module, ``extension``, the file of ``liblldb``, which is the
-    module's native half, and its server for live programs.
+    """One LLDB: its ``command``, the ``folder`` of its Python module, the module's native ``extension``, which is
+    ``liblldb``, and its ``server`` for live programs.
     """
 
     command: str
@@ -31,7 +31,7 @@ class LldbInstall:
 def find_installs() -> Iterator[LldbInstall]:
     """Yield the LLDBs of this machine whose module fits this Python, the newest first.
 
-    The variable ``OMPD_LLDB`` names the only one that is meant, where there are several.
+    If the variable ``OMPD_LLDB`` names one, it is the only candidate.
     """
     seen: set[str] = set()
     chosen = os.environ.get("OMPD_LLDB")
@@ -39,17 +39,19 @@ def find_installs() -> Iterator[LldbInstall]:
         real = os.path.realpath(command)
         if real not in seen:
             seen.add(real)
-            found = _install(command, Path(real).parent)
-            if found is not None:
-                yield found
+            install = _install(command, Path(real).parent)
+            if install is not None:
+                yield install
 
 
 def find_commands() -> Iterator[str]:
-    # Each of them is run, to be asked where its module is: none that a stranger put into a folder, so never that of a
-    # relative path, which is the current one.
+    """Yield the paths of LLDB's commands that no other user could have changed.
+
+    They are run to find their modules, so relative folders of ``PATH``, which depend on the current one, are skipped.
+    """
     folders = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib").glob("llvm-*/bin"))]
     for folder in folders:
-        with suppress(OSError):  # it is not there, or may not be read
+        with suppress(OSError):  # it is missing or unreadable
             for name in sorted(os.listdir(folder)) if folder.startswith("/") else ():  # noqa: PTH208
                 path = f"{folder}/{name}"
                 is_name = re.fullmatch(r"lldb(-\d+(\.\d+)*)?", name)
@@ -58,9 +60,9 @@ def find_commands() -> Iterator[str]:
 
 
 def _version_of(command: str) -> tuple[int, ...]:
-    # The numbers in the file name behind all links: lldb-22, /usr/lib/llvm-22/bin/lldb.
-    found = re.search(r"(?:lldb|llvm)-(\d+(?:\.\d+)*)", os.path.realpath(command))
-    return tuple(map(int, found[1].split("."))) if found else (0,)
+    # The version in the path without links: lldb-22, /usr/lib/llvm-22/bin/lldb.
+    version = re.search(r"(?:lldb|llvm)-(\d+(?:\.\d+)*)", os.path.realpath(command))
+    return tuple(map(int, version[1].split("."))) if version else (0,)
 
 
 def _install(command: str, binaries: Path) -> LldbInstall | None:
@@ -70,7 +72,7 @@ def _install(command: str, binaries: Path) -> LldbInstall | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    # LLDB 14 of Debian names a folder that does not exist.
+    # LLDB 14 of Debian prints a folder that does not exist.
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     beside = [binaries.parent / "lib" / python / name for name in ("site-packages", "dist-packages")]
     for folder in (Path(done.stdout.strip() or "/nowhere"), *beside):

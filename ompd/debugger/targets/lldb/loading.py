@@ -1,4 +1,4 @@
-"""LLDB's Python module: the one that Python finds, or that of an LLDB of this machine."""
+"""Loads LLDB's Python module: the one that Python finds, or an LLDB's of this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ompd.debugger.targets.lldb.install import LldbInstall, find_installs
 from ompd.errors import Unsupported
 from ompd.safety.isolation import AwayFromHere
 
-# Where Debian has the package six, which LLDB 14 imports and no virtual environment has.
+# Debian's folder of the package six, which LLDB 14 imports, and virtual environments lack.
 _DISTRIBUTION = "/usr/lib/python3/dist-packages"
 _INSTALL_HINT = (
     "install LLDB with its Python module (Debian: lldb) for Python {0}.{1}, or run this in LLDB itself:"
@@ -22,12 +22,12 @@ _INSTALL_HINT = (
 
 
 def load_lldb() -> ModuleType:
-    """Return LLDB's Python module: the one that is there, else that of the newest LLDB of this machine that fits.
+    """Return LLDB's Python module: the installed one, otherwise from the newest LLDB of this machine that fits.
 
     :raises Unsupported: if there is none
     """
     try:
-        with AwayFromHere():  # a notebook looks for it in the current folder first
+        with AwayFromHere():  # a notebook would search the current folder first
             import lldb  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         reason = error
@@ -35,7 +35,7 @@ def load_lldb() -> ModuleType:
         return lldb  # type: ignore[no-any-return, unused-ignore]
     for install in find_installs():
         for name in [name for name in sys.modules if name == "lldb" or name.startswith("lldb.")]:
-            del sys.modules[name]  # what is left of an import that failed
+            del sys.modules[name]  # the remains of a failed import
         try:
             return _import_from(install)
         except ImportError as error:
@@ -45,30 +45,27 @@ def load_lldb() -> ModuleType:
     ) from reason
 
 
-def _import_from(found: LldbInstall) -> ModuleType:
-    if found.server is not None:
-        # LLDB looks for its server beside the program that loaded it, which is Python.
-        os.environ.setdefault("LLDB_DEBUGSERVER_PATH", found.server)
-    sys.path += [found.folder, _DISTRIBUTION]
+def _import_from(install: LldbInstall) -> ModuleType:
+    if install.server is not None:
+        # LLDB searches its server beside the program that loaded it, which is Python.
+        os.environ.setdefault("LLDB_DEBUGSERVER_PATH", install.server)
+    sys.path += [install.folder, _DISTRIBUTION]
     try:
-        if found.extension is not None and not _has_extension(Path(found.folder, "lldb")):
-            _load_extension(found.extension)
+        has_extension = any(path.exists() for path in Path(install.folder, "lldb").rglob("_lldb*.so"))
+        if install.extension is not None and not has_extension:
+            _load_extension(install.extension)
         import lldb
     except ImportError:
-        sys.path.remove(found.folder)
+        sys.path.remove(install.folder)
         raise
     finally:
         sys.path.remove(_DISTRIBUTION)
     return lldb  # type: ignore[no-any-return, unused-ignore]
 
 
-def _has_extension(package: Path) -> bool:
-    return any(path.exists() for path in package.rglob("_lldb*.so"))
-
-
 def _load_extension(file: str) -> None:
-    # The packages of Debian have a link to liblldb.so here, which only comes with LLDB's headers. The library is the
-    # same as the extension module.
+    # In Debian's packages the extension is a link to liblldb.so, which is missing without LLDB's headers. The library
+    # itself is the extension.
     loader = ExtensionFileLoader("_lldb", file)
     spec = spec_from_loader("_lldb", loader)
     if spec is not None:

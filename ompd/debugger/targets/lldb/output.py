@@ -1,5 +1,7 @@
-"""What a program that was started under LLDB writes to its standard error: apart from its standard output, for which
-LLDB has one terminal for both, and without what the runtime says there because of what we set.
+"""The standard error of a program that was started under LLDB.
+
+It is kept apart from the standard output, because LLDB has one terminal for both. The line that the runtime writes
+because of our settings is dropped.
 """
 
 from __future__ import annotations
@@ -9,16 +11,16 @@ import sys
 import threading
 
 NOTE = b"OMP_OMPD active\n"
-"""What LLVM's runtime writes where OMP_DEBUG=enabled is set."""
+"""LLVM's runtime writes this if OMP_DEBUG=enabled is set."""
 
 _PIECE = 1 << 14
 _END_SECONDS = 2.0
 
 
 class ErrorOutput:
-    """A pipe for a program's standard error, which is copied to ours while the program runs.
+    """A pipe from a program's standard error to ours, which is copied while the program runs.
 
-    :param without_note: whether :data:`NOTE` is left out
+    :param without_note: whether to drop :data:`NOTE`
     """
 
     def __init__(self, *, without_note: bool) -> None:
@@ -28,17 +30,17 @@ class ErrorOutput:
 
     @property
     def path(self) -> str:
-        """What the program is to open."""
+        """The path that the program opens."""
         return f"/proc/{os.getpid()}/fd/{self._writer}"
 
     def start(self) -> None:
-        """Begin once the program has opened it."""
+        """Begin to copy, after the program has opened the pipe."""
         os.close(self._writer)
         self._writer = -1
         self._thread.start()
 
     def close(self) -> None:
-        """Wait for the rest, but not for children of the program that live on."""
+        """Copy the rest, without waiting for children of the program that live on."""
         if self._writer >= 0:  # it was never started
             os.close(self._writer)
             os.close(self._reader)
@@ -55,7 +57,7 @@ class ErrorOutput:
         os.close(self._reader)
 
     def _split(self, text: bytes, begins_line: bool) -> tuple[bytes, bytes, bool]:
-        # What to show of it, what may yet turn out to be the note, and whether a line begins then.
+        # Return the text to show, the text that may be the beginning of the note, and whether a line begins then.
         if not self._without_note:
             return text, b"", True
         shown = b""

@@ -1,4 +1,4 @@
-"""Running a process under LLDB from one stop to the next, and starting one, for :mod:`ompd.lldb.control`."""
+"""Starts a process under LLDB, and runs it from one stop to the next, for :mod:`ompd.lldb.control`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _OUTPUT_PIECE = 1 << 14
 _LIBRARY_STOPS = "target.process.stop-on-sharedlibrary-events"
 
 Hit = tuple[str, int]
-"""The name of a place, and the native id of the thread that came there."""
+"""The name of a place, and the native id of the thread that reached it."""
 
 
 class ProgramEnded(TargetGone):
-    """The program ended before it came to the place."""
+    """The program ended before it reached the place."""
 
 
 class RuntimeModule(NamedTuple):
-    """An OpenMP runtime that is loaded, as an ``SBModule``: it has the specification's places for events, or not."""
+    """A loaded OpenMP runtime, as an ``SBModule``. ``has_events``: whether it has the specification's event places."""
 
     module: Any
     name: str
@@ -36,7 +36,7 @@ class RuntimeModule(NamedTuple):
 
 
 class Top(NamedTuple):
-    """What a thread has where a function begins: its pc and stack pointer, where the call returns to, and the third
+    """A thread at the first instruction of a function: its pc, its stack pointer, the return address, and the third
     argument.
     """
 
@@ -46,16 +46,20 @@ class Top(NamedTuple):
     third_argument: int
 
 
-# What every runtime of OpenMP exports, as LLDB names it with and without its version; and a place for an event.
+# Every OpenMP runtime exports this; LLDB may add its version.
 _QUERIES = ("omp_get_thread_num", "omp_get_thread_num@@VERSION")
 _EVENT = "ompd_bp_parallel_begin"
 _BEGUN = "ompd_dll_locations_valid"
-# Which libraries have the functions that make threads.
+# The libraries with the functions that create threads.
 _THREADS = ("libc.so", "libc-", "libpthread", "ld-musl")
 
 
 class LldbRun:
-    """An ``SBProcess`` that can be run on. *debugger* is given up with it if it was made for it."""
+    """An ``SBProcess`` that can run on.
+
+    :param debugger: the ``SBDebugger`` that was created for it, which is closed with it
+    :param errors: its standard error
+    """
 
     def __init__(self, process: Any, debugger: Any = None, errors: ErrorOutput | None = None) -> None:
         self._lldb = load_lldb()
@@ -66,15 +70,15 @@ class LldbRun:
         self.target = process.GetTarget()
         self._debugger = self.target.GetDebugger()
         self._functions: dict[tuple[str, str, int], list[tuple[str, int]]] = {}
-        self._kinds: dict[tuple[str, str], bool | None] = {}  # of modules: whether they have events, None for others
+        self._has_events: dict[tuple[str, str], bool | None] = {}  # by module, None if it is no OpenMP runtime
 
     @classmethod
     def launch(
         cls, arguments: Sequence[str], environment: Mapping[str, str], cwd: str | None, *, without_note: bool = False
     ) -> LldbRun:
-        """Return a program that was started and is stopped at its first instruction.
+        """Start a program, and return it stopped at its first instruction.
 
-        :param without_note: whether what the runtime writes because of OMP_DEBUG is left out
+        :param without_note: whether to drop the line that the runtime writes because of OMP_DEBUG
         :raises BadInput: if it cannot be started
         :raises Unsupported: if there is no LLDB
         """
@@ -88,7 +92,7 @@ class LldbRun:
             error = lldb.SBError()
             target = debugger.CreateTarget(arguments[0], None, None, True, error)
             if error.Fail() or not target.IsValid():
-                # Each LLDB has its own words for what is not there.
+                # LLDB's versions have different messages for a missing file.
                 is_there = os.sep not in arguments[0] or os.path.exists(arguments[0])  # noqa: PTH110
                 why = error.GetCString() or "it is not a program" if is_there else f"{arguments[0]!r} does not exist"
                 raise BadInput(f"{arguments[0]} cannot be started: {why}")
@@ -118,16 +122,16 @@ class LldbRun:
             self._lldb.SBDebugger.Destroy(own)
 
     def can_be_asked(self) -> bool:
-        """Whether the process is at a stop."""
+        """Return whether the process is stopped."""
         return self.process.GetState() in (self._lldb.eStateStopped, self._lldb.eStateCrashed)
 
     def show_output(self) -> None:
-        """Write what the program has written, as far as LLDB took it from one that was launched here."""
+        """Copy the output that LLDB has collected from a program that was launched here."""
         if not self._launched:
             return
         for read, file in ((self.process.GetSTDOUT, sys.stdout), (self.process.GetSTDERR, sys.stderr)):
             while piece := read(_OUTPUT_PIECE):
-                file.write(piece.replace("\r\n", "\n"))  # it wrote to a terminal
+                file.write(piece.replace("\r\n", "\n"))  # the program's terminal added \r
             file.flush()
 
     # Places
@@ -137,14 +141,14 @@ class LldbRun:
 
         :raises BadInput: if it has no code
         """
-        return self._found(self.target.BreakpointCreateByLocation(file, line), f"{file}:{line} has no code")
+        return self._with_code(self.target.BreakpointCreateByLocation(file, line), f"{file}:{line} has no code")
 
     def at_function(self, name: str) -> Any:
         """Return a breakpoint at a function.
 
         :raises BadInput: if there is none
         """
-        return self._found(self.target.BreakpointCreateByName(name), f"there is no function {name!r}")
+        return self._with_code(self.target.BreakpointCreateByName(name), f"there is no function {name!r}")
 
     def at_functions_like(self, pattern: str, thread: int) -> Any:
         """Return a breakpoint at all functions that match a regular expression, for one thread.
@@ -158,16 +162,17 @@ class LldbRun:
         breakpoint.SetThreadID(thread)
         return breakpoint
 
-    def _found(self, breakpoint: Any, fault: str) -> Any:
+    def _with_code(self, breakpoint: Any, fault: str) -> Any:
+        # Return the breakpoint if it has a location, else delete it.
         if not breakpoint.GetNumLocations():
             self.target.BreakpointDelete(breakpoint.GetID())
             raise BadInput(fault)
         return breakpoint
 
     def at_symbol(self, name: str) -> Any | None:
-        """Return a breakpoint at the address that symbol *name* has, None while no module has it.
+        """Return a breakpoint at the address of symbol *name*, None while no module has it.
 
-        By name LLDB would skip what it takes for the beginning of a function, and this may be a label.
+        A breakpoint by name would skip the prologue of a function, and the symbol may be a label.
         """
         for module in self.target.module_iter():
             symbol = module.FindSymbol(name)
@@ -178,38 +183,38 @@ class LldbRun:
     # Runtimes
 
     def runtimes(self) -> list[RuntimeModule]:
-        """Return the OpenMP runtimes that are loaded now, by the names that they export."""
-        found = []
+        """Return the loaded OpenMP runtimes, recognised by their exported names."""
+        runtimes = []
         for module in self.target.module_iter():
             key = module.GetUUIDString() or "", str(module.GetFileSpec().fullpath or "")
-            if key not in self._kinds:
+            if key not in self._has_events:
                 is_runtime = self._has_code(module, FORKS) and self._has_code(module, _QUERIES)
-                self._kinds[key] = module.FindSymbol(_EVENT).IsValid() if is_runtime else None
-            has_events = self._kinds[key]
+                self._has_events[key] = module.FindSymbol(_EVENT).IsValid() if is_runtime else None
+            has_events = self._has_events[key]
             if has_events is not None:
-                found.append(RuntimeModule(module, str(module.GetFileSpec().GetFilename()), has_events))
-        return found
+                runtimes.append(RuntimeModule(module, str(module.GetFileSpec().GetFilename()), has_events))
+        return runtimes
 
     def _has_code(self, module: Any, names: Sequence[str]) -> bool:
-        # What a module calls elsewhere has a symbol in it, too.
+        # Symbols of code only: a module also has symbols of functions that it calls elsewhere.
         return any(module.FindSymbol(name, self._lldb.eSymbolTypeCode).IsValid() for name in names)
 
     def at_begin(self, runtime: RuntimeModule) -> list[Any]:
-        """Return a breakpoint where a runtime that has events has begun, and knows whether it passes them."""
+        """Return a breakpoint where a runtime with events is initialised, and has decided whether to pass them."""
         symbol = runtime.module.FindSymbol(_BEGUN)
         return [self.target.BreakpointCreateBySBAddress(symbol.GetStartAddress())] if symbol.IsValid() else []
 
     def at_entries(self, runtime: RuntimeModule) -> list[Any]:
-        """Return breakpoints at the routines of *runtime* that begin regions and make tasks."""
+        """Return breakpoints at the routines of *runtime* that begin regions and create tasks."""
         addresses = {address for name, address in self.functions(runtime.module) if name.startswith(FIRST_ENTRIES)}
         return [self.at_address(address) for address in addresses]
 
     def at_address(self, address: int) -> Any:
-        """Return a breakpoint at an address, where LLDB skips nothing."""
+        """Return a breakpoint exactly at an address."""
         return self.target.BreakpointCreateByAddress(address)
 
     def functions(self, module: Any) -> list[tuple[str, int]]:
-        """Return the names of the functions of a module that is loaded, with their addresses."""
+        """Return the names and addresses of the functions of a loaded module."""
         header = self._address_of(module)
         key = module.GetUUIDString() or "", str(module.GetFileSpec().fullpath or ""), header
         if key not in self._functions:
@@ -228,12 +233,12 @@ class LldbRun:
         return int(module.GetObjectFileHeaderAddress().GetLoadAddress(self.target))
 
     def functions_called(self, name: str) -> set[int]:
-        """Return the addresses of the functions called *name* in the system's libraries, whatever their version."""
-        found: set[int] = set()
+        """Return the addresses of the functions called *name* in the system's libraries, of all versions."""
+        addresses: set[int] = set()
         for module in self.target.module_iter():
             if str(module.GetFileSpec().GetFilename() or "").startswith(_THREADS):
-                found |= {address for symbol, address in self.functions(module) if symbol.partition("@")[0] == name}
-        return found
+                addresses |= {address for symbol, address in self.functions(module) if symbol.partition("@")[0] == name}
+        return addresses
 
     def is_in_runtime(self, address: int) -> bool:
         """Return whether an OpenMP runtime has code there."""
@@ -251,7 +256,7 @@ class LldbRun:
 
     @property
     def stop_id(self) -> int:
-        """The number of the stop, another one after the process has run."""
+        """The number of the stop, which changes when the process runs."""
         return int(self.process.GetStopID())
 
     @property
@@ -260,12 +265,12 @@ class LldbRun:
         return int(self.target.GetAddressByteSize())
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory, nothing where there is none."""
+        """Return memory, fewer bytes or none if it is unreadable."""
         data = self.process.ReadMemory(address, size, self._lldb.SBError())
         return bytes(data or b"")
 
     def top(self, thread: int) -> Top:
-        """Return what a thread has that is at the first instruction of a function."""
+        """Return the facts about a thread that is at the first instruction of a function."""
         frame = self.process.GetThreadByID(thread).GetFrameAtIndex(0)
         stack, size = frame.GetSP(), self.pointer_size
         words = [self.process.ReadPointerFromMemory(stack + n * size, self._lldb.SBError()) for n in (0, 3)]
@@ -282,39 +287,39 @@ class LldbRun:
         more: Callable[[], Iterable[tuple[str, Any]]] | None = None,
         deadline: float | None = None,
     ) -> Sequence[Hit]:
-        """Run until a thread comes to one of *places*, and return who came where.
+        """Run until threads reach some of *places*, and return the hits.
 
-        :param places: make a breakpoint, or None as long as a library that is not loaded has to have it
+        :param places: create a breakpoint, or return None until the library with the place is loaded
         :param what: the places in words
-        :param more: makes breakpoints at other places as they come, by the names of these: it is asked at the start and
-            whenever a library was loaded
-        :param deadline: when the time is over, by the monotonic clock, if some of it has passed already
+        :param more: returns new breakpoints at other places, with their names; called at the start and whenever a
+            library was loaded
+        :param deadline: the end of the time by the monotonic clock, if some of it has passed already
         :raises TargetGone: if the program ended
         :raises TimeLimit: if it took longer
         :raises TargetError: if something else stopped it
         """
         check_stopped(self._lldb, self.process)
         deadline = time.monotonic() + seconds if deadline is None else deadline
-        made: dict[str, Any] = {}
-        others: list[tuple[str, Any]] = []
+        breakpoints: dict[str, Any] = {}
+        further: list[tuple[str, Any]] = []
         try:
             while True:
-                for name, make in places.items():
-                    if name not in made and (breakpoint := make()) is not None:
-                        made[name] = breakpoint
-                others += more() if more is not None else ()
-                with self._stopping_at_libraries(len(made) < len(places) or more is not None):
+                for name, create in places.items():
+                    if name not in breakpoints and (breakpoint := create()) is not None:
+                        breakpoints[name] = breakpoint
+                further += more() if more is not None else ()
+                with self._stopping_at_libraries(len(breakpoints) < len(places) or more is not None):
                     in_time = self._continue(deadline - time.monotonic())
-                hits = self._hits({breakpoint.GetID(): name for name, breakpoint in (*made.items(), *others)})
+                hits = self._hits({breakpoint.GetID(): name for name, breakpoint in (*breakpoints.items(), *further)})
                 if hits:
                     return hits
                 self._check_stop(what, in_time, seconds)
         finally:
-            for _, breakpoint in (*made.items(), *others):
+            for _, breakpoint in (*breakpoints.items(), *further):
                 self.target.BreakpointDelete(breakpoint.GetID())
 
     def run_for(self, seconds: float) -> None:
-        """Run for so long.
+        """Run for that many seconds.
 
         :raises TargetGone: if the program ended
         :raises TargetError: if something else stopped it
@@ -340,7 +345,7 @@ class LldbRun:
             self._lldb.SBDebugger.SetInternalVariable(_LIBRARY_STOPS, "false", name)
 
     def _continue(self, seconds: float) -> bool:
-        # Whether it stopped by itself. LLDB has no time limit, but it can be interrupted from another thread.
+        # Return whether the process stopped by itself. LLDB has no time limit, but another thread can interrupt it.
         late = threading.Event()
 
         def interrupt() -> None:
@@ -363,22 +368,22 @@ class LldbRun:
         return not late.is_set()
 
     def _hits(self, names: Mapping[int, str]) -> list[Hit]:
-        found = []
+        hits = []
         if self.process.GetState() == self._lldb.eStateStopped:
             for thread in self.process:
                 if thread.GetStopReason() == self._lldb.eStopReasonBreakpoint:
                     data = [thread.GetStopReasonDataAtIndex(n) for n in range(0, thread.GetStopReasonDataCount(), 2)]
-                    found += [(names[number], thread.GetThreadID()) for number in data if number in names]
-        if found:
-            self.select(found[0][1])
-        return found
+                    hits += [(names[number], thread.GetThreadID()) for number in data if number in names]
+        if hits:
+            self.select(hits[0][1])
+        return hits
 
     def select(self, thread: int) -> None:
         """Select a thread in LLDB, by its native id."""
         self.process.SetSelectedThreadByID(thread)
 
     def _check_stop(self, what: str, in_time: bool, seconds: float) -> None:
-        # Return where the stop was only for a library.
+        # Raise unless the stop was only for a library.
         number, lldb = self.process.GetProcessID(), self._lldb
         if self.process.GetState() == lldb.eStateExited:
             raise ProgramEnded(
@@ -394,7 +399,7 @@ class LldbRun:
                 raise TargetError(f"process {number} was stopped by {why} before it came to {what}")
 
     def _is_library_stop(self, thread: Any) -> bool:
-        # LLDB's own breakpoint in the loader has a negative number.
+        # LLDB's internal breakpoint in the loader has a negative number.
         return bool(
             thread.GetStopReason() == self._lldb.eStopReasonBreakpoint
             and thread.GetStopReasonDataCount()

@@ -1,7 +1,7 @@
-"""A process under LLDB, live or from a core file, as LLDB's ``SBProcess`` gives it.
+"""A process in LLDB, live or from a core file, through LLDB's ``SBProcess``.
 
-LLDB gives memory, registers, threads and which files are loaded where. Symbols, unwinding, thread-local storage and
-lines are ours, as on every kind of target, so that no two kinds can disagree.
+LLDB provides memory, registers, threads, and the loaded files with their addresses. Symbols, unwinding, thread-local
+storage and lines are ours, as for every kind of target, so that the kinds cannot disagree.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from ompd.isa.architecture import Architecture
 from ompd.isa.processors import ARCHITECTURES, architecture_by_triple
 
 _PAGE = 4096
-# LLDB allocates as much memory as a read asks for before it looks whether that can be read.
+# LLDB allocates the memory of a read before it checks whether the address is readable.
 _MAX_READ = 1 << 28
-# Arguments, environment and auxiliary vector of a Linux program (fs/exec.c), and how much of the last there can be.
+# The largest arguments, environment and auxiliary vector of a Linux program (fs/exec.c), and bounds of their parts.
 _MAX_STACK_TOP = 6 << 20
 _MAX_AUXV_KEY = 1 << 10
 _MAX_ARGUMENTS = 1 << 12
@@ -49,14 +49,14 @@ _SIGINFO = (".si_signo", ".si_code", "._sifields._kill.si_pid", "._sifields._sig
 class LldbTarget:
     """The process *process*, an ``SBProcess``, at its present stop.
 
-    :param lasting: what it tells of files and where they are is wanted at later stops, too
-    :raises TargetGone: if there is none, or it has ended
+    :param lasting: whether it may be used at later stops, too, for facts about files and their places
+    :raises TargetGone: if there is no process, or it has ended
     :raises TargetError: if it is running, or a core of which LLDB has found no file
-    :raises Unsupported: if it is of another architecture
+    :raises Unsupported: if its architecture is not supported
     """
 
     kind = "lldb"
-    loss: Loss | None = None  # LLDB does not say that a core was cut off
+    loss: Loss | None = None  # LLDB does not show that a core was cut off
 
     def __init__(self, process: Any, *, lasting: bool = False) -> None:
         self._lldb = load_lldb()
@@ -81,7 +81,7 @@ class LldbTarget:
             raise TargetGone(f"LLDB does not hold {self.name} any more", hint="attach to it again")
 
     def _is_held(self) -> bool:
-        # LLDB may still call a process stopped that it has detached from. Small reads are answered from its cache.
+        # LLDB may report a process as stopped after it has detached from it. It answers small reads from its cache.
         stack = self.process.GetThreadAtIndex(0).GetFrameAtIndex(0).GetSP()
         return self._read(stack - stack % _PAGE, _PAGE // 2) is not None
 
@@ -97,14 +97,14 @@ class LldbTarget:
 
     @property
     def is_current(self) -> bool:
-        """Whether the process is still at the stop at which it was asked first."""
+        """Whether the process is still at the stop at which this target was created."""
         return stop_of(self.process) == self._stop
 
     def check(self) -> None:
-        """Raise unless the process is still at the stop at which it was asked first.
+        """Check that the process is still at the stop at which this target was created.
 
         :raises TargetGone: if the target was closed
-        :raises StaleHandle: if the process has run since
+        :raises StaleHandle: if the process has run
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
@@ -113,44 +113,45 @@ class LldbTarget:
 
     @cached_property
     def signal(self) -> int | None:
-        """The signal that LLDB names as the reason of the stop; of a core, the one that ended the program."""
+        """The signal that LLDB reports as the reason of the stop; for a core, the one that ended the program."""
         return next(iter(self._signals.values()), None)
 
     def siginfo(self, thread: int) -> SignalInfo | None:
-        """Return what LLDB says of the signal that *thread* took; see :meth:`Target.siginfo`.
+        """Return LLDB's details of the signal that *thread* took (:meth:`Target.siginfo`).
 
-        Of a core's LLDB 14 and 19 tell no more than its number; where they name the core, its own note is read.
+        For a core, LLDB 14 and 19 have only the number, so the details are read from the core's own note.
         """
         self.check()
         number = self._signals.get(thread)
         if number is None:
             return None
-        # A core that gdb wrote has a signal for every thread: that of the stop.
+        # A core that gdb wrote has a signal for every thread: the signal of gdb's stop.
         is_stop = not self.is_core or len(self._signals) > 1
         if number == signal.SIGSTOP or (is_stop and number == signal.SIGTRAP):
             return None
-        found = self.process.GetThreadByID(thread)
-        info = found.GetSiginfo() if hasattr(found, "GetSiginfo") else None
+        lldb_thread = self.process.GetThreadByID(thread)
+        info = lldb_thread.GetSiginfo() if hasattr(lldb_thread, "GetSiginfo") else None
         values = [self._siginfo_part(info, path) for path in _SIGINFO] if info is not None else []
         if None in values or not values or values[0] != number:
-            known = self._noted_signals.get(thread)
-            return known if known is not None and known.number == number else SignalInfo(number)
+            noted = self._noted_signals.get(thread)
+            return noted if noted is not None and noted.number == number else SignalInfo(number)
         return SignalInfo(number, *values[1:])
 
     @cached_property
     def _signals(self) -> dict[int, int]:
-        # The numbers of the signals that threads were stopped by.
-        found = {}
+        # The numbers of the signals that stopped threads, by thread.
+        numbers = {}
         for thread in self.process:
             if thread.GetStopReason() == self._lldb.eStopReasonSignal and thread.GetStopReasonDataCount():
                 number = int(thread.GetStopReasonDataAtIndex(0))
                 if number:
-                    found[thread.GetThreadID()] = number
-        return found
+                    numbers[thread.GetThreadID()] = number
+        return numbers
 
     @cached_property
     def _noted_signals(self) -> dict[int, SignalInfo]:
-        found: dict[int, SignalInfo] = {}
+        # The signals in the notes of a core, by thread.
+        signals: dict[int, SignalInfo] = {}
         if self.is_core and os.path.isfile(self.name):  # noqa: PTH113
             with suppress(OmpdError):
                 core = CoreTarget(self.name)
@@ -158,10 +159,11 @@ class LldbTarget:
                     for thread in self._signals:
                         with suppress(Unavailable):
                             info = core.siginfo(thread)
-                            found |= {thread: info} if info is not None else {}
+                            if info is not None:
+                                signals[thread] = info
                 finally:
                     core.close()
-        return found
+        return signals
 
     def _siginfo_part(self, info: Any, path: str) -> int | None:
         value = info.GetValueForExpressionPath(path)
@@ -171,7 +173,7 @@ class LldbTarget:
 
     @cached_property
     def command(self) -> str | None:
-        """The arguments as they are on the initial stack, None if they are not there."""
+        """The arguments on the initial stack, joined by spaces; None if they are not readable."""
         try:
             top = self._initial_stack
             count = self._word(top) if top is not None else 0
@@ -187,7 +189,7 @@ class LldbTarget:
     # Memory
 
     def read(self, address: int, size: int) -> bytes:
-        """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
+        """Return exactly *size* bytes at *address* (:meth:`Target.read`)."""
         self.check()
         data = self._read(address, size) if 0 < size <= _MAX_READ else b"" if size == 0 else None
         return data if data is not None else self._read_in_pages(address, size)
@@ -196,41 +198,41 @@ class LldbTarget:
         error = self._lldb.SBError()
         try:
             data = self.process.ReadMemory(address, size, error)
-        except (OverflowError, ValueError):  # no address at all
+        except (OverflowError, ValueError):  # it is no possible address
             return None
         return bytes(data) if error.Success() and data is not None and len(data) == size else None
 
     def _read_in_pages(self, address: int, size: int) -> bytes:
-        # Across the pieces of a core, or to find out what cannot be read.
+        # Read across segments of a core, or find the page that is unreadable.
         if not 0 <= address < address + size <= 1 << 8 * self.architecture.pointer_size or size > _MAX_READ:
             raise MemoryFault(address, size, "no process has this")
         pieces = []
-        at, end = address, address + size
-        while at < end:
-            count = min(end - at, _PAGE - at % _PAGE)
-            data = self._read(at, count)
-            if data is None and self.is_core and any(m.start <= at < m.end for m in self.mappings()):
-                raise PageOmitted(address, size, f"the core file leaves out the page of {at:#x}")
+        place, end = address, address + size
+        while place < end:
+            count = min(end - place, _PAGE - place % _PAGE)
+            data = self._read(place, count)
+            if data is None and self.is_core and any(m.start <= place < m.end for m in self.mappings()):
+                raise PageOmitted(address, size, f"the core file leaves out the page of {place:#x}")
             if data is None:
-                raise MemoryFault(address, size, f"LLDB cannot read the page of {at:#x}")
+                raise MemoryFault(address, size, f"LLDB cannot read the page of {place:#x}")
             pieces.append(data)
-            at += count
+            place += count
         return b"".join(pieces)
 
     def _word(self, address: int) -> int:
         return int.from_bytes(self.read(address, self.architecture.pointer_size), self.architecture.byte_order)
 
     def _string(self, address: int) -> str:
-        found = b""
-        while b"\0" not in found and len(found) < _MAX_STACK_TOP:
-            at = address + len(found)
-            found += self.read(at, 256 - at % 256)
-        return found.partition(b"\0")[0].decode("utf-8", "replace")
+        text = b""
+        while b"\0" not in text and len(text) < _MAX_STACK_TOP:
+            place = address + len(text)
+            text += self.read(place, 256 - place % 256)
+        return text.partition(b"\0")[0].decode("utf-8", "replace")
 
     # Threads
 
     def thread_ids(self) -> Sequence[int]:
-        """Return the threads in LLDB's order, which is that of its index numbers."""
+        """Return the threads in the order of LLDB's index numbers."""
         return self._thread_ids
 
     @cached_property
@@ -238,17 +240,17 @@ class LldbTarget:
         return tuple(dict.fromkeys(thread.GetThreadID() for thread in self.process))
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread* that LLDB has. LLDB 14 has no ``fs_base``."""
+        """Return LLDB's registers of *thread*. LLDB 14 lacks ``fs_base``."""
         self.check()
         if thread not in self._registers:
             self._registers[thread] = self._read_registers(thread)
         return self._registers[thread]
 
     def _read_registers(self, thread: int) -> dict[str, int]:
-        found = self.process.GetThreadByID(thread)
-        if not found.IsValid():
+        lldb_thread = self.process.GetThreadByID(thread)
+        if not lldb_thread.IsValid():
             raise BadInput(f"no thread {thread} in {self.name}")
-        sets = found.GetFrameAtIndex(0).GetRegisters()
+        sets = lldb_thread.GetFrameAtIndex(0).GetRegisters()
         general = sets.GetValueAtIndex(0)
         registers: dict[str, int] = {}
         error = self._lldb.SBError()
@@ -261,21 +263,21 @@ class LldbTarget:
         return registers
 
     def _positions(self, general: Any) -> tuple[tuple[str, int], ...]:
-        # Where the registers are among LLDB's general ones, by name. Asking each for its name takes long, and they are
-        # the same for all threads.
+        # The names of our registers, with their positions among LLDB's general registers. They are kept, because LLDB
+        # takes long for the names, and all threads have the same.
         count = general.GetNumChildren()
         if count not in self._layouts:
             names = (general.GetChildAtIndex(position).GetName() for position in range(count))
-            own = self.architecture.lldb_registers
-            ours = ((own.get(name, name), position) for position, name in enumerate(names))
+            our_names = self.architecture.lldb_registers
+            renamed = ((our_names.get(name, name), position) for position, name in enumerate(names))
             wanted = set(self.architecture.registers)
-            self._layouts[count] = tuple((name, position) for name, position in ours if name in wanted)
+            self._layouts[count] = tuple((name, position) for name, position in renamed if name in wanted)
         return self._layouts[count]
 
     # Modules
 
     def mappings(self) -> Sequence[FileMapping]:
-        """Return the loaded segments of LLDB's modules, by address. The vDSO is no file, so it is not among them."""
+        """Return the loaded segments of LLDB's modules, by address, without the vDSO, which is no file."""
         return self._mappings
 
     @cached_property
@@ -300,39 +302,39 @@ class LldbTarget:
 
     @cached_property
     def _initial_stack(self) -> int | None:
-        # Where the kernel left argc. The loader keeps it for others to find; before it ran there is none.
+        # The address of argc. The loader stores it in a variable when it runs.
         for context in self._target.FindSymbols("__libc_stack_end"):
             address = context.GetSymbol().GetStartAddress().GetLoadAddress(self._target)
             if address != self._lldb.LLDB_INVALID_ADDRESS:
                 try:
-                    if found := self._word(address):
-                        return found
+                    if stack_end := self._word(address):
+                        return stack_end
                 except MemoryFault:
                     continue
-        # At the first instruction the stack pointer says; later there is no loader, and it is below.
+        # At the first instruction it is the stack pointer. In a program without a loader it is above that later.
         threads = self.thread_ids()
         return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
 
     def regions(self) -> Sequence[MemoryRegion]:
-        """Return what LLDB says is mapped and can be read, by address."""
-        found, row = [], self._lldb.SBMemoryRegionInfo()
-        regions = self.process.GetMemoryRegions()
-        for index in range(regions.GetSize()):
-            if regions.GetMemoryRegionAtIndex(index, row) and row.IsMapped() and row.IsReadable():
+        """Return LLDB's readable memory regions, by address."""
+        regions, row = [], self._lldb.SBMemoryRegionInfo()
+        rows = self.process.GetMemoryRegions()
+        for index in range(rows.GetSize()):
+            if rows.GetMemoryRegionAtIndex(index, row) and row.IsMapped() and row.IsReadable():
                 flags = PF_R | (PF_W if row.IsWritable() else 0) | (PF_X if row.IsExecutable() else 0)
-                found.append(MemoryRegion(row.GetRegionBase(), row.GetRegionEnd(), flags))
-        return sorted(found, key=lambda region: region.start)
+                regions.append(MemoryRegion(row.GetRegionBase(), row.GetRegionEnd(), flags))
+        return sorted(regions, key=lambda region: region.start)
 
     def segment_starts(self) -> Sequence[int]:
-        """Return nothing: LLDB names all modules."""
+        """Return nothing, because LLDB names all modules."""
         return ()
 
     def extract(self, start: int, kind: int) -> bytes | None:
-        """Return None: of a snapshot LLDB gives the process, and not its notes."""
+        """Return None: LLDB does not show the notes of a core."""
         return None
 
     def proc_text(self, path: str) -> bytes:
-        """Return what ``/proc`` of this machine says, if the process runs here; see :meth:`Target.proc_text`."""
+        """Return the contents of *path* in ``/proc/PID/`` if the process runs here (:meth:`Target.proc_text`)."""
         self.check()
         platform = self._target.GetPlatform()
         if self.is_core or not platform.IsValid() or platform.GetName() != "host" or self.process_id is None:
@@ -344,15 +346,15 @@ class LldbTarget:
             raise Unavailable(f"{folder / path} could not be read: {error.strerror}") from error
 
     def noted_status(self, thread: int) -> StatusNote | None:
-        """Return None: of a core LLDB gives the registers, and not its notes."""
+        """Return None: LLDB does not show the notes of a core."""
         return None
 
     def noted_process(self) -> ProcessNote | None:
-        """Return None: of a core LLDB gives the registers, and not its notes."""
+        """Return None: LLDB does not show the notes of a core."""
         return None
 
     def auxiliary_vector(self) -> Mapping[int, int]:
-        """Return the auxiliary vector from the initial stack, where the kernel laid it; LLDB has no question for it."""
+        """Return the auxiliary vector from the initial stack, because LLDB's Python does not have it."""
         return self._auxiliary_vector
 
     @cached_property
@@ -361,11 +363,11 @@ class LldbTarget:
         if headers is None:
             return {}
         try:
-            found = self._find_auxiliary_vector(headers)
+            vector = self._find_auxiliary_vector(headers)
         except MemoryFault:
-            found = {}
-        # Without it we still know which module is the program, because LLDB does.
-        return found or {AT_PHDR: headers}
+            vector = {}
+        # Without it, LLDB still knows which module is the program.
+        return vector or {AT_PHDR: headers}
 
     @cached_property
     def _program_headers(self) -> int | None:
@@ -379,19 +381,19 @@ class LldbTarget:
             return first.start + 64
 
     def _find_auxiliary_vector(self, headers: int) -> dict[int, int]:
-        # It follows arguments and environment, which programs rewrite. One of its entries is known.
+        # It follows arguments and environment, whose size is unknown because programs rewrite them. So search for the
+        # one entry whose value is known, then go back to the first entry.
         top = self._initial_stack
         if top is None:
             return {}
         size, order = self.architecture.pointer_size, self.architecture.byte_order
-        known = AT_PHDR.to_bytes(size, order) + headers.to_bytes(size, order)
+        entry = AT_PHDR.to_bytes(size, order) + headers.to_bytes(size, order)
         raw, place = b"", -1
         while place < 0 and len(raw) < _MAX_STACK_TOP:
-            at = top + len(raw)
-            raw += self.read(at, _PAGE - at % _PAGE)
-            place = raw.find(known)
+            raw += self._rest_of_page(top + len(raw))
+            place = raw.find(entry)
             while place >= 0 and place % size:
-                place = raw.find(known, place + 1)
+                place = raw.find(entry, place + 1)
         if place < 0:
             return {}
         while place >= 2 * size:
@@ -399,27 +401,27 @@ class LldbTarget:
             if not AT_NULL < key < _MAX_AUXV_KEY:
                 break
             place -= 2 * size
-        try:
-            at = top + len(raw)
-            raw += self.read(at, _PAGE - at % _PAGE)
-        except MemoryFault:
-            pass  # it ends with the page
+        with suppress(MemoryFault):  # it may end with the page
+            raw += self._rest_of_page(top + len(raw))
         return parse_auxv(raw[place:], size, order)
 
+    def _rest_of_page(self, address: int) -> bytes:
+        return self.read(address, _PAGE - address % _PAGE)
+
     def close(self) -> None:
-        """Let go of the process, which stays LLDB's."""
+        """Close the target. LLDB keeps the process."""
         self._is_open = False
 
 
 def stop_of(process: Any) -> tuple[int, int]:
-    """Return what is the same for *process* as long as nothing has run in it, expressions of the user's included."""
+    """Return a value that is the same as long as nothing has run in *process*, including the user's expressions."""
     return process.GetUniqueID(), process.GetStopID(True)
 
 
 def check_stopped(lldb: ModuleType, process: Any) -> None:
-    """Raise unless *process*, an ``SBProcess``, can be looked at.
+    """Check that *process*, an ``SBProcess``, can be inspected now.
 
-    :raises TargetGone: if there is none, or it has ended
+    :raises TargetGone: if there is no process, or it has ended
     :raises TargetError: if it is running
     """
     if not process.IsValid() or process.GetState() in (lldb.eStateInvalid, lldb.eStateUnloaded, lldb.eStateConnected):
