@@ -1,7 +1,7 @@
-"""The stopped process as plugins see it: the contract's methods, each answered by the part of the process it is about.
+"""The stopped process for plugins: the contract's methods, each answered by a part of the process.
 
-OMPD and DMPL name a symbol without a file. :class:`ModuleCallbacks` are therefore bound to one module: the one that
-holds the runtime, because a process with two runtimes has every name twice.
+OMPD and DMPL name symbols without their file, and a process with two runtimes has every name twice. So
+:class:`ModuleCallbacks` are bound to the module of one runtime.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ProcessCallbacks:
-    """The callbacks of the standards for a whole process: names are those of the first module that has them."""
+    """The standards' callbacks for a whole process. A name belongs to the first module that has it."""
 
     def __init__(self, process: StoppedProcess) -> None:
         self._process = process
@@ -36,10 +36,11 @@ class ProcessCallbacks:
         return self._memory.read_string(address, limit)
 
     def to_host(self, raw: bytes, unit_size: int) -> bytes:
-        return self._memory.to_host(raw, unit_size)
+        return raw  # all supported targets have this machine's byte order
 
     def type_sizes(self) -> TypeSizes:
-        return self._memory.type_sizes()
+        pointer = self.pointer_size  # long has the same size (LP64, ILP32)
+        return TypeSizes(1, 2, 4, sizeof_long=pointer, sizeof_long_long=8, sizeof_pointer=pointer)
 
     def find_symbol(self, name: str, *, thread: int | None = None) -> int:
         return self._process.symbols.find_symbol(name, thread=thread)
@@ -61,7 +62,7 @@ class ProcessCallbacks:
 
 
 class ModuleCallbacks(ProcessCallbacks):
-    """The callbacks of the standards for the runtime in one module, whose own symbols and types come first."""
+    """The standards' callbacks for the runtime in one module, whose own symbols and types come first."""
 
     def __init__(self, process: StoppedProcess, module: Module) -> None:
         super().__init__(process)
@@ -81,10 +82,11 @@ class ModuleCallbacks(ProcessCallbacks):
             return self._process.types.find(name)
 
     def source_of(self, name: str) -> tuple[str | None, int | None]:
-        """Return the source function and line of the function with a linker's *name*, by debug information: for names
-        that compilers make of constructs.
+        """Return the source function and line of an outlined function, by debug information; None for unknown ones.
 
-        None for what is unknown. DMPL has no callback for it, see :data:`ompd.contract.dmpl.SourceOf`.
+        DMPL has no such callback (:data:`ompd.contract.dmpl.SourceOf`).
+
+        :param name: the outlined function's linkage name
         """
         try:
             address = self.find_symbol(name)

@@ -1,14 +1,14 @@
-"""The environment block that a Linux program was started with, as the kernel laid it on the initial stack.
+"""The environment of a Linux program, as the kernel put it on the initial stack, and as it is now.
 
-From low addresses to high: ``argc``, pointers to the arguments and a null, pointers to the environment and a null, the
-auxiliary vector; then the strings of the arguments, those of the environment, and the name of the file
-(``fs/binfmt_elf.c``, ``create_elf_tables``). The strings tell: the C library moves the pointers when a variable is set.
+From low addresses to high, the initial stack has: ``argc``, pointers to the arguments and a null, pointers to the
+environment and a null, the auxiliary vector; then the strings of the arguments and of the environment, and the name of
+the file (``fs/binfmt_elf.c``, ``create_elf_tables``). The strings stay there, but the C library moves the pointers when
+a variable is set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ompd.debugger.symbols import Symbols
     from ompd.debugger.targets.base import Target
 
-# Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
+# Linux allows three quarters of 8 MB for arguments and environment, even if the stack may be larger (fs/exec.c).
 LONGEST_STACK_STRINGS = _MAX_BYTES = 6 << 20
 _MAX_STRING = 32 << 12  # MAX_ARG_STRLEN
 _MAX_VARIABLES = 1 << 17
@@ -34,10 +34,7 @@ _PIECE = 1 << 12
 
 @record
 class EnvironmentBlock:
-    """The strings at the end of the initial stack, by their addresses.
-
-    ``arguments`` are those the pointers to arguments lead to, ``variables`` all of the environment, as ``NAME=value``.
-    """
+    """The strings at the end of the initial stack, by their addresses: ``variables`` as ``NAME=value``."""
 
     arguments: Mapping[int, bytes]
     variables: Mapping[int, bytes]
@@ -54,61 +51,61 @@ class Environment:
 
     def __init__(self, target: Target, memory: TargetMemory, modules: ModuleList, symbols: Symbols) -> None:
         self._target, self._memory, self._modules, self._symbols = target, memory, modules, symbols
+        self._at_start: Mapping[str, str] | None = None
 
     def at_start(self) -> Mapping[str, str]:
         """Return the environment that the program was started with.
 
-        :raises Unavailable: if the target does not hold it
+        :raises Unavailable: if it is not in the target
         """
+        if self._at_start is None:
+            self._at_start = read_environment(self._memory, self._modules.auxiliary_vector)
         return self._at_start
 
-    @cached_property
-    def _at_start(self) -> Mapping[str, str]:
-        return read_environment(self._memory, self._modules.auxiliary_vector)
-
     def current(self) -> tuple[Mapping[str, str], bool]:
-        """Return the environment, and whether it is as the program has it now, which ``setenv`` may have changed; else
-        it is the one that the program was started with.
+        """Return the environment, and whether it is the present one, with the changes by ``setenv``; otherwise it is
+        the one that the program was started with.
 
-        :raises Unavailable: if the target does not hold it
-        :raises CorruptState: if it has lost a part of it
+        :raises Unavailable: if it is not in the target
+        :raises CorruptState: if a part of it is lost
         """
         try:
             start, variables = read_current_environment(self._memory, self._symbols.find_symbol("environ"))
         except (SymbolNotFound, Unavailable):
             return self.at_start(), False
         except CorruptState:
-            # A snapshot has overwritten the strings of variables that are none of OpenMP's.
+            # A snapshot has overwritten the variables that are not OpenMP's.
             if any(module.is_extract for module in self._modules):
                 return self.at_start(), False
             raise
-        if 0 <= self._target.auxiliary_vector().get(AT_RANDOM, 0) - start < LONGEST_STACK_STRINGS:
-            self.at_start()  # which verifies the kernel's pointers
+        is_on_initial_stack = 0 <= self._target.auxiliary_vector().get(AT_RANDOM, 0) - start < LONGEST_STACK_STRINGS
+        if is_on_initial_stack:
+            self.at_start()  # raises if the kernel's pointers are damaged
         return variables, True
 
 
 def read_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:
-    """Return the environment block, the first of several values of one name, as ``getenv`` would.
+    """Return the initial environment. If a name has several values, the first one counts, as for ``getenv``.
 
-    :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
+    :raises Unavailable: if the target has no initial stack, or the program has written over it
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for string in find_environment(memory, auxiliary_vector).variables.values():
         name, equals, value = string.decode("utf-8", "replace").partition("=")
         if equals:
-            found.setdefault(name, value)
-    return found
+            values.setdefault(name, value)
+    return values
 
 
 def read_current_environment(memory: _Strings, environ: int) -> tuple[int, dict[str, str]]:
-    """Return where the pointers to the environment are now, and what they lead to, from the C library's ``environ``.
+    """Return the address of the present pointers to the environment, and the environment.
 
-    :param environ: the variable's address
-    :raises Unavailable: if the target does not hold all of it
-    :raises CorruptState: if zeros stand for what is lost: a variable is no ``NAME=value``, or all around is zero
+    :param environ: the address of the C library's variable ``environ``
+    :raises Unavailable: if a part of it is not in the target
+    :raises CorruptState: if a part is lost and reads as zeros: a string is no ``NAME=value``, or all around is zero
     """
     size, order = memory.pointer_size, memory.byte_order
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
         start = int.from_bytes(memory.read(environ, size), order)
         if not start and not any(memory.read(environ - environ % _PIECE, _PIECE)):
@@ -116,20 +113,20 @@ def read_current_environment(memory: _Strings, environ: int) -> tuple[int, dict[
         for number in range(_MAX_CURRENT):
             string = int.from_bytes(memory.read(start + number * size, size), order) if start else 0
             if not string:
-                return start, found
+                return start, values
             name, equals, value = memory.read_string(string, _MAX_STRING).decode("utf-8", "replace").partition("=")
             if not equals:
                 raise CorruptState(string, "the environment: a variable without a value")
-            found.setdefault(name, value)
+            values.setdefault(name, value)
     except MemoryFault as error:
         raise Unavailable(f"the environment as it is now: {error}") from error
     raise CorruptState(start, "the environment: its pointers do not end")
 
 
 def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:
-    """Return where the strings of the environment and of the arguments are.
+    """Return the strings of the environment and of the arguments, with their addresses.
 
-    :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
+    :raises Unavailable: if the target has no initial stack, or the program has written over it
     """
     random, file_name = auxiliary_vector.get(AT_RANDOM), auxiliary_vector.get(AT_EXECFN)
     if not random or not file_name:
@@ -143,28 +140,28 @@ def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> E
     except MemoryFault as error:
         raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
     if raw[-1:] != b"\0" or any(start < p < file_name and raw[p - start - 1] for p in variables):
-        raise Unavailable(_WRITTEN_OVER)  # they do not end where they have to, or do not begin where they should
+        raise Unavailable(_WRITTEN_OVER)  # there is no NUL before the file's name, or before a variable
     strings: dict[int, bytes] = {}
-    at = start
+    address = start
     for string in raw[:-1].split(b"\0"):
         if string:
-            strings[at] = string
+            strings[address] = string
         if len(strings) > _MAX_VARIABLES:
             raise CorruptState(start, f"an environment of more than {_MAX_VARIABLES} variables")
-        at += len(string) + 1
+        address += len(string) + 1
     return EnvironmentBlock(arguments, strings, file_name, name)
 
 
 def _pointers(
     memory: _Strings, auxiliary_vector: Mapping[int, int], random: int, file_name: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    # The pointers to arguments and environment. They end where the auxiliary vector begins, which is known by heart.
+    # The pointers to arguments and environment. They end at the start of the auxiliary vector, whose entries are known.
     size, order = memory.pointer_size, memory.byte_order
     pair = AT_EXECFN.to_bytes(size, order) + file_name.to_bytes(size, order)
     position = _find_backwards(memory, pair, random)
     while True:
         raw = memory.read(position - 2 * size, 2 * size)
-        kind, value = (int.from_bytes(raw[at : at + size], order) for at in (0, size))
+        kind, value = (int.from_bytes(raw[offset : offset + size], order) for offset in (0, size))
         if kind not in auxiliary_vector or auxiliary_vector[kind] != value:
             break
         position -= 2 * size
@@ -186,11 +183,11 @@ def _find_backwards(memory: _Strings, pattern: bytes, end: int) -> int:
     while len(raw) < _SEARCHED:
         start -= _PIECE
         raw = memory.read(start, _PIECE) + raw
-        found = raw.rfind(pattern)
-        while found >= 0:
-            if (start + found) % memory.pointer_size == 0:
-                return start + found
-            found = raw.rfind(pattern, 0, found + len(pattern) - 1)
+        offset = raw.rfind(pattern)
+        while offset >= 0:
+            if (start + offset) % memory.pointer_size == 0:
+                return start + offset
+            offset = raw.rfind(pattern, 0, offset + len(pattern) - 1)
     raise Unavailable("the environment: the auxiliary vector is not on the initial stack")
 
 
@@ -198,33 +195,33 @@ def _words_before(memory: _Strings, position: int) -> Iterator[int]:
     size = memory.pointer_size
     lowest = position - _MAX_BYTES
     while position > lowest:
-        # No page is read of which nothing is needed: below the stack pointer there may be none.
+        # Read only pages with needed words: there may be none below the stack pointer.
         piece = position % _PIECE or _PIECE
         raw = memory.read(position - piece, piece)
-        for at in range(piece - size, -1, -size):
-            yield int.from_bytes(raw[at : at + size], memory.byte_order)
+        for offset in range(piece - size, -1, -size):
+            yield int.from_bytes(raw[offset : offset + size], memory.byte_order)
         position -= piece
     raise CorruptState(position, "the environment's pointers do not end")
 
 
 def _arguments(memory: _Strings, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
-    # The strings of the arguments as far as they are in front of the file's name, by address.
+    # The strings of the arguments that are before the file's name, by address.
     places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
-    found: dict[int, bytes] = {}
+    strings: dict[int, bytes] = {}
     total = 0
     for place in places:
-        found[place] = memory.read_string(place, min(_MAX_STRING, file_name - place))
-        total += len(found[place])
+        strings[place] = memory.read_string(place, min(_MAX_STRING, file_name - place))
+        total += len(strings[place])
         if total > _MAX_BYTES:
             raise CorruptState(place, "the arguments overlap")
-    return found
+    return strings
 
 
 def _end_of_arguments(
     pointers: Sequence[int], arguments: Mapping[int, bytes], variables: Sequence[int], file_name: int
 ) -> int:
-    # Behind the last argument the environment begins. Programs shift and drop arguments, and write titles over them,
-    # so it has to agree with one that is known better: the first variable, or all arguments in a row.
+    # The environment begins behind the last argument. But programs move and drop arguments, or overwrite them with
+    # titles. So accept this end only if the first variable begins there, or all arguments are adjacent.
     strings, ends = list(arguments), [place + len(text) + 1 for place, text in arguments.items()]
     if not strings:
         raise Unavailable(_WRITTEN_OVER)

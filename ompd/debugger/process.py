@@ -1,4 +1,4 @@
-"""The stopped process: the parts of the debugger's half, and how they are put together."""
+"""The stopped process: puts the parts of the debugger's half together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.loader import Loader
 from ompd.debugger.modules.modules import ModuleList
-from ompd.debugger.places import NO_NAMES, CompilerNames, KnownPlaces, Places
+from ompd.debugger.places import CompilerNames, KnownPlaces, Places
 from ompd.debugger.regions import Regions
 from ompd.debugger.stacks.calls import Calls
 from ompd.debugger.stacks.stacks import Stacks
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ompd.debugger.flow.conditions import Read
     from ompd.debugger.flow.functions import Functions
     from ompd.debugger.flow.handlers import Handlers
-    from ompd.debugger.snapshot.snapshot import Snapshot
+    from ompd.debugger.snapshot import Snapshot
     from ompd.debugger.survey.files import ModuleFiles
     from ompd.debugger.survey.needed import Dependencies
     from ompd.debugger.survey.stack_extents import StackExtents
@@ -50,14 +50,16 @@ if TYPE_CHECKING:
     from ompd.naming import Routine
 
 
+_NAMES = CompilerNames(naming.is_construct, naming.is_by_gcc)
+
+
 class StoppedProcess:
     """One process at one stop: its memory, modules, symbols, threads, stacks and so on, each an attribute.
 
-    Plugins see :attr:`contract` instead. Parts that few questions need are imported on first use.
+    Plugins use :attr:`contract` instead. Parts that few questions need are imported on first use.
 
     :param exe: the program's file, if the user named one
-    :param names: what the debugger's half has to know of names that compilers make up
-    :param earlier: the same process at another stop, from which facts of files are taken over
+    :param earlier: the same process at another stop, whose facts about files are kept
     """
 
     memory: TargetMemory
@@ -72,23 +74,22 @@ class StoppedProcess:
         finder: FileFinder,
         exe: str | None = None,
         *,
-        names: CompilerNames = NO_NAMES,
         earlier: StoppedProcess | None = None,
     ) -> None:
         architecture = target.architecture
         self.target = target
         self.finder = finder
-        self.modules = ModuleList(target, finder, exe, names.is_made) if earlier is None else earlier.modules
+        self.modules = ModuleList(target, finder, exe, naming.is_construct) if earlier is None else earlier.modules
         self.types = Types(self.modules) if earlier is None else earlier.types
         self.lasting: dict[tuple[str, int], object] = {} if earlier is None else earlier.lasting
-        known = KnownPlaces() if earlier is None else earlier.places.known
+        known_places = KnownPlaces() if earlier is None else earlier.places.known
         steps: Steps = {} if earlier is None else earlier.stacks.steps
         self.memory = TargetMemory(target, self.modules)
         self.regions = Regions(target, self.modules)
         self.symbols = Symbols(target, self.modules)
-        self.places = Places(self.modules, self.symbols, names, known)
+        self.places = Places(self.modules, self.symbols, _NAMES, known_places)
         self.loader = Loader(self.memory, self.symbols, self.modules.program)
-        self.glibc = GlibcThreads(self.memory, self.symbols, self.loader, self.memory.read)
+        self.glibc = GlibcThreads(self.memory, self.symbols, self.loader)
         self.threads = Threads(target, self.glibc)
         self.storage = ThreadLocalStorage(
             self.memory, architecture, self.glibc, self.loader, self.modules.program, self.threads
@@ -105,30 +106,30 @@ class StoppedProcess:
         self.environment = Environment(target, self.memory, self.modules, self.symbols)
 
     def at_another_stop(self, target: Target) -> StoppedProcess:
-        """Return the same process as *target* has it. What its files say is kept, what was read of it is not."""
-        return StoppedProcess(target, self.finder, names=self.places.names, earlier=self)
+        """Return the same process at the stop of *target*. Facts from files are kept, facts from memory are not."""
+        return StoppedProcess(target, self.finder, earlier=self)
 
     def close(self) -> None:
-        """Let go of the modules' files. The target is its owner's to close."""
+        """Close the modules' files. The owner of the target closes that."""
         self.routines.close()
         self.modules.close()
 
     @cached_property
     def contract(self) -> ContractProcess:
-        """This process as plugins see it."""
+        """The interface of this process for plugins."""
         return ContractProcess(self)
 
     # Outside of OpenMP
 
     def gone_code(self) -> GoneCode | None:
-        """Return which threads sleep in code that is no longer there; see :mod:`ompd.debugger.threads.gone_code`."""
+        """Return the threads that sleep in unloaded code, None if there are none."""
         from ompd.debugger.threads.gone_code import gone_code
 
         return gone_code(self)
 
     @cached_property
     def system_waits(self) -> SystemWaits:
-        """What threads wait for as the C library and the kernel have it."""
+        """The waits of threads in the C library and the kernel."""
         from ompd.debugger.system_waits.waits import SystemWaits
 
         return SystemWaits(
@@ -147,36 +148,36 @@ class StoppedProcess:
 
     @cached_property
     def system(self) -> SystemFacts:
-        """What the kernel says of the process and its threads: processor time, signals, timers, identity."""
+        """The kernel's facts about the process and its threads: processor time, signals, timers, identity."""
         from ompd.debugger.system_waits.facts import SystemFacts
 
         return SystemFacts(self.target, self.memory, self.modules)
 
     @cached_property
     def references(self) -> X86References | None:
-        """How this processor's code refers to other code, None if that is not known."""
+        """The references in this processor's code to other code, None if its instructions are unknown."""
         from ompd.isa.processors import references_of
 
         return references_of(self.target.architecture.e_machine)
 
     def functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
-        """Return what has been begun by the calls of functions; see :class:`ompd.debugger.flow.functions.Functions`.
+        """Return the followed functions, and their calls (:class:`ompd.debugger.flow.functions.Functions`).
 
-        The parameters are those of the first call: what is found out is kept.
+        There is one object for all calls, with the parameters of the first one.
         """
         if self._functions is None:
             self._functions = self._make_functions(routines, is_users, self.places.locate)
         return self._functions
 
     def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
-        """Return what a frame has passed to the function that it called; see :meth:`Process.arguments_passed`."""
+        """Return the arguments of a frame's call (:meth:`Process.arguments_passed`)."""
         try:
             return self._callers.arguments(frame)
         except OmpdError:
             return ()
 
     def object_passed(self, frame: Frame) -> int | None:
-        """Return what a frame has passed to a routine; see :meth:`Process.object_passed`."""
+        """Return the object that a frame has passed to a routine (:meth:`Process.object_passed`)."""
         try:
             return self._callers.wanted(frame)
         except OmpdError:
@@ -184,8 +185,8 @@ class StoppedProcess:
 
     @cached_property
     def _callers(self) -> Functions:
-        # Whose code the functions are that it calls makes no difference to what it passes.
-        return self._make_functions(naming.ROUTINES(), lambda at: False, self.places.locate)
+        # The arguments do not depend on whether the called code is the user's.
+        return self._make_functions(naming.ROUTINES(), lambda address: False, self.places.locate)
 
     def _make_functions(
         self, routines: Mapping[str, Routine], is_users: Callable[[int], bool], locate: Callable[[int], Location]
@@ -196,7 +197,7 @@ class StoppedProcess:
         return Functions(self.memory, target.architecture, self.modules, sites, locate, routines, is_users)
 
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
-        """Return the handlers of signals that code installs; see :class:`ompd.debugger.flow.handlers.Handlers`."""
+        """Return the signal handlers that code installs (:class:`ompd.debugger.flow.handlers.Handlers`)."""
         from ompd.debugger.flow.handlers import Handlers, Unbound
 
         memory, modules, sites, architecture = self.memory, self.modules, self.calls.sites, self.target.architecture
@@ -208,15 +209,15 @@ class StoppedProcess:
 
     @cached_property
     def emulated_tls(self) -> EmulatedTls:
-        """The thread-local variables that are kept by a POSIX thread key."""
+        """The thread-local variables under a POSIX thread key."""
         from ompd.debugger.threads.emutls import EmulatedTls
 
         return EmulatedTls(self.memory, self.symbols, self.threads, self.storage)
 
     def variable_name(self, text: str) -> VariableName:
-        """Return the parts of a variable's name as a user writes it.
+        """Return the parts of a variable's name that a user wrote.
 
-        :raises BadInput: if it can be no variable's name
+        :raises BadInput: if it is no possible name
         """
         from ompd.debugger.variables.names import parse_name
 
@@ -230,7 +231,7 @@ class StoppedProcess:
         :param variables: the variables of that name
         :param letter: one of gdb's formats, or ``""``
         :param elements: the most elements of an array, or characters of a string, to show
-        :raises NoAnswer: if there are several: the text lists them by names that distinguish them
+        :raises NoAnswer: if there are several variables; the text lists them with distinct names
         """
         from ompd.debugger.variables.choices import list_choices
         from ompd.debugger.variables.reader import VariableReader
@@ -247,13 +248,13 @@ class StoppedProcess:
         return Locals(self.memory, self.storage, self.modules, self.types, self.places, self.target.architecture)
 
     def variables_read(self, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
-        """Return which variables of a frame's function its instructions name, by name and line."""
+        """Return the variables of a frame's function that *reads* name, by name and line."""
         from ompd.debugger.variables.mentioned import mentioned
 
         return mentioned(self.locals, frame, reads)
 
     def parameters(self, frame: Frame, address: int) -> int | None:
-        """Return how many parameters the function has that begins at an address, None if that is unknown.
+        """Return the number of parameters of the function that begins at *address*, None if unknown.
 
         :param frame: any frame
         """
@@ -264,43 +265,30 @@ class StoppedProcess:
     # For doctor and snapshot
 
     def dependencies(self) -> Dependencies:
-        """Return which module needs which."""
+        """Return the dependencies between modules."""
         from ompd.debugger.survey.needed import Dependencies
 
         return Dependencies(self.modules, self.loader)
 
     def files_of(self, module: Module) -> ModuleFiles | None:
-        """Return what the files of *module* have for a debugger, None without its own file."""
+        """Return the contents of the files of *module* for a debugger, None without its own file."""
         from ompd.debugger.survey.files import survey
 
         loaded = self.symbols.loaded(module)
         return survey(loaded) if loaded is not None else None
 
     def stack_extents(self) -> StackExtents:
-        """Return where the memory of the stacks is."""
+        """Return the extents of the stacks."""
         from ompd.debugger.survey.stack_extents import StackExtents
 
         return StackExtents(self)
 
     def take_snapshot(
-        self,
-        pages: set[int],
-        *,
-        data_limit: int,
-        keep_environment: bool,
-        kept_variables: tuple[str, ...],
-        keeps_data: Callable[[str], bool],
+        self, pages: set[int], *, data_limit: int, keep_environment: bool, kept_variables: tuple[str, ...]
     ) -> Snapshot:
-        """Return a snapshot; its *pages* and the other parameters are those of
-        :func:`ompd.debugger.snapshot.snapshot.take`.
-        """
-        from ompd.debugger.snapshot.snapshot import take
+        """Return a snapshot, with the parameters of :func:`ompd.debugger.snapshot.take`."""
+        from ompd.debugger.snapshot import take
 
         return take(
-            self,
-            pages,
-            data_limit=data_limit,
-            keep_environment=keep_environment,
-            kept_variables=kept_variables,
-            keeps_data=keeps_data,
+            self, pages, data_limit=data_limit, keep_environment=keep_environment, kept_variables=kept_variables
         )

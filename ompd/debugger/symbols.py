@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class Symbols:
-    """Symbols by name, at one stop. A thread-local symbol has no address of its own, but one in each thread.
+    """Symbols by name, at one stop.
 
-    ``storage`` finds that one. The process sets it later, because the loader and glibc are found by symbols.
+    A thread-local symbol has an address in each thread, which ``storage`` finds. The process sets ``storage`` later,
+    because it needs the loader and glibc, which are found by symbols.
     """
 
     storage: ThreadLocalStorage
@@ -37,13 +38,11 @@ class Symbols:
         return [module.record for module in self._modules]
 
     def loaded(self, module: Module) -> LoadedModule | None:
-        """Return a module with its files, None for the vDSO, which has none."""
+        """Return a module with its files, None for the vDSO, which has no file."""
         return self._by_start.get(module.start)
 
     def module_at(self, address: int) -> Module | None:
-        """Return the module that has *address* mapped, None for other memory. The kernel's own code, the vDSO, counts
-        as a module.
-        """
+        """Return the module that contains *address*, None for other memory. The vDSO counts as a module."""
         module = self._modules.at(address)
         if module is not None:
             return module.record
@@ -57,7 +56,7 @@ class Symbols:
         return Vdso(self._target, start, entry) if start is not None else None
 
     def vdso_at(self, address: int) -> Vdso | None:
-        """Return the vDSO if *address* is in it, and it is known what is there."""
+        """Return the vDSO if *address* is in its known code, otherwise None."""
         vdso = self._vdso
         if vdso is None or not vdso.record.start <= address < vdso.record.end:
             return None
@@ -65,36 +64,36 @@ class Symbols:
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
-        """Why files that are used are not verified to be those that ran, by the module's name; see :class:`Module`."""
+        """The reasons why files of a damaged target could not be verified, by the module's name."""
         if self._target.loss is None:
             return {}
         return {module.name: module.unproven for module in self.modules() if module.unproven is not None}
 
     @property
     def unseen_libraries(self) -> Sequence[str]:
-        """Names of libraries that the process has, and that were not found in what is left of it."""
+        """The names of libraries that the program needs, but that are not in the rest of a damaged target."""
         return self._modules.needed
 
     def lost_data(self, module: Module) -> int | None:
-        """Return the address of a page of *module*'s variables that is lost, None if there is none that shows it."""
+        """Return the address of a lost page of *module*'s variables, None if no page is known to be lost."""
         loaded = self.loaded(module)
         return loaded.lost_data() if loaded is not None else None
 
     def variable_ranges(self, module: Module) -> Sequence[tuple[int, int, int]]:
-        """Return the ranges of the variables of *module*; see :meth:`Process.variable_ranges`."""
+        """Return the ranges of the variables of *module* (:meth:`Process.variable_ranges`)."""
         loaded = self.loaded(module)
         return loaded.variable_ranges() if loaded is not None else ()
 
     # Symbols
 
     def find(self, module: Module, name: str) -> Symbol | None:
-        """Return symbol *name* of one module, at its link-time address; None if the module has none of that name."""
+        """Return symbol *name* of one module, with its link-time address; None if there is none."""
         loaded = self._by_start.get(module.start)
         return loaded.symbols.find(name) if loaded is not None and loaded.symbols is not None else None
 
     def _replaced(self, module: Module, name: str) -> int | None:
-        # Of a variable that a library exports and the program has too, the loader has everybody use the program's: one
-        # of the same name, or the copy that the linker made room for since the program refers to it.
+        # The address that the loader gives to an exported variable of a library, None if that is the library's own. If
+        # the program has a variable of the same name, or a copy relocation of it, all modules use the program's.
         program, replacing = self._modules.program, self._exported.get(name)
         if replacing is None or program is None or module.is_program:
             return None
@@ -113,7 +112,7 @@ class Symbols:
             return {}
 
     def symbol_in(self, module: Module, name: str) -> int | None:
-        """Return the address of symbol *name* of *module*, None if it has none, or a thread-local one."""
+        """Return the address of symbol *name* of *module*, None if it has none, or it is thread-local."""
         replaced = self._replaced(module, name)
         if replaced is not None:
             return replaced
@@ -121,48 +120,48 @@ class Symbols:
         return symbol.address + module.bias if symbol is not None and symbol.type != STT_TLS else None
 
     def symbols_in(self, module: Module, names: Sequence[str]) -> Mapping[str, int]:
-        """Return the addresses of those symbols of *names* that *module* has, but for thread-local ones."""
+        """Return the addresses of the symbols of *names* in *module*, without missing and thread-local ones."""
         loaded = self._by_start.get(module.start)
         if loaded is None or loaded.symbols is None:
             return {}
-        found = loaded.symbols.find_many(names)
-        own = {name: symbol.address + module.bias for name, symbol in found.items() if symbol.type != STT_TLS}
-        for name in own.keys() & self._exported.keys():
-            own[name] = self._replaced(module, name) or own[name]
-        return own
+        symbols = loaded.symbols.find_many(names)
+        addresses = {name: symbol.address + module.bias for name, symbol in symbols.items() if symbol.type != STT_TLS}
+        for name in addresses.keys() & self._exported.keys():
+            addresses[name] = self._replaced(module, name) or addresses[name]
+        return addresses
 
     def naming(self, names: Collection[str]) -> Iterator[tuple[LoadedModule, Collection[str] | None]]:
-        """Yield the modules that have symbols of *names* or refer to them, C and compiler libraries aside, and which
-        names; None in place of these for a module whose symbols are unknown.
+        """Yield each module that defines or references symbols of *names*, and those names; None instead of the names
+        if its symbols are unknown. C and compiler libraries are left out.
         """
         for loaded in self._modules:
             if loaded.record.is_system_library:
                 continue
             try:
-                found = loaded.symbols.names(names) if loaded.symbols is not None else None
+                symbols = loaded.symbols.names(names) if loaded.symbols is not None else None
             except MalformedFile:
-                found = None
-            if found is None or found:
-                yield loaded, found
+                symbols = None
+            if symbols is None or symbols:
+                yield loaded, symbols
 
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
-        """Return names and addresses of the symbols that begin with *prefix*, of all but C and compiler libraries."""
-        found: list[tuple[str, int]] = []
+        """Return names and addresses of the symbols that begin with *prefix*, without C and compiler libraries."""
+        rows: list[tuple[str, int]] = []
         for loaded in self._modules:
             if loaded.symbols is None or loaded.record.is_system_library:
                 continue
             try:
                 for symbol in loaded.symbols.find_prefix(prefix):
                     if symbol.type != STT_TLS:
-                        found.append((symbol.name, symbol.address + loaded.bias))
+                        rows.append((symbol.name, symbol.address + loaded.bias))
             except MalformedFile:
-                continue  # a damaged symbol table names nothing
-        return found
+                continue  # a damaged symbol table has no names
+        return rows
 
     def find_symbol(self, name: str, *, thread: int | None = None) -> int:
         """Return the address of symbol *name* of the first module that has it, the program first.
 
-        :param thread: where the symbol is thread-local, the thread whose copy is meant
+        :param thread: the thread whose copy of a thread-local symbol is meant
         :raises SymbolNotFound: if no module has one of that name
         """
         for module in sorted(self.modules(), key=lambda m: not m.is_program):
@@ -173,7 +172,7 @@ class Symbols:
         raise SymbolNotFound(name)
 
     def find_symbol_in(self, module: Module, name: str, *, thread: int | None = None) -> int:
-        """Return the address of symbol *name* of one module, in *thread* where the symbol is thread-local.
+        """Return the address of symbol *name* of one module, in *thread* if the symbol is thread-local.
 
         :raises SymbolNotFound: if the module has none of that name
         """

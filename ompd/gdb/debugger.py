@@ -22,7 +22,6 @@ from ompd.gdb.sessions import opened
 from ompd.inspection import Inspection
 from ompd.model import StackFrame
 from ompd.render.words import Indices
-from ompd.session.stop import NAMES
 
 _MOST_FRAMES = 256  # between the innermost frame of a thread and the first of the user's
 
@@ -90,7 +89,7 @@ class Gdb(Debugger):
         known, session = self._alone or (None, None)
         if session is not None and known == loaded:
             earlier = session.process
-            process = StoppedProcess(target, earlier.finder, names=NAMES, earlier=earlier)
+            process = StoppedProcess(target, earlier.finder, earlier=earlier)
             session.begin_stop(target, process)
             return session
         if session is not None:

@@ -20,7 +20,7 @@ from ompd.lldb.entries import PARALLEL, THREAD, EntryEvents
 from ompd.naming import CONSTRUCT_EXPRESSION
 from ompd.records import record
 from ompd.safety.isolation import AwayFromHere
-from ompd.session.stop import NAMES, LoadedRuntime
+from ompd.session.stop import LoadedRuntime
 
 SECONDS = 60.0
 """How long a program may take to come to a place unless something else is said."""
@@ -194,7 +194,7 @@ class LldbInspection(Inspection):
         if run.can_be_asked():
             self.process.close()
             target = LldbTarget(run.process)
-            self.begin_stop(target, StoppedProcess(target, LldbFiles(run.process), names=NAMES))
+            self.begin_stop(target, StoppedProcess(target, LldbFiles(run.process)))
 
     def _breakpoint(self, run: LldbRun, place: str) -> Any:
         if place in EVENTS:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
-from ompd.naming import JOB, RANK, RUN, SIZE, is_runtime_file
+from ompd.naming import JOB, RANK, RUN, SIZE
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, why
 from ompd.questions.facts.damage import changes
 from ompd.safety.writing import Destination
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.debugger.snapshot.snapshot import Snapshot
+    from ompd.debugger.snapshot import Snapshot
 
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
@@ -104,6 +104,5 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snaps
         data_limit=data_limit,
         keep_environment=keep_environment,
         kept_variables=_KEPT_VARIABLES,
-        keeps_data=is_runtime_file,
     )
     return replace(taken, problems=(*changes(session), *problems, *taken.problems))

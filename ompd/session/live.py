@@ -21,7 +21,7 @@ from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.tracer import LONGER_STOPS, NotStopped
 from ompd.errors import BadInput, BadProcess, NoAnswer, OmpdError, TargetGone
 from ompd.model import Answer
-from ompd.session.stop import NAMES, Stop
+from ompd.session.stop import Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -72,7 +72,7 @@ class Stopper:
             self._options,
         )
         self._code = self.target.code_mappings()
-        return StoppedProcess(self.target, self.files, self.files.exe, names=NAMES)
+        return StoppedProcess(self.target, self.files, self.files.exe)
 
     @classmethod
     def attach(

@@ -15,7 +15,7 @@ from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, BadProcess, OmpdError, TargetGone
 from ompd.runtimes.discovery import Found, discover
-from ompd.session.stop import NAMES, LoadedRuntime, Stop
+from ompd.session.stop import LoadedRuntime, Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,7 +61,7 @@ class Session:
         # Why the target is not whole, and what is odd about it, from before it could be read.
         self.fault: str | None = None
         self.note: str | None = None
-        process = process or StoppedProcess(target, finder, finder.exe, names=NAMES)
+        process = process or StoppedProcess(target, finder, finder.exe)
         self._begin(Stop(target, process, self._found_runtimes))
 
     @classmethod

@@ -10,17 +10,13 @@ from typing import NamedTuple
 
 from ompd.contract.plugin import AddressSpace
 from ompd.contract.process import Module, Shape
-from ompd.debugger.places import CompilerNames
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Target
 from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.model import Place, TargetRecord
-from ompd.naming import is_by_gcc, is_construct, is_runtime_file
+from ompd.naming import is_runtime_file
 from ompd.records import record
 from ompd.runtimes.discovery import Found
-
-NAMES = CompilerNames(is_construct, is_by_gcc)
-"""What the debugger's half has to know of the names that compilers make of OpenMP constructs."""
 
 
 @record

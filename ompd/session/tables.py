@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ompd.binary.types.types import flat_members
 from ompd.debugger.files.debug_file import DebugFile
 from ompd.errors import BadFile, BadInput, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
 from ompd.runtimes.layout import generate, second_reader, table
@@ -35,7 +36,7 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> t
     runtime = runtime if runtime is not None else _runtime_of(file)
     family = generate.FAMILIES[runtime]
     structs = {type_name: shape for type_name in family.types if (shape := _shape(file, family, type_name)) is not None}
-    telling = file.find(family.telling)
+    telling = file.types.find(family.telling)
     producer, folder = file.compiler(telling) if telling is not None else ("", "")
     release = generate.release_of(runtime, producer, folder, file.intels_version() if runtime == "libomp" else None)
     base = Path(path).name
@@ -112,7 +113,7 @@ def _runtime_of(file: DebugFile) -> str:
 
 def _has(file: DebugFile, type_name: str) -> bool:
     try:
-        return file.find(type_name) is not None
+        return file.types.find(type_name) is not None
     except TypeNotFound:
         return True  # several
 
@@ -120,11 +121,11 @@ def _has(file: DebugFile, type_name: str) -> bool:
 def _shape(file: DebugFile, family: generate.Family, type_name: str) -> generate.Shape | None:
     # None of an optional type that this build does not have, or whose name stands for several there.
     try:
-        found = file.find(type_name)
+        found = file.types.find(type_name)
         if found is None and type_name in family.aliases:
-            found = file.find(family.aliases[type_name])
+            found = file.types.find(family.aliases[type_name])
         if found is not None:
-            members = file.members(found, generate.is_wanted)
+            members = flat_members(file.types, found, generate.is_wanted)
             return found.size, {
                 each.path: [each.offset, each.size] + ([] if each.bits is None else [each.first_bit or 0, each.bits])
                 for each in members

@@ -314,8 +314,8 @@ def test_the_callbacks_serve_types() -> None:
     for name in ("char", "short", "int", "long"):
         named = {"short": "short", "long": "long"}.get(name, name)
         size = process.contract.sizeof(process.types.find(named))
-        assert size == getattr(process.memory.type_sizes(), f"sizeof_{name}")
-    assert process.contract.sizeof(process.types.find("long long")) == process.memory.type_sizes().sizeof_long_long
+        assert size == getattr(process.contract.type_sizes(), f"sizeof_{name}")
+    assert process.contract.sizeof(process.types.find("long long")) == process.contract.type_sizes().sizeof_long_long
     with pytest.raises(TypeNotFound):
         process.types.find("kmp_no_such_type")
     with pytest.raises(BadInput):

@@ -34,7 +34,7 @@ _MODULES = (
     "ompd.binary.elf.zstd",
     "ompd.debugger.variables.locals",
     "ompd.debugger.files.opening",
-    "ompd.debugger.snapshot.snapshot",
+    "ompd.debugger.snapshot",
     "ompd.debugger.variables.static",
     "ompd.inspection",
     "ompd.questions.layouts",

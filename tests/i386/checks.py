@@ -86,7 +86,7 @@ def check_process(process: StoppedProcess, truth: Mapping[str, Any], *, no_keys:
 
     :param no_keys: what are no POSIX thread keys; a snapshot does not hold what it takes to tell so of all
     """
-    assert process.memory.type_sizes() == NATIVE_SIZES
+    assert process.contract.type_sizes() == NATIVE_SIZES
     sizes, names = truth["sizes"], ("char", "short", "int", "long", "long long", "pointer")
     fields = ("sizeof_char", "sizeof_short", "sizeof_int", "sizeof_long", "sizeof_long_long", "sizeof_pointer")
     assert [getattr(NATIVE_SIZES, field) for field in fields] == [sizes[name] for name in names]

@@ -38,10 +38,10 @@ from ompd.binary.elf.elf import (
     ElfFile,
 )
 from ompd.binary.elf.symbols import SymbolSection, SymbolTable
+from ompd.debugger import snapshot
 from ompd.debugger.files import compressed
 from ompd.debugger.files.compressed import SparseFile, unpack
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.snapshot import snapshot
 from ompd.debugger.targets.base import MemoryRegion
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, MalformedFile

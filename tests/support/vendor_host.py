@@ -114,7 +114,7 @@ class Host:
         return Rc.OK if self._blocks.pop(address or 0, None) is not None else Rc.BAD_INPUT
 
     def _sizeof(self, context: int, sizes: Any) -> int:
-        known = self._process.memory.type_sizes()
+        known = self._process.contract.type_sizes()
         for name, _ in Sizes._fields_:
             setattr(sizes[0], name, getattr(known, name))
         return Rc.OK
@@ -146,7 +146,7 @@ class Host:
         return Rc.OK
 
     def _convert(self, context: int, source: int, unit: int, count: int, target: int) -> int:
-        raw = self._process.memory.to_host(ctypes.string_at(source, unit * count), unit)
+        raw = self._process.contract.to_host(ctypes.string_at(source, unit * count), unit)
         ctypes.memmove(target, raw, len(raw))
         return Rc.OK
 

@@ -1,1 +1,1 @@
-"""Which file is meant, and opening it: what the user names, debug files, servers, compression, what is kept on disk."""
+"""Files: opening cores, finding the files that targets name, debug files, debuginfod servers, and the disk cache."""

@@ -1,12 +1,12 @@
-"""What was derived of files before, kept in the user's cache folder: ``$XDG_CACHE_HOME/ompd`` or ``~/.cache/ompd``.
+"""Facts derived from files, in the user's cache folder: ``$XDG_CACHE_HOME/ompd`` or ``~/.cache/ompd``.
 
-Everything in it can be derived again, so that the folder may be deleted at any time, and every fault of it is as if
-it were empty. ``OMPD_CACHE=off`` turns it off. What is kept belongs to one file at one moment: to its device, number,
-size and times, which change whenever it is written to or another takes its place. A file that was written just now is
-not kept anything of, since the clock might not distinguish the next change from it.
+All of them can be derived again, so the folder may be deleted at any time, and faults in it are ignored.
+``OMPD_CACHE=off`` turns it off. The key of an entry is one version of a file: its device, inode, size and times, which
+change with the file. Nothing is kept of a file that was written just now, because the clock may not distinguish the
+next change.
 
-An entry is written beside and renamed, so that readers see all of it or nothing, whoever else writes. It is believed
-only if it is whole, says itself what it is of, and no one but the user could have written it.
+An entry is written to a temporary file and renamed, so readers see all of it or nothing. It is used only if it is
+whole, repeats its key, and no one but the user could have written it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from ompd.errors import BadFile
 from ompd.safety.reading import PagedFile
 
-# With what is kept, or how, changes this.
+# Change this whenever the format or the meaning of entries changes.
 _MAGIC = b"ompd cache 1\n"
 _HEADER = struct.Struct("<13sIIQ")  # magic, CRC-32 and Adler-32 of what follows them, size of the key
 _MAX_ENTRY = 16 << 20
@@ -35,9 +35,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class DiskCache:
-    """The cache of one user. Nothing raises: what cannot be read is not there, what cannot be written is let be.
+    """The cache of one user. Its methods never raise: unreadable entries are missing, failed writes are ignored.
 
-    :param folder: where it is, None if it is turned off
+    :param folder: its folder, None if it is turned off
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -45,7 +45,7 @@ class DiskCache:
 
     @classmethod
     def of_user(cls) -> DiskCache:
-        """Return the cache of the user that this process runs as, as the environment says."""
+        """Return the cache of this process's user, by the environment variables."""
         environment = os.environ
         if environment.get("OMPD_CACHE") == "off":
             return cls(None)
@@ -54,16 +54,16 @@ class DiskCache:
         return cls(f"{root}/ompd" if root.startswith("/") else None)
 
     def of(self, data: object) -> FileCache | None:
-        """Return what is kept of a file, None if nothing may be kept of it.
+        """Return the cache of one file, None if it cannot have one.
 
-        :param data: the file as :func:`ompd.safety.reading.open_paged` gave it
+        :param data: the file as :func:`ompd.safety.reading.open_paged` returned it
         """
         if self._folder is None or not isinstance(data, PagedFile):
             return None
         return FileCache(self, data.identity)
 
     def read(self, name: str, key: bytes) -> bytes | None:
-        """Return the entry *name*, None if there is none that can be believed to be of *key*."""
+        """Return the entry *name* of *key*, None if there is no valid one."""
         with suppress(OSError, ValueError), self._opened() as folder:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
             descriptor = os.open(name, flags, dir_fd=folder)
@@ -78,7 +78,7 @@ class DiskCache:
         return None
 
     def write(self, name: str, key: bytes, payload: bytes) -> None:
-        """Keep *payload* as the entry *name* of *key*, in place of what it was."""
+        """Keep *payload* as the entry *name* of *key*, and replace an older one."""
         if self._folder is None or len(payload) + len(key) > _MAX_ENTRY - _HEADER.size:
             return
         with suppress(OSError, ValueError, BadFile):
@@ -100,7 +100,7 @@ class DiskCache:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        # The folder, if it is this user's alone. All that is done in it goes by this descriptor.
+        # The descriptor of the folder, if only this user can write to it. All operations use this descriptor.
         if self._folder is None:
             raise FileNotFoundError
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -113,7 +113,7 @@ class DiskCache:
 
 
 def _trim(folder: int) -> None:
-    # Remove the oldest entries of too many, and what is left of writers that were ended.
+    # Remove the oldest entries if there are too many, including temporary files of killed writers.
     rows = sorted(_entries(folder))
     total, count = sum(size for _, size, _ in rows), len(rows)
     if total <= _MAX_TOTAL and count <= _MAX_ENTRIES:
@@ -136,35 +136,37 @@ def _entries(folder: int) -> Iterator[tuple[float, int, str]]:
 
 
 class FileCache:
-    """What is kept of one file, by what it is."""
+    """The entries of one file."""
 
     def __init__(self, cache: DiskCache, identity: tuple[int, ...]) -> None:
         self._cache = cache
         self._settled = max(identity[-2:]) + _SETTLED_NS < time.time_ns()
         self._key = "-".join(f"{number:x}" for number in identity)
 
-    def get(self, what: str) -> bytes | None:
-        """Return what was kept of the file as *what*, None if nothing was."""
-        return self._cache.read(f"{self._key}-{what}", f"{self._key}-{what}".encode())
+    def get(self, entry: str) -> bytes | None:
+        """Return the file's entry of that name, None if there is none."""
+        name = f"{self._key}-{entry}"
+        return self._cache.read(name, name.encode())
 
-    def put(self, what: str, payload: bytes) -> None:
-        """Keep something of the file as *what*."""
+    def put(self, entry: str, payload: bytes) -> None:
+        """Keep *payload* as the file's entry of that name."""
         if self._settled:
-            self._cache.write(f"{self._key}-{what}", f"{self._key}-{what}".encode(), payload)
+            name = f"{self._key}-{entry}"
+            self._cache.write(name, name.encode(), payload)
 
 
 class KeptRows:
-    """What was found of one file before, in this process or another: rows of JSON by a key.
+    """Facts about one file by keys, kept as one entry of rows in JSON.
 
-    :param kept: what is kept of the file on disk, None for nothing
-    :param what: the name of the entry, another one where what is kept changes
-    :param most: so many rows are kept
+    :param kept: the file's cache, None without one
+    :param entry: the name of the entry; change it whenever the rows change
+    :param most: the most rows to keep
     """
 
-    def __init__(self, kept: FileCache | None, what: str, most: int) -> None:
-        self._kept, self._what, self._most = kept, what, most
+    def __init__(self, kept: FileCache | None, entry: str, most: int) -> None:
+        self._kept, self._entry, self._most = kept, entry, most
         self._is_new = False
-        rows = _read_rows(kept.get(what)) if kept is not None else {}
+        rows = _read_rows(kept.get(entry)) if kept is not None else {}
         self._rows: dict[str, Any] = rows if len(rows) < most else {}
 
     def _keep(self, key: str, value: object) -> None:
@@ -173,9 +175,9 @@ class KeptRows:
             self._is_new = True
 
     def save(self) -> None:
-        """Keep on disk what was found, if anything was that is not there yet."""
+        """Write the rows to disk if there are new ones."""
         if self._is_new and self._kept is not None:
-            self._kept.put(self._what, json.dumps(self._rows, separators=(",", ":")).encode())
+            self._kept.put(self._entry, json.dumps(self._rows, separators=(",", ":")).encode())
             self._is_new = False
 
 
@@ -192,18 +194,18 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def _packed(key: bytes, payload: bytes) -> bytes:
-    rest = key + payload
-    sums = zlib.crc32(rest, len(key)), zlib.adler32(rest)
-    return _HEADER.pack(_MAGIC, *sums, len(key)) + rest
+    body = key + payload
+    sums = zlib.crc32(body, len(key)), zlib.adler32(body)
+    return _HEADER.pack(_MAGIC, *sums, len(key)) + body
 
 
 def _unpacked(raw: bytes, key: bytes) -> bytes | None:
     if len(raw) < _HEADER.size:
         return None
     magic, crc, adler, key_size = _HEADER.unpack_from(raw)
-    rest = raw[_HEADER.size :]
-    if magic != _MAGIC or key_size != len(key) or not rest.startswith(key):
+    body = raw[_HEADER.size :]
+    if magic != _MAGIC or key_size != len(key) or not body.startswith(key):
         return None
-    if (zlib.crc32(rest, key_size), zlib.adler32(rest)) != (crc, adler):
+    if (zlib.crc32(body, key_size), zlib.adler32(body)) != (crc, adler):
         return None
-    return rest[key_size:]
+    return body[key_size:]

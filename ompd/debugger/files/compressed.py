@@ -1,8 +1,8 @@
-"""Compressed core files, as systemd and people keep them: unpacked into a sparse file that has no name.
+"""Compressed core files, as systemd and users keep them: unpacked into a sparse file that has no name.
 
-What is compressed is known by its first bytes, never by its name. The file is unpacked from end to end, piece by piece:
-neither its size nor what it claims decides how much memory is used, and how much disk is the caller's to say. The
-unpacked core has no name from the beginning, so nothing is left of it, however this process ends.
+The format is recognised by the first bytes, never by the name. The file is unpacked from end to end in pieces: neither
+its size nor its claims decide how much memory is used, and the caller limits the disk space. The unpacked file never
+has a name, so nothing remains of it, however this process ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import lzma
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
@@ -26,19 +26,19 @@ _PIECE = 1 << 20
 _BLOCK = 4096
 _ZEROS = bytes(_PIECE)
 _FREE_CHECK = 64 << 20
-# What file systems add to what is written.
+# Space that file systems need besides the data.
 _OVERHEAD = 2 << 20
-# As for zstd; `xz -9` needs half of it.
+# The same as for zstd; `xz -9` needs half of it.
 _MAX_WINDOW = 128 << 20
 
 _COPY_AGAIN = "copy the file again completely"
 
-# RFC 8878, 3.1.2: frames of any content that a reader passes over; the first byte of the magic number is 0x50 … 0x5f.
+# RFC 8878, 3.1.2: skippable frames, which readers ignore; the first byte of the magic number is 0x50 … 0x5f.
 _SKIPPABLE = b"\x2a\x4d\x18"
 
 
 class Unpacked(NamedTuple):
-    """A core file that was unpacked. *fault*: why it is not whole, None if it is. *note*: what is odd."""
+    """An unpacked core file. ``fault`` is why it is not whole, None if it is. ``note`` is an oddity, or None."""
 
     data: PagedFile
     fault: str | None
@@ -50,17 +50,17 @@ class _Cut(Exception):
 
 
 class _Damaged(Exception):
-    """The compressed data contradicts itself; the text is the decompressor's."""
+    """The compressed data is malformed; the text is the decompressor's."""
 
 
 class SparseFile:
-    """A file without a name, written from its start to its end, with holes for zeros.
+    """A temporary file without a name, written from start to end, with holes for zeros.
 
-    It is in the folder that TMPDIR names, else in ``/var/tmp``, which, unlike ``/tmp``, is on a disk everywhere.
+    It is in the folder TMPDIR or, without that, in ``/var/tmp``, which is always on a disk, unlike ``/tmp``.
 
-    :param name: what is written, for errors
-    :param limit: how many bytes it may become
-    :param packed: of how many compressed bytes it is made, None: of none, what is written is as it came
+    :param name: the name of the core in errors
+    :param limit: its largest size in bytes
+    :param packed: the size of the compressed data, None if the data was not compressed
     :raises BadFile: if there is no folder for it
     """
 
@@ -83,7 +83,7 @@ class SparseFile:
     def write(self, data: bytes) -> None:
         """Append *data*.
 
-        :raises BadFile: if that is more than was allowed, or than the disk holds
+        :raises BadFile: if that exceeds a limit, or the free disk space
         """
         if self.size + len(data) > self._limit:
             raise BadFile(
@@ -91,15 +91,15 @@ class SparseFile:
                 f"holds a core of more than {format_size(self._limit)}",
                 hint=f"--max-size SIZE allows more; it is unpacked in {self._folder}, zeros take no room there",
             )
-        start = at = 0
+        start = block = 0  # of the data to write next, and of the block to examine
         if len(data) != _PIECE or data != _ZEROS:
-            while at < len(data):
-                end = min(at + _BLOCK - (self.size + at) % _BLOCK, len(data))
-                if data[at:end] == _ZEROS[: end - at]:
-                    self._put(data, start, at)
+            while block < len(data):
+                end = min(block + _BLOCK - (self.size + block) % _BLOCK, len(data))
+                if data[block:end] == _ZEROS[: end - block]:
+                    self._put(data, start, block)
                     start = end
-                at = end
-            self._put(data, start, at)
+                block = end
+            self._put(data, start, block)
         self.size += len(data)
 
     def _put(self, data: bytes, start: int, end: int) -> None:
@@ -123,7 +123,7 @@ class SparseFile:
             raise self._no_room(error.strerror or "") from error
 
     def _check_room(self, size: int) -> int:
-        # How many bytes may be written besides *size* before this has to be asked again. Others write, too.
+        # How many bytes may be written after *size* before the next check. Other programs write, too.
         system = os.fstatvfs(self._file.fileno())
         free = system.f_bavail * system.f_frsize
         left = free - limits.KEPT_FREE - _OVERHEAD - size
@@ -139,7 +139,7 @@ class SparseFile:
         )
 
     def finish(self) -> PagedFile:
-        """Return the whole file, open for reading.
+        """Return the finished file, open for reading.
 
         :raises BadFile: if nothing was written
         """
@@ -149,7 +149,7 @@ class SparseFile:
         return PagedFile(self._file.fileno(), self._name)
 
     def close(self) -> None:
-        """Let go of the file; it is gone once it is not open any more."""
+        """Close the file. It is deleted as soon as the file of :meth:`finish` is closed, too."""
         self._file.close()
 
 
@@ -161,43 +161,46 @@ def _temporary_folder() -> str:
 
 
 class _Input:
-    """The compressed file, read once; *taken* bytes of it have been used."""
+    """The compressed file, read once. ``taken`` is the number of used bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._held = b""
+        self._given_back = b""
         self.taken = 0
 
     def read(self, size: int) -> bytes:
-        """Return some bytes, none at the end of the file."""
-        data, self._held = (self._held[:size], self._held[size:]) if self._held else (self._file.read(size), b"")
+        """Return at most *size* bytes, none at the end of the file."""
+        if self._given_back:
+            data, self._given_back = self._given_back[:size], self._given_back[size:]
+        else:
+            data = self._file.read(size)
         self.taken += len(data)
         return data
 
     def exactly(self, size: int) -> bytes:
-        """Return *size* bytes, fewer at the end of the file only."""
+        """Return *size* bytes, fewer only at the end of the file."""
         data = self.read(size)
         return data if len(data) == size else data + self.read(size - len(data)) if data else data
 
     def give_back(self, data: bytes) -> None:
-        """Have *data* read again."""
-        self._held = data + self._held
+        """Put *data* back, to be read again."""
+        self._given_back = data + self._given_back
         self.taken -= len(data)
 
     def skip(self, size: int) -> None:
-        """Pass over *size* bytes.
+        """Skip *size* bytes.
 
         :raises _Cut: if there are fewer
         """
         while size:
-            passed = len(self.read(min(size, _READ)))
-            if not passed:
+            skipped = len(self.read(min(size, _READ)))
+            if not skipped:
                 raise _Cut
-            size -= passed
+            size -= skipped
 
 
 class _Decoder(Protocol):
-    # What lzma's decompressors are, for one member of a file.
+    # The interface of lzma's decompressors, for one member of a file.
 
     @property
     def eof(self) -> bool: ...
@@ -209,6 +212,8 @@ class _Decoder(Protocol):
 
 
 class _Gzip:
+    # A _Decoder by zlib.
+
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
         self._is_full = False
@@ -231,21 +236,24 @@ class _Gzip:
         return piece
 
 
-def _gzip(source: _Input) -> Iterator[bytes]:
-    return _decoded(source, _Gzip(), zlib.error)
+def _decoder(name: str) -> tuple[_Decoder, type[Exception]]:
+    # A decoder of the format, and its exception. Optional packages are imported only if they are needed.
+    if name == "gzip":
+        return _Gzip(), zlib.error
+    if name == "xz":
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_WINDOW), lzma.LZMAError
+    if name == "lz4":
+        import lz4.frame  # type: ignore[import-untyped]
+
+        return lz4.frame.LZ4FrameDecompressor(), RuntimeError
+    from ompd.binary.elf.zstd import ZstdError, decompressor
+
+    return decompressor(), ZstdError
 
 
-def _xz(source: _Input) -> Iterator[bytes]:
-    return _decoded(source, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_WINDOW), lzma.LZMAError)
-
-
-def _lz4(source: _Input) -> Iterator[bytes]:
-    import lz4.frame  # type: ignore[import-untyped]
-
-    return _decoded(source, lz4.frame.LZ4FrameDecompressor(), RuntimeError)
-
-
-def _decoded(source: _Input, decoder: _Decoder, error: type[Exception]) -> Iterator[bytes]:
+def _member(source: _Input, name: str) -> Iterator[bytes]:
+    # The contents of one member of a file of that format.
+    decoder, error = _decoder(name)
     while not decoder.eof:
         data = source.read(_READ) if decoder.needs_input else b""
         if decoder.needs_input and not data:
@@ -257,40 +265,33 @@ def _decoded(source: _Input, decoder: _Decoder, error: type[Exception]) -> Itera
     source.give_back(decoder.unused_data or b"")  # lz4 has None for none
 
 
-def _zstd(source: _Input) -> Iterator[bytes]:
-    from ompd.binary.elf.zstd import ZstdError, decompressor
-
-    return _decoded(source, decompressor(), ZstdError)
-
-
 class _Format(NamedTuple):
     name: str
     magic: bytes
-    member: Callable[[_Input], Iterator[bytes]]
-    package: str = ""
+    package: str = ""  # the Python package that reads it, if it is optional
 
 
 _FORMATS = (
-    _Format("zstd", b"\x28\xb5\x2f\xfd", _zstd, "backports.zstd"),
-    _Format("lz4", b"\x04\x22\x4d\x18", _lz4, "lz4"),
-    _Format("xz", b"\xfd7zXZ\0", _xz),
-    _Format("gzip", b"\x1f\x8b\x08", _gzip),
+    _Format("zstd", b"\x28\xb5\x2f\xfd", "backports.zstd"),
+    _Format("lz4", b"\x04\x22\x4d\x18", "lz4"),
+    _Format("xz", b"\xfd7zXZ\0"),
+    _Format("gzip", b"\x1f\x8b\x08"),
 )
 
 
 def _format(head: bytes) -> _Format | None:
     if head[1:4] == _SKIPPABLE and head[0] >> 4 == 5:
         return _FORMATS[0]  # pzstd begins with such a frame
-    return next((known for known in _FORMATS if head.startswith(known.magic)), None)
+    return next((form for form in _FORMATS if head.startswith(form.magic)), None)
 
 
 def is_compressed(head: bytes) -> bool:
-    """Return whether a file that begins with *head*, 6 bytes of it, is compressed so that :func:`unpack` reads it."""
+    """Return whether :func:`unpack` reads a file that begins with *head*, its first 6 bytes."""
     return _format(head) is not None
 
 
-def _pieces(source: _Input, known: _Format) -> Iterator[bytes]:
-    # What the file holds, member after member; zeros behind one are padding.
+def _pieces(source: _Input, form: _Format) -> Iterator[bytes]:
+    # The contents of the file, member after member. Zeros behind a member are padding.
     is_first = True
     count = size = 0
     while head := source.exactly(6):
@@ -298,17 +299,17 @@ def _pieces(source: _Input, known: _Format) -> Iterator[bytes]:
         count += 1
         if count > limits.members(size):
             raise _Damaged(f"{count} pieces that hold {size} bytes")
-        if head[1:4] == _SKIPPABLE and head[0] >> 4 == 5 and known.name in ("zstd", "lz4"):
+        if head[1:4] == _SKIPPABLE and head[0] >> 4 == 5 and form.name in ("zstd", "lz4"):
             source.skip(4)
             source.skip(int.from_bytes(source.exactly(4), "little"))
-        elif head.startswith(known.magic):
-            for piece in known.member(source):
+        elif head.startswith(form.magic):
+            for piece in _member(source, form.name):
                 size += len(piece)
                 yield piece
             is_first = False
         elif is_first and (other := _format(head)) is not None:
-            known = other  # behind frames that several formats have
-        elif known.magic.startswith(head) or is_first:
+            form = other  # the first frames were skippable, which several formats have
+        elif form.magic.startswith(head) or is_first:
             raise _Cut
         elif head[0] == 0:
             source.give_back(source.read(_READ).lstrip(b"\0"))
@@ -318,18 +319,18 @@ def _pieces(source: _Input, known: _Format) -> Iterator[bytes]:
 
 
 def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -> Unpacked:
-    """Return the core that the compressed file at *path* holds; of one that was cut off, what it still holds.
+    """Unpack the core in the compressed file at *path*. If that is cut off, return the beginning of the core.
 
-    :param name: what to call it in errors
-    :param limit: how many bytes it may become
+    :param name: its name in errors
+    :param limit: the largest size of the core in bytes
     :param progress: receives lines to show while something takes long
-    :raises BadFile: if its data is damaged, becomes more than *limit*, or does not fit on the disk
+    :raises BadFile: if the data is damaged, exceeds *limit*, or does not fit on the disk
     """
     descriptor, status = open_regular(path)
     packed = min(status.st_size, 512 * status.st_blocks)
     with open(descriptor, "rb") as file, closing(SparseFile(name, limit, packed)) as out:  # noqa: PTH123
-        known = _format(file.read(6))
-        if known is None:
+        form = _format(file.read(6))
+        if form is None:
             raise BadFile(name, "is not compressed in a way that can be read")
         total = status.st_size
         if not is_on_disk(total, status.st_blocks):
@@ -338,29 +339,29 @@ def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -
         source = _Input(file)
         fault = note = None
         try:
-            for piece in _pieces(source, known):
+            for piece in _pieces(source, form):
                 out.write(piece)
                 if progress is not None:
                     progress(f"unpacking {name}: {100 * source.taken // total} %, {format_size(out.size)}")
             if source.taken < total:
-                note = f"{total - source.taken} bytes behind its {known.name} data are left out"
+                note = f"{total - source.taken} bytes behind its {form.name} data are left out"
         except _Cut:
             fault = (
-                f"the compressed file ({known.name}) is cut off: it holds the first {format_size(out.size)} of the core"
+                f"the compressed file ({form.name}) is cut off: it holds the first {format_size(out.size)} of the core"
             )
             if not out.size:
                 raise BadFile(name, "is cut off before its first byte of data", hint=_COPY_AGAIN) from None
         except _Damaged as error:
             raise BadFile(
                 name,
-                f"is damaged: its {known.name} data cannot be unpacked behind {format_size(out.size)} ({error})",
-                hint=f"{_COPY_AGAIN}; if `{known.name} -t` finds no fault in it, unpack it and give the core itself",
+                f"is damaged: its {form.name} data cannot be unpacked behind {format_size(out.size)} ({error})",
+                hint=f"{_COPY_AGAIN}; if `{form.name} -t` finds no fault in it, unpack it and give the core itself",
             ) from error
         except ImportError as error:
             raise BadFile(
                 name,
-                f"is compressed by {known.name}, and the Python package that reads that is not installed",
-                hint=f"install {known.package}, or unpack the file and give the core itself",
+                f"is compressed by {form.name}, and the Python package that reads that is not installed",
+                hint=f"install {form.package}, or unpack the file and give the core itself",
             ) from error
         now = os.fstat(descriptor)
         if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):

@@ -1,4 +1,4 @@
-"""Cores that systemd-coredump keeps, by asking ``coredumpctl``, which knows where they are."""
+"""Cores of systemd-coredump, which ``coredumpctl`` finds."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _TRUNCATED = (
 
 
 class Coredump:
-    """One core of systemd-coredump's.
+    """One core of systemd-coredump.
 
-    :param match: what ``coredumpctl`` selects it by: a process id, a program's name or path, ``FIELD=VALUE``; empty for
-        the newest
-    :param name: what the user called it, for errors
+    :param match: the selection for ``coredumpctl``: a process id, a program's name or path, ``FIELD=VALUE``; empty for
+        the newest core
+    :param name: the user's name for it, for errors
     :raises BadFile: if there is no ``coredumpctl``, or no such core
     """
 
     def __init__(self, match: str, name: str) -> None:
         self._name = name
-        # Not from the current folder, which an empty or relative part of PATH means: it may be a stranger's.
+        # Skip empty and relative folders of PATH: they depend on the current folder, which may be a stranger's.
         folders = [folder for folder in os.get_exec_path() if folder.startswith("/")]
         program = shutil.which("coredumpctl", path=os.pathsep.join(folders)) if folders else None
         if program is None:
@@ -69,30 +69,30 @@ class Coredump:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BadFile(self._name, f"coredumpctl did not answer: {error}", hint=_HOW_TO_FIND) from error
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            why = said[-1] if said else f"it ended with status {done.returncode}"
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            why = lines[-1] if lines else f"it ended with status {done.returncode}"
             raise BadFile(self._name, f"coredumpctl finds no such core: {why}", hint=_HOW_TO_FIND)
         return done.stdout.decode("utf-8", "surrogateescape")
 
     def _entry(self) -> dict[str, Any]:
-        # What it lists of the core. Releases before 248 know no JSON, and the field below has to do.
+        # The core's row in the list, empty in releases before 248, which have no JSON.
         try:
-            found = json.loads(self._ask("--json=short"))
+            rows = json.loads(self._ask("--json=short"))
         except BadFile as error:
             self._refusal = error if "json" not in error.fault else None
             return {}
         except ValueError:
             return {}
-        return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+        return rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
 
     def stored_file(self) -> str | None:
-        """Return the path of the file, mostly a compressed one, None if the core is in the journal.
+        """Return the path of the file, usually a compressed one, None if the core is in the journal.
 
         :raises BadFile: if there is no such core, or its file is gone
         """
         path = self._ask("--field=COREDUMP_FILENAME").strip("\n").rpartition("\n")[2]
         if not path and self._refusal is not None:
-            raise self._refusal  # for a single field it finds nothing without a word
+            raise self._refusal  # with --field it fails without a message
         if not path:
             return None
         if not Path(path).exists():
@@ -100,16 +100,16 @@ class Coredump:
         return path
 
     def dump(self, limit: int, progress: Progress | None = None) -> Unpacked:
-        """Return the core as ``coredumpctl dump`` gives it.
+        """Return the core from ``coredumpctl dump``.
 
-        :raises BadFile: if it does not, or the core has more than *limit* bytes
+        :raises BadFile: if that fails, or the core has more than *limit* bytes
         """
         command = [self._program, "--no-pager", "--quiet", "dump", "--", *self._match]
-        with closing(SparseFile(self._name, limit)) as out, tempfile.TemporaryFile() as said:
+        with closing(SparseFile(self._name, limit)) as out, tempfile.TemporaryFile() as errors:
             reader, writer = os.pipe()
             try:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=writer, stderr=said, env=_environment()
+                    command, stdin=subprocess.DEVNULL, stdout=writer, stderr=errors, env=_environment()
                 )
             finally:
                 os.close(writer)
@@ -125,9 +125,9 @@ class Coredump:
                     process.kill()
                     process.wait()
             if status or not out.size:
-                said.seek(0)
-                why = said.read(1 << 16).decode("utf-8", "replace").strip().splitlines() or [f"status {status}"]
-                raise BadFile(self._name, f"coredumpctl does not give it: {why[-1]}", hint=_HOW_TO_FIND)
+                errors.seek(0)
+                lines = errors.read(1 << 16).decode("utf-8", "replace").strip().splitlines() or [f"status {status}"]
+                raise BadFile(self._name, f"coredumpctl does not give it: {lines[-1]}", hint=_HOW_TO_FIND)
             return Unpacked(out.finish(), self.fault, None)
 
 
@@ -140,5 +140,5 @@ _STATE_HINTS = {
 
 
 def _environment() -> dict[str, str]:
-    # Neither colours nor a pager, and messages that people can search for.
+    # Without colours and a pager, and with English messages, which users can search for.
     return {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LOG_LEVEL": "err"}

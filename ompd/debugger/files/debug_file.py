@@ -1,17 +1,17 @@
-"""The debug information of a file that no process has to have loaded: a library, or its separate debug file."""
+"""The debug information of a library that no process has loaded, or of its separate debug file."""
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 from ompd.binary.dwarf.constants import DW_AT_COMP_DIR
 from ompd.binary.elf.elf import SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, ElfFile, check_elf_magic
-from ompd.binary.types.types import DwarfType, FlatMember, TypeInfo, flat_members
+from ompd.binary.types.types import DwarfType, TypeInfo
 from ompd.debugger.files.finder import FileFinder
 from ompd.errors import BadFile, LayoutUnavailable, MalformedFile
 from ompd.isa.processors import LAYOUT_MACHINES
@@ -20,7 +20,7 @@ from ompd.safety.reading import PagedFile, may_read_whole, open_paged
 _DW_AT_PRODUCER = 0x25
 _SYM = struct.Struct("<IBBHQQ")  # Elf64_Sym: st_name, st_info, st_other, st_shndx, st_value, st_size
 _SUFFIXES = (".debug", ".dbg")
-# Who compiled it is a line of options at most.
+# The longest text about the compiler, which may list its options.
 _MAX_WORDS = 4096
 _INTELS_MARK = b"@(#) Intel(R) OMP version: "
 _MAX_VERSION = 80
@@ -28,11 +28,11 @@ _INTELS_VERSION = re.compile(rb"@\(#\) Intel\(R\) OMP version: (\d{1,4}(?:\.\d{1
 
 
 class DebugFile:
-    """A file with debug information, and what belongs to it.
+    """A file with debug information, and the files that belong to it. ``types`` are its types.
 
     :param path: the library, or its separate debug file
-    :raises BadFile: if there is none, it is no ELF file, or of a machine whose layouts are unknown
-    :raises LayoutUnavailable: if there is no debug information, neither in it nor in a separate file that is found
+    :raises BadFile: if it is missing, no ELF file, or of a machine without layouts
+    :raises LayoutUnavailable: if neither it nor a separate debug file has debug information
     """
 
     def __init__(self, path: str, finder: FileFinder | None = None) -> None:
@@ -49,55 +49,43 @@ class DebugFile:
                 " .gnu_debuglink leads",
             )
         self.debug_path = holder.name
-        """Where its debug information is: in itself, or in the separate debug file."""
+        """The file with the debug information: itself, or the separate debug file."""
         debug_path = holder.name if holder is not self._elf else None
-        self._info = TypeInfo(holder, self._finder.companions(path, path, debug_path))
+        self.types = TypeInfo(holder, self._finder.companions(path, path, debug_path))
 
     @property
     def build_id(self) -> str | None:
         """The build-id in hexadecimal, None if it has none.
 
-        :raises MalformedFile: if the notes that may hold it are malformed
+        :raises MalformedFile: if the notes are malformed
         """
-        found = self._elf.build_id()
-        return found.hex() if found is not None else None
+        identifier = self._elf.build_id()
+        return identifier.hex() if identifier is not None else None
 
-    def find(self, name: str) -> DwarfType | None:
-        """Return the type called *name*, None if it is not defined.
-
-        :raises TypeNotFound: if there are several by that name, and they differ in size
-        :raises MalformedFile: if what leads there is malformed
-        """
-        return self._info.find(name)
-
-    def members(self, found: DwarfType, is_wanted: Callable[[str], bool]) -> list[FlatMember]:
-        """Return the members of a structure; see :func:`flat_members`."""
-        return flat_members(self._info, found, is_wanted)
-
-    def compiler(self, found: DwarfType) -> tuple[str, str]:
-        """Return who compiled the source file that has the type, and in which folder; "" for what is unknown."""
-        unit = found.place.unit
+    def compiler(self, type_: DwarfType) -> tuple[str, str]:
+        """Return the compiler of the type's source file, and the folder where it ran; "" if unknown."""
+        unit = type_.place.unit
         try:
             producer, folder = (unit.string(unit.top.get(name)) or "" for name in (_DW_AT_PRODUCER, DW_AT_COMP_DIR))
         except MalformedFile:
             return "", ""
         return producer[:_MAX_WORDS], folder[:_MAX_WORDS]
 
-    # The library it belongs to
+    # The library
 
     @cached_property
     def shared_object(self) -> ElfFile | None:
-        """The library: the file itself, or the one whose debug file it is; None if that is not found.
+        """The library: this file itself, or the library of this debug file; None if that is not found.
 
-        It is known by its build-id, or by a ``.gnu_debuglink`` that names this file with its checksum.
+        It is verified by its build-id, or by a ``.gnu_debuglink`` with this file's name and checksum.
         """
         if _has_names(self._elf):
             return self._elf
         for candidate in self._library_candidates():
             with suppress(BadFile, MalformedFile):
-                found = _opened(candidate)
-                if _has_names(found) and self._is_of(found):
-                    return found
+                library = _opened(candidate)
+                if _has_names(library) and self._is_of(library):
+                    return library
         return None
 
     def _library_candidates(self) -> Iterator[str]:
@@ -112,14 +100,15 @@ class DebugFile:
                 yield f"{bare}.so"
 
     def _is_of(self, library: ElfFile) -> bool:
-        own, its = self._elf.build_id(), library.build_id()
-        if own is not None or its is not None:
-            return own == its
-        found = self._finder.debug_file(library, library.name, library.name)
-        return found is not None and Path(found.name).samefile(self.path)
+        # Whether this is the debug file of *library*.
+        build_id, library_build_id = self._elf.build_id(), library.build_id()
+        if build_id is not None or library_build_id is not None:
+            return build_id == library_build_id
+        debug_file = self._finder.debug_file(library, library.name, library.name)
+        return debug_file is not None and Path(debug_file.name).samefile(self.path)
 
     def exported(self, names: Collection[str]) -> frozenset[str] | None:
-        """Return those of *names* that the library exports (``.dynsym``), None if the library is not available."""
+        """Return the names of *names* that the library exports (``.dynsym``), None without the library."""
         elf = self.shared_object
         if elf is None or _architecture(elf) != self.architecture:
             return None
@@ -130,23 +119,23 @@ class DebugFile:
             raw = elf.section_data(section)
         except (MalformedFile, IndexError):
             return None
-        found = set()
+        exports = set()
         for st_name, _, _, st_shndx, _, _ in _SYM.iter_unpack(raw[: len(raw) - len(raw) % _SYM.size]):
             name = wanted.get(strings[st_name : strings.find(b"\0", st_name)]) if st_shndx != SHN_UNDEF else None
             if name is not None:
-                found.add(name)
-        return frozenset(found)
+                exports.add(name)
+        return frozenset(exports)
 
     def intels_version(self) -> str | None:
-        """Return the version that Intel's runtime has among its strings, None if there is none, or no library."""
+        """Return the version in a string of Intel's runtime, None for other libraries, or without the library."""
         if self.shared_object is None:
             return None
         data = self.shared_object.data
         if isinstance(data, memoryview) or (isinstance(data, PagedFile) and not may_read_whole(data)):
             return None
-        at = data.find(_INTELS_MARK, 0, len(data))
-        found = _INTELS_VERSION.match(data[at : at + _MAX_VERSION]) if at >= 0 else None
-        return found[1].decode("ascii") if found is not None else None
+        start = data.find(_INTELS_MARK, 0, len(data))
+        version = _INTELS_VERSION.match(data[start : start + _MAX_VERSION]) if start >= 0 else None
+        return version[1].decode("ascii") if version is not None else None
 
 
 def _opened(path: str) -> ElfFile:
@@ -160,15 +149,15 @@ def _opened(path: str) -> ElfFile:
 
 
 def _architecture(elf: ElfFile) -> str:
-    found = LAYOUT_MACHINES.get(elf.e_machine)
-    if found is None or elf.ident_class != 64 or elf.byte_order != "little":
-        known = ", ".join(sorted(LAYOUT_MACHINES.values()))
+    name = LAYOUT_MACHINES.get(elf.e_machine)
+    if name is None or elf.ident_class != 64 or elf.byte_order != "little":
+        supported = ", ".join(sorted(LAYOUT_MACHINES.values()))
         raise BadFile(
             elf.name,
             f"is of another architecture ({elf.ident_class} bits, {elf.byte_order}-endian, machine {elf.e_machine});"
-            f" layouts are known of: {known}",
+            f" layouts are known of: {supported}",
         )
-    return found
+    return name
 
 
 def _has_dwarf(elf: ElfFile) -> bool:
@@ -180,7 +169,7 @@ def _has_dwarf(elf: ElfFile) -> bool:
 
 
 def _has_names(elf: ElfFile) -> bool:
-    # A separate debug file has the header of the table only.
+    # Whether there is a table of dynamic symbols. A separate debug file has only its header.
     try:
         return any(section.sh_type == SHT_DYNSYM and section.sh_size for section in elf.sections)
     except MalformedFile:

@@ -1,6 +1,6 @@
-"""Files by their build-id from debuginfod servers (elfutils, debuginfod(8), "WEBAPI"), asked only by the user's word.
+"""Files by their build-id from debuginfod servers (elfutils, debuginfod(8), "WEBAPI"), only at the user's request.
 
-What is fetched is kept where debuginfod's own client keeps it, and is written there once it has proven its build-id.
+Fetched files are kept in the cache of debuginfod's own client, after their build-id was verified.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _PIECE = 1 << 16
 _TIMEOUT = 90.0
 _RATE = 100 << 10
 _MAX_BYTES = 2 << 30
-# What more than that, as "inf", comes to.
+# Larger settings, such as "inf", mean these.
 _MAX_TIMEOUT = 1e6
 _MAX_LIMIT = 1e15
 
 
 class Servers:
-    """The servers that DEBUGINFOD_URLS names, in its order. One that cannot be reached is not asked again.
+    """The servers in DEBUGINFOD_URLS, in their order. After a failed connection a server is not used again.
 
-    :param environment: where DEBUGINFOD_URLS, DEBUGINFOD_TIMEOUT (seconds) and DEBUGINFOD_MAXSIZE (bytes) are looked up
-    :param cache: folder for what is fetched
-    :raises BadInput: if no server is named
+    :param environment: has DEBUGINFOD_URLS, DEBUGINFOD_TIMEOUT (seconds) and DEBUGINFOD_MAXSIZE (bytes)
+    :param cache: the folder for fetched files
+    :raises BadInput: if DEBUGINFOD_URLS names no server
     """
 
     def __init__(self, environment: Mapping[str, str], cache: str, progress: Progress | None = None) -> None:
-        # Words that begin with "ima:" are about signatures.
+        # Words that begin with "ima:" concern signatures.
         urls = [url for url in environment.get("DEBUGINFOD_URLS", "").split() if not url.startswith("ima:")]
         self._urls = [url.rstrip("/") for url in urls if url.startswith(("http://", "https://"))]
         if not self._urls:
@@ -55,7 +55,7 @@ class Servers:
         self._progress = progress
         self._temporary: list[tempfile.TemporaryDirectory[str]] = []
         self._fetched: dict[tuple[bytes, str], str | None] = {}
-        # http and https alone, wherever a server may lead.
+        # Only http and https, even if a server redirects elsewhere.
         self._opener = request.OpenerDirector()
         for handler in (
             request.ProxyHandler(),
@@ -69,7 +69,7 @@ class Servers:
             self._opener.add_handler(handler)
 
     def fetch(self, build_id: bytes, kind: str) -> str | None:
-        """Return the path of a file that was fetched, None if no server has it.
+        """Fetch a file, and return its path, None if no server has it.
 
         :param kind: ``executable`` or ``debuginfo``
         """
@@ -84,7 +84,7 @@ class Servers:
             try:
                 descriptor, temporary = tempfile.mkstemp(prefix=f"{kind}.", dir=folder)
             except OSError:
-                return None  # there is no room for it
+                return None  # the folder is not writable, or the disk is full
             try:
                 with open(descriptor, "wb") as file:  # noqa: PTH123
                     self._download(f"{url}/buildid/{build_id.hex()}/{kind}", file)
@@ -93,9 +93,9 @@ class Servers:
                     os.replace(temporary, f"{folder}/{kind}")  # noqa: PTH105
                     return f"{folder}/{kind}"
             except (HTTPError, BadFile, MalformedFile):
-                continue  # it does not have it, or sent something else
+                continue  # the server does not have it, or sent another file
             except (OSError, HTTPException, ValueError):  # URLError is an OSError
-                self._urls.remove(url)  # not there, too slow, or broken off
+                self._urls.remove(url)  # the server is unreachable or too slow, or ended the connection
             finally:
                 with suppress(OSError):
                     os.unlink(temporary)  # noqa: PTH108
@@ -107,22 +107,22 @@ class Servers:
         folder = f"{self._cache}/{build_id.hex()}"
         with suppress(OSError, BadFile):
             make_folder(folder)
-            # Nobody else may decide where the files come to be, by a link or otherwise.
+            # No other user may redirect the files, by a link or otherwise.
             if others_fault(folder, private_groups=True) is None and os.access(folder, os.W_OK | os.X_OK):
                 return folder
         self._temporary.append(tempfile.TemporaryDirectory(prefix="ompd-debuginfod-"))
         return self._temporary[-1].name
 
     def _download(self, url: str, file: BinaryIO) -> None:
-        begun = time.monotonic()
-        asked = request.Request(url, headers={"User-Agent": "ompd"})
+        start = time.monotonic()
+        question = request.Request(url, headers={"User-Agent": "ompd"})
         size = 0
-        with self._opener.open(asked, timeout=self._timeout) as answer:
+        with self._opener.open(question, timeout=self._timeout) as answer:
             while piece := answer.read1(_PIECE):
                 size += len(piece)
                 if size > self._limit:
                     raise BadFile(url, f"has more than {format_size(self._limit)}")
-                if size // _RATE < (time.monotonic() - begun) // self._timeout:
+                if size // _RATE < (time.monotonic() - start) // self._timeout:
                     raise TimeoutError(f"{url} is too slow")
                 file.write(piece)
                 if self._progress is not None:

@@ -1,4 +1,4 @@
-"""Libraries for debuggers that a runtime names: what their files are, by their first bytes. None is loaded here."""
+"""Checks the files of debugger libraries that a runtime names, by their ELF headers. No library is loaded here."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from ompd.safety.libraries import MAX_LIBRARY, NO_FILE, open_trusted
 from ompd.safety.reading import read_head
 
 _MAX_HEADER = 64
-_OWN = "/proc/self/exe"  # what `sys.executable` names in a debugger may be anything
+_OWN = "/proc/self/exe"  # in a debugger `sys.executable` may be any program
 
 
 def unsuitable(path: str) -> str | None:
-    """Return why ``--ompd-library`` would not load the library in a file, None if it could.
+    """Return why ``--ompd-library`` would refuse the library at *path*, None if it would load it.
 
-    Its owner and folders are checked, and its ELF header, but not its functions and needs.
-
-    :param path: where its file is here
+    Its owner, folders and ELF header are checked, but not its functions and dependencies.
     """
     try:
         header = _header(path)
@@ -34,11 +32,11 @@ def unsuitable(path: str) -> str | None:
     if header.ident_class != own.ident_class:
         return f"a library of {header.ident_class} bits, and this program has {own.ident_class}"
     if (header.e_machine, header.byte_order) != (own.e_machine, own.byte_order):
-        known = ARCHITECTURES.get(header.e_machine)
-        return f"a library for {known.name if known is not None else f'processor {header.e_machine}'}"
+        architecture = ARCHITECTURES.get(header.e_machine)
+        return f"a library for {architecture.name if architecture is not None else f'processor {header.e_machine}'}"
     return None
 
 
 def _header(path: str) -> Header:
-    # The name is the target's: it may be that of a device.
+    # read_head() is safe if the target names a device.
     return parse_header(read_head(path, _MAX_HEADER), path)

@@ -1,4 +1,4 @@
-"""Finding the files of this machine that the target names."""
+"""Finds the files that a target names on this machine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _Path: TypeAlias = "str | PathLike[str]"
 
 @record
 class FileOptions:
-    """Where the user says that the files of a target are.
+    """The user's options for finding a target's files.
 
-    ``exe`` is the program's executable, if the target does not name it or the file has changed since; ``sysroot`` the
-    folder that stands for the target machine's ``/``, None for this machine's own; ``debug_dirs`` are searched for
-    separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``. With ``debuginfod`` missing files are
-    downloaded from the servers in DEBUGINFOD_URLS. ``progress`` receives lines to show while something takes long.
+    ``exe`` is the program's executable, if the target does not name it, or the file has changed. ``sysroot`` replaces
+    the target machine's ``/``, None for this machine's. ``debug_dirs`` are searched for separate debug files and
+    ``.build-id`` folders, before ``/usr/lib/debug``. With ``debuginfod``, missing files are downloaded from the servers
+    in DEBUGINFOD_URLS. ``progress`` receives lines to show while something takes long.
     """
 
     exe: _Path | None = None
@@ -43,15 +43,15 @@ class FileOptions:
 
 
 class FileFinder:
-    """Where the files that a target names are on this machine.
+    """Finds the files that a target names on this machine.
 
-    Nothing that it finds is believed: whoever asks compares build-ids, checksums or contents.
+    Its results are only candidates: callers verify build-ids, checksums or contents.
 
-    :raises BadInput: if servers are to be asked and none is named
+    :raises BadInput: if ``debuginfod`` is set and DEBUGINFOD_URLS names no server
     """
 
     program_option = "--exe FILE"
-    """With what the user names the program's file."""
+    """The option by which the user names the program's file."""
 
     def __init__(self, options: FileOptions | None = None) -> None:
         options = options or FileOptions()
@@ -59,7 +59,7 @@ class FileFinder:
         self.sysroot = fspath(options.sysroot) if options.sysroot is not None else None
         self._debug_dirs = tuple(fspath(folder) for folder in options.debug_dirs)
         self.passed_by: dict[str, str] = {}
-        """Files that may have been the ones and were not looked at, each with why."""
+        """Candidates that were skipped, each with the reason."""
         self._servers: Servers | None = None
         if options.debuginfod:
             from ompd.debugger.files.debuginfod import Servers
@@ -67,26 +67,27 @@ class FileFinder:
             self._servers = Servers(os.environ, debuginfod_caches()[0], options.progress)
 
     def resolve(self, name: str) -> str:
-        """Return where the target's file *name* is looked for here. A sysroot is never left: neither by ``..`` nor by
-        links, which lead to where they would on the target's machine.
+        """Return the path here of the target's file *name*.
 
-        :raises BadFile: if its links do not end
+        Inside a sysroot, ``..`` and links are resolved as on the target's machine, so they never leave it.
+
+        :raises BadFile: if its links form a circle
         """
         return path_inside(self.sysroot, name) if self.sysroot is not None else name
 
     def unsuitable_library(self, path: str) -> str | None:
-        """Return why ``--ompd-library`` would not load the library in a file here, None if it could."""
+        """Return why ``--ompd-library`` would refuse the library at *path*, None if it would load it."""
         from ompd.debugger.files.dll_files import unsuitable
 
         return unsuitable(path)
 
     def executables(self, build_id: bytes) -> Iterator[str]:
-        """Yield where the executable or library with *build_id* may be, whatever it is called; servers come last."""
+        """Yield candidates for the executable or library with *build_id*, from servers last."""
         yield from self._by_build_id(build_id, "")
         yield from self._kept(build_id, "executable")
 
     def _by_build_id(self, build_id: bytes, suffix: str) -> Iterator[str]:
-        # Fedora has links to executables in /usr/lib/.build-id, all have debug files in /usr/lib/debug.
+        # Fedora has links to executables in /usr/lib/.build-id; all distributions have debug files in /usr/lib/debug.
         if len(build_id) < 2:
             return
         digits = build_id.hex()
@@ -100,7 +101,7 @@ class FileFinder:
             yield f"{folder}/{name}"
 
     def _kept(self, build_id: bytes, kind: str) -> Iterator[str]:
-        # What debuginfod's own client has fetched before, then what its servers have.
+        # First the files that debuginfod's own client has fetched, then the servers.
         for folder in debuginfod_caches():
             yield f"{folder}/{build_id.hex()}/{kind}"
         fetched = self._servers.fetch(build_id, kind) if self._servers is not None else None
@@ -108,7 +109,7 @@ class FileFinder:
             yield fetched
 
     def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
-        # The order is that of GDB's manual, "Debugging Information in Separate Files".
+        # In the order of GDB's manual, "Debugging Information in Separate Files".
         if build_id is not None:
             yield from self._by_build_id(build_id, ".debug")
         if name:
@@ -123,12 +124,12 @@ class FileFinder:
             yield from self._kept(build_id, "debuginfo")
 
     def debug_file(self, elf: ElfFile, path: str, target_name: str) -> ElfFile | None:
-        """Return the separate debug file of *elf*, None if there is none that is proven to be its own.
+        """Return the verified separate debug file of *elf*, None if there is none.
 
-        By build-id, then by ``.gnu_debuglink``, whose CRC has to agree.
+        It is found by the build-id, then by ``.gnu_debuglink`` and its CRC.
 
-        :param path: where *elf* is
-        :param target_name: where it is on the target's machine
+        :param path: the path of *elf*
+        :param target_name: its path on the target's machine
         """
         try:
             build_id, link = elf.build_id(), elf.debuglink()
@@ -137,47 +138,48 @@ class FileFinder:
         name, crc = link or ("", 0)
         with suppress(BadFile):
             for candidate in self._debug_candidates(path, target_name, name, build_id):
-                found = self._proven(candidate, elf, build_id, crc if link is not None else None)
-                if found is not None:
-                    return found
+                debug_file = self._proven(candidate, elf, build_id, crc if link is not None else None)
+                if debug_file is not None:
+                    return debug_file
         return None
 
     def _proven(self, candidate: str, elf: ElfFile, build_id: bytes | None, crc: int | None) -> ElfFile | None:
-        # The debug file at *candidate* if it belongs to *elf*, which may be called alike.
+        # The debug file at *candidate* if it belongs to *elf*, otherwise None.
         try:
             data = open_paged(candidate)
         except BadFile:
             return None
-        if isinstance(elf.data, PagedFile) and elf.data.identity[:2] == data.identity[:2]:
+        is_itself = isinstance(elf.data, PagedFile) and elf.data.identity[:2] == data.identity[:2]
+        if is_itself:
             return None
         try:
-            found = ElfFile(data, candidate)
-            if build_id is not None and found.build_id() == build_id:
-                return found
+            debug_file = ElfFile(data, candidate)
+            if build_id is not None and debug_file.build_id() == build_id:
+                return debug_file
             if crc is None:
                 return None
-            told = checksum(data)
+            actual_crc = checksum(data)
         except MalformedFile:
             return None
-        if told is None:
+        if actual_crc is None:
             self.passed_by[candidate] = "is almost nothing but holes, and was not compared with its module's checksum"
-        return found if told == crc else None
+        return debug_file if actual_crc == crc else None
 
     def companions(self, path: str, target_name: str, debug_path: str | None = None) -> Companions:
-        """Return what finds the files that a module's debug information refers to.
+        """Return a finder of the files that a module's debug information refers to.
 
-        :param path: where the module's file is
-        :param target_name: where it is on the target's machine
-        :param debug_path: where its separate debug file is, None if it has its debug information itself
+        :param path: the path of the module's file
+        :param target_name: its path on the target's machine
+        :param debug_path: the path of its separate debug file, None if it has debug information itself
         """
         return Companions(self, path, target_name, debug_path)
 
     def supplementary_candidates(self, path: str, name: str, build_id: bytes | None) -> Iterator[str]:
-        """Yield where the supplementary file *name* of the file at *path* may be; servers come last."""
+        """Yield candidates for the supplementary file *name* of the file at *path*, from servers last."""
         if name.startswith("/"):
             yield self.resolve(name)
         else:
-            # Its path counts from the debug file's folder, to which a link in .build-id leads.
+            # It is relative to the debug file's folder, even if the debug file was found by a link in .build-id.
             for folder in dict.fromkeys(os.path.dirname(p) for p in (path, os.path.realpath(path))):  # noqa: PTH120
                 yield f"{folder}/{name}"
         if build_id is not None:
@@ -190,7 +192,7 @@ class FileFinder:
             yield from self._kept(build_id, "debuginfo")
 
     def split_candidates(self, paths: Sequence[str], folder: str, name: str) -> Iterator[str]:
-        """Yield where the split file may be that a compiler in *folder* wrote as *name*, for modules at *paths*."""
+        """Yield candidates for the split file *name*, written by a compiler in *folder*, for modules at *paths*."""
         written = name if name.startswith("/") else f"{folder}/{name}"
         base = name.rpartition("/")[2]
         if written.startswith("/"):
@@ -205,7 +207,7 @@ class FileFinder:
             yield f"{debug_dir}/{base}"
 
     def package_candidates(self, paths: Sequence[str]) -> Iterator[str]:
-        """Yield where the package of the split files may be of modules at *paths*."""
+        """Yield candidates for the package of the split files of modules at *paths*."""
         for path in paths:
             yield f"{path}.dwp"
             yield f"{path.removesuffix('.debug')}.dwp"
@@ -216,13 +218,14 @@ class FileFinder:
 
 
 class Companions:
-    """Finds the files that the debug information of one module refers to; see
-    :class:`ompd.binary.dwarf.files.OtherFiles`, whose caller proves what is found.
+    """Finds the files that the debug information of one module refers to. Callers verify them.
+
+    This implements :class:`ompd.binary.dwarf.files.OtherFiles`.
     """
 
     def __init__(self, finder: FileFinder, path: str, target_name: str, debug_path: str | None) -> None:
         self._finder = finder
-        self._holder = path if debug_path is None else debug_path  # of the debug information
+        self._holder = path if debug_path is None else debug_path  # the file with the debug information
         paths = [path] if debug_path is None else [path, debug_path]
         with suppress(BadFile):
             paths.append(finder.resolve(target_name))
@@ -230,7 +233,7 @@ class Companions:
         self._open: list[PagedFile] = []
 
     def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
-        """Return the first file that may be the supplementary one called *name* and is proven, None if none is."""
+        """Return the first candidate for the supplementary file *name* that is proven, None if none is."""
         with suppress(BadFile):
             for elf in self._opened(self._finder.supplementary_candidates(self._holder, name, build_id)):
                 with suppress(MalformedFile):
@@ -239,12 +242,12 @@ class Companions:
         return None
 
     def split(self, folder: str, name: str) -> Iterator[ElfFile]:
-        """Yield files that may be the split one that was written as *name* by a compiler that ran in *folder*."""
+        """Yield candidates for the split file *name*, written by a compiler in *folder*."""
         with suppress(BadFile):
             yield from self._opened(self._finder.split_candidates(self._paths, folder, name))
 
     def packages(self) -> Iterator[ElfFile]:
-        """Yield files that may be the package of the module's split files."""
+        """Yield candidates for the package of the module's split files."""
         with suppress(BadFile):
             yield from self._opened(self._finder.package_candidates(self._paths))
 
@@ -256,7 +259,8 @@ class Companions:
             seen.add(candidate)
             try:
                 file = open_paged(candidate)
-                # An open file keeps a descriptor, and a program may have as many split files as source files.
+                # Copy small files, because open ones keep descriptors, and a program may have a split file for each
+                # source file.
                 if len(file) <= _MAX_COPIED:
                     with file:
                         yield ElfFile(bytes(file), candidate)
@@ -267,14 +271,14 @@ class Companions:
                 continue
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in self._open:
             file.close()
 
 
 def debuginfod_caches() -> tuple[str, ...]:
-    """Return the folders where debuginfod's client keeps what it fetched (debuginfod_find_debuginfo(3), "Cache"); new
-    files go into the first. A file of no bytes there says that servers did not have it.
+    """Return the cache folders of debuginfod's client (debuginfod_find_debuginfo(3), "Cache"); new files go into the
+    first. An empty file there means that servers did not have it.
     """
     environment = os.environ
     if environment.get("DEBUGINFOD_CACHE_PATH"):
@@ -285,9 +289,9 @@ def debuginfod_caches() -> tuple[str, ...]:
 
 
 def path_inside(root: str, name: str) -> str:
-    """Return where *name* leads if *root* is the machine's root directory. What is not there is no link.
+    """Return the path of *name* if *root* is the root folder, with links resolved. Missing parts count as no links.
 
-    :raises BadFile: if its links do not end
+    :raises BadFile: if its links form a circle
     """
     waiting = name.split("/")[::-1]
     passed: list[str] = []

@@ -1,4 +1,4 @@
-"""From what the user names to an open core file: compressed ones and systemd's are unpacked first."""
+"""Opens the core that the user names: compressed ones and systemd's are unpacked first."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ompd.safety.reading import open_paged, read_head
 if TYPE_CHECKING:
     from ompd.debugger.files.compressed import Unpacked
 
-# What systemd-coredump stores of one process by default (ProcessSizeMax=): no core of its is refused.
+# The largest core that systemd-coredump stores by default (ProcessSizeMax=), so none of its cores is refused.
 MAX_SIZE = 32 << 30
 
-_HEAD = 6  # bytes by which a format is known
+_HEAD = 6  # bytes that identify a format
 _ELF_MAGIC = b"\x7fELF"
 _COREDUMPCTL = "coredumpctl:"
 
 
 def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None = None) -> Unpacked | None:
-    """Return the core called *name*, unpacked; None if it can be read as it is, or cannot be opened.
+    """Unpack the core called *name* if that is necessary. Return None if it is not compressed, or cannot be opened.
 
     ``coredumpctl:MATCH`` is the core that ``coredumpctl`` selects by MATCH, ``coredumpctl:`` the newest.
 
-    :param max_size: how many bytes it may have when it is unpacked
-    :raises BadFile: if it cannot be unpacked, or not within *max_size*
+    :param max_size: the largest size of the unpacked core in bytes
+    :raises BadFile: if it cannot be unpacked, or exceeds *max_size*
     """
     if name.startswith(_COREDUMPCTL) and not os.path.exists(name):  # noqa: PTH110  most calls end here
         return _kept_by_systemd(name, max_size, progress)
     try:
         head = read_head(name, _HEAD)
     except BadFile:
-        return None  # opening it says why not
+        return None  # opening it raises the same error
     if head.startswith(_ELF_MAGIC):
         return None
     import ompd.debugger.files.compressed as compressed

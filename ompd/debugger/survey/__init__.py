@@ -1,1 +1,1 @@
-"""What `ompd doctor` needs of a process: why modules are there, what their files lack, how large its stacks are."""
+"""Facts about a process for `ompd doctor`: why modules are loaded, what their files lack, how large its stacks are."""

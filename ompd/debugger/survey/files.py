@@ -1,8 +1,7 @@
-"""What the files of a module have for a debugger: names, lines, types; and where what is missing would be."""
+"""The contents of a module's files for a debugger: names, lines and types, and the separate debug file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from ompd.binary.elf.elf import SHT_NOBITS, ElfFile
@@ -12,12 +11,12 @@ from ompd.errors import MalformedFile
 
 
 class ModuleFiles(NamedTuple):
-    """What is known of one module by its files.
+    """The contents of one module's files.
 
-    ``has_names`` says whether its own functions have names (``.symtab``), ``has_lines`` and ``has_types`` whether there
-    is debug information; all are None if its file is damaged. ``is_extract`` says that a snapshot holds parts of its
-    file only, which need not be all that the file has. ``debug_link`` is the name of the separate debug file
-    that its file asks for, None without one; ``debug_path`` is where that was found.
+    ``has_names``: whether its own functions have names (``.symtab``). ``has_lines`` and ``has_types``: whether there is
+    debug information. These are None if a file is damaged. ``debug_link`` is the name of the separate debug file in its
+    ``.gnu_debuglink``, None without one; ``debug_path`` is the debug file that was found. ``is_extract``: the file is a
+    snapshot's extract, which may lack contents of the original.
     """
 
     module: Module
@@ -30,7 +29,7 @@ class ModuleFiles(NamedTuple):
 
 
 def survey(loaded: LoadedModule) -> ModuleFiles | None:
-    """Return what the files of a module have, None without its own file."""
+    """Return the contents of a module's files, None without its own file."""
     elf = loaded.elf
     if elf is None:
         return None
@@ -40,35 +39,29 @@ def survey(loaded: LoadedModule) -> ModuleFiles | None:
         link = elf.debuglink()
     except MalformedFile:
         link = None
-
-    def has(name: str) -> bool | None:
-        return _any(files, lambda file: _holds(file, name))
-
-    names = has(".symtab")
-    if names is False:
-        names = has(".gnu_debugdata")
+    has_names = _have_section(files, ".symtab")
+    if has_names is False:
+        has_names = _have_section(files, ".gnu_debugdata")
     return ModuleFiles(
         module=loaded.record,
-        has_names=names,
-        has_lines=has(".debug_line"),
-        has_types=has(".debug_info"),
+        has_names=has_names,
+        has_lines=_have_section(files, ".debug_line"),
+        has_types=_have_section(files, ".debug_info"),
         debug_link=link[0] if link is not None else None,
         debug_path=debug.name if debug is not None else None,
         is_extract=loaded.is_extract,
     )
 
 
-def _any(files: list[ElfFile], holds: Callable[[ElfFile], bool]) -> bool | None:
+def _have_section(files: list[ElfFile], name: str) -> bool | None:
+    # Whether one of the files has that section with contents, None if this is unknown because a file is damaged.
     is_damaged = False
     for file in files:
         try:
-            if holds(file):
-                return True
+            section = file.section(name)
         except MalformedFile:
             is_damaged = True
+            continue
+        if section is not None and section.sh_type != SHT_NOBITS and section.sh_size > 0:
+            return True
     return None if is_damaged else False
-
-
-def _holds(file: ElfFile, name: str) -> bool:
-    section = file.section(name)
-    return section is not None and section.sh_type != SHT_NOBITS and section.sh_size > 0

@@ -1,8 +1,8 @@
 """Why each module is in the process: by the libraries that files were linked with (``DT_NEEDED``).
 
-The loader finds a library by name: by what it calls itself (``DT_SONAME``), or by its file's name. A module that
-nothing needs was loaded by ``dlopen``, or before the program's own libraries because LD_PRELOAD or the system names
-it: glibc's list of modules is in the order of loading. Who called ``dlopen`` is recorded nowhere.
+The loader finds a library by its own name (``DT_SONAME``) or by its file's name. A module that no other needs was
+loaded by ``dlopen``, or because of LD_PRELOAD or ``/etc/ld.so.preload``, before the program's own libraries. The
+loader's list of modules is in the order of loading. The caller of ``dlopen`` is not recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LISTED = 4  # names of modules in a reason
 
 
 class Chain(NamedTuple):
-    """Why a module is there; see :class:`ompd.model.LoadChain`. ``fault`` says why ``begins`` is unknown."""
+    """Why a module is loaded, as in :class:`ompd.model.LoadChain`. ``fault`` is why ``begins`` is unknown."""
 
     begins: str | None
     modules: tuple[Module, ...]
@@ -29,7 +29,10 @@ class Chain(NamedTuple):
 
 
 class Dependencies:
-    """Which module needs which. The loader's list has the order of loading."""
+    """The dependencies between a process's modules.
+
+    :param loader: its list has the order of loading
+    """
 
     def __init__(self, modules: Iterable[LoadedModule], loader: Loader) -> None:
         loaded = list(modules)
@@ -56,7 +59,7 @@ class Dependencies:
                     self._needed_by[record].append(user)
 
     def _linked(self, module: LoadedModule) -> tuple[str | None, Sequence[str]]:
-        # What a snapshot holds of a file has no dynamic section.
+        # The module's DT_SONAME and DT_NEEDED. A snapshot's extract has no dynamic section.
         if module.elf is not None and not module.is_extract:
             with suppress(MalformedFile):
                 return module.elf.soname(), module.elf.needed()
@@ -78,28 +81,28 @@ class Dependencies:
         path = self._from_root(wanted, sections)
         if fault is not None:
             return Chain(None, path, users, fault)
-        # What the program needs is loaded before it runs.
-        early = [_position(module, sections) for module in self._reached()]
+        # The libraries that the program needs are loaded before it runs.
+        positions = [_position(module, sections) for module in self._reached()]
         first = _position(path[0], sections)
-        if first is None or not any(early):
+        if first is None or not any(positions):
             return Chain(None, path, users, "the loader's list does not have the modules that are mapped")
-        is_early = first < max(position for position in early if position is not None)
+        is_early = first < max(position for position in positions if position is not None)
         return Chain("preload" if is_early else "dlopen", path, users, None)
 
     def _reached(self) -> list[Module]:
         # The libraries that the program needs, directly or through others.
-        found = {} if self._program is None else {self._program: None}
-        waiting = list(found)
+        reached = {} if self._program is None else {self._program: None}
+        waiting = list(reached)
         for module in waiting:
             for used in self._needs.get(module, ()):
-                if used not in found:
-                    found[used] = None
+                if used not in reached:
+                    reached[used] = None
                     waiting.append(used)
-        return list(found)
+        return list(reached)
 
     def _from_root(self, wanted: Module, sections: Sequence[int]) -> tuple[Module, ...]:
-        # The chain to it from what nothing needs: of several such modules the one that was loaded first, which brought
-        # it. In a circle of libraries that only need each other there is none.
+        # The chain to *wanted* from a module that no other needs, the first loaded one of several. There is none if
+        # libraries only need each other.
         following: dict[Module, Module | None] = {wanted: None}
         waiting = [wanted]
         roots: list[Module] = []
@@ -112,8 +115,8 @@ class Dependencies:
                     following[user] = module
                     waiting.append(user)
         order = {root: _position(root, sections) for root in roots}
-        known = [(position, number) for number, root in enumerate(roots) if (position := order[root]) is not None]
-        path = [roots[min(known)[1]] if known else roots[0] if roots else wanted]
+        ranked = [(position, number) for number, root in enumerate(roots) if (position := order[root]) is not None]
+        path = [roots[min(ranked)[1]] if ranked else roots[0] if roots else wanted]
         while (step := following[path[-1]]) is not None:
             path.append(step)
         return tuple(path)
@@ -150,7 +153,7 @@ def _shortest(
 
 
 def _position(module: Module, sections: Sequence[int]) -> int | None:
-    return next((number for number, at in enumerate(sections) if module.start <= at < module.end), None)
+    return next((number for number, section in enumerate(sections) if module.start <= section < module.end), None)
 
 
 def _basename(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Where the memory of a thread's stack is, whether it was overrun, and which stacks the target does not hold.
+"""The memory of the threads' stacks: its extent, overruns, and stacks that the target omits.
 
-A C library keeps the data of a thread that it made at the upper end of that thread's stack, and the thread pointer
-leads there; the first thread's stack is the kernel's, with the auxiliary vector's strings at its upper end.
+The C library keeps the data of a thread, at the thread pointer, at the upper end of the stack that it allocated. The
+kernel allocates the first thread's stack, with the strings of the auxiliary vector at its upper end.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import MemoryRegion, PageOmitted
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 
-# How far below the stack pointer code may have written, in pages: what it pushes, the red zone, a probe of a page.
+# The pages below the stack pointer that code may access: for pushed values, the red zone, and a stack probe.
 _PAGES_BELOW = 2
 _MAX_FRAME = 1 << 30
 
 
 class StackExtent(NamedTuple):
-    """The memory of one thread's stack, as it is mapped: from *start* to *end*. ``is_first`` is that of the process's
-    first thread, which the kernel enlarges up to a limit.
+    """The mapped memory of one thread's stack, from ``start`` to ``end``. The stack of the process's first thread has
+    ``is_first``; the kernel enlarges it up to a limit.
     """
 
     start: int
@@ -32,14 +32,12 @@ class StackExtent(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes, with the C library's data of the thread."""
+        """Its size in bytes, including the C library's data of the thread."""
         return self.end - self.start
 
 
 class Omitted(NamedTuple):
-    """What a core leaves out of memory that the program could write to: how many regions and bytes, and the threads
-    whose stacks are among it.
-    """
+    """Writable memory that a core omits: the numbers of regions and bytes, and the threads with such a stack."""
 
     regions: int
     bytes: int
@@ -55,9 +53,9 @@ class StackExtents:
         self._starts = [region.start for region in self._regions]
 
     def of(self, thread: int) -> StackExtent:
-        """Return where the stack of *thread* is.
+        """Return the extent of *thread*'s stack.
 
-        :raises Unavailable: if the target does not say
+        :raises Unavailable: if it is unknown
         """
         is_first = thread == self._process.target.process_id
         try:
@@ -67,28 +65,28 @@ class StackExtents:
                 inside = self._process.threads.thread_pointer(thread)
         except OmpdError as error:
             raise Unavailable(f"the stack of thread {thread}: {error}") from error
-        found = self._around(inside)
-        if found is None:
+        region = self._around(inside)
+        if region is None:
             raise Unavailable(f"the stack of thread {thread}: no mapping is known around {inside:#x}")
-        return StackExtent(found.start, found.end, is_first)
+        return StackExtent(region.start, region.end, is_first)
 
     def _around(self, address: int) -> MemoryRegion | None:
         index = bisect_right(self._starts, address) - 1
         if index < 0 or address >= self._regions[index].end:
             return None
         start, end = self._regions[index].start, self._regions[index].end
-        # A snapshot has one mapping as several, one behind the other.
+        # A snapshot splits one mapping into several adjacent ones.
         while index > 0 and self._regions[index - 1].end == start:
             index -= 1
             start = self._regions[index].start
         return MemoryRegion(start, end, PF_W)
 
     def overrun(self, thread: int, address: int) -> int | None:
-        """Return how many bytes below its stack *thread* accessed *address*, None if that was no access of its stack.
+        """Return how many bytes *address* is below *thread*'s stack, None if an access there is no overrun.
 
-        Such an access is below the mapping, and not below what the thread's stack pointer has claimed.
+        An overrun is below the mapping, but not below the thread's stack pointer by more than some pages.
 
-        :raises Unavailable: if where its stack is is unknown
+        :raises Unavailable: if the stack's extent or the stack pointer is unknown
         """
         extent = self.of(thread)
         try:
@@ -101,7 +99,7 @@ class StackExtents:
         return None
 
     def omitted(self) -> Omitted:
-        """Return which writable memory, not of a file, the target leaves out, and whose stacks it does not hold."""
+        """Return the writable memory, without files, that the target omits, and the threads with omitted stacks."""
         target, process = self._process.target, self._process
         files = target.mappings()
         starts, ends = [file.start for file in files], list(accumulate((file.end for file in files), max))
@@ -116,13 +114,13 @@ class StackExtents:
                 count += 1
                 total += region.end - region.start
             except MemoryFault:
-                continue  # the core is cut off there, which is said elsewhere
+                continue  # the core is cut off there, which is reported elsewhere
         threads = []
         for thread in process.threads.ids():
             try:
                 sp = process.threads.registers(thread)[target.architecture.sp]
                 if self._around(sp) is None:
-                    continue  # below its stack, where nothing ever was
+                    continue  # the pointer is below the stack, where nothing was mapped
                 process.memory.read(sp - sp % 8, 8)
             except PageOmitted:
                 threads.append(thread)

@@ -1,4 +1,4 @@
-"""What each kind of target provides. Everything else is written once, for all kinds."""
+"""The interface of all kinds of targets. Everything else is written once, for all kinds."""
 
 from __future__ import annotations
 

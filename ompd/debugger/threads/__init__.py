@@ -1,4 +1,5 @@
-"""Threads, what the C library keeps of them, and where each one has its thread-local variables.
+"""Threads, their structures in the C library, and the addresses of their thread-local variables.
 
-``threads`` and ``tls`` are made by the process; ``glibc`` and ``emutls`` know structures of C and compiler libraries.
+``glibc`` and ``emutls`` know structures of the C library and of compiler libraries. ``gone_code`` finds threads whose
+code was unloaded.
 """

@@ -1,9 +1,9 @@
 """Emulated thread-local storage: variables that libgcc or compiler-rt keep by a POSIX thread key.
 
-Of each variable the program has a control object ``__emutls_v.NAME``: size, alignment, a number from 1 on (0 until a
-thread uses it), initial value. Each thread keeps under one key an array of pointers to its copies, behind its
-``size``; in compiler-rt, and in newer libgcc than that of GCC 12, a count is before that, ``skip_destructor_rounds``.
-Where the key has no symbol it is found by what is under it.
+For each variable the program has a control object ``__emutls_v.NAME``: size, alignment, a number from 1 on (0 until a
+thread uses it), initial value. Under one key, each thread keeps an array: its ``size``, then pointers to the thread's
+copies. In compiler-rt, and in libgcc since GCC 13, a count ``skip_destructor_rounds`` precedes ``size``. If the key
+has no symbol, it is recognised by the values that threads keep under it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ompd.debugger.threads.tls import ThreadLocalStorage
 from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, Unavailable
 
 PREFIX = "__emutls_v."
-"""What the names of control objects begin with."""
+"""The prefix of the names of control objects."""
 
 _KEYS = ("emutls_key", "emutls_pthread_key")
 _SIZEOF_KEY = 4
@@ -31,7 +31,7 @@ _MAX_KEPT = 1 << 20
 
 
 class Control(NamedTuple):
-    """A variable's control object: size and alignment in bytes, and its number, 0 if no thread has used it yet."""
+    """A variable's control object: size and alignment in bytes, and the number, 0 until a thread uses it."""
 
     address: int
     size: int
@@ -50,7 +50,7 @@ class EmulatedTls:
         storage: ThreadLocalStorage,
     ) -> None:
         self._memory, self._symbols, self._threads, self._storage = memory, symbols, threads, storage
-        self._keys: dict[int, int] = {}  # of variables, by their control object: the key of the copies
+        self._keys: dict[int, int] = {}  # the key of a variable's copies, by the address of its control object
 
     def control(self, address: int) -> Control:
         """Return the control object at *address*.
@@ -58,30 +58,30 @@ class EmulatedTls:
         :raises CorruptState: if it cannot be one
         """
         word = self._memory.pointer_size
-        size, align, number = (read_unsigned(self._memory, address + at * word, word) for at in range(3))
+        size, align, number = (read_unsigned(self._memory, address + index * word, word) for index in range(3))
         if not 0 < size < _MAX_SIZE or not 0 < align < _MAX_SIZE or align & align - 1:
             raise CorruptState(address, f"an emulated thread-local variable of {size} bytes, aligned to {align}")
         return Control(address, size, align, number)
 
     def address(self, control_address: int, thread: int) -> int | None:
-        """Return where *thread* has its copy of the variable with the control object at an address; None if it has no
-        storage yet.
+        """Return the address of *thread*'s copy of a variable, None if it has none yet.
 
-        :raises Unavailable: if the key of the copies cannot be distinguished from others
+        :param control_address: the address of the variable's control object
+        :raises Unavailable: if several keys may be the key of the copies, or none
         """
         control = self.control(control_address)
         if not control.number:
             return None
         if control.number > _MAX_VARIABLES:
-            return control.number  # a program without threads has the address itself there
+            return control.number  # in a program without threads it is the variable's address
         if control_address not in self._keys:
             self._keys[control_address] = self._find_key(control)
         array = self._storage.key_value(thread, self._keys[control_address])
         return self._copy(array, control.number) if array is not None else None
 
     def _array(self, address: int) -> tuple[int, int]:
-        # Where the pointers of a thread's array begin, and how many there are. Arrays have room for some dozen from the
-        # start, so that a small first word is the count of destructors' rounds.
+        # The address and the number of the pointers in a thread's array. Arrays have room for some dozen pointers from
+        # the start, so a small first word is skip_destructor_rounds.
         word = self._memory.pointer_size
         first = read_unsigned(self._memory, address, word)
         if first > _MAX_ROUNDS:
@@ -96,11 +96,9 @@ class EmulatedTls:
         return read_unsigned(self._memory, pointers + (number - 1) * word, word) or None
 
     def read_copies(self, controls: Sequence[int], thread: int) -> None:
-        """Read the copies that *thread* has of variables, for a target that notes what is read.
+        """Read *thread*'s copies of variables, so that a target notes their pages. Faults are ignored.
 
-        What cannot be read is left.
-
-        :param controls: where their control objects are
+        :param controls: the addresses of the variables' control objects
         """
         for control_address in controls:
             with suppress(OmpdError):
@@ -123,14 +121,14 @@ class EmulatedTls:
         raise Unavailable("emulated thread-local storage: no POSIX thread key leads to copies of the variable")
 
     def _named_keys(self) -> list[int]:
-        found: list[int] = []
-        for module in self._symbols.modules():
-            for address in self._symbols.symbols_in(module, _KEYS).values():
-                found.append(read_unsigned(self._memory, address, _SIZEOF_KEY))
-        return found
+        return [
+            read_unsigned(self._memory, address, _SIZEOF_KEY)
+            for module in self._symbols.modules()
+            for address in self._symbols.symbols_in(module, _KEYS).values()
+        ]
 
     def _fits(self, key: int, control: Control) -> bool:
-        # Whether every thread has under the key nothing, or what can be its array, and one a copy of the variable.
+        # Return whether each thread's value of the key is empty or a plausible array, and some thread has a copy.
         has_copy = False
         for thread in self._threads.ids():
             try:
@@ -146,7 +144,7 @@ class EmulatedTls:
         return has_copy
 
     def _plausible_copy(self, array: int, control: Control) -> bool | None:
-        # Whether the array has a copy of the variable; None if it cannot be such an array.
+        # Return whether the array has a copy of the variable; None if it is no such array.
         word = self._memory.pointer_size
         if array % word:
             return None
@@ -158,6 +156,6 @@ class EmulatedTls:
         if copy % control.align:
             return None
         self._memory.read(copy, min(control.size, word))
-        # In front of a copy is the address of the block that it was allocated in, to be freed.
+        # The word before a copy is the address of its allocated block, for free().
         block = read_unsigned(self._memory, copy - word, word)
         return True if copy - word - 2 * max(control.align, word) < block <= copy - word else None

@@ -1,13 +1,13 @@
-"""What glibc keeps of its threads, by the descriptions that it publishes of its own structures.
+"""glibc's structures of threads, read by the descriptions that glibc publishes.
 
-glibc has 32-bit constants ``_thread_db_T_m`` for the library that debuggers load to read its threads: width in bits,
-number of elements and offset of a member, or ``_thread_db_sizeof_T``. They remain in a stripped libc, since they are
-exported (nptl_db/structs.def). So every version that has them can be read, and the library need not be loaded.
+For libthread_db, glibc has constants ``_thread_db_T_m`` of three 32-bit words, the width in bits, number of elements
+and offset of a member, and ``_thread_db_sizeof_T``. A stripped libc keeps them, because they are exported
+(nptl_db/structs.def). So we can read every version that has them, without libthread_db.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -32,10 +32,10 @@ _VARIABLES = ("__nptl_rtld_global", "__pthread_keys", "pthread_setcancelstate")
 _LOADER_VARIABLES = ("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list")
 _NAMES = (*(_PREFIX + name for name in (*_MEMBERS, *_SIZES)), *_VARIABLES)
 
-_PROGRAM = 1  # where it comes among the modules that may have the descriptions
+_PROGRAM = 1  # the program's rank among the modules that may have the descriptions
 
-# Bits of the word in which glibc has whether a thread can be cancelled (nptl/descr.h). Some releases have bytes for it,
-# which nothing describes: then the routine that changes it does not use the word.
+# Bits of the member `cancelhandling` (nptl/descr.h). Some releases use separate bytes, which no constant describes; in
+# them pthread_setcancelstate does not access `cancelhandling`.
 _CANCELSTATE, _CANCELTYPE = 1, 2
 _SIZEOF_SETCANCELSTATE = 64
 
@@ -51,36 +51,32 @@ class _Member(NamedTuple):
 
 
 class GlibcThreads:
-    """glibc's structures in one process; what is read of it is kept, but nothing that differs from thread to thread.
+    """glibc's structures in one process. Facts that are the same for all threads are kept.
 
-    Every method raises Unavailable where this libc does not say, with the reason, and MemoryFault or CorruptState
-    where its memory is not there or contradicts itself.
-
-    :param read_constant: reads memory that no one writes to, which a core need not hold
+    Every method raises Unavailable if this libc does not publish the fact, and MemoryFault or CorruptState if its
+    memory is unreadable or contradicts itself.
     """
 
-    def __init__(
-        self, memory: Memory, symbols: SymbolSource, loader: Loader, read_constant: Callable[[int, int], bytes]
-    ) -> None:
+    def __init__(self, memory: Memory, symbols: SymbolSource, loader: Loader) -> None:
         self._memory, self._symbols = memory, symbols
         self._loader = loader
-        self._read_constant = read_constant
         self._described: dict[str, _Member] = {}
 
     # Descriptions
 
     @cached_property
     def _home(self) -> tuple[Module, Mapping[str, int]]:
-        # The module that has the descriptions: libc since glibc 2.34, libpthread before, or the program itself.
+        # The module with the descriptions, and their addresses: libc since glibc 2.34, libpthread before, or a program
+        # without shared libraries.
         missing = ""
         candidates = [module for module in self._symbols.modules() if _rank(module) <= _PROGRAM]
         if sum(_rank(module) < _PROGRAM for module in candidates) > 1:
-            # A tool loaded by LD_AUDIT or dlmopen() brings a libc of its own. The threads are those of the first one.
+            # A tool loaded by LD_AUDIT or dlmopen() has its own libc. The first one has the threads.
             candidates.sort(key=lambda module: self._loader.position(module.start, module.end))
         for module in sorted(candidates, key=_rank):
-            found = self._symbols.symbols_in(module, _NAMES)
-            if _PREFIX + "pthread_dtvp" in found:
-                return module, found
+            addresses = self._symbols.symbols_in(module, _NAMES)
+            if _PREFIX + "pthread_dtvp" in addresses:
+                return module, addresses
             if not missing and _rank(module) < _PROGRAM:
                 missing = f"; {module.fault}" if module.fault else f"; {module.name} has none"
         raise Unavailable(
@@ -98,14 +94,14 @@ class GlibcThreads:
         return self._home[1][name]
 
     def _size(self, name: str) -> int:
-        return int.from_bytes(self._read_constant(self._symbol(_PREFIX + name), 4), self._memory.byte_order)
+        return int.from_bytes(self._memory.read(self._symbol(_PREFIX + name), 4), self._memory.byte_order)
 
     def member(self, name: str) -> _Member:
         if name not in self._described:
             address = self._symbol(_PREFIX + name)
-            raw = self._read_constant(address, 12)
+            raw = self._memory.read(address, 12)
             order = self._memory.byte_order
-            member = _Member(*(int.from_bytes(raw[at : at + 4], order) for at in (0, 4, 8)))
+            member = _Member(*(int.from_bytes(raw[start : start + 4], order) for start in (0, 4, 8)))
             if member.bits % 8 or not 0 < member.bits <= 1 << 24 or member.offset >= 1 << 24:
                 raise CorruptState(address, f"{_PREFIX}{name} describes {member.bits} bits at {member.offset}")
             self._described[name] = member
@@ -115,18 +111,18 @@ class GlibcThreads:
         member = self.member(name)
         return structure + member.offset + index * (member.bits // 8)
 
-    def _value(self, name: str, structure: int, index: int = 0) -> int:
-        # Of an element of a structure's size, what it begins with is not meant: that is no value.
+    def _value(self, name: str, structure: int) -> int:
+        # The member as a number. A larger member, such as a structure, is none.
         size = self.member(name).bits // 8
         if size > self._memory.pointer_size:
             raise CorruptState(structure, f"{_PREFIX}{name} describes a number of {size} bytes")
-        return read_unsigned(self._memory, self._address(name, structure, index), size)
+        return read_unsigned(self._memory, self._address(name, structure), size)
 
     def _word(self, address: int) -> int:
         return read_unsigned(self._memory, address, self._memory.pointer_size)
 
     def _loader_variable(self, member: str, *names: str) -> int:
-        # Address of a variable of the loader's, which is a member of its _rtld_global where that is shared.
+        # The address of a variable of the loader, which is a member of _rtld_global if the loader is a shared object.
         symbols = self._home[1]
         if _PREFIX + "rtld_global_" + member in symbols and "__nptl_rtld_global" in symbols:
             return self._address("rtld_global_" + member, self._word(self._symbol("__nptl_rtld_global")))
@@ -143,22 +139,20 @@ class GlibcThreads:
 
     @cached_property
     def _pthreads(self) -> dict[int, int]:
-        # Two rings: threads on stacks that glibc made, and those on the user's, the initial thread among them.
+        # Two rings: threads on stacks that glibc allocated, and on the user's, including the initial thread.
         heads = (
             self._loader_variable("_dl_stack_used", "_dl_stack_used", "stack_used"),
             self._loader_variable("_dl_stack_user", "_dl_stack_user", "__stack_user"),
         )
         nodes = (node for head in heads for node in self._ring(head))
-        found = ((self._value("pthread_tid", pthread), pthread) for pthread in map(self._of_node, nodes))
-        return {thread: pthread for thread, pthread in found if thread}  # 0: ended, and not joined yet
-
-    def _of_node(self, node: int) -> int:
-        return node - self.member("pthread_list").offset
+        pthreads = (node - self.member("pthread_list").offset for node in nodes)
+        threads = ((self._value("pthread_tid", pthread), pthread) for pthread in pthreads)
+        return {thread: pthread for thread, pthread in threads if thread}  # 0: it has ended, and is not joined yet
 
     def native_id(self, pthread: int) -> int:
-        """Return the operating system's identifier of the thread that has its ``struct pthread`` at *pthread*.
+        """Return the operating system's identifier of the thread whose ``struct pthread`` is at *pthread*.
 
-        :raises CorruptState: if it cannot be one: the thread has ended, or its memory is lost
+        :raises CorruptState: if it is no possible identifier, because the thread has ended, or memory is lost
         """
         identifier = self._value("pthread_tid", pthread)
         if not 0 < identifier <= _MAX_THREADS:
@@ -166,11 +160,11 @@ class GlibcThreads:
         return identifier
 
     def cancelling(self, pthread: int) -> tuple[bool, bool]:
-        """Return whether the thread of *pthread* can be cancelled, and whether at any time: else only in calls that are
+        """Return whether the thread of *pthread* can be cancelled, and whether asynchronously: otherwise only at
         cancellation points.
         """
         member = self.member("pthread_cancelhandling")
-        code = self._read_constant(self._symbol("pthread_setcancelstate"), _SIZEOF_SETCANCELSTATE)
+        code = self._memory.read(self._symbol("pthread_setcancelstate"), _SIZEOF_SETCANCELSTATE)
         if member.offset.to_bytes(4, self._memory.byte_order) not in code:
             raise Unavailable("where this C library has whether a thread can be cancelled is not known")
         value = self._value("pthread_cancelhandling", pthread)
@@ -198,17 +192,17 @@ class GlibcThreads:
         return self._value("link_map_l_tls_modid", link_map), self._value("link_map_l_tls_offset", link_map)
 
     def dynamic_block(self, pthread: int, module_id: int, link_map: int) -> int | None:
-        """Return where the TLS block of a module is that is not part of static TLS, None if the thread has none yet.
+        """Return the address of a module's TLS block outside of static TLS, None if the thread has none yet.
 
-        :param pthread: the thread's ``struct pthread``
+        :param pthread: the address of the thread's ``struct pthread``
         """
         if not module_id:
             raise CorruptState(link_map, "a module with a TLS segment has no number")
         generation = self._generation(module_id, link_map)
         vector = self._value("pthread_dtvp", pthread)
         first = self._address("dtv_dtv", vector)
-        # A thread's vector is brought up to date when the thread asks for an address. Until then its entry is none, or
-        # that of a module that had this number before and was unloaded.
+        # A thread's vector is updated when the thread uses a variable. Until then the entry may be missing, or belong
+        # to an unloaded module that had this number before.
         if self._value("dtv_t_counter", first) < generation:
             return None
         entry = self._address("dtv_dtv", vector, module_id)
@@ -217,7 +211,7 @@ class GlibcThreads:
         return block if block not in (0, unallocated) else None
 
     def _generation(self, module_id: int, link_map: int) -> int:
-        # When the module was given its number, as thread's vectors count it.
+        # The generation in which the module got its number, as in the threads' vectors.
         chunk = self._word(self._loader_variable("_dl_tls_dtv_slotinfo_list", "_dl_tls_dtv_slotinfo_list"))
         index = module_id
         for _ in range(_MAX_LISTS):
@@ -236,9 +230,9 @@ class GlibcThreads:
     # POSIX thread keys
 
     def key_value(self, pthread: int, key: int) -> int | None:
-        """Return what the thread of *pthread* stored under *key*, None if it stored nothing, or a null pointer.
+        """Return the value of *key* in the thread of *pthread*, None if it is unset or a null pointer.
 
-        :raises BadInput: if the key was not made, or was deleted
+        :raises BadInput: if the key was not created, or was deleted
         """
         keys = self.member("__pthread_keys")
         if not 0 <= key < keys.elements:
@@ -251,7 +245,7 @@ class GlibcThreads:
         specific = self.member("pthread_specific")
         first, second = divmod(key, max(in_level, 1))
         pointer_size = self._memory.pointer_size
-        # Its description is of the whole array of pointers, as one element (glibc 2.36) or as many.
+        # The member is described as one element with all pointers (glibc 2.36), or as many elements.
         if first >= specific.bits * max(specific.elements, 1) // 8 // pointer_size:
             raise CorruptState(pthread, f"glibc describes no room for key {key}")
         level = self._word(pthread + specific.offset + first * pointer_size)
@@ -259,11 +253,11 @@ class GlibcThreads:
             return None
         data = self._address("pthread_key_data_level2_data", level) + second * self._size("sizeof_pthread_key_data")
         if self._value("pthread_key_data_seq", data) != sequence:
-            return None  # left from a key that had this number before
+            return None  # it is the value of a deleted key of the same number
         return self._value("pthread_key_data_data", data) or None
 
     def read_keys(self, pthread: int) -> None:
-        """Read all that :meth:`key_value` needs for the thread of *pthread*, for a target that notes what is read."""
+        """Read all that :meth:`key_value` needs for the thread of *pthread*, so that a target notes its pages."""
         keys, specific = self.member("__pthread_keys"), self.member("pthread_specific")
         self._memory.read(self._symbol("__pthread_keys"), keys.elements * (keys.bits // 8))
         for member in ("pthread_key_struct_seq", "pthread_key_data_seq", "pthread_key_data_data"):

@@ -1,4 +1,4 @@
-"""Threads that sleep in code which is no longer there, and the library that it was of."""
+"""Threads that sleep in code that was unloaded, and the library that the code belonged to."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ompd.debugger.process import StoppedProcess
 
 _MAX_THREADS, _MAX_STACK, _MAX_FILE = 64, 1 << 14, 1 << 26
-# OpenMP runtimes, which are looked for in each folder that a library of the process comes from.
+# OpenMP runtimes, which are searched in each folder of a library of the process.
 _RUNTIMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 
 
 class GoneCode(NamedTuple):
-    """The program counters of threads that are in a system call in code that is gone, by thread; and the file of the
-    OpenMP runtime that was there, None if it is unknown.
+    """The program counters of threads in system calls from unloaded code, by thread; and the file of the OpenMP runtime
+    that the code belonged to, None if it is unknown.
     """
 
     threads: dict[int, int]
@@ -30,13 +30,13 @@ class GoneCode(NamedTuple):
 
 
 def gone_code(process: StoppedProcess) -> GoneCode | None:
-    """Return which threads sleep in code that is no longer there, None if none does."""
+    """Return the threads that sleep in unloaded code, None if there are none."""
     pcs = _asleep_without_code(process)
     return GoneCode(pcs, _former_module(process, pcs)) if pcs else None
 
 
 def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
-    # Return the program counters by thread. A damaged core has lost mappings, too.
+    # The program counters by thread. A damaged core may have lost mappings of existing code, so it has none.
     target = process.target
     calls, arguments = target.architecture.system_calls, target.architecture.kernel_arguments
     if target.kind not in ("live", "core") or target.loss is not None or calls is None or arguments is None:
@@ -45,15 +45,15 @@ def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
     for thread in process.threads.ids():
         registers = process.threads.registers(thread)
         pc, number = registers.get(target.architecture.pc, 0), registers.get(arguments.number)
-        is_in_call = number is not None and number < 1 << 31  # another one is -1
-        at = pc - len(calls.instruction)
-        if is_in_call and pc and process.regions.end_of(at) is None and not process.regions.is_code(at):
+        is_in_call = number is not None and number < 1 << 31  # outside of calls it is -1
+        call = pc - len(calls.instruction)
+        if is_in_call and pc and process.regions.end_of(call) is None and not process.regions.is_code(call):
             pcs[thread] = pc
     return pcs if pcs and not _is_mapped(process, pcs) else {}
 
 
 def _is_mapped(process: StoppedProcess, pcs: dict[int, int]) -> bool:
-    # Return whether something is mapped there that may not be read, or the process does not say.
+    # Return whether unreadable memory is mapped there, or the mappings are unknown.
     if process.target.kind != "live":
         return False
     try:
@@ -64,8 +64,7 @@ def _is_mapped(process: StoppedProcess, pcs: dict[int, int]) -> bool:
 
 
 def _former_module(process: StoppedProcess, pcs: dict[int, int]) -> str | None:
-    # The one file of a runtime whose code fits: at one distance its system calls are where the threads sleep, and there
-    # are calls before the addresses on their stacks that point between its first and last instruction.
+    # The first runtime's file whose code fits.
     words = [word for thread in sorted(pcs)[:_MAX_THREADS] for word in _stack_words(process, thread)]
     fitting = [name for name in _candidates(process) if _fits(process, name, set(pcs.values()), words)]
     return fitting[0] if fitting else None
@@ -91,6 +90,8 @@ def _stack_words(process: StoppedProcess, thread: int) -> Sequence[int]:
 
 
 def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int]) -> bool:
+    # Return whether the file fits at some distance: each program counter is behind one of its system calls, and some
+    # word on the stacks is a return address in it.
     architecture = process.target.architecture
     try:
         path = Path(process.finder.resolve(name))
@@ -100,16 +101,15 @@ def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int
         return False
     instruction = architecture.system_calls.instruction if architecture.system_calls is not None else b"(none)"
     calls = ((start, re.finditer(re.escape(instruction), data)) for start, data in code)
-    behind = {start + match.end() for start, matches in calls for match in matches}
-    one, page = next(iter(pcs)), process.memory.page_size
-    for address in behind:
-        bias = one - address
-        if bias % page or not {pc - bias for pc in pcs} <= behind:
+    ends_of_calls = {start + match.end() for start, matches in calls for match in matches}
+    any_pc, page = next(iter(pcs)), process.memory.page_size
+    for end in ends_of_calls:
+        bias = any_pc - end
+        if bias % page or not {pc - bias for pc in pcs} <= ends_of_calls:
             continue
         for start, data in code:
-            inside = (word - bias - start for word in words if 0 < word - bias - start < len(data))
-            if any(
-                architecture.call_pattern.search(data[max(at - architecture.max_call_size, 0) : at]) for at in inside
-            ):
+            offsets = (word - bias - start for word in words if 0 < word - bias - start < len(data))
+            before = (data[max(offset - architecture.max_call_size, 0) : offset] for offset in offsets)
+            if any(architecture.call_pattern.search(instructions) for instructions in before):
                 return True
     return False

@@ -16,14 +16,14 @@ NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
 
 
 class Threads:
-    """The threads that the target names, and those that a damaged one has lost but glibc's lists have."""
+    """The target's threads, and for a damaged target also the threads that only glibc's lists have."""
 
     def __init__(self, target: Target, glibc: GlibcThreads) -> None:
         self._target, self._glibc = target, glibc
         self._loses_threads = target.loss is not None and bool(target.loss.threads)
         self._registers: dict[int, Mapping[str, int]] = {}
         self._thread_pointers: dict[int, int] = {}
-        self._pthreads: dict[int, int] = {}  # struct pthread of threads that the target does not name, by native id
+        self._pthreads: dict[int, int] = {}  # by native id, struct pthread of threads that are not in the target
 
     def ids(self) -> Sequence[int]:
         """Return the operating system's identifiers of all threads, in the target's order."""
@@ -31,15 +31,15 @@ class Threads:
 
     @cached_property
     def _ids(self) -> Sequence[int]:
-        named = self._target.thread_ids()
+        in_target = self._target.thread_ids()
         if not self._loses_threads:
-            return named
+            return in_target
         try:
             listed = self._glibc.pthreads()
         except OmpdError:
-            return named
-        self._pthreads.update((thread, pthread) for thread, pthread in listed.items() if thread not in named)
-        return (*named, *self._pthreads)
+            return in_target
+        self._pthreads.update((thread, pthread) for thread, pthread in listed.items() if thread not in in_target)
+        return (*in_target, *self._pthreads)
 
     @property
     def names_all(self) -> bool:
@@ -56,39 +56,39 @@ class Threads:
         return thread not in self._pthreads
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return a thread's registers by the psABI's lower-case names, with the thread pointer among them.
+        """Return a thread's registers by the psABI's lower-case names, including the thread pointer.
 
         :raises Unavailable: if the target has lost them
         """
         if thread in self._pthreads:
             raise Unavailable(NO_REGISTERS)
-        known = self._registers.get(thread)
-        if known is None:
-            known = self._registers[thread] = self._target.registers(thread)
-        return known
+        registers = self._registers.get(thread)
+        if registers is None:
+            registers = self._registers[thread] = self._target.registers(thread)
+        return registers
 
     def thread_pointer(self, thread: int) -> int:
         """Return the thread pointer of *thread*."""
         if thread in self._pthreads:
             return thread_pointer_of(self._pthreads[thread], self._target.architecture, self._glibc)
-        known = self._thread_pointers.get(thread)
-        if known is None:
-            known = self.registers(thread).get(self._target.architecture.thread_pointer)
-            if known is None:
-                known = self._listed_thread_pointer(thread)
-            elif self._loses_threads and not self._is_pointer_of(known, thread):
-                # A part of its registers is lost.
+        pointer = self._thread_pointers.get(thread)
+        if pointer is None:
+            pointer = self.registers(thread).get(self._target.architecture.thread_pointer)
+            if pointer is None:
+                pointer = self._listed_thread_pointer(thread)
+            elif self._loses_threads and not self._is_pointer_of(pointer, thread):
+                # The register is lost with a part of the notes.
                 with suppress(OmpdError):
-                    known = self._listed_thread_pointer(thread)
-            self._thread_pointers[thread] = known
-        return known
+                    pointer = self._listed_thread_pointer(thread)
+            self._thread_pointers[thread] = pointer
+        return pointer
 
     def pthread_self(self, thread: int) -> int:
-        """Return what ``pthread_self()`` returns in *thread*, in glibc and musl."""
+        """Return the result of ``pthread_self()`` in *thread*: the address of ``struct pthread``."""
         return pthread_of(self.thread_pointer(thread), self._target.architecture, self._glibc)
 
     def _is_pointer_of(self, thread_pointer: int, thread: int) -> bool:
-        # Whether glibc has the thread there, as far as it says where it keeps that.
+        # Return whether glibc has the thread there, True if this glibc does not describe the member.
         try:
             return self._glibc.native_id(pthread_of(thread_pointer, self._target.architecture, self._glibc)) == thread
         except Unavailable:
@@ -97,7 +97,7 @@ class Threads:
             return False
 
     def _listed_thread_pointer(self, thread: int) -> int:
-        # A debugger need not give this register; glibc's own lists have all threads.
+        # Not every debugger has this register; glibc's lists have all threads.
         try:
             pthread = self._glibc.pthreads().get(thread)
         except OmpdError:
@@ -118,7 +118,7 @@ class Threads:
         return {self.pthread_self(thread): thread for thread in self.ids()}
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
-        """Return the operating system's identifier of a thread; see :meth:`Callbacks.thread_for_id`.
+        """Return the operating system's identifier of a thread (:meth:`Callbacks.thread_for_id`).
 
         :raises BadInput: if there is no such thread
         """
@@ -129,11 +129,11 @@ class Threads:
         if kind not in (ThreadIdKind.LWP, ThreadIdKind.PTHREAD):
             raise Unsupported(f"thread identifiers of kind {kind}")
         if kind == ThreadIdKind.PTHREAD and self._loses_threads and identifier:
-            return self._learn(identifier)
+            return self._add(identifier)
         raise BadInput(f"no thread with {kind.name.lower()} id {identifier:#x} in the process")
 
-    def _learn(self, pthread: int) -> int:
-        # The native id of a thread that neither the target nor glibc's lists name: it is in its own struct pthread.
+    def _add(self, pthread: int) -> int:
+        # Add a thread that neither the target nor glibc's lists have, and return the native id in its struct pthread.
         thread = self._glibc.native_id(pthread)
         if thread in self.ids():
             raise CorruptState(pthread, f"two threads have the identifier {thread}")

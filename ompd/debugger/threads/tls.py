@@ -1,7 +1,7 @@
-"""Where thread-local variables are: static TLS, and blocks that a thread has of modules loaded later.
+"""The addresses of thread-local variables: in static TLS, and in blocks of modules loaded later.
 
-The ELF ABI fixes where the program's own block is, whatever the C library. Of shared libraries glibc's loader
-knows; :mod:`ompd.debugger.threads.glibc` reads that.
+The ELF ABI defines the place of the program's own block for every C library. For shared libraries glibc's loader keeps
+it, which :mod:`ompd.debugger.threads.glibc` reads.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ompd.isa.architecture import Architecture
 if TYPE_CHECKING:
     from ompd.debugger.threads.threads import Threads
 
-# A thread-local block that is larger is not kept whole.
+# The most bytes of a thread-local block that a snapshot keeps.
 _MAX_BLOCK = 1 << 24
 
 
 class _Block(NamedTuple):
-    # A module's TLS block: static, at a distance from the thread pointer, or else by the module's number.
+    # A module's TLS block: static, at a distance from the thread pointer, or dynamic, by the module's number.
     distance: int | None
     module_id: int
     link_map: int
@@ -60,22 +60,22 @@ class ThreadLocalStorage:
         self._blocks: dict[int, _Block] = {}
 
     def address(self, module: LoadedModule, symbol: Symbol, thread: int) -> int:
-        """Return where *thread* has its copy of the thread-local *symbol* of *module*.
+        """Return the address of *thread*'s copy of the thread-local *symbol* of *module*.
 
         :raises NoStorage: if it has none yet
-        :raises Unavailable: if this C library does not say
+        :raises Unavailable: if this C library does not publish it
         :raises MalformedFile: if the symbol is not in the module's TLS segment
         :raises CorruptState: if the loader's structures contradict themselves
         """
         return self.offset_address(module, symbol.address, symbol.size, symbol.name, thread)
 
     def offset_address(self, module: LoadedModule, offset: int, size: int, name: str, thread: int) -> int:
-        """Return where *thread* has what is *offset* bytes from the start of the TLS block of *module*.
+        """Return the address of the variable at *offset* in *thread*'s TLS block of *module*.
 
-        :param name: what to call it in errors
-        :raises NoStorage: if it has no copy yet
-        :raises Unavailable: if this C library does not say
-        :raises MalformedFile: if it is not in the module's TLS segment
+        :param name: the variable's name in errors
+        :raises NoStorage: if the thread has no block yet
+        :raises Unavailable: if this C library does not publish it
+        :raises MalformedFile: if the variable is not in the module's TLS segment
         :raises CorruptState: if the loader's structures contradict themselves
         """
         segment = _tls_segment(module)
@@ -84,11 +84,10 @@ class ThreadLocalStorage:
         return self._block_address(module, segment, name, thread) + offset
 
     def block(self, module: LoadedModule, thread: int) -> tuple[int, int] | None:
-        """Return where *thread* has its TLS block of *module*, and the block's size in bytes; None if the module has no
-        TLS segment.
+        """Return the address and size in bytes of *thread*'s TLS block of *module*; None if it has no TLS segment.
 
-        :raises NoStorage: if the thread has none yet
-        :raises Unavailable: if this C library does not say, or the module's file is unknown
+        :raises NoStorage: if the thread has no block yet
+        :raises Unavailable: if this C library does not publish it, or the module's file is unknown
         :raises CorruptState: if the loader's structures contradict themselves
         """
         if module.elf is None:
@@ -96,13 +95,14 @@ class ThreadLocalStorage:
         segment = _tls_segment(module)
         if segment is None:
             return None
-        what = f"the thread-local storage of {module.name}"
-        return self._block_address(module, segment, what, thread), segment.p_memsz
+        name = f"the thread-local storage of {module.name}"
+        return self._block_address(module, segment, name, thread), segment.p_memsz
 
     def read_blocks(self, modules: Iterable[LoadedModule], thread: int) -> None:
-        """Read every block that *thread* has, and its control block; what cannot be read is left."""
-        pointer = self._threads.thread_pointer(thread)
-        ranges = [(self._pthread(pointer), self._glibc.sizeof_pthread)]
+        """Read *thread*'s TLS blocks and its ``struct pthread``, so that a target notes their pages. Memory faults are
+        ignored.
+        """
+        ranges = [(self._threads.pthread_self(thread), self._glibc.sizeof_pthread)]
         for module in modules:
             segment = _tls_segment(module)
             if segment is not None:
@@ -121,9 +121,8 @@ class ThreadLocalStorage:
         mask = (1 << 8 * self._architecture.pointer_size) - 1
         if distance is not None:
             return (thread_pointer + distance) & mask
-        pthread = self._pthread(thread_pointer)
         try:
-            block = self._glibc.dynamic_block(pthread, module_id, link_map)
+            block = self._glibc.dynamic_block(self._threads.pthread_self(thread), module_id, link_map)
         except Unavailable as error:
             raise Unavailable(f"{name}: {error}", hint=error.hint) from error
         if block is None:
@@ -133,19 +132,16 @@ class ThreadLocalStorage:
         return block
 
     def key_value(self, thread: int, key: int) -> int | None:
-        """Return what *thread* stored under a POSIX thread key, None if it stored nothing.
+        """Return *thread*'s value of a POSIX thread key, None if it is unset.
 
         :raises BadInput: if the process has no such key
-        :raises Unavailable: if its C library does not say
+        :raises Unavailable: if its C library does not publish it
         """
-        return self._glibc.key_value(self._pthread(self._threads.thread_pointer(thread)), key)
+        return self._glibc.key_value(self._threads.pthread_self(thread), key)
 
     def read_keys(self, thread: int) -> None:
-        """Read all that *thread* stored under POSIX thread keys, for a target that notes what is read."""
-        self._glibc.read_keys(self._pthread(self._threads.thread_pointer(thread)))
-
-    def _pthread(self, thread_pointer: int) -> int:
-        return pthread_of(thread_pointer, self._architecture, self._glibc)
+        """Read *thread*'s values of all POSIX thread keys, so that a target notes their pages."""
+        self._glibc.read_keys(self._threads.pthread_self(thread))
 
     # Blocks
 
@@ -160,17 +156,17 @@ class ThreadLocalStorage:
             if distance is not None:
                 return _Block(distance, 0, 0)
             raise Unavailable(f"{name}: {error}", hint=error.hint) from error
-        # NO_TLS_OFFSET and FORCED_DYNAMIC_TLS_OFFSET: 0 and -1 where static TLS cannot begin at the thread pointer,
-        # else -1 and -2.
+        # NO_TLS_OFFSET and FORCED_DYNAMIC_TLS_OFFSET are 0 and -1 in variant 2, otherwise -1 and -2.
         mask = (1 << 8 * self._architecture.pointer_size) - 1
-        if offset in (mask, mask - 1) or (offset == 0 and (self._architecture.tls_variant == 2)):
+        is_dynamic = offset in (mask, mask - 1) or (offset == 0 and (self._architecture.tls_variant == 2))
+        if is_dynamic:
             return _Block(None, module_id, link_map.address)
         return _Block(-offset if self._architecture.tls_variant == 2 else offset, module_id, link_map.address)
 
     def _relocated_distance(self, module: LoadedModule) -> int | None:
-        # What the loader wrote where the module's own code reads the distance of variables of its own (the model
-        # "initial-exec", which OpenMP runtimes are built for), None if there are none. It needs no knowledge of the C
-        # library. A relocation of a named symbol may have been bound to another module's.
+        # The distance of the block that the loader stored for the module's own code, None if the module has no code of
+        # the "initial-exec" model, which OpenMP runtimes use. This works with every C library. Relocations of named
+        # symbols are skipped, because they may refer to another module's variable.
         elf = module.elf
         distances = set()
         for section in elf.sections if elf is not None else ():
@@ -198,12 +194,12 @@ class ThreadLocalStorage:
 
 
 def thread_pointer_of(pthread: int, architecture: Architecture, glibc: GlibcThreads) -> int:
-    """Return the thread pointer of the thread with a ``struct pthread`` at *pthread*."""
+    """Return the thread pointer of the thread whose ``struct pthread`` is at *pthread*."""
     return pthread + (glibc.sizeof_pthread if architecture.has_pthread_below else 0)
 
 
 def pthread_of(thread_pointer: int, architecture: Architecture, glibc: GlibcThreads) -> int:
-    """Return the address of ``struct pthread`` of the thread with *thread_pointer*: what ``pthread_self()`` returns."""
+    """Return the address of ``struct pthread``, as ``pthread_self()`` does, of the thread with *thread_pointer*."""
     return thread_pointer - thread_pointer_of(0, architecture, glibc)
 
 
@@ -212,7 +208,7 @@ def _tls_segment(module: LoadedModule) -> Segment | None:
 
 
 def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int, int | None]]:
-    # ElfN_Rela: r_offset, number of the symbol, type, r_addend; ElfN_Rel has no addend.
+    # The fields of ElfN_Rela: r_offset, number of the symbol, type, r_addend; ElfN_Rel has no addend.
     fields = ("QQ", "q") if elf.ident_class == 64 else ("II", "i")
     layout = struct.Struct(order_mark(elf.byte_order) + "".join(fields[: 1 + (section.sh_type == gabi.SHT_RELA)]))
     raw = elf.section_data(section)
@@ -222,7 +218,7 @@ def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int
 
 
 def _addend_in_place(elf: ElfFile, address: int) -> int:
-    # What the file has where the loader writes.
+    # The value in the file at the address that the loader relocates.
     offset = elf.file_offset(address, elf.pointer_size)
     if offset is None:
         raise MalformedFile(f"{elf.name}: a relocation of {address:#x}, which is not in it")
@@ -230,8 +226,8 @@ def _addend_in_place(elf: ElfFile, address: int) -> int:
 
 
 def _program_distance(segment: Segment, architecture: Architecture) -> int:
-    # The linker fixed this in the program's code, so no loader can choose ("ELF Handling For Thread-Local Storage",
-    # 3.4.6; lld and glibc's _dl_determine_tlsoffset agree where p_vaddr is not aligned).
+    # The linker put this into the program's code, so the loader has no choice ("ELF Handling For Thread-Local Storage",
+    # 3.4.6; lld and glibc's _dl_determine_tlsoffset agree if p_vaddr is not aligned).
     align = max(segment.p_align, 1)
     if architecture.tls_variant == 2:
         return -(segment.p_memsz + (-segment.p_vaddr - segment.p_memsz) % align)

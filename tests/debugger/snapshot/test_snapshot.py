@@ -17,7 +17,7 @@ from ompd.binary.core import notes
 from ompd.binary.core.extract import extract
 from ompd.binary.elf.elf import PT_NOTE, ElfFile, iter_notes
 from ompd.binary.elf.symbols import SymbolTable
-from ompd.debugger.snapshot.snapshot import _shortened
+from ompd.debugger.snapshot import _shortened
 from ompd.errors import BadFile, TargetGone, Unavailable
 from ompd.session import Session
 from tests.support import clean_environment, intel_runtime, require, running, stopped
@@ -214,7 +214,7 @@ def test_what_was_there_stays_if_it_fails(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("ompd.debugger.snapshot.snapshot.write_core", fail)
+    monkeypatch.setattr("ompd.debugger.snapshot.write_core", fail)
     with ompd.open_core(stopped("nested").core) as session, pytest.raises(BadFile, match="No space left"):
         session.snapshot(place)
     assert place.read_text() == "precious" and list(tmp_path.iterdir()) == [place]
@@ -297,7 +297,7 @@ def test_strings_that_cannot_be_told_apart_are_left_out(tmp_path: Path, monkeypa
         raise Unavailable("hidden")
 
     core = stopped("nested", env={"SECRET": "password123", "OMP_SCHEDULE": "guided,3"}).core
-    monkeypatch.setattr("ompd.debugger.snapshot.snapshot.find_environment", fail)
+    monkeypatch.setattr("ompd.debugger.snapshot.find_environment", fail)
     path = tmp_path / "snapshot"
     with ompd.open_core(core) as session:
         taken = session.snapshot(path)

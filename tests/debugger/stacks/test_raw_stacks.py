@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ompd.debugger import snapshot
 from ompd.debugger.files import finder as files
 from ompd.debugger.process import StoppedProcess
-from ompd.debugger.snapshot import snapshot
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
 from ompd.inspection import Inspection

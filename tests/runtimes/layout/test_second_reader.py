@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from ompd.binary.types.types import FlatMember
-from ompd.debugger.files.debug_file import DebugFile
+from ompd.binary.types.types import FlatMember, flat_members
 from ompd.errors import LayoutUnavailable
 from ompd.questions import layouts
 from ompd.runtimes.layout import second_reader
@@ -79,13 +78,11 @@ def test_a_disagreement_is_refused(
     tables: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = DebugFile.members
-
-    def members(self: DebugFile, found: Any, is_wanted: Any) -> list[FlatMember]:
-        first, *others = honest(self, found, is_wanted)
+    def members(types: Any, found: Any, is_wanted: Any) -> list[FlatMember]:
+        first, *others = flat_members(types, found, is_wanted)
         return [first._replace(**wrong) if found.name == type_name else first, *others]
 
-    monkeypatch.setattr(DebugFile, "members", members)
+    monkeypatch.setattr(making, "flat_members", members)
     with pytest.raises(LayoutUnavailable, match=f"differently by ompd and by pyelftools: {words}") as refused:
         layouts.add(str(program))
     assert "no table is written" in refused.value.hint

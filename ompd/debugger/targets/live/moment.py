@@ -161,7 +161,7 @@ class Moment:
                 why, hint = self._settled
                 raise MemoryFault(address, size, why, hint=hint)
             self.missed.add(number)
-        page = self._process.read_page(number)
+        page = self._process.read_now(number << PAGE_BITS, PAGE)
         if page is None:
             if self.is_stopped and number not in self._asked_for:
                 self.missed.add(number)  # it existed when the process was stopped

@@ -128,8 +128,8 @@ class RunningProcess:
         raise TargetGone(f"process {self.process_id} ended while it was looked at")
 
     def thread_ids(self) -> list[int]:
-        """Return the numbers of the threads, in order. Those that the kernel created for io_uring are left out, because
-        they never run the program's code.
+        """Return the numbers of the threads, in order, without the kernel's for io_uring, which never run the program's
+        code.
 
         :raises TargetGone: if the process has ended
         """
@@ -199,10 +199,6 @@ class RunningProcess:
             raise stop_error(error, self.process_id) from error
         finally:
             os.close(descriptor)
-
-    def read_page(self, number: int) -> bytes | None:
-        """Return a page as it is now, None if there is none or the process has ended."""
-        return self.read_now(number << PAGE_BITS, PAGE)
 
     def read_now(self, address: int, size: int) -> bytes | None:
         """Return the present bytes at *address*, at most :data:`ptrace.MAX_PIECE`; None if some are unreadable or the
@@ -301,7 +297,7 @@ class RunningProcess:
         return self.read_now(address, len(code)) == code
 
     def _has_seccomp_filter(self, thread: int) -> bool:
-        # Whether the thread has a filter, or may have one.
+        # Return whether the thread has a filter, or may have one.
         try:
             return parse_status(self._read(f"task/{thread}/status")).get("Seccomp", "0") != "0"
         except (TargetGone, BadProcess):

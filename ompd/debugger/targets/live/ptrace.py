@@ -240,6 +240,6 @@ def find_sharers(process_id: int, thread: int) -> list[int] | None:
 
 
 def _have_same_memory(thread: int, other: int) -> bool:
-    # Whether two threads, perhaps of different processes, have the same memory; False if the kernel cannot tell.
+    # Return whether two threads, perhaps of different processes, have the same memory; False if it is unknown.
     number = KCMP.get(platform.machine())
     return number is not None and _LIBC.syscall(number, thread, other, _KCMP_VM, 0, 0) == 0

@@ -22,6 +22,7 @@ _HEADER = 20
 _OTHER_PROCESS = "ps -e lists the processes that there are; of another container only those that are seen from here"
 _PROGRAMS = "ps -eo pid,args lists the processes that there are, those of the kernel in brackets"
 _AS_ROOT = "run ompd as root (sudo)"
+_IN_CONTAINER = "in a container it has to be allowed: docker run --cap-add=SYS_PTRACE; or run ompd on the host"
 
 
 class Findings(NamedTuple):
@@ -88,7 +89,12 @@ def _look_into(process_id: int, folder: Path, status: dict[str, str]) -> Archite
         raise BadProcess(process_id, "is a thread of the kernel, which has no program", hint=_PROGRAMS)
     thread = living_thread(folder)
     if thread is None:
-        raise BadProcess(process_id, "has ended and waits for its parent (zombie)", hint=_zombie_hint(status))
+        parent = status.get("PPid", "?")
+        raise BadProcess(
+            process_id,
+            "has ended and waits for its parent (zombie)",
+            hint=f"its parent, process {parent}, has not asked how it ended; it may have left a core file",
+        )
     with (folder / "task" / str(thread) / "exe").open("rb") as file:
         architecture = _architecture(process_id, file.read(_HEADER))
     # The kernel checks the permission to read memory when this is opened.
@@ -103,10 +109,6 @@ def living_thread(folder: Path) -> int | None:
             if parse_stat((folder / "task" / str(thread) / "stat").read_bytes()).state not in "ZX":
                 return thread
     return None
-
-
-def _zombie_hint(status: dict[str, str]) -> str:
-    return f"its parent, process {status.get('PPid', '?')}, has not asked how it ended; it may have left a core file"
 
 
 def _architecture(process_id: int, header: bytes) -> Architecture:
@@ -161,14 +163,16 @@ def refusal(process_id: int, proc: Path = _PROC) -> OmpdError:
             "lets no one read it (it is set-user-id, has other capabilities, or is not dumpable)",
             hint=_AS_ROOT,
         )
-    return BadProcess(process_id, _forbidden(ours), hint=_container_hint())
+    is_filtered = ours.get("Seccomp", "0") == "2"
+    filtered = " (a seccomp filter is in force here)" if is_filtered else ""
+    return BadProcess(process_id, f"the system does not allow to trace it{filtered}", hint=_IN_CONTAINER)
 
 
 def _refused_with_capability(process_id: int, proc: Path) -> BadProcess:
     scope = _read(proc / "sys" / "kernel" / "yama" / "ptrace_scope")
     if scope == "3":
         return _refused_by_yama(process_id, scope)
-    return BadProcess(process_id, "the system does not allow to trace it", hint=_container_hint())
+    return BadProcess(process_id, "the system does not allow to trace it", hint=_IN_CONTAINER)
 
 
 def _refused_by_yama(process_id: int, scope: str) -> BadProcess:
@@ -188,15 +192,6 @@ def _refused_by_yama(process_id: int, scope: str) -> BadProcess:
         hint=f"{_AS_ROOT}; or allow it, until the next start, with sysctl kernel.yama.ptrace_scope=0;"
         " or have the program call prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY)",
     )
-
-
-def _forbidden(ours: dict[str, str]) -> str:
-    filtered = ours.get("Seccomp", "0") == "2"
-    return "the system does not allow to trace it" + (" (a seccomp filter is in force here)" if filtered else "")
-
-
-def _container_hint() -> str:
-    return "in a container it has to be allowed: docker run --cap-add=SYS_PTRACE; or run ompd on the host"
 
 
 def _read(path: Path) -> str:

@@ -291,7 +291,7 @@ class Stop:
 
 
 def stop_error(error: OSError, process_id: int) -> OmpdError:
-    """Return the error of ours for a system call that failed during a stop."""
+    """Return the exception for a system call that failed during a stop."""
     if error.errno == errno.ESRCH:
         return TargetGone(f"process {process_id} ended while it was read")
     if error.errno == errno.EPERM:

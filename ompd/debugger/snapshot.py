@@ -1,49 +1,49 @@
-"""Taking a small core of a stopped process: what an inspection reads, and no more.
+"""Takes a snapshot of a stopped process: a small core with only the memory that inspections read.
 
-Only an inspection shows which memory that is. So one is rehearsed, and what it reads is noted; to this comes what
-later questions will want: the used part of every stack, thread-local storage, the data of the user's own modules. What
-the files of the modules tell besides (symbols, unwind tables, debug information) is put into notes of our own, so that
-the snapshot needs none of them.
+An inspection is rehearsed, and the pages that it reads are noted. Further pages are added for later questions: the used
+parts of all stacks, thread-local storage, and the data of the user's own modules. Extracts of the modules' files
+(symbols, unwind tables, debug information) are stored in notes of our own, so that the snapshot needs no files.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import IO
 
 from ompd.binary.core import notes
 from ompd.binary.core.extract import extract
 from ompd.binary.core.writer import PAGE, Note, Piece, format_auxv, format_files, write_core
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
-from ompd.debugger.environment import EnvironmentBlock, find_environment
+from ompd.debugger.environment import find_environment
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import MemoryRegion, PartialRegisters, Target
 from ompd.debugger.threads.emutls import PREFIX
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
 from ompd.isa.architecture import Architecture
+from ompd.naming import is_runtime_file
 from ompd.records import record
 
-_MAX_FRAME = 64 << 10  # of a larger frame its two ends
+_MAX_FRAME = 64 << 10  # the bytes to keep of a larger frame, half at each end
+# The least limit for the data of OpenMP runtimes.
 _LIMIT_KEPT = 4 << 20
 _VDSO_SIZE = 0x4000
 _SIGSTOP = 19
 _MAX_IDENTITY = 1 << 16
-_MAX_IDENTITIES = 64  # segments of a module that are looked at
-_READ = 1 << 18  # bytes copied at once
+_MAX_IDENTITIES = 64  # segments of one module
+_READ = 1 << 18  # bytes to copy at once
 
-# What is laid over memory: other bytes, or so many zeros. How large a mapping is the core says alone.
+# Bytes that replace memory, or a number of zeros. The number may be huge, because the core claims it.
 Patch = bytes | int
 
 
 @record
 class Snapshot:
-    """What a snapshot holds, in the order of its file.
+    """The contents of a snapshot, in the order of its file.
 
-    ``modules`` are those of whose files it has an extract; ``problems`` what it lacks.
+    ``modules`` are the modules with extracts of their files; ``problems`` describe what is missing.
     """
 
     architecture: Architecture
@@ -60,11 +60,11 @@ class Snapshot:
 
     @property
     def extract_bytes(self) -> int:
-        """Bytes of extracts of modules' files."""
+        """Bytes of the extracts of modules' files."""
         return sum(len(note.desc) for note in self.notes if note.owner == notes.OMPD_OWNER)
 
     def write(self, stream: IO[bytes]) -> None:
-        """Write it to *stream* as an ELF core."""
+        """Write the snapshot to *stream* as an ELF core."""
         architecture = self.architecture
         write_core(
             stream,
@@ -82,20 +82,18 @@ def take(
     *,
     data_limit: int,
     keep_environment: bool,
-    kept_variables: tuple[str, ...] = (),
-    keeps_data: Callable[[str], bool] = lambda name: False,
+    kept_variables: tuple[str, ...],
 ) -> Snapshot:
     """Return a snapshot of *process*, on which an inspection was rehearsed.
 
-    :param pages: the pages that the inspection has read, and all that are read in here
-    :param data_limit: bytes of writable data that are kept of each of the user's modules
-    :param keep_environment: keep the whole environment block and the folders in arguments
-    :param kept_variables: how the names of variables of the environment begin that are kept in any case
-    :param keeps_data: says whether the data of the module with a name is kept beyond *data_limit*
+    :param pages: the numbers of the pages that the inspection has read; pages read here are added
+    :param data_limit: the most bytes of writable data to keep of each of the user's modules
+    :param keep_environment: whether to keep the whole environment, and the folders in arguments
+    :param kept_variables: prefixes of the names of environment variables that are always kept
     """
     target = process.target
     problems: list[str] = []
-    _read_for_later(process, data_limit, keeps_data)
+    _read_for_later(process, data_limit)
     needed = set(pages)
     regions = target.regions()
     starts = [region.start for region in regions]
@@ -125,11 +123,11 @@ def take(
             if elf is None:
                 continue
             try:
-                found = extract(elf, debug=not module.record.is_system_library)
+                contents = extract(elf, debug=not module.record.is_system_library)
             except MalformedFile as error:
                 problems.append(f"{module.name}: {error}")
                 continue
-            extracts.append(Note(notes.OMPD_OWNER, kind, notes.format_extract(module.start, found)))
+            extracts.append(Note(notes.OMPD_OWNER, kind, notes.format_extract(module.start, contents)))
             modules.append(module.name)
     return Snapshot(
         target.architecture,
@@ -141,54 +139,55 @@ def take(
     )
 
 
-# What is read
+# Reading pages
 
 
-def _read_for_later(process: StoppedProcess, data_limit: int, keeps_data: Callable[[str], bool]) -> None:
-    # Reads what questions to come will want: their answers do not matter here.
-    vdso = process.target.auxiliary_vector().get(notes.AT_SYSINFO_EHDR, 0)
-    attempts: list[Callable[[], object]] = [process.environment.at_start, partial(_read_loader, process)]
-    attempts.append(partial(_read_pages, process, vdso, _VDSO_SIZE))
-    attempts += [partial(_read_thread_storage, process, thread) for thread in process.threads.ids()]
-    attempts.append(partial(_read_emulated_storage, process))
-    attempts += [partial(process.waiting.progress, thread) for thread in process.threads.ids()]
-    attempts += [partial(process.system_waits.of, thread) for thread in process.threads.ids()]
-    attempts.append(lambda: process.system.identity())
-    for module in process.modules:
-        attempts.append(partial(_read_identity, process, module))
-        if not module.record.is_system_library:
-            limit = max(data_limit, _LIMIT_KEPT if keeps_data(module.name) else 0)
-            attempts.append(partial(_read_data, process, module, limit))
-    for attempt in attempts:
+def _read_for_later(process: StoppedProcess, data_limit: int) -> None:
+    # Read the memory that later questions will need. Results and errors are ignored.
+    with suppress(OmpdError):
+        process.environment.at_start()
+    with suppress(OmpdError):
+        for _ in process.loader.link_maps:
+            pass
+        process.glibc.pthreads()
+    with suppress(OmpdError):
+        _read_pages(process, process.target.auxiliary_vector().get(notes.AT_SYSINFO_EHDR, 0), _VDSO_SIZE)
+    for thread in process.threads.ids():
         with suppress(OmpdError):
-            attempt()
-
-
-def _read_loader(process: StoppedProcess) -> None:
-    for _ in process.loader.link_maps:
-        pass
-    process.glibc.pthreads()
-
-
-def _read_thread_storage(process: StoppedProcess, thread: int) -> None:
-    # All thread-local variables of a thread, and what it stored under POSIX thread keys.
-    process.storage.read_blocks(process.modules, thread)
-    process.storage.read_keys(thread)
+            process.storage.read_blocks(process.modules, thread)
+            process.storage.read_keys(thread)
+    with suppress(OmpdError):
+        _read_emulated_storage(process)
+    for thread in process.threads.ids():
+        with suppress(OmpdError):
+            process.waiting.progress(thread)
+    for thread in process.threads.ids():
+        with suppress(OmpdError):
+            process.system_waits.of(thread)
+    with suppress(OmpdError):
+        process.system.identity()
+    for module in process.modules:
+        with suppress(OmpdError):
+            _read_identity(process, module)
+        if not module.record.is_system_library:
+            limit = max(data_limit, _LIMIT_KEPT if is_runtime_file(module.name) else 0)
+            with suppress(OmpdError):
+                _read_data(process, module, limit)
 
 
 def _read_emulated_storage(process: StoppedProcess) -> None:
-    # Of modules whose symbols were needed: the others' files are not opened for this alone.
-    found: list[int] = []
+    # Only modules whose symbols are already read: the others' files are not opened for this.
+    controls: list[int] = []
     for module in process.modules:
         if "symbols" in module.looked_up and module.symbols is not None and not module.record.is_system_library:
             with suppress(MalformedFile):
-                found += [symbol.address + module.bias for symbol in module.symbols.find_prefix(PREFIX)]
-    for thread in process.threads.ids() if found else ():
-        process.emulated_tls.read_copies(found, thread)
+                controls += [symbol.address + module.bias for symbol in module.symbols.find_prefix(PREFIX)]
+    for thread in process.threads.ids() if controls else ():
+        process.emulated_tls.read_copies(controls, thread)
 
 
 def _read_identity(process: StoppedProcess, module: LoadedModule) -> None:
-    # What distinguishes a module's file from another build's. Damaged files have the same notes thousands of times.
+    # Read the parts that distinguish builds of a module's file. Damaged files may repeat the same notes.
     ranges = {
         (segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
         for segment in (module.elf.segments if module.elf is not None else ())
@@ -208,7 +207,7 @@ def _read_data(process: StoppedProcess, module: LoadedModule, limit: int) -> Non
 
 
 def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryRegion) -> None:
-    # Its frames. Runtimes leave much of a stack unused between them, to keep those of threads apart in caches.
+    # Read the ends of all frames. Runtimes leave large unused gaps between frames, against conflicts in caches.
     end = region.end
     with suppress(OmpdError):
         pointer = process.threads.thread_pointer(thread)
@@ -221,14 +220,14 @@ def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryReg
         if high > low:
             middle = low + _MAX_FRAME // 2
             _read_pages(process, low, min(high, middle) - low)
-            rest = max(middle, high - _MAX_FRAME // 2)
-            _read_pages(process, rest, high - rest)
+            upper_end = max(middle, high - _MAX_FRAME // 2)
+            _read_pages(process, upper_end, high - upper_end)
             low = high
     _read_pages(process, low, min(end - low, PAGE if stack.stopped is None else _MAX_FRAME))
 
 
 def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
-    # Stacks of a damaged core may all be in the same pages.
+    # Skip noted pages: stacks of a damaged core may all be in the same ones.
     noted = process.memory.noted_pages or ()
     for address in range(start // PAGE * PAGE, start + size, PAGE):
         if address // PAGE not in noted:
@@ -237,7 +236,7 @@ def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
 
 
 def _files_needed(module: LoadedModule) -> Iterator[ElfFile | None]:
-    # The module's file and its debug file, as far as something was looked up in them.
+    # The module's file and its debug file, None for both if neither was used.
     is_used = bool(module.looked_up)
     yield module.elf if is_used else None
     yield module.debug_elf if is_used else None
@@ -247,7 +246,12 @@ def _files_needed(module: LoadedModule) -> Iterator[ElfFile | None]:
 
 
 class _Memory:
-    """The pages to keep, of the mappings that they are in."""
+    """The memory of a snapshot: the kept pages, in their mappings.
+
+    :param pages: the numbers of all pages that were read
+    :param needed: those that the inspection read, which are kept even if they are zero
+    :param overlay: patches by address
+    """
 
     def __init__(
         self,
@@ -258,18 +262,18 @@ class _Memory:
         overlay: Mapping[int, Patch],
     ) -> None:
         self._process = process
-        # Runtimes leave much of a stack unused, to keep those of different threads apart in caches.
+        # Drop empty pages: stacks have many of them between frames.
         self._pages = sorted(page for page in pages if page in needed or not self._is_empty(page))
         self._regions = sorted([*target.regions(), *self._left_out(target)], key=lambda region: region.start)
         self._overlay = overlay
 
     def _left_out(self, target: Target) -> Iterator[MemoryRegion]:
-        # gcore names mappings of files that no one wrote to, and leaves them out. What was read of their code is kept.
-        held = target.regions()
+        # Mappings of files that gcore names but omits, if some of their code was read.
+        regions = target.regions()
         for mapping in target.mappings():
             first = bisect_left(self._pages, mapping.start // PAGE)
             is_read = first < len(self._pages) and self._pages[first] * PAGE < mapping.end
-            if is_read and not any(region.start < mapping.end and mapping.start < region.end for region in held):
+            if is_read and not any(region.start < mapping.end and mapping.start < region.end for region in regions):
                 yield MemoryRegion(mapping.start, mapping.end, PF_R | PF_X)
 
     def _is_empty(self, page: int) -> bool:
@@ -279,6 +283,7 @@ class _Memory:
             return True
 
     def pieces(self) -> Iterator[Piece]:
+        """Yield the pieces of memory, by address. Together they have the extents of the mappings."""
         position = 0
         for region in self._regions:
             while position < len(self._pages) and self._pages[position] * PAGE < region.start:
@@ -290,7 +295,7 @@ class _Memory:
                     continue
                 if start > here:
                     yield Piece(here, b"", start - here, region.flags)
-                # What follows and is left out is part of this piece, up to the next one.
+                # This piece claims the omitted memory up to the next one.
                 following = start + len(data)
                 until = self._next_page(position, region.end)
                 yield Piece(start, data, until - start, region.flags)
@@ -302,7 +307,7 @@ class _Memory:
         return min(self._pages[position] * PAGE, end) if position < len(self._pages) else end
 
     def _run(self, position: int, end: int) -> tuple[int, bytes, int]:
-        # The bytes of pages in a row from *position* on that can be read, and the position behind them.
+        # The start, the readable bytes and the end position of the row of adjacent pages at *position*.
         start = self._pages[position] * PAGE
         count = 1
         while (
@@ -337,13 +342,13 @@ class _Memory:
 
 
 def _shortened(text: bytes) -> bytes:
-    # A path without its folders, as long as before: a run of slashes is one.
+    # A path without its folders, of the same length: repeated slashes count as one.
     folder, slash, name = text.rpartition(b"/")
     return b"/" * len(folder + slash) + name
 
 
 def _without_secrets(process: StoppedProcess, kept_variables: Sequence[str]) -> dict[int, Patch]:
-    block: EnvironmentBlock = find_environment(process.memory, process.target.auxiliary_vector())
+    block = find_environment(process.memory, process.target.auxiliary_vector())
     overlay: dict[int, Patch] = {address: _shortened(text) for address, text in block.arguments.items()}
     overlay[block.file_name_address] = _shortened(block.file_name)
     for address, text in block.variables.items():
@@ -353,7 +358,7 @@ def _without_secrets(process: StoppedProcess, kept_variables: Sequence[str]) -> 
 
 
 def _without_strings(process: StoppedProcess, regions: Sequence[MemoryRegion]) -> dict[int, Patch]:
-    # Arguments and environment are behind the bytes that AT_RANDOM leads to, up to the end of the initial stack.
+    # Arguments and environment are between AT_RANDOM's bytes and the end of the initial stack.
     random = process.target.auxiliary_vector().get(notes.AT_RANDOM, 0)
     region = next((region for region in regions if region.start <= random < region.end), None)
     return {random + 16: max(region.end - random - 16, 0)} if region is not None else {}
@@ -370,7 +375,7 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
     if not keep_environment:
         command = b" ".join(word.rpartition(b"/")[2] for word in command.split(b" "))
     program = next((m.name for m in process.modules if m.record.is_program), "").rpartition("/")[2]
-    # Of a live process none ended it. LLDB 22 waits for ever for one in a core that has none; gdb's cores have this.
+    # A live process has no signal, but LLDB 22 waits for ever if a core has none. gdb's cores have SIGSTOP.
     number = target.signal or _SIGSTOP
     first = [
         Note("CORE", notes.NT_PRPSINFO, _prpsinfo(process, program, command)),
@@ -378,7 +383,7 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
         Note("CORE", notes.NT_FILE, format_files(_files(process), size, order)),
     ]
     signals = _signals(target, threads)
-    # A reader takes the first thread for the one that took the signal, and LLDB wants to have one that did.
+    # Readers presume that the first thread took the signal, and LLDB needs such a thread.
     threads = sorted(threads, key=lambda thread: thread not in signals)
     signals = signals or {thread: notes.SignalInfo(number, 0) for thread in threads[:1]}
     for index, thread in enumerate(threads):
@@ -394,23 +399,23 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
             yield from first
         if thread in signals:
             info = signals[thread]
-            by_address = info.is_fault
-            raw = notes.format_siginfo(info, size, order, by_address=by_address)
+            raw = notes.format_siginfo(info, size, order, by_address=info.is_fault)
             yield Note("CORE", notes.NT_SIGINFO, raw)
 
 
 def _signals(target: Target, threads: Sequence[int]) -> dict[int, notes.SignalInfo]:
-    found = {}
+    # The threads that took a signal, with its details.
+    signals = {}
     for thread in threads:
         with suppress(Unavailable):
             info = target.siginfo(thread)
             if info is not None:
-                found[thread] = info
-    return found
+                signals[thread] = info
+    return signals
 
 
 def _descriptors(arch: Architecture, registers: Mapping[str, int]) -> Iterator[Note]:
-    # The thread pointer, where no register of the note before has it.
+    # The descriptor with the thread pointer, if the architecture has no register for it in NT_PRSTATUS.
     descriptors, pointer = arch.descriptors, registers.get(arch.thread_pointer)
     number = registers.get(descriptors.selector, 0) >> 3 if descriptors is not None else 0
     if descriptors is not None and number and pointer is not None:
@@ -427,33 +432,34 @@ def _status(process: StoppedProcess, thread: int) -> notes.StatusNote | None:
 def _prstatus(
     arch: Architecture, registers: Mapping[str, int], thread: int, number: int, status: notes.StatusNote | None
 ) -> bytes:
-    # The signal of the process is in the note of every thread: GDB takes the last one's.
+    # Every thread's note has the signal of the process, because GDB reads the last one's.
     out = bytearray(arch.prstatus_size)
     out[:4] = number.to_bytes(4, arch.byte_order)  # pr_info.si_signo
     out[arch.prstatus_signal : arch.prstatus_signal + 2] = number.to_bytes(2, arch.byte_order)
     if status is not None:
         masks, times = notes.format_status_note(status, arch.pointer_size, arch.byte_order)
-        at = arch.prstatus_pid + notes.PR_IDS
-        out[arch.prstatus_pid - len(masks) : arch.prstatus_pid], out[at : at + len(times)] = masks, times
+        out[arch.prstatus_pid - len(masks) : arch.prstatus_pid] = masks
+        start = arch.prstatus_pid + notes.PR_IDS
+        out[start : start + len(times)] = times
     out[arch.prstatus_pid : arch.prstatus_pid + 4] = thread.to_bytes(4, arch.byte_order)
-    # Others that a debugger does not give, as orig_rax, are 0.
+    # Registers that a debugger does not have, such as orig_rax, are 0.
     arch.prstatus_words.pack_into(out, arch.prstatus_registers, *(registers.get(name, 0) for name in arch.registers))
     return bytes(out)
 
 
 def _files(process: StoppedProcess) -> Sequence[notes.FileMapping]:
-    # With shared memory that is no file of the disk, as the kernel has it.
+    # The mappings of files, and shared memory without a file, which the kernel lists like a file.
     files = process.target.mappings()
     with suppress(Unavailable):
-        known = {file.start for file in files}
-        shared = [mapping for mapping in process.system.shared_mappings() if mapping.start not in known]
+        starts = {file.start for file in files}
+        shared = [mapping for mapping in process.system.shared_mappings() if mapping.start not in starts]
         return sorted([*files, *shared], key=lambda mapping: mapping.start)
     return files
 
 
 def _prpsinfo(process: StoppedProcess, program: str, command: bytes) -> bytes:
-    # Four letters, pr_flag, of which 0 is unknown, pr_uid and pr_gid; pr_pid, pr_ppid, pr_pgrp, pr_sid of 4 bytes each,
-    # then char pr_fname[16] and pr_psargs[80].
+    # struct elf_prpsinfo: four chars, pr_flag, pr_uid and pr_gid; pr_pid, pr_ppid, pr_pgrp and pr_sid of 4 bytes each;
+    # char pr_fname[16] and pr_psargs[80]. A pr_flag of 0 means unknown.
     arch = process.target.architecture
     noted = notes.ProcessNote(0, 0)
     with suppress(Unavailable):
