@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ompd.contract.callbacks import Callbacks
 from ompd.contract.memory import StructLayout
-from ompd.errors import CorruptState
 from ompd.records import record
 
 _SYSTEM_LIBRARY = re.compile(
@@ -112,58 +111,27 @@ Shape = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Stack:
-    """A thread's stack. ``stopped`` is why it could not be followed further, None for a whole one.
+    """A thread's stack: its frames, innermost first.
 
-    ``shape`` is equal for stacks whose frames are in the same code, as most of a team's are. Facts that follow from
-    code need to be derived only once for each shape.
+    ``stopped`` is why it could not be followed further, None for a whole one. ``innermost`` is the first frame, None
+    without any. ``shape`` is equal for stacks whose frames are in the same code, as most of a team's are: facts that
+    follow from code need to be derived only once for each shape.
 
-    :param follow: yields the frames, innermost first; called only if the shape is not enough
-    :param innermost: the innermost frame, if it is known already
+    :param shape: the shape of the frames, if it is known
     """
 
-    __slots__ = ("_follow", "_frames", "_innermost", "shape", "stopped")
+    __slots__ = ("frames", "innermost", "shape", "stopped")
 
-    def __init__(
-        self, shape: Shape, stopped: str | None, follow: Callable[[], Iterator[Frame]], innermost: Frame | None = None
-    ) -> None:
-        self._innermost = innermost
-        self.shape = shape
+    def __init__(self, frames: tuple[Frame, ...], stopped: str | None, shape: Shape | None = None) -> None:
+        self.frames = frames
         self.stopped = stopped
-        self._follow = follow
-        self._frames: tuple[Frame, ...] | None = None
-
-    @classmethod
-    def of(cls, frames: tuple[Frame, ...], stopped: str | None, shape: Shape | None = None) -> Stack:
-        """Return the stack of these frames.
-
-        :param shape: their shape, if it is known already
-        """
-        stack = cls(shape_of(frames) if shape is None else shape, stopped, lambda: iter(()))
-        stack._frames = frames
-        return stack
-
-    @property
-    def frames(self) -> tuple[Frame, ...]:
-        """The frames, innermost first.
-
-        :raises CorruptState: if the stack has changed since its shape was read
-        """
-        if self._frames is None:
-            frames = tuple(self._follow())
-            if shape_of(frames) != self.shape:
-                raise CorruptState(frames[0].sp if frames else 0, "the stack was changed while it was read")
-            self._frames = frames
-        return self._frames
+        self.shape = shape_of(frames) if shape is None else shape
+        self.innermost = frames[0] if frames else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stack) and (self.stopped, self.frames) == (other.stopped, other.frames)
 
     __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def innermost(self) -> Frame | None:
-        """The innermost frame, None if the thread has no frames."""
-        return self._innermost if self._innermost is not None else next(iter(self.frames), None)
 
 
 def shape_of(frames: tuple[Frame, ...]) -> Shape:

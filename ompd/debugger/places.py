@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
 
+from ompd import naming
 from ompd.binary.dwarf.source.lines import Function
 from ompd.contract.process import Location, Module, SourceFrame
 from ompd.debugger.modules.kept_places import KeptPlaces
@@ -12,25 +12,12 @@ from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.symbols import Symbols
 from ompd.errors import MalformedFile, OmpdError
 
-_T = TypeVar("_T")
 Line = tuple[str | None, int | None]
-
-
-class CompilerNames(NamedTuple):
-    """What is known of names that compilers make up. ``is_made`` says whether a function is called as compilers call
-    what they make of a part of another one, which then keeps the linker's name; ``shares_variables`` whether such a
-    function may describe variables of those around it once more.
-    """
-
-    is_made: Callable[[str], bool]
-    shares_variables: Callable[[str], bool]
-
-
-NO_NAMES = CompilerNames(lambda name: False, lambda name: False)
+"""A file and a line, None if they are unknown."""
 
 
 class KnownPlaces:
-    """What files tell of addresses, which is the same at every stop of a process."""
+    """The sources of addresses that were looked up. Files alone decide them, so they are the same at every stop."""
 
     def __init__(self) -> None:
         self.locations: dict[int, Location] = {}
@@ -41,20 +28,19 @@ class KnownPlaces:
 
 
 class Places:
-    """The source of one process's code, as far as symbols and debug information have it. Damaged ones say nothing."""
+    """The source of one process's code, by symbols and debug information. Damaged ones say nothing."""
 
-    def __init__(self, modules: ModuleList, symbols: Symbols, names: CompilerNames, known: KnownPlaces) -> None:
-        self._modules, self._symbols, self.names, self.known = modules, symbols, names, known
+    def __init__(self, modules: ModuleList, symbols: Symbols, known: KnownPlaces) -> None:
+        self._modules, self._symbols, self.known = modules, symbols, known
 
-    def _told(self, address: int, ask: Callable[[KeptPlaces, int], _T]) -> _T | None:
-        # What debug information says of an address, None without any.
+    def _lines_at(self, address: int) -> tuple[KeptPlaces, int] | None:
+        # The debug information for an address of code, and the address in it; None without any.
         loaded = self._modules.at(address)
         try:
-            if loaded is not None and loaded.lines is not None:
-                return ask(loaded.lines, address - loaded.bias)
+            lines = loaded.lines if loaded is not None else None
         except OmpdError:
-            pass  # damaged debug information says nothing
-        return None
+            return None  # damaged
+        return (lines, address - loaded.bias) if loaded is not None and lines is not None else None
 
     def locate(self, address: int) -> Location:
         """Return what is at *address*; never fails, unknown parts are None."""
@@ -68,8 +54,8 @@ class Places:
         if loaded is None:
             vdso = self._symbols.vdso_at(address)
             symbol = vdso.symbol_at(address) if vdso is not None else None
-            where = (symbol.name, symbol.address) if symbol is not None else (None, None)
-            return Location(address, self._symbols.module_at(address), *where)
+            name_and_start = (symbol.name, symbol.address) if symbol is not None else (None, None)
+            return Location(address, self._symbols.module_at(address), *name_and_start)
         try:
             symbol = loaded.symbols.at(address - loaded.bias) if loaded.symbols is not None else None
         except MalformedFile:
@@ -92,35 +78,37 @@ class Places:
         return f"{name}+{distance}" if distance else name
 
     def line_of(self, address: int, *, entry: bool = False) -> Line:
-        """Return file and line of *address*, ``(None, None)`` where no debug information has them.
+        """Return file and line of *address*, ``(None, None)`` if no debug information has them.
 
         :param entry: the function that begins at *address* is meant, not its first statement
         """
         key = (address, entry)
-        found = self.known.lines.get(key)
-        if found is None:
-            found = self._told(address, lambda lines, at: lines.locate(at, entry=entry)) or (None, None)
-            self.known.lines[key] = found
-        return found
+        line = self.known.lines.get(key)
+        if line is None:
+            described = self._lines_at(address)
+            line = described[0].locate(described[1], entry=entry) if described is not None else None
+            line = self.known.lines[key] = line or (None, None)
+        return line
 
     def construct_line(self, entry: int) -> Line:
         """Return file and line of the construct of which a compiler made the function that begins at *entry*, ``(None,
-        None)`` where no debug information has them.
+        None)`` if no debug information has them.
         """
-        found = self.known.constructs.get(entry)
-        if found is None:
-            found = self._told(entry, lambda lines, at: lines.construct(at)) or (None, None)
-            self.known.constructs[entry] = found
-        return found
+        line = self.known.constructs.get(entry)
+        if line is None:
+            described = self._lines_at(entry)
+            line = described[0].construct(described[1]) if described is not None else None
+            line = self.known.constructs[entry] = line or (None, None)
+        return line
 
     def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the functions in the source at a code address; see :meth:`Process.source_frames`. Without debug
-        information names are those of symbols.
+        """Return the functions in the source at a code address, innermost first: the last contains the others, which
+        are inlined. Without debug information names are those of symbols.
         """
-        found = self.known.sources.get(address)
-        if found is None:
-            found = self.known.sources[address] = self._source_frames(address)
-        return found
+        frames = self.known.sources.get(address)
+        if frames is None:
+            frames = self.known.sources[address] = self._source_frames(address)
+        return frames
 
     def _source_frames(self, address: int) -> tuple[SourceFrame, ...]:
         file, line = self.line_of(address)
@@ -131,33 +119,36 @@ class Places:
         if not frames:
             frames = [SourceFrame(None, file, line, False)]
         symbol = self.symbol_at(address)
-        if symbol is not None and (frames[-1].function is None or self.names.is_made(symbol)):
-            name = symbol if self.names.is_made(symbol) else _demangled(symbol)
+        # A function that a compiler made of a construct keeps the linker's name.
+        if symbol is not None and (frames[-1].function is None or naming.is_construct(symbol)):
+            name = symbol if naming.is_construct(symbol) else _demangled(symbol)
             frames[-1] = frames[-1]._replace(function=name)
         return tuple(frames)
 
     def _functions_at(self, address: int) -> Sequence[Function]:
-        return self._told(address, lambda lines, at: lines.functions(at)) or ()
+        described = self._lines_at(address)
+        return described[0].functions(described[1]) if described is not None else ()
 
     def has_parameter(self, address: int, name: str) -> bool:
         """Return whether debug information knows a parameter called *name* of the function at an address of code, or of
         one that is inlined there.
         """
-        return self._told(address, lambda lines, at: lines.has_parameter(at, name)) or False
+        described = self._lines_at(address)
+        return described is not None and described[0].has_parameter(described[1], name)
 
     def declared_inside(self, address: int) -> str | None:
-        """Return the function of the source in whose lines the one at an address of code is declared, as those are that
-        compilers make of constructs; None if that is unknown.
+        """Return the source function whose lines contain the declaration of the function at an address of code, as for
+        those that compilers make of constructs; None if that is unknown.
         """
-        return self._told(address, lambda lines, at: lines.declared_inside(at))
+        described = self._lines_at(address)
+        return described[0].declared_inside(described[1]) if described is not None else None
 
-    def source_name(self, module: Module | None, symbol: str, made: int | None = None) -> str:
-        """Return what the source calls the function *symbol* of *module*: as its debug information says, or by what a
-        name of C++ says itself.
+    def source_name(self, module: Module | None, symbol: str, outlined: int | None = None) -> str:
+        """Return the source's name of the function *symbol* of *module*, by its debug information, or by demangling.
 
         For the names that compilers of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``) make.
 
-        :param made: an address of code that a compiler made of a construct in that function, which may itself be
+        :param outlined: an address of code that a compiler made of a construct in that function, which may itself be
             inlined everywhere
         """
         is_mangled = symbol.startswith("_Z")
@@ -167,24 +158,25 @@ class Places:
         name = self.known.names.get(key)
         if name is None:
             loaded = self._symbols.loaded(module) if module is not None else None
-            found = self._described_name(loaded, symbol) if loaded is not None else None
-            if found is None and loaded is not None and made is not None:
-                found = self._name_around(made, symbol)
-            name = self.known.names[key] = found or (_demangled(symbol) if is_mangled else symbol)
+            described = self._described_name(loaded, symbol) if loaded is not None else None
+            if described is None and loaded is not None and outlined is not None:
+                described = self._name_around(outlined, symbol)
+            name = self.known.names[key] = described or (_demangled(symbol) if is_mangled else symbol)
         return name
 
     def _described_name(self, loaded: LoadedModule, symbol: str) -> str | None:
         try:
-            found = loaded.symbols.find(symbol) if loaded.symbols is not None and loaded.lines is not None else None
+            own = loaded.symbols.find(symbol) if loaded.symbols is not None and loaded.lines is not None else None
         except OmpdError:
             return None  # damaged symbols say nothing
-        functions = self._functions_at(found.address + loaded.bias) if found is not None else ()
+        functions = self._functions_at(own.address + loaded.bias) if own is not None else ()
         return functions[-1].name if functions else None
 
-    def _name_around(self, made: int, symbol: str) -> str | None:
-        if not (self.symbol_at(made) or "").startswith(f"{symbol}."):
+    def _name_around(self, outlined: int, symbol: str) -> str | None:
+        if not (self.symbol_at(outlined) or "").startswith(f"{symbol}."):
             return None  # it was made of another function
-        return self._told(made, lambda lines, at: lines.function_around(at, symbol))
+        described = self._lines_at(outlined)
+        return described[0].function_around(described[1], symbol) if described is not None else None
 
 
 def _demangled(symbol: str) -> str:

@@ -16,7 +16,7 @@ from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.loader import Loader
 from ompd.debugger.modules.modules import ModuleList
-from ompd.debugger.places import CompilerNames, KnownPlaces, Places
+from ompd.debugger.places import KnownPlaces, Places
 from ompd.debugger.regions import Regions
 from ompd.debugger.stacks.calls import Calls
 from ompd.debugger.stacks.stacks import Stacks
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from ompd.naming import Routine
 
 
-_NAMES = CompilerNames(naming.is_construct, naming.is_by_gcc)
-
-
 class StoppedProcess:
     """One process at one stop: its memory, modules, symbols, threads, stacks and so on, each an attribute.
 
@@ -79,7 +76,7 @@ class StoppedProcess:
         architecture = target.architecture
         self.target = target
         self.finder = finder
-        self.modules = ModuleList(target, finder, exe, naming.is_construct) if earlier is None else earlier.modules
+        self.modules = ModuleList(target, finder, exe) if earlier is None else earlier.modules
         self.types = Types(self.modules) if earlier is None else earlier.types
         self.lasting: dict[tuple[str, int], object] = {} if earlier is None else earlier.lasting
         known_places = KnownPlaces() if earlier is None else earlier.places.known
@@ -87,7 +84,7 @@ class StoppedProcess:
         self.memory = TargetMemory(target, self.modules)
         self.regions = Regions(target, self.modules)
         self.symbols = Symbols(target, self.modules)
-        self.places = Places(self.modules, self.symbols, _NAMES, known_places)
+        self.places = Places(self.modules, self.symbols, known_places)
         self.loader = Loader(self.memory, self.symbols, self.modules.program)
         self.glibc = GlibcThreads(self.memory, self.symbols, self.loader)
         self.threads = Threads(target, self.glibc)
@@ -193,17 +190,17 @@ class StoppedProcess:
     ) -> Functions:
         from ompd.debugger.flow.functions import Functions
 
-        target, sites = self.target, self.calls.sites
-        return Functions(self.memory, target.architecture, self.modules, sites, locate, routines, is_users)
+        architecture = self.target.architecture
+        return Functions(self.memory, architecture, self.modules, self.calls, locate, routines, is_users)
 
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
         """Return the signal handlers that code installs (:class:`ompd.debugger.flow.handlers.Handlers`)."""
         from ompd.debugger.flow.handlers import Handlers, Unbound
 
-        memory, modules, sites, architecture = self.memory, self.modules, self.calls.sites, self.target.architecture
-        locate = Unbound(memory, modules, architecture, sites, self.places.locate).locate
+        memory, modules, calls, architecture = self.memory, self.modules, self.calls, self.target.architecture
+        locate = Unbound(memory, modules, architecture, calls, self.places.locate).locate
         functions = self._make_functions(routines, is_users, locate)
-        return Handlers(memory, modules, self.symbols.naming, architecture, sites, locate, functions, is_users)
+        return Handlers(memory, modules, self.symbols.naming, architecture, calls, locate, functions, is_users)
 
     # Variables
 

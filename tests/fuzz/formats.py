@@ -40,12 +40,11 @@ from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values.formatter import ValueFormatter
 from ompd.binary.types.values.shown import Options
-from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
 from ompd.isa.x86.architectures import X86_64
 from tests.fuzz.parses import Memory
-from tests.support.unwinding import stack_of
+from tests.support.unwinding import stack_of, unwinder_of
 
 _ABSURD = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0)
 _ABSURD += (0xFFFFFFFF, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -867,7 +866,7 @@ def read_stack(data: bytes) -> None:
             return around[:size]
         raise MemoryFault(address, size)
 
-    unwinder = Unwinder(
+    unwinder = unwinder_of(
         read,
         X86_64,
         lambda pc: (table, 0) if _CODE <= pc < _CODE + 0x1000 else None,

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import ompd
 from ompd import naming
 from ompd.binary.dwarf.source.calls import Call
-from ompd.debugger.stacks.tail_calls import Chain, Step, TailCalls
+from ompd.debugger.stacks.tail_calls import Chain, ChainLink, find_chain
 from ompd.model import StackFrame
 from ompd.render.answers.stacks import stack_lines
 from ompd.render.json import format_answer
@@ -281,35 +282,36 @@ def calls(*rows: tuple[int, int | None]) -> list[Call]:
 @pytest.mark.parametrize(
     ("described", "expected"),
     [
-        ({1: calls((10, 9))}, Chain((Step(1, 10),), 1, True)),
-        ({1: calls((10, 2)), 2: calls((20, 9))}, Chain((Step(2, 20), Step(1, 10)), 2, True)),
+        ({1: calls((10, 9))}, Chain((ChainLink(1, 10),), 1, True)),
+        ({1: calls((10, 2)), 2: calls((20, 9))}, Chain((ChainLink(2, 20), ChainLink(1, 10)), 2, True)),
         # Two ways that end alike, begin alike, and neither.
         (
             {1: calls((10, 2), (11, 3)), 2: calls((20, 4)), 3: calls((30, 4)), 4: calls((40, 9))},
-            Chain((Step(4, 40), Step(1, None)), 1, False),
+            Chain((ChainLink(4, 40), ChainLink(1, None)), 1, False),
         ),
         (
             {1: calls((10, 2)), 2: calls((20, 9), (21, 3)), 3: calls((30, 9))},
-            Chain((Step(1, 10),), 0, False),
+            Chain((ChainLink(1, 10),), 0, False),
         ),
-        ({1: calls((10, 9), (11, 9))}, Chain((Step(1, None),), 0, False)),
+        ({1: calls((10, 9), (11, 9))}, Chain((ChainLink(1, None),), 0, False)),
         # None at all, a jump to where a pointer says, one out of what nothing describes, a circle.
-        ({1: calls((10, 2)), 2: []}, Chain((Step(1, None),), 0, False)),
-        ({1: calls((10, 9), (11, None))}, Chain((Step(1, None),), 0, False)),
-        ({1: calls((10, 9), (11, 2)), 2: None}, Chain((Step(1, None),), 0, False)),
-        ({1: calls((10, 1), (11, 9))}, Chain((Step(1, 11),), 1, False)),
+        ({1: calls((10, 2)), 2: []}, Chain((ChainLink(1, None),), 0, False)),
+        ({1: calls((10, 9), (11, None))}, Chain((ChainLink(1, None),), 0, False)),
+        ({1: calls((10, 9), (11, 2)), 2: None}, Chain((ChainLink(1, None),), 0, False)),
+        ({1: calls((10, 1), (11, 9))}, Chain((ChainLink(1, 11),), 1, False)),
         # As for gdb, no jump is gone twice.
-        ({1: calls((10, 2)), 2: calls((20, 1), (21, 9))}, Chain((Step(2, 21), Step(1, 10)), 2, True)),
+        ({1: calls((10, 2)), 2: calls((20, 1), (21, 9))}, Chain((ChainLink(2, 21), ChainLink(1, 10)), 2, True)),
     ],
 )
 def test_what_all_ways_have_in_common_is_certain(described: Mapping[int, list[Call] | None], expected: Chain) -> None:
-    assert TailCalls(lambda at: described.get(at)).between(1, 9) == expected
+    assert find_chain(SimpleNamespace(calls_of=described.get), 1, 9) == expected  # type: ignore[arg-type]
 
 
 def test_ways_without_number_end() -> None:
     # 2 to the power of 64 ways.
     described = {at: calls((2 * at, at + 1), (2 * at + 1, at + 1)) for at in range(1, 65)}
-    assert TailCalls(lambda at: described.get(at, [])).between(1, 65) == Chain((Step(1, None),), 0, False)
+    calls_of = SimpleNamespace(calls_of=lambda function: described.get(function, []))
+    assert find_chain(calls_of, 1, 65) == Chain((ChainLink(1, None),), 0, False)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not FULL, reason="apt's lists change with Debian's releases alone")

@@ -53,17 +53,6 @@ class Code:
         self.taken: set[int] = set()
         """What :meth:`constant` returned."""
 
-    def extent(self, address: int) -> tuple[int, int] | None:
-        """Return the first address and the end of the function, or part of one, around *address*; None if unknown."""
-        loaded = self._modules.at(address)
-        if loaded is None:
-            return None
-        try:
-            row = loaded.row(address - loaded.bias)
-        except MalformedFile:
-            return None
-        return (row.function_start + loaded.bias, row.function_end + loaded.bias) if row is not None else None
-
     def references(self, elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
         """Yield what looks like a call, a jump or a load in the code of a module, if it names an address in the module.
 
@@ -138,7 +127,7 @@ class Code:
     def start(self, address: int) -> int | None:
         """Return the first address of the function, or part of one, around *address*; None if unknown."""
         if address not in self._extents:
-            self._extents[address] = self.extent(address)
+            self._extents[address] = self._modules.function_extent(address)
         extent = self._extents[address]
         return extent[0] if extent is not None else None
 
@@ -212,7 +201,7 @@ class Code:
 
     def of(self, entry: int, processor: Processor) -> FunctionCode:
         """Return the code of the function that begins at *entry*."""
-        return FunctionCode(self, self._memory, entry, processor)
+        return FunctionCode(self, self._memory, self._modules, entry, processor)
 
     def constant(self, address: int) -> int | None:
         """Return the word at an address that only the loader writes to, None elsewhere.
@@ -236,8 +225,9 @@ class Code:
 class FunctionCode:
     """The instructions of one function, with the parts that a compiler moved elsewhere."""
 
-    def __init__(self, code: Code, memory: TargetMemory, entry: int, processor: Processor) -> None:
-        self._code, self._memory, self._entry, self._processor = code, memory, entry, processor
+    def __init__(self, code: Code, memory: TargetMemory, modules: ModuleList, entry: int, processor: Processor) -> None:
+        self._code, self._memory, self._modules = code, memory, modules
+        self._entry, self._processor = entry, processor
         self._parts: dict[int, bytes] = {}
         self._own: dict[int, bool] = {}
         self._left = _MAX_CODE
@@ -247,7 +237,7 @@ class FunctionCode:
 
         :raises Unavailable: if the function has more code than is read
         """
-        extent = self._code.extent(address)
+        extent = self._modules.function_extent(address)
         if extent is None:
             return None
         start, end = extent

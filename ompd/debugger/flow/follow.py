@@ -61,7 +61,7 @@ class Origin(NamedTuple):
 _ANYWHERE = Origin(Value("number", 0), 0)
 
 
-class Place(NamedTuple):
+class PlaceFacts(NamedTuple):
     """The facts at one place: a ``state``, and by each call in it why it may be undone already."""
 
     state: State
@@ -95,7 +95,7 @@ class Function:
         spend: Callable[[int], None] = lambda count: None,
     ) -> None:
         self._routine_at, self._spend = routine_at, spend
-        self._places: dict[int, Place | None] = {}
+        self._places: dict[int, PlaceFacts | None] = {}
         self._code, self._processor, self._is_own = code, processor, is_own
         self._called, self._pads, self._constant = called, pads, constant
         self._general = frozenset(range(processor.first_vector)) - {processor.stack_pointer}
@@ -225,20 +225,20 @@ class Function:
                 del made.held[site]
         return made
 
-    def at(self, address: int) -> Place | None:
+    def at(self, address: int) -> PlaceFacts | None:
         """Return the facts before the instruction at *address*, None if no followed way leads there."""
         if address not in self._places:
             self._places[address] = self._find_place(address)
         return self._places[address]
 
-    def _find_place(self, address: int) -> Place | None:
+    def _find_place(self, address: int) -> PlaceFacts | None:
         leader = self._block_of.get(address)
         if leader is None or leader not in self._before:
             return None
         state = self._before[leader].copy()
         for instruction in self._blocks[leader]:
             if instruction.address == address:
-                return Place(state, self._doubts(state, instruction))
+                return PlaceFacts(state, self._doubts(state, instruction))
             self._carry_out(instruction, state)
         return None
 

@@ -13,11 +13,11 @@ from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame, Location, Shape
 from ompd.debugger.flow.branches import Branches
 from ompd.debugger.flow.code import Code
-from ompd.debugger.flow.follow import Called, Function, Place
+from ompd.debugger.flow.follow import Called, Function, PlaceFacts
 from ompd.debugger.flow.state import BRANCH, LOCAL, Released, State, Value, has_same_base
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
-from ompd.debugger.stacks.callsites import CallSites
+from ompd.debugger.stacks.calls import Calls
 from ompd.errors import OmpdError, Unavailable
 from ompd.isa.architecture import Architecture
 from ompd.isa.instructions import Instruction, Processor
@@ -70,12 +70,12 @@ class Functions:
         memory: TargetMemory,
         architecture: Architecture,
         modules: ModuleList,
-        sites: CallSites,
+        calls: Calls,
         locate: Callable[[int], Location],
         routines: Mapping[str, Routine],
         is_users: Callable[[int], bool],
     ) -> None:
-        self._memory, self._modules, self._sites = memory, modules, sites
+        self._memory, self._modules, self._calls = memory, modules, calls
         self._locate, self._routines, self._is_users = locate, routines, is_users
         processor = processor_of(architecture.e_machine)
         self._processor: Processor | None = processor
@@ -116,7 +116,7 @@ class Functions:
             raise Unavailable("no way through its function is seen that leads to where it is")
         return tuple(self._begun(place, frame, function))
 
-    def _begun(self, place: Place, frame: Frame, function: Function) -> Iterator[Begun]:
+    def _begun(self, place: PlaceFacts, frame: Frame, function: Function) -> Iterator[Begun]:
         for site, held in sorted(place.state.held.items()):
             found, doubt = self._read(held.value, frame, place.state, function), place.doubts[site]
             if held.passed is not None and found is None:
@@ -183,9 +183,9 @@ class Functions:
         try:
             at = self._place(function := self._function(self._code.entry(frame.call_site), is_alone=False), frame)
             to = function.called_at(at) if at is not None else None
-            to = self._sites.leads_to(to, None) if to is not None else self._sites.target(frame.pc)
+            to = self._calls.leads_to(to, None) if to is not None else self._calls.target(frame.pc)
             if to is None:
-                to = self._sites.function_called(frame)
+                to = self._calls.function_called(frame)
             if to is not None and (not self._is_users(to) or self._code.start(inner.call_site) == to):
                 return frozenset()
             ended = self.let_go_by(to) if to is not None else self.loose()
@@ -201,8 +201,8 @@ class Functions:
         if frame.call_site == frame.pc:
             return False
         try:
-            to = self._sites.target(frame.pc)
-            if to is None or not self._is_users(to) or self._sites.is_stub(to):
+            to = self._calls.target(frame.pc)
+            if to is None or not self._is_users(to) or self._calls.is_stub(to):
                 return False
             return inner is None or self._code.entry(inner.call_site) != to
         except OmpdError:
@@ -300,7 +300,7 @@ class Functions:
         # Also None for a call by a pointer.
         key = found.target, found.word
         if key not in self._leads:
-            self._leads[key] = self._sites.leads_to(found.target, found.word)
+            self._leads[key] = self._calls.leads_to(found.target, found.word)
         return self._leads[key]
 
     def _at(self, target: int) -> Called:
@@ -350,7 +350,7 @@ class Functions:
 
     def calls_in(self, start: int) -> Iterator[tuple[int, int]]:
         """Yield the address and the target of each call and jump in a function, or in a part of one; -1 if unknown."""
-        extent, processor = self._code.extent(start), self._processor
+        extent, processor = self._modules.function_extent(start), self._processor
         if extent is None or processor is None or extent[1] - start > _MAX_CODE:
             yield start, -1
             return
@@ -438,7 +438,7 @@ class Functions:
     def _ends_something(self, at: int) -> bool:
         # Whether a routine that ends something is at an address, or, if it is negative, at the one in the word there.
         try:
-            to = self._sites.leads_to(at, None) if at > 0 else self._sites.leads_to(None, -at)
+            to = self._calls.leads_to(at, None) if at > 0 else self._calls.leads_to(None, -at)
         except OmpdError:
             return False  # it only looked like a call
         routine = self._at(to).routine if to is not None else None
@@ -459,7 +459,7 @@ class Functions:
         # The targets of a function's calls by pointers, -1 for an unknown one.
         try:
             function = self._function(self._code.entry(start), is_alone=True)
-            known = (self._sites.leads_to(to, None) if to is not None else -1 for to in function.by_pointer)
+            known = (self._calls.leads_to(to, None) if to is not None else -1 for to in function.by_pointer)
             return frozenset(to if to is not None else -1 for to in known)
         except OmpdError:
             return frozenset((-1,))

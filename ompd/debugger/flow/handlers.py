@@ -23,7 +23,7 @@ from ompd.debugger.flow.functions import Functions
 from ompd.debugger.flow.state import MASK, State, Value
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
-from ompd.debugger.stacks.callsites import CallSites
+from ompd.debugger.stacks.calls import Calls
 from ompd.errors import OmpdError
 from ompd.isa.architecture import Architecture
 from ompd.isa.instructions import Processor
@@ -111,13 +111,14 @@ class Handlers:
         modules: ModuleList,
         modules_naming: Callable[[Collection[str]], Iterable[tuple[LoadedModule, Collection[str] | None]]],
         architecture: Architecture,
-        sites: CallSites,
+        calls: Calls,
         locate: Callable[[int], Location],
         functions: Functions,
         is_users: Callable[[int], bool],
     ) -> None:
         self._modules_naming = modules_naming
-        self._memory, self._architecture, self._sites, self._locate = memory, architecture, sites, locate
+        self._memory, self._architecture, self._modules = memory, architecture, modules
+        self._calls, self._locate = calls, locate
         self._functions, self._is_users = functions, is_users
         self._processor = processor = processor_of(architecture.e_machine)
         self._code = Code(memory, modules, processor, locate)
@@ -161,13 +162,13 @@ class Handlers:
             yield _UNKNOWN
         else:
             try:
-                for at, name in self._calls(loaded, loaded.elf, loaded.symbols, self._processor):
+                for at, name in self._installing_calls(loaded, loaded.elf, loaded.symbols, self._processor):
                     for handler in self._installed(at, name, self._processor):
                         yield handler._replace(ends=handler.ends or _INTERRUPTS in names)
             except OmpdError:
                 yield _UNKNOWN
 
-    def _calls(
+    def _installing_calls(
         self, loaded: LoadedModule, elf: ElfFile, symbols: SymbolTable, processor: Processor
     ) -> Iterator[tuple[int | None, str]]:
         # The calls that install handlers, with the names of the called functions; None if only the address is taken.
@@ -190,19 +191,19 @@ class Handlers:
         for place, address, is_load, is_through in self._code.references_to(leads_to, elf, loaded.bias, _MAX_CODE):
             if (is_load or is_through) == (address not in words):
                 continue
-            if self._sites.is_stub(place):
+            if self._calls.is_stub(place):
                 function = read_pointer(self._memory, address)
                 starts = range(place, place - processor.max_size, -1)
                 stubs.update((at, leads_to[address]) for at in starts if self._goes_to(at, function))
             else:
                 yield (None if is_load else place), leads_to[address]
         for place, address, _, _ in self._code.references_to(stubs, elf, loaded.bias, _MAX_CODE):
-            if not self._sites.is_stub(place):
+            if not self._calls.is_stub(place):
                 yield place, stubs[address]
 
     def _goes_to(self, stub: int, function: int | None) -> bool:
         try:
-            return self._sites.leads_to(stub, None) == function
+            return self._calls.leads_to(stub, None) == function
         except OmpdError:
             return False
 
@@ -248,7 +249,7 @@ class Handlers:
         seen, waiting = {handler}, [handler]
         while waiting:
             at = waiting.pop()
-            extent = self._code.extent(at)
+            extent = self._modules.function_extent(at)
             if extent is None or extent[0] != at or len(seen) > _MAX_FUNCTIONS:
                 return False
             if self._processor.system_call in self._memory.read_code(at, extent[1] - at):
@@ -303,16 +304,16 @@ class Unbound:
         memory: TargetMemory,
         modules: ModuleList,
         architecture: Architecture,
-        sites: CallSites,
+        calls: Calls,
         locate: Callable[[int], Location],
     ) -> None:
-        self._memory, self._modules, self._sites, self._locate = memory, modules, sites, locate
-        self._calls, self._jump_slot = architecture.calls, architecture.jump_slot
+        self._memory, self._modules, self._calls, self._locate = memory, modules, calls, locate
+        self._patterns, self._jump_slot = architecture.calls, architecture.jump_slot
 
     def locate(self, address: int) -> Location:
         """Return the symbol and module of an address; in a linkage table, the symbol that the entry leads to."""
         found = self._locate(address)
-        if found.symbol_address == address or not self._sites.is_stub(address):
+        if found.symbol_address == address or not self._calls.is_stub(address):
             return found
         try:
             name = self._name(address)
@@ -322,9 +323,9 @@ class Unbound:
 
     def _name(self, address: int) -> str | None:
         loaded = self._modules.at(address)
-        if loaded is None or loaded.elf is None or self._calls is None or self._calls.unbound is None:
+        if loaded is None or loaded.elf is None or self._patterns is None or self._patterns.unbound is None:
             return None
-        pushed = re.match(self._calls.unbound, self._memory.read_code(address, self._calls.unbound_size))
+        pushed = re.match(self._patterns.unbound, self._memory.read_code(address, self._patterns.unbound_size))
         if pushed is None:
             return None
         index = int.from_bytes(pushed[1], self._memory.byte_order)

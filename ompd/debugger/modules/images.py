@@ -84,7 +84,7 @@ class Image:
 
 
 @record
-class Found:
+class ModulesInMemory:
     """What memory says of modules: as ``NT_FILE`` would have it, and which one is the program (its start, or None).
 
     ``paths`` is where the file of a module that the loader's list does not name was found here, by the module's start;
@@ -100,7 +100,7 @@ class Found:
     auxiliary_vector: Mapping[int, int]
 
 
-def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
+def find(target: Target, finder: FileFinder, exe: str | None = None) -> ModulesInMemory:
     """Return the modules that are in the memory of *target*. Of each stretch of memory only the first page is touched.
 
     :param exe: the program's file, as the user named it
@@ -128,7 +128,8 @@ def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
     known = {Path(image.name).name for image in images if image.name} | {image.soname for image in images}
     needed = dict.fromkeys(name for image in images for name in image.needed if name not in known)
     mappings.sort(key=lambda mapping: mapping.start)
-    return Found(tuple(mappings), program.start if program is not None else None, vdso, located, tuple(needed), vector)
+    start = program.start if program is not None else None
+    return ModulesInMemory(tuple(mappings), start, vdso, located, tuple(needed), vector)
 
 
 def _nameless(image: Image) -> str:

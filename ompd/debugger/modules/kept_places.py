@@ -1,8 +1,6 @@
-"""Lines and functions at addresses of one file, and what was found of them before: of the same file, in another process
-that stopped in the same place, or the same one asked again.
+"""Lines and functions at addresses of one file, kept on disk for the next process that stops at the same places.
 
-Only what its debug information told in whole is kept, not what a damaged file or one that is missing (split,
-supplementary) left.
+They are kept only if the debug information is whole: not damaged, and with all its split and supplementary files.
 """
 
 from __future__ import annotations
@@ -13,23 +11,26 @@ from typing import TYPE_CHECKING, Any
 from ompd.binary.dwarf.source.lines import Function, LineInfo
 from ompd.binary.dwarf.units import Unit
 from ompd.debugger.files.cache import FileCache, KeptRows
+from ompd.errors import OmpdError
 
 if TYPE_CHECKING:
     from ompd.binary.dwarf.source.calls import Call
 
-_WHAT = "places-2"  # another one where what is known changes
+_WHAT = "places-2"  # another one whenever the rows change
 # A stack has some dozen addresses, a process with many threads some thousand.
 _MAX_KEPT = 1 << 14
 
 _NOTHING = 0  # fits no kind of row
 
-Place = tuple[str, int]
+SourceLine = tuple[str, int]
+"""A file and a line."""
 
 
 class KeptPlaces(KeptRows):
-    """What :class:`LineInfo` says, from memory where it was found before: its methods are those of that class.
+    """The answers of :class:`LineInfo`, looked up once. Its methods are those of that class; those whose answers are
+    kept raise nothing, because damaged debug information says nothing.
 
-    :param kept: what is kept of the file on disk, None for nothing
+    :param kept: the file's cache on disk, None without one
     """
 
     def __init__(self, lines: LineInfo, kept: FileCache | None) -> None:
@@ -37,24 +38,27 @@ class KeptPlaces(KeptRows):
         self._lines = lines
 
     def _known(self, key: str, fits: Callable[[object], bool], find: Callable[[], Any]) -> Any:
-        found = self._rows.get(key, _NOTHING)
-        if not fits(found):
-            found = find()
+        row = self._rows.get(key, _NOTHING)
+        if not fits(row):
+            try:
+                row = find()
+            except OmpdError:
+                return None
             if self._lines.is_whole:
-                self._keep(key, found)
-        return found
+                self._keep(key, row)
+        return row
 
-    def locate(self, link_address: int, *, entry: bool = False) -> Place | None:
+    def locate(self, link_address: int, *, entry: bool = False) -> SourceLine | None:
         key = f"{'entry' if entry else 'line'} {link_address:x}"
         return _pair(self._known(key, _may_be_place, lambda: self._lines.locate(link_address, entry=entry)))
 
-    def construct(self, link_address: int) -> Place | None:
+    def construct(self, link_address: int) -> SourceLine | None:
         key = f"construct {link_address:x}"
         return _pair(self._known(key, _may_be_place, lambda: self._lines.construct(link_address)))
 
     def functions(self, link_address: int) -> Sequence[Function]:
         rows = self._known(f"functions {link_address:x}", _are_functions, lambda: self._lines.functions(link_address))
-        return [Function(name, inlined, _pair(call)) for name, inlined, call in rows]
+        return [Function(name, inlined, _pair(call)) for name, inlined, call in rows or ()]
 
     def has_parameter(self, link_address: int, name: str) -> bool:
         key = f"parameter {link_address:x} {name}"
@@ -80,7 +84,7 @@ class KeptPlaces(KeptRows):
         return self._lines.passed(inside)
 
 
-def _pair(row: Any) -> Place | None:
+def _pair(row: Any) -> SourceLine | None:
     return None if row is None else (row[0], row[1])
 
 

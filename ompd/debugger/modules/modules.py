@@ -12,9 +12,10 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
+from ompd import naming
 from ompd.binary.cfi.tables import Row, UnwindTable
 from ompd.binary.core.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.binary.dwarf.files import DebugFiles
@@ -70,9 +71,7 @@ class LoadedModule:
         located: tuple[str | None] | None,
         program: bool,
         cache: DiskCache | None,
-        is_outlined: Callable[[str], bool],
     ) -> None:
-        self._is_outlined = is_outlined
         self._target = target
         self._cache = cache
         self._finder = finder
@@ -287,7 +286,7 @@ class LoadedModule:
             elf = self.debug_elf
         if elf is None or elf.section(".debug_line") is None:
             return None
-        lines = LineInfo(elf, self.companions, self.debug_files(elf), self._is_outlined)
+        lines = LineInfo(elf, self.companions, self.debug_files(elf), naming.is_construct)
         places = KeptPlaces(lines, self._kept(elf))
         self._at_close.append(places.save)
         return places
@@ -411,11 +410,10 @@ def _groups(mappings: Sequence[FileMapping]) -> Iterator[list[FileMapping]]:
 class ModuleList:
     """All modules of a target, by address.
 
-    :param exe: the program's file, where it is named by hand
-    :param is_outlined: tells by its name whether a compiler made a function of a construct in another
+    :param exe: the program's file, if the user named it
     """
 
-    def __init__(self, target: Target, finder: FileFinder, exe: str | None, is_outlined: Callable[[str], bool]) -> None:
+    def __init__(self, target: Target, finder: FileFinder, exe: str | None) -> None:
         vector, mappings = target.auxiliary_vector(), target.mappings()
         program_headers, vdso = vector.get(AT_PHDR, 0), vector.get(AT_SYSINFO_EHDR)
         located: Mapping[int, str | None] = {}
@@ -423,14 +421,14 @@ class ModuleList:
         if target.loss is not None and target.loss.files:
             import ompd.debugger.modules.images as images
 
-            found = images.find(target, finder, exe)
-            mappings, located, self.needed = found.mappings, found.paths, found.needed
-            program_headers, vdso = program_headers or found.program or 0, vdso or found.vdso
-            vector = vector or found.auxiliary_vector
+            in_memory = images.find(target, finder, exe)
+            mappings, located, self.needed = in_memory.mappings, in_memory.paths, in_memory.needed
+            program_headers, vdso = program_headers or in_memory.program or 0, vdso or in_memory.vdso
+            vector = vector or in_memory.auxiliary_vector
         self.auxiliary_vector = vector
         self.vdso_start = vdso
         self._modules: list[LoadedModule] = []
-        made = partial(LoadedModule, target, finder, cache=DiskCache.of_user(), is_outlined=is_outlined)
+        cache = DiskCache.of_user()
         copies: Counter[str] = Counter()
         for group in _groups(mappings):
             copies[group[0].name] += 1
@@ -440,8 +438,8 @@ class ModuleList:
                 raise CorruptState(group[0].start, f"the process has more than {_MAX_MODULES} modules")
             program = group[0].start <= program_headers < group[-1].end
             start, by_hand = group[0].start, exe if program else None
-            at = (located[start],) if start in located else None
-            module = made(group, exe=by_hand, located=at, program=program)
+            path = (located[start],) if start in located else None
+            module = LoadedModule(target, finder, group, exe=by_hand, located=path, program=program, cache=cache)
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]
@@ -453,6 +451,19 @@ class ModuleList:
     def program(self) -> LoadedModule | None:
         """The program's own module, None if it is unknown."""
         return next((module for module in self._modules if module.is_program), None)
+
+    def function_extent(self, address: int) -> tuple[int, int] | None:
+        """Return the first address and the end of the function, or part of one, around *address*, by unwind data, which
+        stripped modules have as well; None if that does not cover it.
+        """
+        module = self.at(address)
+        try:
+            row = module.row(address - module.bias) if module is not None else None
+        except MalformedFile:
+            return None
+        if module is None or row is None:
+            return None
+        return row.function_start + module.bias, row.function_end + module.bias
 
     def close(self) -> None:
         """Let go of all files."""

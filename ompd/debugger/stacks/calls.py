@@ -1,28 +1,41 @@
-"""Which functions called which, by the code of calls and by what debug information says of them."""
+"""Which function called which, by the machine code of calls, and by what debug information says of them.
+
+Compilers give the code of different constructs names that do not distinguish them. Each is passed to the routine of the
+runtime that begins the construct. A function that ends with a call may jump to the called one, whose frame then takes
+the place of its own.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.binary.elf.elf import DT_PLTGOT
+from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame, TailCall
 from ompd.debugger.memory import TargetMemory
-from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.places import Places
-from ompd.debugger.stacks.callsites import CallSites
 from ompd.debugger.symbols import Symbols
 from ompd.errors import MalformedFile, OmpdError
-from ompd.isa.architecture import Architecture
+from ompd.isa.architecture import Architecture, CallPatterns
 
 if TYPE_CHECKING:
-    from ompd.binary.dwarf.source.calls import Call
-    from ompd.debugger.stacks.tail_calls import Chain, TailCalls
+    from ompd.debugger.stacks.tail_calls import DescribedCalls
+
+# A source function has some pieces and copies, and outlined functions of its constructs.
+_MAX_FUNCTIONS = 1 << 10
+_MAX_CODE = 1 << 20
+# Other arguments are computed between taking a function's address and the call.
+_MAX_BETWEEN = 128
+# Functions that end with a jump are short, and so are chains of jumps. The last is the limit for one question.
+_MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
 
 
 class Calls:
-    """The calls in one process's code. What is unknown is None, or empty."""
+    """The calls in one process's code. Unknown facts are None, or empty."""
 
     def __init__(
         self,
@@ -34,90 +47,285 @@ class Calls:
     ) -> None:
         self._memory, self._architecture, self._modules = memory, architecture, modules
         self._symbols, self._places = symbols, places
-        self._starts: dict[tuple[int, str], int | None] = {}
+        self._patterns = architecture.calls
+        self._mask = (1 << 8 * architecture.pointer_size) - 1
+        # Many threads are at the same places.
+        self._by_pointer: dict[int, bool | None] = {}
+        self._pointer_calls: dict[int, Sequence[re.Match[bytes]]] = {}
+        self._stubs: dict[int, bool] = {}
+        self._jumps_of: dict[int, tuple[TailCall, ...]] = {}
 
     @cached_property
-    def sites(self) -> CallSites:
-        """What the machine code of calls says."""
-        return CallSites(
-            self._memory,
-            self._memory.read_code,
-            self._architecture,
-            self._places.symbol_at,
-            self._linkage_table,
-            self._extent_at,
-        )
+    def described(self) -> DescribedCalls:
+        """The calls that debug information describes."""
+        from ompd.debugger.stacks.tail_calls import DescribedCalls
 
-    def _extent_at(self, address: int) -> tuple[int, int] | None:
-        # Where the function at an address begins and ends, by unwind data, which stripped modules have, too.
-        loaded = self._modules.at(address)
-        try:
-            row = loaded.row(address - loaded.bias) if loaded is not None else None
-        except MalformedFile:
-            return None
-        if row is None or loaded is None:
-            return None
-        return row.function_start + loaded.bias, row.function_end + loaded.bias
+        return DescribedCalls(self._modules, self._symbols)
 
-    def _linkage_table(self, address: int) -> int | None:
-        # Where the module with an address has its table that is shared with the loader, None without one.
-        loaded = self._modules.at(address)
-        try:
-            entries = loaded.elf.dynamic() if loaded is not None and loaded.elf is not None else []
-        except MalformedFile:
-            entries = []
-        found = next((value for tag, value in entries if tag == DT_PLTGOT), None)
-        return found + loaded.bias if found is not None and loaded is not None else None
-
-    def receivers(self, function: int, callers: str) -> Iterator[str]:
-        """Yield the routines that the code of *callers* passes the function at an address to, the nearest first.
-
-        :param callers: the linker's name of a function; code that a compiler made of parts of it is looked at, too
-        """
-        loaded = self._modules.at(function)
-        if loaded is not None:
-            yield from self.sites.receivers(loaded, function, callers)
+    # Targets
 
     def routine_called(self, pc: int) -> str | None:
-        """Return what the instruction before *pc* calls; see :meth:`Process.routine_called`."""
-        return self.sites.called(pc)
+        """Return the name of the routine that the instruction before *pc* calls, None if the code does not say."""
+        target = self.target(pc)
+        return self._places.symbol_at(target) if target is not None else None
 
-    def calls_by_pointer(self, pc: int) -> bool | None:
-        """Return whether the instruction before *pc* calls through a pointer."""
-        module = self._modules.at(pc)
-        return self.sites.calls_by_pointer(pc, lambda at: module is not None and self._modules.at(at) is module)
-
-    def function_called(self, frame: Frame) -> int | None:
-        """Return the start of the function that a caller's frame called through a pointer."""
-        return self.sites.function_called(frame)
-
-    def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
-        """Return the ways from one function to another by jumps alone; see :meth:`Process.tail_calls`."""
-        return self.sites.tail_calls(function, reached)
-
-    def is_linkage(self, address: int) -> bool:
-        """Return whether *address* is in an entry of a linkage table: by its code, since these have no symbols."""
-        return self.sites.is_stub(address) and self._places.symbol_at(address) is None
+    def target(self, pc: int) -> int | None:
+        """Return the start of the routine that the instruction before *pc* calls, None if the code does not say."""
+        patterns = self._patterns
+        if patterns is None:
+            return None
+        for size in patterns.call_sizes:
+            try:
+                call = re.fullmatch(patterns.call, self._memory.read_code(pc - size, size))
+            except OmpdError:
+                return None
+            if call is not None:
+                return self._target(call, pc - size, patterns)
+        return None
 
     def function_named(self, pc: int) -> int | None:
-        """Return where the function begins that is called by the instruction before *pc*, None if neither the code nor
-        debug information says.
-        """
-        target = self.sites.target(pc)
+        """Return the start of the function that the instruction before *pc* calls, by the code or debug information."""
+        target = self.target(pc)
         if target is None:
-            calls = self._described_calls(pc - 1) or ()
-            target = next((call.start for call in calls if call.behind == pc and not call.is_tail), None)
+            described = self.described.calls_of(pc - 1) or ()
+            target = next((call.start for call in described if call.behind == pc and not call.is_tail), None)
         return target
 
+    def leads_to(self, target: int | None, word: int | None) -> int | None:
+        """Return the routine that a call or a jump leads to, also behind an entry of the linkage table.
+
+        :param target: its target
+        :param word: the address of the word that has the target
+        :raises MemoryFault: if the target does not hold the word
+        """
+        patterns = self._patterns
+        if target is not None and patterns is not None:
+            try:
+                stub = re.match(patterns.linkage, self._memory.read_code(target, patterns.stub_size))
+            except OmpdError:
+                return target  # at a module's end
+            if stub is None:
+                return target
+            word = self._address_in(stub, target, patterns)
+        return read_pointer(self._memory, word) if word is not None else None
+
+    def _target(self, call: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
+        # The routine that a call or a jump leads to, behind an entry of the linkage table.
+        target = self._address_in(call, start, patterns)
+        try:
+            if target is not None and call["through"] is None:
+                stub = re.match(patterns.linkage, self._memory.read_code(target, patterns.stub_size))
+                if stub is None:
+                    return target
+                target = self._address_in(stub, target, patterns)
+            if target is None:
+                return None
+            # The loader has bound the word: the routine was called, or its function would not run.
+            return read_pointer(self._memory, target)
+        except OmpdError:
+            return None
+
+    def _address_in(self, match: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
+        address = patterns.address_in(match, start, self._linkage_table)
+        return address & self._mask if address is not None else None
+
+    def _linkage_table(self, address: int) -> int | None:
+        # The table that the module around an address shares with the loader, None without one.
+        loaded = self._modules.at(address)
+        if loaded is None or loaded.elf is None:
+            return None
+        try:
+            entries = loaded.elf.dynamic()
+        except MalformedFile:
+            return None
+        table = next((value for tag, value in entries if tag == DT_PLTGOT), None)
+        return table + loaded.bias if table is not None else None
+
+    # Linkage tables
+
+    def is_linkage(self, address: int) -> bool:
+        """Return whether *address* is in an entry of a linkage table: by its code, because these have no symbols."""
+        return self.is_stub(address) and self._places.symbol_at(address) is None
+
+    def is_stub(self, address: int) -> bool:
+        """Return whether the code at *address* is that of an entry of a linkage table."""
+        if address not in self._stubs:
+            self._stubs[address] = self._is_stub(address)
+        return self._stubs[address]
+
+    def _is_stub(self, address: int) -> bool:
+        patterns = self._patterns
+        if patterns is None:
+            return False
+        size = patterns.stub_size
+        for length in (size, size // 2):
+            try:
+                if re.fullmatch(patterns.stub, self._memory.read_code(address - address % length, length)):
+                    return True
+            except OmpdError:
+                continue
+        return False
+
+    # Calls by pointers
+
+    def calls_by_pointer(self, pc: int) -> bool | None:
+        """Return whether the instruction before *pc* is a call by a pointer, None if that is unknown."""
+        if pc not in self._by_pointer:
+            self._by_pointer[pc] = self._is_by_pointer(pc)
+        return self._by_pointer[pc]
+
+    def _is_by_pointer(self, pc: int) -> bool | None:
+        if self._possible_pointer_calls(pc):
+            return True
+        direct = self.is_direct(pc)
+        if direct or self.target(pc) is not None:
+            return False
+        # A call that is not relative is indirect. If the forms are known, it goes through a word that the code names.
+        return True if direct is False and self._patterns is None else None
+
+    def is_direct(self, pc: int) -> bool | None:
+        """Return whether the instruction before *pc* is a relative call, None if there is no call, or it is unreadable.
+
+        Only a target in the same module counts, because the end of another instruction may look like a relative call.
+        """
+        architecture, module = self._architecture, self._modules.at(pc)
+        try:
+            code = self._memory.read_code(pc - architecture.max_call_size, architecture.max_call_size)
+        except OmpdError:
+            return None
+        may_be_by_pointer = False
+        for size in range(1, len(code) + 1):
+            call = architecture.call_pattern.fullmatch(code, len(code) - size)
+            target = architecture.call_target(call, pc) if call is not None else None
+            if target is not None and module is not None and self._modules.at(target) is module:
+                return True
+            may_be_by_pointer |= call is not None and target is None
+        return False if may_be_by_pointer else None
+
+    def _possible_pointer_calls(self, pc: int) -> Sequence[re.Match[bytes]]:
+        if pc not in self._pointer_calls:
+            self._pointer_calls[pc] = tuple(self._find_pointer_calls(pc))
+        return self._pointer_calls[pc]
+
+    def _find_pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
+        # All that may be one: the beginning of an instruction does not follow from its end.
+        patterns = self._patterns
+        named = self.target(pc)
+        if patterns is None or (named is not None and self._modules.function_extent(named) is not None):
+            return
+        for size in patterns.pointer_call_sizes:
+            try:
+                call = re.fullmatch(patterns.by_pointer, self._memory.read_code(pc - size, size))
+            except OmpdError:
+                return
+            if call is not None:
+                yield call
+
+    def function_called(self, frame: Frame) -> int | None:
+        """Return the function that a caller's frame called by a pointer in a register, None if that is unknown.
+
+        Only registers that callees keep still have in the caller the value that they had at the call.
+        """
+        patterns, functions = self._patterns, set()
+        if patterns is None:
+            return None
+        for call in self._possible_pointer_calls(frame.pc):
+            register = patterns.register_in(call)
+            value = frame.registers.get(register) if register is not None else None
+            extent = self._modules.function_extent(value) if value is not None else None
+            if extent is not None and extent[0] == value:
+                functions.add(value)
+        return functions.pop() if len(functions) == 1 else None
+
+    # Jumps at the end of functions
+
+    def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
+        """Return the ways from one function to another by jumps alone; empty if there are too many to look at."""
+        ways: list[tuple[TailCall, ...]] = []
+        looked_at = 0
+        waiting: list[tuple[int, tuple[TailCall, ...]]] = [(function, ())]
+        while waiting:
+            start, way = waiting.pop(0)
+            looked_at += 1
+            if looked_at > _MAX_LOOKED_AT:
+                return ()
+            for jump in self._jumps(start):
+                if jump.target == reached:
+                    ways.append((*way, jump))
+                elif len(way) < _MAX_CHAIN and all(jump.target != before.function for before in (*way, jump)):
+                    waiting.append((jump.target, (*way, jump)))
+        return tuple(ways)
+
+    def _jumps(self, function: int) -> tuple[TailCall, ...]:
+        # The jumps of a function to the entries of others.
+        if function not in self._jumps_of:
+            self._jumps_of[function] = tuple(self._find_jumps(function))
+        return self._jumps_of[function]
+
+    def _find_jumps(self, function: int) -> Iterator[TailCall]:
+        extent, patterns = self._modules.function_extent(function), self._patterns
+        if extent is None or extent[0] != function or patterns is None or extent[1] - function > _MAX_FUNCTION:
+            return
+        try:
+            code = self._memory.read_code(function, extent[1] - function)
+        except OmpdError:
+            return
+        for jump in re.finditer(patterns.jump, code):
+            target = self._target(jump, function, patterns)
+            if target is None or function <= target < extent[1]:
+                continue
+            other = self._modules.function_extent(target)
+            if other is not None and other[0] == target:
+                yield TailCall(function + jump.start(), function, target)
+
+    # Arguments
+
+    def receivers(self, function: int, callers: str) -> Iterator[str]:
+        """Yield the names of the routines that are called after the address *function* was taken, the nearest first.
+
+        :param callers: the linker's name of the function whose code is searched, together with its pieces and outlined
+            functions, whose names begin with its own
+        """
+        module = self._modules.at(function)
+        if module is None or self._patterns is None or module.symbols is None:
+            return
+        left = _MAX_CODE
+        for symbol in module.symbols.find_prefix(callers)[:_MAX_FUNCTIONS]:
+            if symbol.name != callers and symbol.name[len(callers)] != ".":
+                continue
+            left -= symbol.size
+            if left < 0:
+                return
+            start = symbol.address + module.bias
+            try:
+                code = self._memory.read_code(start, symbol.size) if symbol.size else b""
+            except OmpdError:
+                continue
+            yield from self._receivers_in(code, start, function, self._patterns)
+
+    def _receivers_in(self, code: bytes, start: int, function: int, patterns: CallPatterns) -> Iterator[str]:
+        for address in re.finditer(patterns.address, code):
+            if self._address_in(address, start, patterns) != function:
+                continue
+            following = code[address.end() : address.end() + _MAX_BETWEEN]
+            for call in re.finditer(patterns.call, following):
+                target = self._target(call, start + address.end(), patterns)
+                name = self._places.symbol_at(target) if target is not None else None
+                if name is not None:
+                    yield name
+
     def addresses_passed(self, pc: int, routine: int | None = None) -> Sequence[int]:
-        """Return the functions and variables that the call before *pc* passes; see :meth:`Process.addresses_passed`."""
+        """Return the addresses of functions and variables that the call before *pc* passes, by debug information.
+
+        :param routine: the routine that the call reaches, perhaps by tail calls; the last of these passes them
+        """
         inside = pc - 1
         called = self.function_named(pc) if routine is not None else None
         if routine is not None and called not in (None, routine):
-            chain = self.described_tail_calls(called, routine)
-            if not chain.is_whole or chain.steps[0].jump is None:
+            chain = self.described.chain(called, routine)
+            if not chain.is_whole or chain.links[0].jump is None:
                 return ()
-            inside = chain.steps[0].jump
+            inside = chain.links[0].jump
         loaded = self._modules.at(inside)
         try:
             if loaded is not None and loaded.lines is not None:
@@ -125,51 +333,3 @@ class Calls:
         except OmpdError:
             pass  # damaged debug information says nothing
         return ()
-
-    def described_tail_calls(self, called: int, runs: int) -> Chain:
-        """Return the functions that left the stack between the one that begins at *called* and the one that does at
-        *runs*; see :class:`ompd.debugger.stacks.tail_calls.TailCalls`.
-        """
-        return self._tail_calls.between(called, runs)
-
-    @cached_property
-    def _tail_calls(self) -> TailCalls:
-        from ompd.debugger.stacks.tail_calls import TailCalls
-
-        return TailCalls(self._described_calls)
-
-    def _described_calls(self, address: int) -> Sequence[Call] | None:
-        loaded = self._modules.at(address)
-        if loaded is None or loaded.lines is None:
-            return None
-        if loaded.record.is_system_library:
-            return ()  # they do not end by a jump to the code of others
-        link_address = address - loaded.bias
-        try:
-            if loaded.lines.function_entry(link_address) is None:
-                return None
-            calls = loaded.lines.calls(link_address)
-        except OmpdError:
-            return None  # damaged debug information says nothing
-        bias = loaded.bias
-        return [
-            call._replace(
-                inside=call.inside + bias,
-                behind=call.behind + bias if call.behind is not None else None,
-                start=call.start + bias if call.start is not None else self._start_of(loaded, call.name),
-            )
-            for call in calls
-        ]
-
-    def _start_of(self, loaded: LoadedModule, name: str | None) -> int | None:
-        # Where the function begins that code of a module calls by a linker's name: one of its own, or another's.
-        key = loaded.start, name or ""
-        if name is not None and key not in self._starts:
-            symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
-            own = {symbol.address for symbol in symbols if symbol.name == name}
-            try:
-                start = own.pop() + loaded.bias if len(own) == 1 else None if own else self._symbols.find_symbol(name)
-            except OmpdError:
-                start = None
-            self._starts[key] = start
-        return self._starts.get(key)

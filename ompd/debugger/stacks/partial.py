@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from ompd.debugger.flow.frame_sizes import frame_size
+from ompd.debugger.memory import TargetMemory
 from ompd.debugger.stacks.frames import Frame
 from ompd.debugger.stacks.unwind import Unwinder
+from ompd.debugger.targets.base import PartialRegisters
 from ompd.errors import MemoryFault, OmpdError
 from ompd.isa.architecture import Architecture
 from ompd.isa.processors import processor_of
@@ -21,7 +23,7 @@ _MAX_CODE = 1 << 18  # of one function
 
 
 class FrameRegisters(dict[int, int]):
-    """Registers of a frame, by DWARF number; asking for one that only a stop would tell calls *on_want*."""
+    """Registers of a frame, by DWARF number; access to one that only a stop would give calls *on_want*."""
 
     def __init__(self, values: Mapping[int, int], unknown: frozenset[int], on_want: Callable[[], None]) -> None:
         super().__init__(values)
@@ -34,7 +36,7 @@ class FrameRegisters(dict[int, int]):
         return super().get(number, default)
 
     def values(self) -> Iterator[int]:  # type: ignore[override]
-        """Yield the known values; whoever looks at all of them asks for the unknown ones as well."""
+        """Yield the known values; a search through all of them wants the unknown ones as well."""
         yield from super().values()
         if self._unknown:
             self._on_want()
@@ -46,33 +48,41 @@ class FrameRegisters(dict[int, int]):
 
 
 class PartialStacks:
-    """Follows stacks of threads some of whose registers are unknown.
+    """Follows stacks of threads some of whose registers are unknown."""
 
-    :param read_code: reads code, from files where possible
-    """
-
-    def __init__(
-        self,
-        unwinder: Unwinder,
-        architecture: Architecture,
-        read: Callable[[int, int], bytes],
-        read_code: Callable[[int, int], bytes],
-    ) -> None:
-        self._unwinder, self._architecture = unwinder, architecture
-        self._read, self._read_code = read, read_code
+    def __init__(self, unwinder: Unwinder, memory: TargetMemory, architecture: Architecture) -> None:
+        self._unwinder, self._memory, self._architecture = unwinder, memory, architecture
         self._processor = processor_of(architecture.e_machine)
-        numbers = architecture.dwarf_registers
-        self._sp, self._fp = numbers[architecture.sp], numbers[architecture.fp]
         self._sizes: dict[int, int | None] = {}
+
+    def follow(self, registers: PartialRegisters, *, guess: bool) -> tuple[tuple[Frame, ...], str | None]:
+        """Return the frames of the thread that has *registers*, and why its stack could not be followed further, None
+        if it is whole. The frames' :class:`FrameRegisters` note if an unknown register is wanted.
+        """
+        walk = self._unwinder.unwind(registers, guess=guess)
+        frames = tuple(walk)
+        if walk.stopped is not None and not guess and frames:
+            pointer = self.frame_pointer(registers, frames[-1])
+            if pointer is not None:
+                registers[self._architecture.fp] = pointer
+                return self.follow(registers, guess=guess)
+        frames = tuple(self._noting(frame, registers.want) for frame in frames)
+        if walk.stopped is not None and frames and isinstance(frames[-1].registers, FrameRegisters):
+            registers.want()
+        return frames, walk.stopped
+
+    def _noting(self, frame: Frame, on_want: Callable[[], None]) -> Frame:
+        unknown = self._architecture.callee_saved.difference(frame.registers)
+        return frame._replace(registers=FrameRegisters(frame.registers, unknown, on_want)) if unknown else frame
 
     def frame_pointer(self, registers: Mapping[str, int], last: Frame) -> int | None:
         """Return the frame pointer of a thread, None if its stack's code and words do not prove it.
 
         :param last: the frame at which its stack could not be followed further
         """
-        if last.cfa is not None or self._fp in last.registers:
+        if last.cfa is not None or self._unwinder.fp in last.registers:
             return None
-        value = self._found(last)
+        value = self._computed_frame_pointer(last)
         if value is None:
             return None
         # No frame inside of that one has saved the register, so that the thread still has it.
@@ -81,54 +91,60 @@ class PartialStacks:
             pass
         return value if walk.stopped is None else None
 
-    def _found(self, frame: Frame) -> int | None:
-        step = self._unwinder.step_at(frame.call_site)
-        if step is None or step.row.cfa.expression or step.cfa_register != self._fp:
+    def _computed_frame_pointer(self, frame: Frame) -> int | None:
+        step = self._unwinder.steps.at(frame.call_site)
+        if step is None or step.row.cfa.expression or step.cfa_register != self._unwinder.fp:
             return None
         size = self._size(frame, step.function_start, step.function_end, step.cfa_offset)
         if size is None:
             return None
-        cfa, fp = frame.sp + size, frame.sp + size - step.cfa_offset
+        cfa = frame.sp + size
+        pointer = cfa - step.cfa_offset
         try:
-            word = self._architecture.pointer_size
-            saved, caller = (
-                int.from_bytes(self._read(at, word), self._architecture.byte_order) for at in (fp, cfa - word)
-            )
+            saved = self._word(pointer)
+            return_address = self._word(cfa - self._architecture.pointer_size)
         except MemoryFault:
             return None
-        return fp if not frame.sp <= saved < cfa and self._calls(caller, step.function_start) else None
+        is_inside = frame.sp <= saved < cfa
+        return pointer if not is_inside and self._calls(return_address, step.function_start) else None
+
+    def _word(self, address: int) -> int:
+        return int.from_bytes(self._memory.read(address, self._memory.pointer_size), self._memory.byte_order)
 
     def _size(self, frame: Frame, start: int, end: int, below_cfa: int) -> int | None:
-        # The frame's size where it stands. All threads of a team stand at the same few places.
+        # The frame's size at its pc. All threads of a team stand at the same few places.
         if frame.pc not in self._sizes:
             self._sizes[frame.pc] = self._size_by_code(frame.pc, start, end, below_cfa)
         return self._sizes[frame.pc]
 
     def _size_by_code(self, pc: int, start: int, end: int, below_cfa: int) -> int | None:
         # A cold part of a function begins inside of its frame, so that its own code does not show the frame's size.
-        processor, entry = self._processor, self._unwinder.step_at(start)
+        processor, entry = self._processor, self._unwinder.steps.at(start)
         if processor is None or entry is None or end - start > _MAX_CODE:
             return None
-        if (entry.cfa_register, entry.cfa_offset) != (self._sp, processor.entry_distance):
+        if (entry.cfa_register, entry.cfa_offset) != (self._unwinder.sp, processor.entry_distance):
             return None
         try:
-            return frame_size(processor, self._read_code(start, end - start), start, pc, below_cfa)
+            return frame_size(processor, self._memory.read_code(start, end - start), start, pc, below_cfa)
         except OmpdError:
             return None
 
     def _calls(self, address: int, function: int) -> bool:
-        # Return whether the instruction before *address* calls the function: directly, by a pointer, or through a
-        # linkage table. The kernel calls handlers of signals.
-        if self._unwinder.is_signal_return(address):
+        # Whether the instruction before *address* calls the function: directly, by a pointer, or through a linkage
+        # table. Handlers of signals are called by the kernel.
+        if self._unwinder.signals.is_return(address):
             return True
         architecture = self._architecture
         try:
-            code = self._read_code(address - architecture.max_call_size, architecture.max_call_size)
+            code = self._memory.read_code(address - architecture.max_call_size, architecture.max_call_size)
             call = architecture.call_pattern.search(code)
             target = architecture.call_target(call, address) if call is not None else None
             if target is None or target == function:
                 return call is not None
             calls = architecture.calls
-            return calls is not None and re.match(calls.linkage, self._read_code(target, calls.stub_size)) is not None
+            return (
+                calls is not None
+                and re.match(calls.linkage, self._memory.read_code(target, calls.stub_size)) is not None
+            )
         except OmpdError:
             return False

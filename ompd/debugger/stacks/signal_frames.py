@@ -1,71 +1,70 @@
-"""Where a program returns from a handler of a signal, and the registers that the kernel saved for it."""
+"""The kernel's frames below signal handlers, recognised by the code that returns from a handler."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ompd.binary.cursor import order_mark
 from ompd.errors import MemoryFault
 from ompd.isa.architecture import Architecture
 
+if TYPE_CHECKING:
+    from ompd.debugger.memory import TargetMemory
+
 
 class SignalFrames:
-    """The kernel's frames below handlers, by code: not every C library has unwind data for it."""
+    """The kernel's frames in one process. Not every C library has unwind data for them."""
 
-    def __init__(self, read: Callable[[int, int], bytes], architecture: Architecture) -> None:
-        self._read, self._architecture = read, architecture
+    def __init__(self, memory: TargetMemory, architecture: Architecture) -> None:
+        self._memory, self._architecture = memory, architecture
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._word = struct.Struct(
             order_mark(architecture.byte_order) + ("Q" if architecture.pointer_size == 8 else "I")
         )
-        self._returns: dict[int, int | None] = {}
+        self._distances: dict[int, int | None] = {}
 
-    def context(self, pc: int, sp: int) -> dict[int, int] | None:
-        """Return the interrupted registers, as the kernel saved them, where *pc* is that of a return from a handler,
-        else None.
+    def interrupted_registers(self, pc: int, sp: int) -> dict[int, int] | None:
+        """Return the registers that the kernel saved before the handler ran, by DWARF number.
+
+        :returns: None if the code at *pc* does not return from a handler, or if the stack cannot be read
         """
-        place = self._return(pc)
-        if place is None:
+        distance = self._distance(pc)
+        if distance is None:
             return None
-        places = {number: place + offset for number, offset in self._architecture.signal_context.items()}
-        low, high = min(places.values()), max(places.values())
+        offsets = {number: distance + offset for number, offset in self._architecture.signal_context.items()}
+        low, high = min(offsets.values()), max(offsets.values())
         try:
-            data = self._read((sp + low) & self._mask, high - low + self._architecture.pointer_size)
+            data = self._memory.read((sp + low) & self._mask, high - low + self._architecture.pointer_size)
         except MemoryFault:
             return None
         word = self._word
-        return {number: word.unpack_from(data, offset - low)[0] for number, offset in places.items()}
+        return {number: word.unpack_from(data, offset - low)[0] for number, offset in offsets.items()}
 
     def is_return(self, pc: int) -> bool:
-        """Return whether at *pc* the program returns from a signal handler.
+        """Return whether the code at *pc* returns from a signal handler."""
+        return self._distance(pc) is not None
 
-        By the code there: not every C library has unwind data for it.
-        """
-        return self._return(pc) is not None
+    def _distance(self, pc: int) -> int | None:
+        # From the stack pointer to the saved registers; None if the code at pc does not return from a handler.
+        if pc not in self._distances:
+            self._distances[pc] = self._find_distance(pc)
+        return self._distances[pc]
 
-    def _return(self, pc: int) -> int | None:
-        # The distance from the stack pointer to what the kernel saved, None if pc is not at such a return.
-        if pc not in self._returns:
-            self._returns[pc] = self._find_return(pc)
-        return self._returns[pc]
-
-    def _find_return(self, pc: int) -> int | None:
-        codes = self._architecture.signal_returns
+    def _find_distance(self, pc: int) -> int | None:
+        returns = self._architecture.signal_returns
         try:
-            data = self._read(pc, max(len(code) for code, _, _ in codes))
+            data = self._memory.read(pc, max(len(code) for code, _, _ in returns))
         except MemoryFault:
             return None
-        fitting = (
-            context
-            for code, within, context in codes
-            if data.startswith(code[within:]) and self.ends_with(pc, code[:within])
-        )
-        return next(fitting, None)
+        for code, within, distance in returns:
+            if data.startswith(code[within:]) and self.ends_with(pc, code[:within]):
+                return distance
+        return None
 
     def ends_with(self, pc: int, code: bytes) -> bool:
-        """Return whether *code* is before *pc*."""
+        """Return whether *code* is right before *pc*."""
         try:
-            return not code or self._read((pc - len(code)) & self._mask, len(code)) == code
+            return not code or self._memory.read((pc - len(code)) & self._mask, len(code)) == code
         except MemoryFault:
             return False

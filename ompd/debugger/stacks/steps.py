@@ -1,98 +1,107 @@
-"""What undoes a frame: rows of unwind data, made ready for use."""
+"""Unwind steps: rows of unwind data, prepared so that a frame is undone quickly."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+from ompd.binary.cfi.program import Rule
 from ompd.binary.cfi.tables import Row
 from ompd.binary.cursor import order_mark
-from ompd.debugger.stacks.frames import NOTHING, Step
 from ompd.errors import MalformedFile, MemoryFault
 from ompd.isa.architecture import Architecture
 
-# More saved words than this in one frame are fetched one by one: no processor we know saves so many side by side.
+if TYPE_CHECKING:
+    from ompd.debugger.memory import TargetMemory
+    from ompd.debugger.modules.modules import ModuleList
+    from ompd.debugger.symbols import Symbols
+
+# A frame that saves more words side by side has them read one by one. No known processor does.
 _MAX_SPAN_WORDS = 32
+NOTHING = -1
+"""In place of a register's number: none."""
 
 
-class Table(Protocol):
-    """Unwind data of one module."""
+class UnwindStep(NamedTuple):
+    """A row of unwind data at the target's addresses. Words that are saved side by side are unpacked together."""
 
-    def row(self, pc: int, /) -> Row | None:
-        """Return the row that holds at the link-time address *pc*, None if nothing covers it.
+    row: Row
+    function_start: int
+    function_end: int
+    cfa_register: int
+    cfa_offset: int
+    span_offset: int  # from the CFA to the first saved word
+    span: struct.Struct
+    columns: tuple[int, ...]  # the register of each word, or NOTHING
+    clears: tuple[int, ...]  # without a value in the caller: NOTHING, the callee's own return address
+    rest: tuple[tuple[int, Rule], ...]  # rules of any other kind
+    ends: bool  # the return address is undefined: the outermost frame
 
-        :raises MalformedFile: if it is malformed
-        """
 
-
-Steps = dict[int, "Step | str"]
-"""What undoes the frame at an address, or why that is unknown: by unwind tables alone, the same at every stop."""
+Steps = dict[int, "UnwindStep | str"]
+"""The unwind step at each address, or why there is none. Files alone decide that, so it is the same at every stop."""
 
 
 class StepTable:
-    """What undoes the frames of one stopped process; ``known`` is what was found out, by lookup address.
+    """The unwind steps of one stopped process. ``known`` are those that were looked up.
 
-    :param table_for: gives the unwind table of the module at an address, and what to add to the table's addresses
-        to get the target's; None if there is none
-    :param known: what was found out at an earlier stop of the same process, and is to be kept for a later one
+    :param known: the steps of an earlier stop of the same process, to which new ones are added
     """
 
     def __init__(
         self,
-        read: Callable[[int, int], bytes],
+        memory: TargetMemory,
         architecture: Architecture,
-        table_for: Callable[[int], tuple[Table, int] | None],
-        known: Steps | None,
+        modules: ModuleList,
+        symbols: Symbols,
+        known: Steps,
     ) -> None:
-        self._read, self._architecture, self._table_for = read, architecture, table_for
-        self.known: Steps = known if known is not None else {}
+        self._memory, self._architecture = memory, architecture
+        self._modules, self._symbols = modules, symbols
+        self.known = known
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._pc = architecture.dwarf_registers.get(architecture.pc)
         self._numbers = frozenset(architecture.dwarf_registers.values())
         self._letter = "Q" if architecture.pointer_size == 8 else "I"
         self._order = order_mark(architecture.byte_order)
 
-    def step_at(self, address: int) -> Step | None:
-        """Return what undoes a frame at *address*, None if there is no unwind data for it."""
-        step = self.known_step(address)
+    def at(self, address: int) -> UnwindStep | None:
+        """Return the step that undoes a frame at *address*, None without unwind data for it."""
+        step = self.step_or_reason(address)
         return None if isinstance(step, str) else step
 
-    def _step(self, pc: int) -> Step | str:
-        # What undoes the frame at pc, or why that is unknown.
+    def step_or_reason(self, address: int) -> UnwindStep | str:
+        """Return the step that undoes a frame at *address*, or why there is none."""
+        step = self.known.get(address)
+        if step is None:
+            step = self.known[address] = self._look_up(address)
+        return (self._step_at_landing_pad(address) or step) if isinstance(step, str) else step
+
+    def _look_up(self, address: int) -> UnwindStep | str:
         try:
-            found = self._table_for(pc)
-            if found is not None:
-                table, bias = found
-                row = table.row((pc - bias) & self._mask)
-                if row is not None:
-                    return self._prepare(row, bias)
+            module = self._modules.at(address) or self._symbols.vdso_at(address)
+            row = module.row((address - module.bias) & self._mask) if module is not None else None
         except MalformedFile as error:
-            return f"unwind data at {pc:#x} is damaged: {error}"
-        return f"no unwind data covers {pc:#x}"
+            return f"unwind data at {address:#x} is damaged: {error}"
+        if module is None or row is None:
+            return f"no unwind data covers {address:#x}"
+        return self._prepare(row, module.bias)
 
-    def known_step(self, pc: int) -> Step | str:
-        """Return what undoes a frame at *pc*, or why that is unknown."""
-        known = self.known.get(pc)
-        if known is None:
-            known = self.known[pc] = self._step(pc)
-        return (self._step_at_landing_pad(pc) or known) if isinstance(known, str) else known
-
-    def _step_at_landing_pad(self, pc: int) -> Step | None:
-        # In assembly language the unwind data of a function may begin only behind that instruction. It is not kept for
-        # other stops: whether it is there was read, or could not be.
+    def _step_at_landing_pad(self, address: int) -> UnwindStep | None:
+        # Unwind data of functions in assembly language may begin behind the landing pad. Such a step is not kept for
+        # other stops, because the instruction is read from the target, which may fail.
         pad = self._architecture.landing_pad
         try:
-            behind = self._step(pc + len(pad)) if pad else ""
-            if isinstance(behind, str) or (behind.function_start - len(pad)) & self._mask != pc:
+            behind = self._look_up(address + len(pad)) if pad else ""
+            if isinstance(behind, str) or (behind.function_start - len(pad)) & self._mask != address:
                 return None
-            return behind._replace(function_start=pc) if self._read(pc, len(pad)) == pad else None
+            return behind._replace(function_start=address) if self._memory.read(address, len(pad)) == pad else None
         except MemoryFault:
             return None
 
-    def _prepare(self, row: Row, bias: int) -> Step:
+    def _prepare(self, row: Row, bias: int) -> UnwindStep:
         size = self._architecture.pointer_size
-        # Vector registers are saved too, and no frame depends on them.
+        # Vector registers are saved as well, and no frame depends on them.
         rules = {n: rule for n, rule in row.registers.items() if n in self._numbers or n == row.return_register}
         offsets = {rule.value: number for number, rule in rules.items() if rule.kind == "offset"}
         low, high = min(offsets, default=0), max(offsets, default=-size)
@@ -102,18 +111,17 @@ class StepTable:
         if not aligned or saved_twice or words > _MAX_SPAN_WORDS:
             offsets, words = {}, 0
         columns = tuple(offsets.get(low + size * word, NOTHING) for word in range(words))
-        taken = set(offsets.values())
+        in_span = set(offsets.values())
         rest = tuple(
-            (number, rule) for number, rule in rules.items() if number not in taken and rule.kind != "same_value"
+            (number, rule) for number, rule in rules.items() if number not in in_span and rule.kind != "same_value"
         )
         return_rule = row.registers.get(row.return_register)
-        returns = "same_value" if return_rule is None else return_rule.kind
+        return_kind = "same_value" if return_rule is None else return_rule.kind
         clears = {NOTHING} & set(columns)
-        # Where the return address has a register of its own, as on AArch64, a leaf function leaves it there.
-        if returns == "same_value" and row.return_register == self._pc:
+        # If the return address has a register of its own, as on AArch64, a leaf function leaves it there.
+        if return_kind == "same_value" and row.return_register == self._pc:
             clears.add(row.return_register)
-        ends = returns == "undefined"
-        return Step(
+        return UnwindStep(
             row,
             (row.function_start + bias) & self._mask,
             (row.function_end + bias) & self._mask,
@@ -124,7 +132,5 @@ class StepTable:
             columns,
             tuple(clears),
             rest,
-            ends,
-            not (row.cfa.expression or row.is_signal_frame)
-            and (ends or (not rest and clears <= {NOTHING} and row.return_register in columns)),
+            return_kind == "undefined",
         )

@@ -1,25 +1,27 @@
 """Functions that left the stack by a tail call, found by the calls that debug information describes.
 
 If a caller called one function and its callee's frame is another one's, the first ended by a jump to the second, or
-to a function that did. As in gdb (``call_site_find_chain``), all ways between the two are followed; the steps that all
+to a function that did. As in gdb (``call_site_find_chain``), all ways between the two are followed; the jumps that all
 of them share are certain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ompd.binary.dwarf.source.calls import Call
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.symbols import Symbols
 from ompd.errors import OmpdError
 
 _MAX_STEPS = 4096
 _MAX_CHAIN = 256
 
 
-class Step(NamedTuple):
-    """A function that was called by the one before it: its entry, and an address in the jump at its end, None if only
-    the function is certain.
+class ChainLink(NamedTuple):
+    """A function that left the stack: its entry, and an address in the jump at its end, None if only the function is
+    certain.
     """
 
     start: int
@@ -33,95 +35,134 @@ class Chain(NamedTuple):
     is described.
     """
 
-    steps: tuple[Step, ...]
+    links: tuple[ChainLink, ...]
     inner: int
     is_whole: bool
 
 
-class TailCalls:
-    """Finds such functions in one process.
+class DescribedCalls:
+    """The calls that debug information of one process describes, at the target's addresses."""
 
-    :param calls_of: returns the calls of the function at an address, None where nothing describes it; with addresses
-        of the target, and the called function's as ``start`` where it is known
-    """
+    def __init__(self, modules: ModuleList, symbols: Symbols) -> None:
+        self._modules, self._symbols = modules, symbols
+        self._starts: dict[tuple[int, str], int | None] = {}
+        self._chains: dict[tuple[int, int], Chain] = {}
 
-    def __init__(self, calls_of: Callable[[int], Sequence[Call] | None]) -> None:
-        self._calls_of = calls_of
-        self._known: dict[tuple[int, int], Chain] = {}
+    def calls_of(self, address: int) -> Sequence[Call] | None:
+        """Return the calls of the function around *address*, with ``start`` if it is known; None if nothing describes
+        them.
+        """
+        loaded = self._modules.at(address)
+        if loaded is None or loaded.lines is None:
+            return None
+        if loaded.record.is_system_library:
+            return ()  # these do not jump to code of others
+        link_address = address - loaded.bias
+        try:
+            if loaded.lines.function_entry(link_address) is None:
+                return None
+            calls = loaded.lines.calls(link_address)
+        except OmpdError:
+            return None  # damaged debug information says nothing
+        bias = loaded.bias
+        return [
+            call._replace(
+                inside=call.inside + bias,
+                behind=call.behind + bias if call.behind is not None else None,
+                start=call.start + bias if call.start is not None else self._start_of(loaded, call.name),
+            )
+            for call in calls
+        ]
 
-    def between(self, called: int, runs: int) -> Chain:
-        """Return the functions from that at *called*, which is the outermost, inwards to that at *runs*, which is none
-        of them. Both are where functions begin.
+    def _start_of(self, loaded: LoadedModule, name: str | None) -> int | None:
+        # The function that code of a module calls by a linker's name: one of its own, or another module's.
+        key = loaded.start, name or ""
+        if name is not None and key not in self._starts:
+            symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
+            own = {symbol.address for symbol in symbols if symbol.name == name}
+            try:
+                start = own.pop() + loaded.bias if len(own) == 1 else None if own else self._symbols.find_symbol(name)
+            except OmpdError:
+                start = None
+            self._starts[key] = start
+        return self._starts.get(key)
+
+    def chain(self, called: int, runs: int) -> Chain:
+        """Return the functions that left the stack between two, from the one at *called*, which is the outermost, to
+        the one at *runs*, which is not part of the chain. Both addresses are entries of functions.
         """
         key = called, runs
-        if key not in self._known:
-            self._known[key] = self._find(called, runs)
-        return self._known[key]
+        if key not in self._chains:
+            self._chains[key] = find_chain(self, called, runs)
+        return self._chains[key]
 
-    def _find(self, called: int, runs: int) -> Chain:
-        found: list[tuple[Step, ...]] | None
-        try:
-            found = self._ways(called, runs)
-        except OmpdError:
-            found = None  # damaged debug information says nothing
-        if not found:
-            return Chain((Step(called, None),), 0, False)
-        first, others = found[0], found[1:]
-        if not others:
-            return Chain(first[::-1], len(first), True)
-        outer = min(_common(first, way) for way in others)
-        inner = min(_common(first[::-1], way[::-1]) for way in others)
-        inner = min(inner, min(map(len, found)) - outer)
-        steps = first[::-1][:inner]
-        if outer:
-            return Chain((*steps, *first[:outer][::-1]), inner, False)
-        # That it was called is certain, if not with which jump it ended.
-        is_there = bool(steps) and steps[-1].start == called
-        return Chain(steps if is_there else (*steps, Step(called, None)), inner, False)
 
-    def _ways(self, called: int, runs: int) -> list[tuple[Step, ...]] | None:
-        # All ways, outermost step first; None where nothing is certain. No call is twice in one way.
-        ways: list[tuple[Step, ...]] = []
-        way: list[Step] = []
-        tails = self._tails(called)
-        if tails is None:
+def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
+    """Return the chain of functions between two; see :meth:`DescribedCalls.chain`."""
+    try:
+        ways = _ways(calls, called, runs)
+    except OmpdError:
+        ways = None  # damaged debug information says nothing
+    if not ways:
+        return Chain((ChainLink(called, None),), 0, False)
+    first, others = ways[0], ways[1:]
+    if not others:
+        return Chain(first[::-1], len(first), True)
+    outer = min(_count_common(first, way) for way in others)
+    inner = min(_count_common(first[::-1], way[::-1]) for way in others)
+    inner = min(inner, min(map(len, ways)) - outer)
+    links = first[::-1][:inner]
+    if outer:
+        return Chain((*links, *first[:outer][::-1]), inner, False)
+    # It is certain that the outermost function was called, but not by which jump it ended.
+    has_outermost = bool(links) and links[-1].start == called
+    return Chain(links if has_outermost else (*links, ChainLink(called, None)), inner, False)
+
+
+def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink, ...]] | None:
+    # All ways, outermost link first; None if nothing is certain. No jump is twice in one way.
+    ways: list[tuple[ChainLink, ...]] = []
+    way: list[ChainLink] = []
+    jumps = _jumps(calls, called)
+    if jumps is None:
+        return None
+    untried, functions = [jumps], [called]
+    steps = 0
+    while untried:
+        if not untried[-1]:
+            untried.pop()
+            functions.pop()
+            if way:
+                way.pop()
+            continue
+        steps += 1
+        if steps > _MAX_STEPS or len(way) > _MAX_CHAIN:
             return None
-        open_, at = [tails], [called]
-        steps = 0
-        while open_:
-            if not open_[-1]:
-                open_.pop()
-                at.pop()
-                if way:
-                    way.pop()
-                continue
-            steps += 1
-            if steps > _MAX_STEPS or len(way) > _MAX_CHAIN:
-                return None
-            call = open_[-1].pop()
-            step = Step(at[-1], call.inside)
-            if call.start is None:
-                return None  # a jump to what a pointer says may lead anywhere
-            if step in way:
-                continue
-            if call.start == runs:
-                ways.append((*way, step))
-                continue
-            tails = self._tails(call.start)
-            if tails is None:
-                return None
-            way.append(step)
-            at.append(call.start)
-            open_.append(tails)
-        return ways
-
-    def _tails(self, function: int) -> list[Call] | None:
-        # None where that is not described: it may end by any jump.
-        calls = self._calls_of(function)
-        return None if calls is None else [call for call in calls if call.is_tail]
+        jump = untried[-1].pop()
+        link = ChainLink(functions[-1], jump.inside)
+        if jump.start is None:
+            return None  # a jump by a pointer may lead anywhere
+        if link in way:
+            continue
+        if jump.start == runs:
+            ways.append((*way, link))
+            continue
+        jumps = _jumps(calls, jump.start)
+        if jumps is None:
+            return None
+        way.append(link)
+        functions.append(jump.start)
+        untried.append(jumps)
+    return ways
 
 
-def _common(one: Sequence[Step], other: Sequence[Step]) -> int:
+def _jumps(calls: DescribedCalls, function: int) -> list[Call] | None:
+    # The tail calls of a function, None if nothing describes them: it may end by any jump.
+    described = calls.calls_of(function)
+    return None if described is None else [call for call in described if call.is_tail]
+
+
+def _count_common(one: Sequence[ChainLink], other: Sequence[ChainLink]) -> int:
     count = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

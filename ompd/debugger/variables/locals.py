@@ -7,6 +7,7 @@ from copy import copy
 from functools import partial
 from typing import NamedTuple, cast
 
+from ompd import naming
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import EntryRef
@@ -107,7 +108,6 @@ class _ModuleLocals:
 
     :param info: its types, of the same units as its lines
     :param stack_pointer: that register's number in debug information
-    :param shares_variables: see :class:`ompd.debugger.places.CompilerNames`
     """
 
     def __init__(
@@ -119,10 +119,8 @@ class _ModuleLocals:
         options: Options,
         symbolize: Callable[[int], str | None],
         stack_pointer: int,
-        shares_variables: Callable[[str], bool],
     ) -> None:
         self._memory, self._storage, self._stack_pointer = memory, storage, stack_pointer
-        self._shares_variables = shares_variables
         self._module = module
         self._info = info
         self._types = FrameTypes(info, memory.read_data, module.bias)
@@ -250,7 +248,7 @@ class _ModuleLocals:
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
             name = function.unit.string(self._info.index.entry(function)[1].get(dw.DW_AT_NAME))
-            shares = name is not None and self._shares_variables(name)
+            shares = name is not None and naming.is_by_gcc(name)
             around = find_around(self._info.index.files, function) if shares else []
             found: set[tuple[str, int | None]] = set()
             for place in around:
@@ -487,5 +485,4 @@ class Locals:
             self._options,
             places.symbolize,
             architecture.dwarf_registers[architecture.sp],
-            places.names.shares_variables,
         )

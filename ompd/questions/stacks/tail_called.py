@@ -90,9 +90,9 @@ class FramesLeft:
             return []  # unreadable, so that nothing is known
         if called in (None, runs) or places.code_owner(self._session, called) != USER:
             return []
-        chain = self._process.calls.described_tail_calls(called, runs)
+        chain = self._process.calls.described.chain(called, runs)
         frames: list[Item] = []
-        for number, (start, jump) in enumerate(chain.steps):
+        for number, (start, jump) in enumerate(chain.links):
             gap = None if chain.is_whole or number != chain.inner else _GAP
             frames += self._frames_of_step(inner, start, jump, gap)
         return frames

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ompd.debugger.stacks.callsites import CallSites
+from ompd.debugger.stacks.calls import Calls
 from ompd.errors import MemoryFault
 from ompd.isa.x86.architectures import X86_64
 
@@ -20,15 +20,25 @@ class Code:
     def __init__(self, code: bytes, held: int) -> None:
         self._code = (b"\x90" * held + code)[-held:] if held else b""
 
-    def read(self, address: int, size: int) -> bytes:
+    def read_code(self, address: int, size: int) -> bytes:
         at = address - (PC - len(self._code))
         if at < 0 or at + size > len(self._code):
             raise MemoryFault(address, size)
         return self._code[at : at + size]
 
 
-def sites(memory: Code) -> CallSites:
-    return CallSites(memory, memory.read, X86_64, lambda _: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+class Modules:
+    """One module, from START to END, without unwind data."""
+
+    def at(self, address: int) -> object:
+        return self if START <= address < END else None
+
+    def function_extent(self, address: int) -> None:
+        return None
+
+
+def calls(memory: Code) -> Calls:
+    return Calls(memory, X86_64, Modules(), None, None)  # type: ignore[arg-type]
 
 
 def distance(target: int) -> bytes:
@@ -51,7 +61,7 @@ def distance(target: int) -> bytes:
     ],
 )
 def test_a_call_by_a_distance_is_told_from_one_by_an_address(code: bytes, is_direct: bool | None) -> None:
-    assert sites(Code(code, 16)).is_direct(PC, lambda address: START <= address < END) is is_direct
+    assert calls(Code(code, 16)).is_direct(PC) is is_direct
 
 
 @pytest.mark.parametrize(
@@ -68,9 +78,9 @@ def test_a_call_by_a_distance_is_told_from_one_by_an_address(code: bytes, is_dir
 def test_one_question_tells_calls_by_pointers_from_those_of_what_the_code_names(
     code: bytes, by_pointer: bool | None
 ) -> None:
-    assert sites(Code(code, 16)).calls_by_pointer(PC, lambda address: START <= address < END) is by_pointer
+    assert calls(Code(code, 16)).calls_by_pointer(PC) is by_pointer
 
 
 def test_code_that_is_lost_says_nothing() -> None:
-    assert sites(Code(b"\xff\xd3", 2)).is_direct(PC, lambda _: True) is None
-    assert sites(Code(b"", 0)).calls_by_pointer(PC, lambda _: True) is None
+    assert calls(Code(b"\xff\xd3", 2)).is_direct(PC) is None
+    assert calls(Code(b"", 0)).calls_by_pointer(PC) is None

@@ -15,7 +15,6 @@ import pytest
 from ompd.debugger import snapshot
 from ompd.debugger.files import finder as files
 from ompd.debugger.process import StoppedProcess
-from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
 from ompd.inspection import Inspection
 from ompd.isa.x86.architectures import X86_64
@@ -48,7 +47,7 @@ from tests.stacks.comparing import (
 from tests.support import FULL, clean_environment
 from tests.support.cache import entry, key_of
 from tests.support.products import in_turn
-from tests.support.unwinding import stack_of
+from tests.support.unwinding import stack_of, unwinder_of
 
 MORE_KINDS = (
     Kind("c++-O0", "work.cpp", "g++", ("-g", "-O0", "-pthread")),
@@ -262,7 +261,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
                 raise MemoryFault(address, size)
             return memory[address - low : address - low + size]
 
-        stack = stack_of(Unwinder(read, X86_64, found.table_for), registers)
+        stack = stack_of(unwinder_of(read, X86_64, found.table_for), registers)
         theirs = [frame for frame in shown[number] if frame.kind in ("normal", "signal")]
         assert [(f.pc, f.is_signal_frame) for f in stack.frames] == [(f.pc, f.kind == "signal") for f in theirs]
         assert [f.cfa for f in stack.frames[:-1]] == [f.cfa for f in theirs[:-1]]

@@ -20,7 +20,7 @@ from ompd.isa.x86.architectures import X86_64
 from tests.support import require
 from tests.support.made_unwinding import cie, entry
 from tests.support.samples import compiled, crashed, mapped, run, survives
-from tests.support.unwinding import Stack, stack_of
+from tests.support.unwinding import Stack, stack_of, unwinder_of
 
 NT_PRSTATUS, NT_FILE = 1, 0x46494C45
 
@@ -82,7 +82,7 @@ class Core:
         return None if path is None else self.tables[path]
 
     def unwinder(self) -> Unwinder:
-        return Unwinder(self.read, X86_64, self.table_for)
+        return unwinder_of(self.read, X86_64, self.table_for)
 
 
 @cache
@@ -168,7 +168,7 @@ def test_frames_come_as_they_are_asked_for() -> None:
     registers = next(
         r for r in core.threads.values() if r["rip"] == stack.frames[0].pc and r["rsp"] == stack.frames[0].sp
     )
-    walk = Unwinder(read, X86_64, core.table_for).unwind(registers)
+    walk = unwinder_of(read, X86_64, core.table_for).unwind(registers)
     assert reads == []
     assert next(walk) == stack.frames[0] and reads == []
     assert next(walk) == stack.frames[1] and len(reads) == 1
@@ -184,7 +184,7 @@ def test_a_stack_is_read_in_blocks() -> None:
         return core.read(address, size)
 
     registers = next(r for r in core.threads.values() if r["rsp"] == stack.frames[0].sp)
-    stack_of(Unwinder(read, X86_64, core.table_for), registers)
+    stack_of(unwinder_of(read, X86_64, core.table_for), registers)
     extent = (stack.frames[-1].sp - stack.frames[0].sp) // 4096 + 2
     restored = 17 + 1  # the signal frame's registers and CFA lie by expressions, one by one
     assert len(reads) <= extent + restored + 2
@@ -214,7 +214,7 @@ def walk_of(
         return b"".join(struct.pack("<Q", word) for word in words if word is not None)
 
     table = invented_table(instructions)
-    unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if FUNCTION <= pc < FUNCTION + 0x1000 else None)
+    unwinder = unwinder_of(read, X86_64, lambda pc: (table, 0) if FUNCTION <= pc < FUNCTION + 0x1000 else None)
     return stack_of(unwinder, {"rip": pc, "rsp": rsp, "rbx": 3, "rax": 1})
 
 
@@ -271,7 +271,7 @@ def test_registers_that_are_missing_are_named() -> None:
     stack = walk_of(dict(frames_at(4)), b"\x0c\x09\x10")  # CFA by r9, which no one told
     assert len(stack.frames) == 1 and stack.stopped is not None and "register 9" in stack.stopped
     table = invented_table()
-    nothing = stack_of(Unwinder(lambda a, n: bytes(n), X86_64, lambda pc: (table, 0)), {"rax": 1})
+    nothing = stack_of(unwinder_of(lambda a, n: bytes(n), X86_64, lambda pc: (table, 0)), {"rax": 1})
     assert nothing.frames == [] and nothing.stopped is not None
 
 
@@ -293,7 +293,7 @@ def test_damaged_unwind_data_ends_the_stack() -> None:
     def damaged(pc: int) -> tuple[UnwindTable, int] | None:
         raise MalformedFile("no table")
 
-    stack = stack_of(Unwinder(lambda a, n: bytes(n), X86_64, damaged), {"rip": 1, "rsp": 1})
+    stack = stack_of(unwinder_of(lambda a, n: bytes(n), X86_64, damaged), {"rip": 1, "rsp": 1})
     assert len(stack.frames) == 1 and stack.stopped == "unwind data at 0x1 is damaged: no table"
 
 
@@ -310,7 +310,7 @@ def test_a_handler_may_run_on_a_stack_above_the_interrupted_one() -> None:
     def table_for(pc: int) -> tuple[UnwindTable, int] | None:
         return (signal, 0x10_0000) if pc >= 0x50_0000 else (normal, 0)
 
-    found = stack_of(Unwinder(read, X86_64, table_for), {"rip": FUNCTION, "rsp": 0x9000, "rbx": 3})
+    found = stack_of(unwinder_of(read, X86_64, table_for), {"rip": FUNCTION, "rsp": 0x9000, "rbx": 3})
     assert [(f.pc, f.cfa, f.is_signal_frame) for f in found.frames[:2]] == [
         (FUNCTION, 0x9010, False),
         (0x50_0001, 0x7000, True),
@@ -348,7 +348,7 @@ class Invented:
         raise MemoryFault(address, size)
 
     def stack(self, pc: int, sp: int = STACK, *, symbols: Mapping[int, int] | None = None, **registers: int) -> Stack:
-        unwinder = Unwinder(
+        unwinder = unwinder_of(
             self.read,
             X86_64,
             lambda at: (self.table, 0) if FUNCTION <= at < FUNCTION + 0x1000 else None,
@@ -384,7 +384,7 @@ def test_a_function_whose_unwind_data_begin_behind_its_landing_pad(at: int, code
         raise MemoryFault(address, size)
 
     table = invented_table(b"")
-    unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if FUNCTION - 16 <= pc < FUNCTION + 0x1000 else None)
+    unwinder = unwinder_of(read, X86_64, lambda pc: (table, 0) if FUNCTION - 16 <= pc < FUNCTION + 0x1000 else None)
     frames = stack_of(unwinder, {"rip": FUNCTION + at, "rsp": STACK}).frames
     assert (frames[0].cfa, frames[0].function_start) == ((STACK + 8, FUNCTION + at) if is_known else (None, None))
     assert [frame.pc for frame in frames[1:]] == ([FUNCTION + 0x10] if is_known else [])
@@ -402,8 +402,8 @@ def test_a_landing_pad_that_could_not_be_read_is_looked_at_again_at_the_next_sto
     table = invented_table(b"")
 
     def cfa() -> int | None:
-        unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if pc >= FUNCTION - 16 else None, steps)
-        assert (unwinder.step_at(FUNCTION - 4) is not None) == bool(readable)
+        unwinder = unwinder_of(read, X86_64, lambda pc: (table, 0) if pc >= FUNCTION - 16 else None, steps)
+        assert (unwinder.steps.at(FUNCTION - 4) is not None) == bool(readable)
         return stack_of(unwinder, {"rip": FUNCTION - 4, "rsp": STACK}).frames[0].cfa
 
     assert cfa() is None
@@ -570,7 +570,9 @@ def context_at(sp: int, values: Mapping[str, int]) -> dict[int, int]:
 def test_a_return_from_a_handler_is_known_by_its_code(within: int, code: str) -> None:
     values = {"rip": FUNCTION + 0x20, "rsp": 0x7800, "rbx": 77, "r15": 15, "rax": 4}
     process = Invented({**context_at(STACK, values), 0x7808: 0}, {BLIND: bytes.fromhex(code)})
-    unwinder = Unwinder(process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None)
+    unwinder = unwinder_of(
+        process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None
+    )
     stack = stack_of(unwinder, {"rip": BLIND + within, "rsp": STACK})
     assert stack.complete
     assert [(f.pc, f.cfa, f.is_signal_frame, f.interrupted, f.guessed) for f in stack.frames] == [
@@ -582,7 +584,9 @@ def test_a_return_from_a_handler_is_known_by_its_code(within: int, code: str) ->
     # By its return address, which lies in front of it: one byte before it something else may end.
     process = Invented({STACK + 8: FUNCTION + 0x1000, **context_at(STACK + 16, values), 0x7808: 0}, {FUNCTION: b"\x90"})
     process.code[FUNCTION + 0x1000] = bytearray(bytes.fromhex("b80f0000000f05") + bytes(0xFF9))
-    unwinder = Unwinder(process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None)
+    unwinder = unwinder_of(
+        process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None
+    )
     assert [f.pc for f in stack_of(unwinder, {"rip": FUNCTION, "rsp": STACK}).frames] == [
         *(FUNCTION, FUNCTION + 0x1000, FUNCTION + 0x20)
     ]
@@ -643,7 +647,7 @@ def test_any_stack_and_any_instructions_end() -> None:
             return memory[start : start + size]
 
         table = invented_table(instructions)
-        unwinder = Unwinder(read, X86_64, lambda pc: (table, 0))
+        unwinder = unwinder_of(read, X86_64, lambda pc: (table, 0))
         stack = stack_of(unwinder, {"rip": FUNCTION + 1, "rsp": 0x7000, "rbp": 0x7010, "rbx": 0x7020})
         assert stack.frames and all(isinstance(frame, Frame) for frame in stack.frames)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ompd.debugger.process import StoppedProcess
-from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
 from ompd.isa.x86.architectures import I386
 from tests.i386.programs import compiled, process_of
@@ -31,7 +30,7 @@ from tests.stacks import SOURCES as STACKS
 from tests.support import clean_environment
 from tests.support.cache import entry, key_of
 from tests.support.m32 import m32_flags
-from tests.support.unwinding import stack_of
+from tests.support.unwinding import stack_of, unwinder_of
 
 # Stacks that were stopped anywhere
 
@@ -137,7 +136,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
         theirs = [frame for frame in shown[number] if frame.kind in ("normal", "signal")]
         if any(found.table_for(frame.pc) is None for frame in theirs):
             continue  # the vDSO is no file; cores have it
-        stack = stack_of(Unwinder(read, I386, found.table_for), registers)
+        stack = stack_of(unwinder_of(read, I386, found.table_for), registers)
         if stack.stopped == f"{comparing.UNCOVERED}{theirs[0].pc:#x}":
             thunks.add(theirs[0].pc)
             continue

@@ -395,7 +395,7 @@ class Named:
 
     def callers(self) -> Callers:
         numbers = tuple(range(len(self.frames)))
-        stack = Stack((numbers, numbers), None, lambda: iter(()))
+        stack = Stack((), None, (numbers, numbers))
         return Routines(self, self, self).of(stack)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ompd
-from ompd.contract.process import Stack, shape_of
+from ompd.contract.process import Stack
 from ompd.debugger.stacks.stacks import Stacks
 from tests.support import FULL, clean_environment, require, stopped
 from tests.support.cache import CHECKOUT
@@ -86,8 +86,7 @@ def test_a_thread_that_was_only_made_is_in_overhead(runtime: str, monkeypatch: p
 
         def stack(stacks: Stacks, thread: int, *, guess: bool = False) -> Stack:
             whole = honest(stacks, thread, guess=guess)
-            outermost = whole.frames[-1:]
-            return Stack(shape_of(outermost), None, lambda: iter(outermost)) if thread == made else whole
+            return Stack(whole.frames[-1:], None) if thread == made else whole
 
         monkeypatch.setattr(Stacks, "stack", stack)
     with ompd.open_core(stopped("barrier", mode="neither", runtime=runtime).core) as session:
