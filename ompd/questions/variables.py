@@ -129,11 +129,9 @@ class _Copies:
         variable = reader.variable
         for runtime in runtimes if variable.mechanism == _GLOBAL else ():
             try:
-                handles = runtime.space.threads() if runtime.space is not None else ()
-                if handles and runtime.space is not None:
-                    handles[0].threadprivate_address(variable.offset)
+                if runtime.space is not None and _keeps_copies(runtime.space, variable.offset):
                     self._keeping[runtime.id] = runtime.space
-            except (BadInput, NotInitialised):
+            except NotInitialised:
                 continue
             except OmpdError as error:
                 self._doubt = error
@@ -146,11 +144,8 @@ class _Copies:
                     self._doubt = runtime.fault if leaves_doubt(session, runtime.fault) else self._doubt
                     continue
                 copies = runtime.found.plugin.early_copies(session.process.contract, runtime.found.module)
-                if copies is not None:
-                    copies.address(session.process.threads.ids()[0], variable.offset)
+                if copies is not None and _has_copies(copies, session.process.threads.ids()[0], variable.offset):
                     self._early.append(copies)
-            except BadInput:
-                continue
             except OmpdError as error:
                 self._doubt = error
 
@@ -177,6 +172,26 @@ class _Copies:
         others = [space.threadprivate_of_other(thread, offset) for space in self._keeping.values()]
         others += [copies.address(thread, offset) for copies in self._early]
         return next((copy for copy in others if copy is not None), None)
+
+
+def _keeps_copies(space: AddressSpace, address: int) -> bool:
+    # Whether a runtime keeps a copy of the variable at an address for each thread. A thread's handle answers for all.
+    handles = space.threads()
+    try:
+        if handles:
+            handles[0].threadprivate_address(address)
+    except BadInput:  # by the contract: the runtime keeps none of it
+        return False
+    return bool(handles)
+
+
+def _has_copies(copies: ThreadprivateCopies, thread: int, address: int) -> bool:
+    # The same of copies that threads have before the runtime is initialised.
+    try:
+        copies.address(thread, address)
+    except BadInput:
+        return False
+    return True
 
 
 def _record(
