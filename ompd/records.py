@@ -1,13 +1,14 @@
 """Records: immutable classes of named members.
 
-They are dataclasses: :func:`dataclasses.fields` and :func:`dataclasses.replace` work. The standard decorator compiles
-six functions for each frozen class; with some eighty classes that takes a fifth of the time of a command on a small
-core. Here a class has its own ``__init__`` and shares the other functions. Only the type checker refuses assignments to
-members.
+They are dataclasses: :func:`dataclasses.fields` and :func:`dataclasses.replace` work. A command loads many more records
+than it makes instances of, and the standard decorator compiles functions for each. So a class gets slots and the
+functions that all share at once; the standard decorator is called when the first instance is made, or the members are
+asked for. Only the type checker refuses assignments to members.
 """
 
 from __future__ import annotations
 
+from _thread import RLock
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -45,17 +46,57 @@ def record(cls: Any = None, /, *, eq: bool = True, kw_only: bool = False, slots:
     return _make_record(cls, eq, kw_only, slots)
 
 
-def _make_record(cls: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
-    own = cls.__dict__
-    record_class: Any = dataclass(slots=slots, repr=False, eq=False, kw_only=kw_only)(cls)
-    if "__repr__" not in own and record_class.__repr__ is object.__repr__:
-        record_class.__repr__ = _repr
-    if eq and "__eq__" not in own:
-        compared = (member.name for member in record_class.__dataclass_fields__.values() if member.compare)
-        record_class.__record_key__ = attrgetter(*compared)
-        record_class.__eq__ = _eq
-        record_class.__hash__ = _hash
+def _make_record(declared: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
+    members = declared.__annotations__
+    namespace = {name: value for name, value in declared.__dict__.items() if name not in members}
+    for name in ("__dict__", "__weakref__"):  # the new class has its own
+        namespace.pop(name, None)
+    if slots:
+        inherited = {name for base in declared.__mro__[1:] for name in getattr(base, "__slots__", ())}
+        namespace["__slots__"] = tuple(name for name in members if name not in inherited)
+    if declared.__repr__ is object.__repr__:
+        namespace["__repr__"] = _repr
+    if eq and "__eq__" not in namespace:
+        namespace.update(__eq__=_eq, __hash__=_hash, __record_key__=_KEY)
+    namespace.update(_FROM_DATACLASS)
+    namespace["__declared__"] = (declared, kw_only)
+    record_class = type(declared)(declared.__name__, declared.__bases__, namespace)
+    record_class.__qualname__ = declared.__qualname__
     return record_class
+
+
+class _Later:
+    """An attribute of a record's class that is made when it is used first, with all others of its kind."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        for record_class in owner.__mro__:
+            if record_class.__dict__.get(self._name) is self:
+                _complete(record_class)
+        return getattr(owner if instance is None else instance, self._name)
+
+
+_FROM_DATACLASS = {
+    name: _Later(name) for name in ("__init__", "__dataclass_fields__", "__dataclass_params__", "__match_args__")
+}
+_KEY = _Later("__record_key__")
+_COMPLETING = RLock()
+
+
+def _complete(record_class: Any) -> None:
+    with _COMPLETING:
+        if "__declared__" not in record_class.__dict__:
+            return  # another thread was first
+        declared, kw_only = record_class.__declared__
+        made: Any = dataclass(repr=False, eq=False, kw_only=kw_only)(declared)
+        for name in _FROM_DATACLASS:
+            setattr(record_class, name, made.__dict__[name])
+        if record_class.__dict__.get("__record_key__") is _KEY:
+            compared = (member.name for member in made.__dataclass_fields__.values() if member.compare)
+            record_class.__record_key__ = attrgetter(*compared)
+        del record_class.__declared__
 
 
 def _repr(self: Any) -> str:

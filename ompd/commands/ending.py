@@ -16,6 +16,15 @@ from ompd.errors import OmpdError
 if TYPE_CHECKING:
     from ompd.model import Answer
 
+EXIT_CODES = """\b
+Exit codes:
+  0    the answer is complete
+  1    no answer; standard error says why
+  2    wrong usage
+  3    parts of the answer were unreadable; standard error lists them
+  130  interrupted"""
+"""What the help of each command ends with."""
+
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130

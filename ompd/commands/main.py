@@ -13,11 +13,9 @@ import click
 
 import ompd
 from ompd.commands.completing import VARIABLE, targets
-from ompd.commands.ending import EXIT_INTERRUPTED, EXIT_NO_ANSWER, end_of_output, say
+from ompd.commands.ending import EXIT_CODES, EXIT_INTERRUPTED, EXIT_NO_ANSWER, end_of_output, say
 from ompd.commands.loading import load
-from ompd.commands.shell.questions import make
-from ompd.commands.shell.request import EXIT_CODES
-from ompd.commands.table import COMMANDS, DEFAULT, GROUPS
+from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, OTHERS
 from ompd.commands.targets import is_target
 from ompd.errors import OmpdError
 
@@ -25,40 +23,39 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _QUESTIONS = {command.name: command for command in COMMANDS}
-# All other commands, by ``module:name``.
-_OTHERS = {
-    "completion": "ompd.commands.setup.installing:completion",
-    "conformance": "ompd.commands.shell.conformance:conformance",
-    "diff": "ompd.commands.shell.diff:diff",
-    "gdb-init": "ompd.commands.setup.installing:gdb_init",
-    "hook": "ompd.commands.shell.hook:hook",
-    "layout": "ompd.commands.shell.layout:layout",
-    "lldb-init": "ompd.commands.setup.installing:lldb_init",
-    "manual": "ompd.commands.setup.installing:manual",
-    "report": "ompd.commands.shell.report:report",
-    "schema": "ompd.commands.shell.schema:schema",
-    "setup": "ompd.commands.setup.installing:setup",
-    "snapshot": "ompd.commands.shell.snapshot:snapshot",
-    "triage": "ompd.commands.shell.triage:triage",
-}
+_SUMMARIES = {command.name: command.summary for command in (*COMMANDS, *OTHERS)}
+_PLACES = {command.name: command.place for command in OTHERS}
 
 
 class _Commands(click.Group):
-    # The commands in groups, and a target alone stands for the command that most people want first.
+    # The commands in groups, and a target alone stands for the command that most people want first. A command is
+    # imported if it is typed: to list them, the table is enough.
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for _, names in GROUPS for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _QUESTIONS and cmd_name not in self.commands:
-            self.commands[cmd_name] = make(_QUESTIONS[cmd_name])
-        elif cmd_name in _OTHERS and cmd_name not in self.commands:
-            self.commands[cmd_name] = load(_OTHERS[cmd_name])
-        return self.commands.get(cmd_name)
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        command: click.Command | None = None
+        if cmd_name in _QUESTIONS:
+            from ompd.commands.shell.questions import make
+
+            command = make(_QUESTIONS[cmd_name])
+        elif cmd_name in _PLACES:
+            command = load(_PLACES[cmd_name])
+            command.short_help = _SUMMARIES[cmd_name]
+        if command is not None:
+            self.commands[cmd_name] = command
+        return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        commands = super().shell_complete(ctx, incomplete)
-        return commands if incomplete.startswith("-") else [*targets(incomplete), *commands]
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [*targets(incomplete), *(CompletionItem(name, help=_SUMMARIES[name]) for name in names)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -71,12 +68,10 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        width = max(map(len, commands))
+        width = max(map(len, _SUMMARIES))
         for title, names in GROUPS:
             with formatter.section(title):
-                shown = [(name, command) for name in names if (command := commands[name]) is not None]
-                formatter.write_dl([(f"{name:<{width}}", command.get_short_help_str(80)) for name, command in shown])
+                formatter.write_dl([(f"{name:<{width}}", _SUMMARIES[name]) for name in names])
 
 
 def _no_command(word: str, names: list[str]) -> str:

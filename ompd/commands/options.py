@@ -9,7 +9,6 @@ import click
 
 from ompd.commands.completing import complete_folder, complete_library
 from ompd.commands.table import Option
-from ompd.debugger.files.opening import MAX_SIZE
 
 OWN = "own_"
 """Prefix of the names of parameters that only one command has."""
@@ -48,8 +47,12 @@ def own_option(option: Option) -> click.Option:
 
 def parse_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     """Return the number of bytes that people write as 500M or 2G: a callback of click's."""
+    if text is None and parameter.name == "max_size":
+        from ompd.debugger.files.opening import MAX_SIZE
+
+        return MAX_SIZE
     if text is None:
-        return MAX_SIZE if parameter.name == "max_size" else None
+        return None
     parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
     size = int(float(parts[1]) * (1 << _UNITS[parts[2].upper()])) if parts is not None else None
     if size is None or (size == 0 and parameter.name == "max_size"):

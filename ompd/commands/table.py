@@ -414,6 +414,48 @@ COMMANDS = (
     ),
 )
 
+
+@record
+class OtherCommand:
+    """A command that asks no target, or several; ``place`` names click's declaration by ``module:name``."""
+
+    name: str
+    place: str
+    summary: str
+
+
+OTHERS = (
+    OtherCommand(
+        "completion",
+        "ompd.commands.setup.installing:completion",
+        "Print a file by which a shell completes these commands.",
+    ),
+    OtherCommand(
+        "conformance",
+        "ompd.commands.shell.conformance:conformance",
+        "Put an OMPD or DMPL library to the test against its standard.",
+    ),
+    OtherCommand(
+        "diff", "ompd.commands.shell.diff:diff", "What has changed between two moments: who moved, who is stuck."
+    ),
+    OtherCommand("gdb-init", "ompd.commands.setup.installing:gdb_init", "Load these commands into gdb."),
+    OtherCommand("hook", "ompd.commands.shell.hook:hook", "Print a script that triages a job before it is ended."),
+    OtherCommand("layout", "ompd.commands.shell.layout:layout", "List or add structure layouts of stripped runtimes."),
+    OtherCommand("lldb-init", "ompd.commands.setup.installing:lldb_init", "Load these commands into LLDB."),
+    OtherCommand("manual", "ompd.commands.setup.installing:manual", "Print the manual page, for man."),
+    OtherCommand(
+        "report", "ompd.commands.shell.report:report", "Write one HTML page with pictures, for a ticket or a mail."
+    ),
+    OtherCommand("schema", "ompd.commands.shell.schema:schema", "Print the JSON Schema of a command's output."),
+    OtherCommand(
+        "setup", "ompd.commands.setup.installing:setup", "Install completion, manual page and debugger lines."
+    ),
+    OtherCommand("snapshot", "ompd.commands.shell.snapshot:snapshot", "Write a small core to send to somebody else."),
+    OtherCommand(
+        "triage", "ompd.commands.shell.triage:triage", "Group any number of cores and processes by what is wrong."
+    ),
+)
+
 DEFAULT = "threads"
 """The command that ``ompd TARGET`` runs."""
 

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-
-from ompd.debugger.files.finder import FileOptions
-from ompd.debugger.files.opening import MAX_SIZE
-from ompd.session import Session
 
 # A word that can be nothing but a core file, whether or not it is there: no command has such a name.
 _LIKE_A_FILE = re.compile(r"core([._-].*)?|.*[/.:].*", re.DOTALL)
@@ -35,27 +30,3 @@ def is_target(word: str) -> bool:
 def _number(digits: str) -> int:
     # No process has a number of more digits than these, and very many of them are refused by Python.
     return int(digits.lstrip("0")[:20] or "0")
-
-
-def open_target(
-    target: str,
-    files: FileOptions,
-    *,
-    nonblocking: bool = False,
-    max_stop: float | None = None,
-    max_size: int = MAX_SIZE,
-    plugins: Sequence[str] = (),
-    ompd_library: str | None = None,
-) -> Session:
-    """Return a session on the core file or process that the user named *target*."""
-    process_id = process_id_of(target)
-    if process_id is not None:
-        return Session.attach(
-            process_id,
-            files,
-            nonblocking=nonblocking,
-            max_stop=max_stop,
-            plugins=plugins,
-            ompd_library=ompd_library,
-        )
-    return Session.open_core(target, files, max_size=max_size, plugins=plugins, ompd_library=ompd_library)

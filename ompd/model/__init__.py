@@ -14,33 +14,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ompd.model.openmp import Answer as Answer
-from ompd.model.openmp import DependenceRecord as DependenceRecord
-from ompd.model.openmp import DllRecord as DllRecord
-from ompd.model.openmp import IcvRecord as IcvRecord
-from ompd.model.openmp import OutsideRecord as OutsideRecord
-from ompd.model.openmp import OwnStateRecord as OwnStateRecord
-from ompd.model.openmp import ParallelRecord as ParallelRecord
-from ompd.model.openmp import RuntimeRecord as RuntimeRecord
-from ompd.model.openmp import SnapshotRecord as SnapshotRecord
-from ompd.model.openmp import TargetRecord as TargetRecord
-from ompd.model.openmp import TaskFrame as TaskFrame
-from ompd.model.openmp import TaskRecord as TaskRecord
-from ompd.model.openmp import TaskWaitRecord as TaskWaitRecord
-from ompd.model.openmp import ThreadRecord as ThreadRecord
-from ompd.model.openmp import VariableAnswer as VariableAnswer
-from ompd.model.openmp import Wait as Wait
-from ompd.model.places import Construct as Construct
-from ompd.model.places import DistinctValue as DistinctValue
-from ompd.model.places import LocalRecord as LocalRecord
-from ompd.model.places import LoopIteration as LoopIteration
-from ompd.model.places import Place as Place
-from ompd.model.places import RegionFunction as RegionFunction
-from ompd.model.places import StackFrame as StackFrame
-from ompd.model.places import StackRecord as StackRecord
-from ompd.model.places import VariableRecord as VariableRecord
-from ompd.model.places import VariableStats as VariableStats
-
 if TYPE_CHECKING:
     from ompd.model.checks import CheckAnswer as CheckAnswer
     from ompd.model.checks import CheckedLibrary as CheckedLibrary
@@ -54,6 +27,32 @@ if TYPE_CHECKING:
     from ompd.model.findings import DoctorAnswer as DoctorAnswer
     from ompd.model.findings import FindingRecord as FindingRecord
     from ompd.model.findings import LoadChain as LoadChain
+    from ompd.model.openmp import Answer as Answer
+    from ompd.model.openmp import DependenceRecord as DependenceRecord
+    from ompd.model.openmp import DllRecord as DllRecord
+    from ompd.model.openmp import IcvRecord as IcvRecord
+    from ompd.model.openmp import OutsideRecord as OutsideRecord
+    from ompd.model.openmp import OwnStateRecord as OwnStateRecord
+    from ompd.model.openmp import ParallelRecord as ParallelRecord
+    from ompd.model.openmp import RuntimeRecord as RuntimeRecord
+    from ompd.model.openmp import SnapshotRecord as SnapshotRecord
+    from ompd.model.openmp import TargetRecord as TargetRecord
+    from ompd.model.openmp import TaskFrame as TaskFrame
+    from ompd.model.openmp import TaskRecord as TaskRecord
+    from ompd.model.openmp import TaskWaitRecord as TaskWaitRecord
+    from ompd.model.openmp import ThreadRecord as ThreadRecord
+    from ompd.model.openmp import VariableAnswer as VariableAnswer
+    from ompd.model.openmp import Wait as Wait
+    from ompd.model.places import Construct as Construct
+    from ompd.model.places import DistinctValue as DistinctValue
+    from ompd.model.places import LocalRecord as LocalRecord
+    from ompd.model.places import LoopIteration as LoopIteration
+    from ompd.model.places import Place as Place
+    from ompd.model.places import RegionFunction as RegionFunction
+    from ompd.model.places import StackFrame as StackFrame
+    from ompd.model.places import StackRecord as StackRecord
+    from ompd.model.places import VariableRecord as VariableRecord
+    from ompd.model.places import VariableStats as VariableStats
     from ompd.model.stalls import DifferingVariable as DifferingVariable
     from ompd.model.stalls import Evidence as Evidence
     from ompd.model.stalls import GraphEdge as GraphEdge
@@ -66,25 +65,40 @@ if TYPE_CHECKING:
     from ompd.model.stalls import VerdictRecord as VerdictRecord
     from ompd.model.stalls import WhyAnswer as WhyAnswer
 
-# To make a class of records takes a part of a millisecond, and most commands need none of these.
-_LATER = {
-    "ompd.model.checks": (
-        "CheckAnswer",
-        "CheckedLibrary",
-        "DifferenceRecord",
-        "EntrySeen",
+# Each module is imported when one of its records is used: most commands need few of them.
+_NAMES = {
+    "ompd.model.checks": ("CheckAnswer", "CheckedLibrary", "DifferenceRecord", "EntrySeen"),
+    "ompd.model.differences": ("CounterChange", "DiffAnswer", "FactChange", "TaskChange", "ThreadChange"),
+    "ompd.model.findings": ("DoctorAnswer", "FindingRecord", "LoadChain"),
+    "ompd.model.openmp": (
+        "Answer",
+        "DependenceRecord",
+        "DllRecord",
+        "IcvRecord",
+        "OutsideRecord",
+        "OwnStateRecord",
+        "ParallelRecord",
+        "RuntimeRecord",
+        "SnapshotRecord",
+        "TargetRecord",
+        "TaskFrame",
+        "TaskRecord",
+        "TaskWaitRecord",
+        "ThreadRecord",
+        "VariableAnswer",
+        "Wait",
     ),
-    "ompd.model.differences": (
-        "CounterChange",
-        "DiffAnswer",
-        "FactChange",
-        "TaskChange",
-        "ThreadChange",
-    ),
-    "ompd.model.findings": (
-        "DoctorAnswer",
-        "FindingRecord",
-        "LoadChain",
+    "ompd.model.places": (
+        "Construct",
+        "DistinctValue",
+        "LocalRecord",
+        "LoopIteration",
+        "Place",
+        "RegionFunction",
+        "StackFrame",
+        "StackRecord",
+        "VariableRecord",
+        "VariableStats",
     ),
     "ompd.model.stalls": (
         "DifferingVariable",
@@ -100,7 +114,7 @@ _LATER = {
         "WhyAnswer",
     ),
 }
-_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

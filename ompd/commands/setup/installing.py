@@ -20,7 +20,7 @@ def _manual() -> str:
     return format_manual(cast("click.Group", click.get_current_context().find_root().command))
 
 
-@click.command(short_help="Print a file by which a shell completes these commands.")
+@click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Prints the file by which SHELL completes commands, options, files and the numbers of processes. The shell then
@@ -33,7 +33,7 @@ def completion(shell: str) -> None:
     click.echo(format_completion(shell), nl=False)
 
 
-@click.command(short_help="Print the manual page, for man.")
+@click.command()
 def manual() -> None:
     """Prints the manual page in roff: what --help says of all commands.
 
@@ -43,7 +43,7 @@ def manual() -> None:
     click.echo(_manual(), nl=False)
 
 
-@click.command(short_help="Install completion, manual page and debugger lines.")
+@click.command()
 @click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
 @click.option("--undo", is_flag=True, help="Remove what was written, and nothing else.")
 def setup(dry_run: bool, undo: bool) -> None:
@@ -75,7 +75,6 @@ def _init(debugger: str, file: str) -> click.Command:
     return click.Command(
         f"{debugger.lower()}-init",
         callback=partial(_change_start_file, debugger),
-        short_help=f"Load these commands into {debugger}.",
         help=f"Prints the line that loads these commands into {debugger}. There they work on what it debugs.",
         params=[
             click.Option(["--install"], is_flag=True, help=f"Write the line into {file}, once."),

@@ -20,9 +20,7 @@ Exit codes:
   10  there are findings"""
 
 
-@click.command(
-    "conformance", short_help="Put an OMPD or DMPL library to the test against its standard.", epilog=_EXIT_CODES
-)
+@click.command("conformance", epilog=_EXIT_CODES)
 @click.argument("library", metavar="LIBRARY", type=click.Path(readable=False))
 @click.argument("programs", metavar="[CORE]...", nargs=-1, type=click.Path(readable=False))
 @click.option(

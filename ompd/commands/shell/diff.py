@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ompd.commands.completing import complete_target
-from ompd.commands.ending import EXIT_INCOMPLETE, fail, format_warnings, say
+from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, fail, format_warnings, say
 from ompd.commands.formats import TEXT
-from ompd.commands.shell.request import EXIT_CODES, OPTIONS, Request, print_answer, split_options
+from ompd.commands.shell.request import OPTIONS, Request, print_answer, split_options
 from ompd.commands.targets import process_id_of
 from ompd.errors import BadProcess, OmpdError, TargetGone
 
@@ -132,7 +132,6 @@ def _print(request: Request, answer: DiffAnswer, *, unfold: bool) -> None:
 diff = click.Command(
     "diff",
     callback=_diff,
-    short_help="What has changed between two moments: who moved, who is stuck.",
     help=_HELP,
     epilog=f"{EXIT_CODES.rstrip()}\n  10   something differs",
     params=[

@@ -121,7 +121,7 @@ def _new_folder(name: str) -> str:
         fail(error)
 
 
-@click.command("hook", short_help="Print a script that triages a job before it is ended.")
+@click.command("hook")
 @click.argument("kind", metavar="slurm|pmi", type=click.Choice(list(_SCRIPTS)))
 @click.option("--folder", metavar="NAME", hidden=True, help="For the script: make its folder, NAME and a random word.")
 def hook(kind: str, folder: str | None) -> None:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, fail, format_warnings, say
+from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, end_of_output, fail, format_warnings, say
 from ompd.commands.formats import render
-from ompd.commands.shell.request import EXIT_CODES
 from ompd.errors import OmpdError
 
 if TYPE_CHECKING:
     from ompd.model.layouts import LayoutAnswer
 
 
-@click.group(short_help="List or add structure layouts of stripped runtimes.", epilog=EXIT_CODES)
+@click.group(epilog=EXIT_CODES)
 def layout() -> None:
     """Tables of offsets and sizes of the runtimes' structures. ompd needs one where a runtime is stripped, and uses it
     only after verifying that it fits that runtime. These commands take no TARGET.

@@ -5,19 +5,20 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ompd.commands.completing import complete_target
-from ompd.commands.ending import EXIT_INCOMPLETE, format_warnings, say
+from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, format_warnings, say
 from ompd.commands.options import OWN, own_option
-from ompd.commands.shell.request import EXIT_CODES, OPTIONS, TARGET, print_answer, split_options
+from ompd.commands.shell.request import OPTIONS, TARGET, print_answer, split_options
 from ompd.commands.table import Command
 from ompd.commands.targets import process_id_of
 from ompd.errors import BadInput
-from ompd.model import Answer
-from ompd.render.words import format_stops
+
+if TYPE_CHECKING:
+    from ompd.model import Answer
 
 
 def make(command: Command) -> click.Command:
@@ -65,9 +66,11 @@ def _run(command: Command, **options: Any) -> None:
         with request.opened() as session:
             answer = command.run(session, given)
     print_answer(request, answer, command.printer, format=chosen, unfold=own.get("unfold", False))
-    stops = format_stops(answer.target) if request.verbose else None
-    if stops is not None:
-        say(f"ompd: {stops}")
+    if request.verbose:
+        from ompd.render.words import format_stops
+
+        stops = format_stops(answer.target)
+        say(*([f"ompd: {stops}"] if stops is not None else []))
     say(*format_warnings(answer))
     status = command.status_of(answer, given)
     if status is not None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, say
+from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, end_of_output, say
 from ompd.commands.shell.pages import page_file
-from ompd.commands.shell.request import EXIT_CODES, OPTIONS, TARGET, split_options
+from ompd.commands.shell.request import OPTIONS, TARGET, split_options
 from ompd.commands.targets import process_id_of
 from ompd.render.words import basename
 from ompd.safety.quoting import quote_file
@@ -65,7 +65,6 @@ def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool
 report = click.Command(
     "report",
     callback=_report,
-    short_help="Write one HTML page with pictures, for a ticket or a mail.",
     help=_HELP,
     epilog=EXIT_CODES,
     params=[

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,20 +16,12 @@ from ompd.commands.formats import SHARED, TEXT, render
 from ompd.commands.loading import load
 from ompd.commands.options import FOREIGN, parse_size
 from ompd.commands.progress import Progress
-from ompd.commands.targets import open_target
-from ompd.debugger.files.finder import FileOptions
+from ompd.commands.targets import process_id_of
 from ompd.errors import OmpdError
 from ompd.records import record
-from ompd.session import Session
 
-EXIT_CODES = """\b
-Exit codes:
-  0    the answer is complete
-  1    no answer; standard error says why
-  2    wrong usage
-  3    parts of the answer were unreadable; standard error lists them
-  130  interrupted"""
-"""What the help of each command ends with."""
+if TYPE_CHECKING:
+    from ompd.session import Session
 
 TARGET = click.Argument(["target"], metavar="TARGET", type=click.Path(readable=False), shell_complete=complete_target)
 
@@ -113,29 +105,35 @@ class Request:
         """Open the target; an error, also of the queries on it, ends the command with a message."""
         progress = Progress()
         try:
-            with (
-                progress,
-                open_target(
-                    self.target,
-                    FileOptions(
-                        self.exe,
-                        self.sysroot,
-                        self.debug_dir,
-                        self.debuginfod,
-                        progress if sys.stderr.isatty() else None,
-                    ),
-                    nonblocking=self.nonblocking,
-                    max_stop=self.max_stop,
-                    max_size=self.max_size,
-                    plugins=self.plugins,
-                    ompd_library=self.ompd_library,
-                ) as session,
-            ):
+            with progress, self._open(progress if sys.stderr.isatty() else None) as session:
                 yield session
         except OmpdError as error:
             if self.debug:
                 raise
             fail(error)
+
+    def _open(self, progress: Progress | None) -> Session:
+        from ompd.debugger.files.finder import FileOptions
+        from ompd.session import Session
+
+        files = FileOptions(self.exe, self.sysroot, self.debug_dir, self.debuginfod, progress)
+        process_id = process_id_of(self.target)
+        if process_id is None:
+            return Session.open_core(
+                self.target,
+                files,
+                max_size=self.max_size,
+                plugins=self.plugins,
+                ompd_library=self.ompd_library,
+            )
+        return Session.attach(
+            process_id,
+            files,
+            nonblocking=self.nonblocking,
+            max_stop=self.max_stop,
+            plugins=self.plugins,
+            ompd_library=self.ompd_library,
+        )
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Request, dict[str, Any]]:

@@ -7,7 +7,7 @@ import click
 from ompd.commands.table import COMMANDS
 
 
-@click.command("schema", short_help="Print the JSON Schema of a command's output.")
+@click.command("schema")
 @click.argument(
     "command",
     type=click.Choice([*(command.name for command in COMMANDS), "conformance", "diff", "layout", "triage"]),

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, say
+from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, end_of_output, say
 from ompd.commands.formats import TEXT, render
 from ompd.commands.options import parse_size
-from ompd.commands.shell.request import EXIT_CODES, OPTIONS, TARGET, split_options
+from ompd.commands.shell.request import OPTIONS, TARGET, split_options
 from ompd.render.words import describe_snapshot
 
 _HELP = """Writes a small ELF core with the memory that ompd needs of TARGET, and what it needs of the program's files.
@@ -52,7 +52,6 @@ def _snapshot(**options: Any) -> None:
 snapshot = click.Command(
     "snapshot",
     callback=_snapshot,
-    short_help="Write a small core to send to somebody else.",
     help=_HELP,
     epilog=EXIT_CODES,
     params=[

@@ -151,7 +151,6 @@ def _triage(**options: Any) -> None:
 triage = click.Command(
     "triage",
     callback=_triage,
-    short_help="Group any number of cores and processes by what is wrong.",
     help=_HELP,
     epilog=_EXIT_CODES,
     params=[
