@@ -10,9 +10,12 @@ from typing import Generic, TypeVar
 
 import ompd
 from ompd import naming
-from ompd.commands import printing as print_words
-from ompd.commands import walking as walk_words
-from ompd.commands.prompt import (
+from ompd.commands.table import Command
+from ompd.errors import BadInput, OmpdError
+from ompd.frontends import printing as print_words
+from ompd.frontends import walking as walk_words
+from ompd.frontends.debugger import Debugger
+from ompd.frontends.prompt import (
     OMPD_LIBRARY,
     Flag,
     clean_lines,
@@ -23,7 +26,7 @@ from ompd.commands.prompt import (
     parse_words,
     split_words,
 )
-from ompd.commands.selecting import (
+from ompd.frontends.selecting import (
     format_current,
     format_selected,
     innermost_of_users,
@@ -33,9 +36,6 @@ from ompd.commands.selecting import (
     region_of,
     without_library,
 )
-from ompd.commands.table import Command
-from ompd.errors import BadInput, OmpdError
-from ompd.frontends.debugger import Debugger
 from ompd.questions import printing
 from ompd.questions.printing import At
 from ompd.records import record

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from ompd.commands.prompt import Screen
-from ompd.commands.selecting import numbers_of_team
 from ompd.errors import OmpdError
+from ompd.frontends.prompt import Screen
+from ompd.frontends.selecting import numbers_of_team
 from ompd.inspection import Inspection
 from ompd.model import StackFrame
 from ompd.records import record

@@ -10,7 +10,6 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.commands.prompt import Screen, clean_lines
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.gdb.files import file_options
 from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, core_of, thread_selected
@@ -18,6 +17,7 @@ from ompd.debugger.targets.gdb.target import GdbTarget, native_id
 from ompd.debugger.targets.live.files import LiveFiles
 from ompd.errors import TargetGone
 from ompd.frontends.debugger import Debugger, ProcessState, Sessions
+from ompd.frontends.prompt import Screen, clean_lines
 from ompd.gdb.sessions import opened
 from ompd.inspection import Inspection
 from ompd.model import StackFrame

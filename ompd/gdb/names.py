@@ -8,9 +8,9 @@ from pathlib import Path
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.commands.selecting import tags_of
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError
+from ompd.frontends.selecting import tags_of
 from ompd.gdb.debugger import Gdb
 from ompd.safety.isolation import Isolation
 

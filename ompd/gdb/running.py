@@ -13,9 +13,9 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.commands.walker import Point, surely
-from ompd.commands.walking import Spot
 from ompd.errors import BadInput, OmpdError
+from ompd.frontends.walker import Point, surely
+from ompd.frontends.walking import Spot
 from ompd.gdb.debugger import thread_of
 
 _PLACE = re.compile(r"^(-?\d+)(\.\d+)? .*?(0x[0-9a-f]+)", re.MULTILINE)

@@ -7,12 +7,12 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.commands.events import check_events
-from ompd.commands.prompt import clean_lines
 from ompd.contract.ompd import DLL_LOCATIONS_VALID
 from ompd.debugger.targets.gdb.inferior import thread_selected
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError
+from ompd.frontends.events import check_events
+from ompd.frontends.prompt import clean_lines
 from ompd.gdb.debugger import Gdb, writable
 from ompd.render.summary import format_summary
 from ompd.render.words import basename, clean

@@ -8,13 +8,13 @@ from contextlib import suppress
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd import naming
-from ompd.commands.events import EVENTS, check_events, symbol_of
-from ompd.commands.prompt import clean_lines
-from ompd.commands.walker import Ended, Halt, Point, Walker
-from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, refuse_core
 from ompd.debugger.targets.gdb.inferior import core_of, thread_selected
 from ompd.errors import OmpdError, TargetGone, Unavailable
 from ompd.frontends import commands as shared
+from ompd.frontends.events import EVENTS, check_events, symbol_of
+from ompd.frontends.prompt import clean_lines
+from ompd.frontends.walker import Ended, Halt, Point, Walker
+from ompd.frontends.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, refuse_core
 from ompd.gdb.debugger import Gdb, thread_of
 from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary
 from ompd.gdb.stops import summary_of
@@ -137,7 +137,7 @@ def _behind_prologue(entry: int) -> int:
 
 
 class _Driver:
-    # What runs the program, see :class:`ompd.commands.walker.Driver`.
+    # What runs the program, see :class:`ompd.frontends.walker.Driver`.
 
     def __init__(self, debugger: Gdb) -> None:
         self._debugger = debugger

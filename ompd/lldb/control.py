@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, TypeVar
 
-from ompd.commands.events import EVENTS, check_events, symbol_of
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.lldb.files import LldbFiles
 from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
 from ompd.debugger.targets.lldb.target import LldbTarget
 from ompd.errors import BadInput, Unavailable
+from ompd.frontends.events import EVENTS, check_events, symbol_of
 from ompd.inspection import Inspection
 from ompd.lldb.entries import PARALLEL, THREAD, EntryEvents
 from ompd.naming import CONSTRUCT_EXPRESSION

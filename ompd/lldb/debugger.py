@@ -7,11 +7,11 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.prompt import Screen, clean_lines
 from ompd.debugger.targets.lldb.files import LldbFiles
 from ompd.debugger.targets.lldb.target import LldbTarget, check_stopped, stop_of
 from ompd.errors import OmpdError, TargetGone
 from ompd.frontends.debugger import Debugger, ProcessState, Sessions
+from ompd.frontends.prompt import Screen, clean_lines
 from ompd.inspection import Inspection
 from ompd.lldb.control import LldbInspection
 from ompd.model import StackFrame

@@ -7,8 +7,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ompd.commands.selecting import tags_of
 from ompd.debugger.targets.lldb.target import stop_of
+from ompd.frontends.selecting import tags_of
 from ompd.lldb.debugger import state_of
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.prompt import Flag
 from ompd.frontends.commands import PromptCommand, Refused, reply_to
+from ompd.frontends.prompt import Flag
 from ompd.lldb.debugger import Lldb, state_of
 
 PARSES = find_spec("lldb.plugins.parsed_cmd") is not None

@@ -12,9 +12,9 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.walker import CONTINUE, Ended, Halt, Point, surely
-from ompd.commands.walking import STEP
 from ompd.errors import OmpdError, TargetGone
+from ompd.frontends.walker import CONTINUE, Ended, Halt, Point, surely
+from ompd.frontends.walking import STEP
 from ompd.inspection import Inspection
 from ompd.lldb.debugger import Lldb, run_command, thread_with
 from ompd.lldb.interrupts import Interrupts
@@ -23,7 +23,7 @@ _OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopR
 
 
 class Driver:
-    """What runs the program, see :class:`ompd.commands.walker.Driver`."""
+    """What runs the program, see :class:`ompd.frontends.walker.Driver`."""
 
     def __init__(self, debugger: Lldb, interrupts: Interrupts) -> None:
         self._debugger, self._state = debugger.debugger, debugger.state

@@ -7,10 +7,10 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.prompt import clean_lines
 from ompd.contract.ompd import DLL_LOCATIONS_VALID
 from ompd.debugger.targets.lldb.target import stop_of
 from ompd.errors import NoAnswer, OmpdError
+from ompd.frontends.prompt import clean_lines
 from ompd.lldb.debugger import State, state_of
 from ompd.render.summary import format_summary
 from ompd.render.words import clean

@@ -10,10 +10,10 @@ from typing import Any
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
 from ompd import naming
-from ompd.commands.walker import Walker
-from ompd.commands.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, refuse_core
 from ompd.errors import BadInput, OmpdError
 from ompd.frontends import commands as shared
+from ompd.frontends.walker import Walker
+from ompd.frontends.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, refuse_core
 from ompd.isa.processors import architecture_by_triple, references_of
 from ompd.lldb.debugger import Lldb, state_of, where_is
 from ompd.lldb.interrupts import stopping

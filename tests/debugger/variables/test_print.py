@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ompd.commands.printing import format_printed, parse_request
 from ompd.errors import BadInput, NoAnswer
+from ompd.frontends.printing import format_printed, parse_request
 from ompd.questions import printing, stacks, variables
 from ompd.questions.printing import At
 from ompd.session import Session

@@ -17,8 +17,8 @@ import ompd
 from ompd.analysis.answers import concluded
 from ompd.analysis.moment import Moment
 from ompd.commands.main import cli
-from ompd.commands.prompt import flags_of
 from ompd.commands.table import COMMANDS
+from ompd.frontends.prompt import flags_of
 from ompd.model import (
     Evidence,
     GraphRecord,

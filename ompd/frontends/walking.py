@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ompd import naming
-from ompd.commands.selecting import split_options
 from ompd.errors import BadInput, Unavailable
+from ompd.frontends.selecting import split_options
 from ompd.model import StackFrame
 from ompd.questions.walking import WayOut
 from ompd.records import record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ompd.commands.selecting import split_options
 from ompd.errors import BadInput
+from ompd.frontends.selecting import split_options
 from ompd.questions.printing import Printed
 from ompd.records import record
 from ompd.render.words import UNKNOWN, basename, clean

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from ompd.commands.selecting import innermost_of_users
-from ompd.commands.walking import FINISH, NEXT, STEP, describe_end, place_of
 from ompd.errors import NoAnswer, OmpdError, TargetGone
+from ompd.frontends.selecting import innermost_of_users
+from ompd.frontends.walking import FINISH, NEXT, STEP, describe_end, place_of
 from ompd.inspection import Inspection
 from ompd.model import StackFrame
 from ompd.questions import walking
