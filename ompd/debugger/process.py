@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ompd.debugger.survey.files import ModuleFiles
     from ompd.debugger.survey.needed import Dependencies
     from ompd.debugger.survey.stack_extents import StackExtents
-    from ompd.debugger.system_waits.facts import SystemFacts
+    from ompd.debugger.system_waits.kernel import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits
     from ompd.debugger.threads.emutls import EmulatedTls
     from ompd.debugger.threads.gone_code import GoneCode
@@ -129,24 +129,12 @@ class StoppedProcess:
         """The waits of threads in the C library and the kernel."""
         from ompd.debugger.system_waits.waits import SystemWaits
 
-        return SystemWaits(
-            self.memory,
-            self.target.architecture,
-            self.symbols,
-            self.places,
-            self.threads,
-            self.glibc,
-            self.stacks,
-            self.calls,
-            self.waiting,
-            self.system,
-            self.target.process_id,
-        )
+        return SystemWaits(self)
 
     @cached_property
     def system(self) -> SystemFacts:
         """The kernel's facts about the process and its threads: processor time, signals, timers, identity."""
-        from ompd.debugger.system_waits.facts import SystemFacts
+        from ompd.debugger.system_waits.kernel import SystemFacts
 
         return SystemFacts(self.target, self.memory, self.modules)
 

@@ -1,4 +1,4 @@
-"""How a thread waits: asleep in the kernel, about to wake up, or spinning; by its code and its call of the kernel."""
+"""Whether a waiting thread sleeps in the kernel, is about to wake up, or spins: by its code and its system call."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from ompd.debugger.threads.threads import Threads
 from ompd.errors import MemoryFault, Unavailable
 from ompd.isa.architecture import SystemCalls
 
-_CODE_OF_CALL = 48  # in so much code before a system call its number is made ready
+_CODE_OF_CALL = 48  # bytes of code in front of a system call in which its number is set
 _MAX_CALLS = 1 << 12
-# Linux, futex.h: what futex() does beside having its caller wait (FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI,
-# WAKE_BITSET, CMP_REQUEUE_PI), less FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
+# Linux, futex.h: operations that do not wait (FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI, WAKE_BITSET,
+# CMP_REQUEUE_PI), without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
 _FUTEXES_WITHOUT_WAIT = frozenset((1, 3, 4, 5, 7, 10, 12))
-# LOCK_PI and LOCK_PI2, which compare no value: the word has its owner's number, with two flags.
+# LOCK_PI and LOCK_PI2 compare no value: the word has the owner's number and two flags.
 FUTEX_LOCKS = (6, 13)
 FUTEX_PRIVATE = 128
 _FUTEX_FLAGS = FUTEX_PRIVATE | 256
 _FUTEX_TID = 0x3FFFFFFF
-# futex_waitv(): its number on all processors; FUTEX_WAITV_MAX of struct futex_waitv: uint64_t val, uaddr; uint32_t
-# flags, __reserved. Of the flags two bits are the size of the word, FUTEX2_SIZE_U32.
+# futex_waitv() has this number on all processors. It takes up to FUTEX_WAITV_MAX of struct futex_waitv: uint64_t val,
+# uaddr; uint32_t flags, __reserved. Two bits of the flags are the size of the word, such as FUTEX2_SIZE_U32.
 _FUTEX_WAITV, _MOST_WORDS, _WAITED_SIZE = 449, 128, 24
 _SIZE_FLAGS, _SIZE_U32 = 3, 2
 
-# What the kernel has in the register of the answer of a call that has not ended (Linux, include/linux/errno.h):
-# ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK of one that a stop or a core interrupted; ENOSYS
-# before any answer is known; EINTR of those that are not restarted, as epoll_wait. futex() has that only as its answer,
-# after a handler of a signal.
+# Values in the result register of a system call that has not ended (Linux, include/linux/errno.h). ERESTARTSYS,
+# ERESTARTNOINTR, ERESTARTNOHAND and ERESTART_RESTARTBLOCK: a stop or a core interrupted the call. ENOSYS: it has no
+# result yet. EINTR: an interrupted call that is not restarted, such as epoll_wait. For futex() EINTR is a result: it
+# ended because a handler of a signal ran.
 _NO_ANSWER = frozenset((-512, -513, -514, -516, -38))
 _EINTR = -4
 
 
 def is_answer(value: int, size: int, *, is_futex: bool) -> bool:
-    """Return whether a thread whose register of the answer has *value*, of *size* bytes, has come back from its call:
-    it has been woken up, though it may not have run since.
+    """Return whether *value*, of *size* bytes, in the result register means that the system call has ended.
+
+    The thread was woken up then, though it may not have run since.
     """
     value &= (1 << 8 * size) - 1
     signed = value - (1 << 8 * size) if value >> (8 * size - 1) else value
@@ -47,9 +48,7 @@ def is_answer(value: int, size: int, *, is_futex: bool) -> bool:
 
 
 class WaitedWord(NamedTuple):
-    """One of the words of ``futex_waitv``: where it is, its value when the wait began, and whether no thread of another
-    process is meant.
-    """
+    """A word of ``futex_waitv``: its address, its value when the wait began, and whether only this process uses it."""
 
     address: int
     expected: int
@@ -59,26 +58,29 @@ class WaitedWord(NamedTuple):
 def read_waited_words(memory: Memory, address: int, count: int) -> list[WaitedWord]:
     """Return the words that are passed to ``futex_waitv``.
 
-    :raises Unavailable: if what is there is none of its arguments
+    :raises Unavailable: if there are no valid arguments of it at *address*
     :raises MemoryFault: if they cannot be read
     """
     if not 0 < count <= _MOST_WORDS:
         raise Unavailable(f"futex_waitv does not wait for {count} words")
     raw, order = memory.read(address, count * _WAITED_SIZE), memory.byte_order
-    found = []
-    for at in range(0, len(raw), _WAITED_SIZE):
-        flags = int.from_bytes(raw[at + 16 : at + 20], order)
+    words = []
+    for start in range(0, len(raw), _WAITED_SIZE):
+        flags = int.from_bytes(raw[start + 16 : start + 20], order)
         if flags & _SIZE_FLAGS != _SIZE_U32:
             raise Unavailable("futex_waitv waits for words of 4 bytes alone")
-        word = int.from_bytes(raw[at + 8 : at + 16], order)
-        found.append(WaitedWord(word, int.from_bytes(raw[at : at + 4], order), bool(flags & FUTEX_PRIVATE)))
-    return found
+        word, expected = (
+            int.from_bytes(raw[start + 8 : start + 16], order),
+            int.from_bytes(raw[start : start + 4], order),
+        )
+        words.append(WaitedWord(word, expected, bool(flags & FUTEX_PRIVATE)))
+    return words
 
 
 class Waiting:
     """The waits of one process's threads.
 
-    :param calls: how the processor's code calls the kernel, None where that is unknown
+    :param calls: how the processor's code makes system calls, None if that is unknown
     """
 
     def __init__(
@@ -92,11 +94,12 @@ class Waiting:
         self._memory, self._threads, self._stacks, self._calls = memory, threads, stacks, calls
         self._symbols = symbols
         self._handled: dict[Shape, int] = {}
-        self._code: dict[tuple[int, int], bytes] = {}  # what is before a pc, by how much of it
+        self._code: dict[tuple[int, int], bytes] = {}  # the code in front of a pc, by the pc and the size
 
     def futex_word(self, frame: Frame) -> int | None:
-        """Return the address of the word on which the thread whose innermost frame this is sleeps, None if it is in no
-        system call; see :meth:`Process.futex_word`.
+        """Return the address of the word on which a thread sleeps, None if it is in no system call.
+
+        :param frame: the thread's innermost frame
         """
         calls = self._calls
         if calls is None or not self._has_called(frame, calls.instruction):
@@ -108,9 +111,7 @@ class Waiting:
         return self._has_called(frame, self._calls.instruction) if self._calls is not None else None
 
     def number_by_code(self, stack: Stack) -> int | None:
-        """Return the number of the system call that the innermost frame of *stack* is in, as its code says; None if the
-        code does not say.
-        """
+        """Return the number of the system call at the innermost frame of *stack*, None if the code does not show it."""
         calls, frame = self._calls, stack.innermost
         if calls is None or frame is None:
             return None
@@ -128,22 +129,22 @@ class Waiting:
             return None
 
     def _code_before(self, pc: int, size: int) -> bytes:
-        # Where one thread waits, others do.
-        known = self._code.get((pc, size))
-        if known is None:
-            known = self._code[pc, size] = self._memory.read(pc - size, size)
-        return known
+        # Kept, because many threads wait at the same place.
+        code = self._code.get((pc, size))
+        if code is None:
+            code = self._code[pc, size] = self._memory.read(pc - size, size)
+        return code
 
     def _number_of_call(self, frame: Frame, calls: SystemCalls) -> int | None:
         try:
             code = self._code_before(frame.pc, _CODE_OF_CALL)
         except MemoryFault:
             return None
-        found = re.findall(calls.number, code)
-        return int.from_bytes(found[-1], "little") if found else None
+        numbers = re.findall(calls.number, code)
+        return int.from_bytes(numbers[-1], "little") if numbers else None
 
     def _number_in_register(self, thread: int, calls: SystemCalls) -> int | None:
-        # 0 is that of a call that is made once more, whichever it was, and stands where a debugger did not give it.
+        # 0 may be that of restart_syscall(), or mean that the debugger did not give the register.
         number = self._threads.registers(thread).get(calls.register, 0) if calls.register is not None else 0
         return number if 0 < number < _MAX_CALLS else None
 
@@ -155,8 +156,9 @@ class Waiting:
         return True
 
     def frames_of_handlers(self, stack: Stack) -> int:
-        """Return how many frames of *stack*, the innermost ones, are of handlers of signals, with the kernel's below; 0
-        if no signal has interrupted the thread.
+        """Return the number of innermost frames that belong to signal handlers, with the kernel's frame below them.
+
+        0 if no signal has interrupted the thread.
         """
         handled = self._handled.get(stack.shape)
         if handled is None:
@@ -165,8 +167,9 @@ class Waiting:
         return handled
 
     def progress(self, thread: int, flags: int = 0) -> str | None:
-        """Return how a waiting thread waits; see :meth:`Process.progress`. A handler of a signal is no end to a wait,
-        but it may wait itself.
+        """Return ``blocked``, ``released`` or ``spinning`` for a waiting thread, as :meth:`Process.progress` has them.
+
+        A thread in a signal handler still waits. If the handler itself waits by a futex, its wait is the one returned.
         """
         calls, stack = self._calls, self._stacks.stack(thread)
         if calls is None:
@@ -183,11 +186,11 @@ class Waiting:
         sleeps = self._has_called(frame, calls.instruction)
         if not sleeps:
             return None if sleeps is None else "spinning"
-        # Not every target has the register in which the kernel keeps which call it is; the code may show it. Where that
-        # takes the number from somewhere else, it is what runtimes wait by.
+        # If the target lacks the register with the number, the code may show it. If the code does not either, the call
+        # is taken for futex(), by which runtimes wait.
         number = self._number_in_register(thread, calls) if not handled else None
         if number is None:
-            # Code of the kernel's own, by which all calls may go, gets it from its caller.
+            # All calls may go through code of the vDSO, whose caller sets the number.
             by_kernels = handled + 1 < len(stack.shape[0]) and self._symbols.vdso_at(frame.pc)
             caller = stack.frames[handled + 1] if by_kernels else frame
             number = self._number_of_call(caller, calls)
@@ -195,7 +198,7 @@ class Waiting:
                 return None
         is_futex = number is None or number in calls.futexes
         is_futex = is_futex or number == _FUTEX_WAITV
-        # One that was woken up, and has not run yet, stands where it slept, and the word may be as it was.
+        # A thread that was woken up and has not run yet is still at the call, and its word may not have changed.
         answer = frame.registers.get(calls.result) if not handled else None
         if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
             return "spinning"
@@ -206,7 +209,7 @@ class Waiting:
         return self._in_futex(thread, frame, calls, flags) if is_futex else "blocked"
 
     def _in_futex(self, thread: int, frame: Frame, calls: SystemCalls, flags: int) -> str | None:
-        # Whoever wakes others up is in the same call, and does not sleep.
+        # A thread that wakes others is in the same call, and does not sleep.
         operation = frame.registers.get(calls.second_argument)
         which = operation & 0xFFFFFFFF & ~_FUTEX_FLAGS if operation is not None else None
         if which in _FUTEXES_WITHOUT_WAIT:
@@ -216,7 +219,7 @@ class Waiting:
         if now is None:
             return None
         if which in FUTEX_LOCKS:
-            # Its owner hands it over with the number of the next one in it.
+            # The owner hands the lock over by writing the next owner's number into the word.
             return "released" if now & _FUTEX_TID in (0, thread) else "blocked"
         if expected is None:
             return None
@@ -236,7 +239,7 @@ class Waiting:
         return "released" if now != [word.expected for word in words] else "blocked"
 
     def _word(self, address: int) -> int | None:
-        # What a thread sleeps on, None if that is lost: a page that was reads as zeros.
+        # The value of the word, None if it is lost: a lost page reads as zeros.
         memory = self._memory
         try:
             now = int.from_bytes(memory.read(address, 4), memory.byte_order)

@@ -22,7 +22,7 @@ import ompd.debugger.files.compressed
 import ompd.debugger.flow.functions
 import ompd.debugger.stacks.guesses
 import ompd.debugger.stacks.tail_calls
-import ompd.debugger.system_waits.facts
+import ompd.debugger.system_waits.kernel
 import ompd.debugger.system_waits.waits
 import ompd.debugger.variables.locals
 import ompd.debugger.variables.mentioned

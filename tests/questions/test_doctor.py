@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import ompd
 from ompd.commands.main import cli
-from ompd.debugger.system_waits.facts import SystemFacts
+from ompd.debugger.system_waits.kernel import SystemFacts
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.processors import Processors, usable_processors
 from ompd.model import DoctorAnswer, FindingRecord

@@ -1,1 +1,1 @@
-"""What threads wait for outside of OpenMP: in which system call, for which object of the C library or of Python."""
+"""The waits of threads outside of OpenMP, by their system calls and by the objects of the C library and of Python."""

@@ -1,4 +1,4 @@
-"""The system call that a thread is in: which one, with which arguments, and what its arguments say of the wait."""
+"""The system call that a thread is in, its arguments, and what these mean for the wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI = 0, 9, 11
 _FUTEX_CLOCK_REALTIME = 256
 _FUTEX_WAITS = frozenset((FUTEX_WAIT, *FUTEX_LOCKS, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI))
 _MAX_SELECTED = 1024  # FD_SETSIZE
-# Those calls of socketcall(2) that may wait (Linux, include/uapi/linux/net.h).
+# The calls of socketcall(2) that may wait (Linux, include/uapi/linux/net.h).
 _SOCKET_CALLS = {
     **{3: "connect", 5: "accept", 9: "sendto", 10: "recvfrom", 11: "sendto", 12: "recvfrom"},
     **{16: "sendmsg", 17: "recvmsg", 18: "accept4", 19: "recvmmsg", 20: "sendmmsg"},
@@ -30,9 +30,7 @@ _F_WAITING_LOCKS = frozenset((7, 14, 38))  # F_SETLKW, F_SETLKW64, F_OFD_SETLKW
 
 
 class SystemCall(NamedTuple):
-    """A system call: its ``number``, None if that is unknown; its ``name``, if it is one of those that may wait; its
-    ``arguments``, of which each is None if unknown.
-    """
+    """A system call. An unknown number or argument is None. Only calls that may wait have a ``name``."""
 
     number: int | None
     name: str | None
@@ -40,7 +38,7 @@ class SystemCall(NamedTuple):
 
     @property
     def meaning(self) -> Meaning | None:
-        """What its arguments mean, None for a call that never waits, or an unknown one."""
+        """The meaning of its arguments, None for a call that never waits and for an unknown one."""
         return _MEANINGS.get((self.name or "").removesuffix(_LATER_TIMES))
 
     def signed(self, index: int) -> int | None:
@@ -50,11 +48,11 @@ class SystemCall(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What the arguments of a system call mean, by their indices.
+    """The kind of wait that a system call begins, and the indices of the arguments that describe it.
 
-    ``kind`` is one of :class:`ompd.model.stalls.SystemWait`. ``descriptor`` is that of a file. Whether the call ends by
-    itself says ``timeout``, a pointer to a time that is null without one, or ``milliseconds``, which are negative
-    without one; or ``is_timed`` for all calls, None if they do not say.
+    ``kind`` is a kind of :class:`ompd.model.stalls.SystemWait`. ``descriptor`` is a file descriptor. ``timeout`` is a
+    pointer to a time limit, null for no limit. ``milliseconds`` are a limit, negative for none. A call with neither
+    has ``is_timed``: whether it ends by itself, None if the arguments do not show it.
     """
 
     kind: str
@@ -65,8 +63,10 @@ class Meaning(NamedTuple):
 
 
 class Futex(NamedTuple):
-    """The arguments of a futex call that waits. ``operation`` has no flags. ``is_timed`` says whether it ends by
-    itself, None if that is unknown; ``deadline`` how, if it does: ``relative`` to its begin or at an ``absolute`` time.
+    """The arguments of a futex call that waits. ``operation`` has no flags.
+
+    ``is_timed`` is whether the call has a time limit, None if that is unknown. ``deadline`` is ``relative`` for a limit
+    that counts from the begin of the call, ``absolute`` for a time of day, None without a limit.
     """
 
     word: int
@@ -82,7 +82,7 @@ _MEANINGS = {
     "futex": Meaning("futex"),
     "futex_waitv": Meaning("futex", timeout=3),
     **dict.fromkeys(("nanosleep", "clock_nanosleep"), Meaning("sleep", is_timed=True)),
-    # Of a socket these may have a time limit of their own (SO_RCVTIMEO, SO_SNDTIMEO).
+    # A socket may have its own time limit for these (SO_RCVTIMEO, SO_SNDTIMEO).
     **dict.fromkeys(("read", "write", "readv", "writev"), _SOCKET),
     **dict.fromkeys(("accept", "accept4", "connect", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg"), _SOCKET),
     "recvmmsg": Meaning("io", 0, is_timed=None),
@@ -119,15 +119,15 @@ class KernelCalls:
         self, memory: Memory, threads: Threads, stacks: Stacks, waiting: Waiting, arguments: KernelArguments | None
     ) -> None:
         self._memory, self._threads, self._stacks, self._waiting = memory, threads, stacks, waiting
-        self._places = arguments
+        self._convention = arguments
 
     def current(self, thread: int) -> SystemCall | None:
         """Return the system call that *thread* is in, None if it is in none, or in one that has its answer.
 
         :raises Unavailable: if its registers or its code are unknown
         """
-        places = self._places
-        if places is None:
+        convention = self._convention
+        if convention is None:
             raise Unavailable("how this processor's system calls are made is not known")
         registers, stack = self._threads.registers(thread), self._stacks.stack(thread)
         frame = stack.innermost
@@ -136,22 +136,22 @@ class KernelCalls:
             raise Unavailable(f"the {'registers' if frame is None else 'code'} of thread {thread} could not be read")
         if not is_in_call:
             return None
-        number = registers.get(places.number)
+        number = registers.get(convention.number)
         if number is not None and _as_signed(number, 4) < 0:
             return None
-        if number is None or number in (0, places.restart) or number >= _MAX_CALLS:
-            # A stop has the kernel restart a call by another number. A snapshot has 0 where its target did not have the
-            # register. The code says more.
+        if number is None or number in (0, convention.restart) or number >= _MAX_CALLS:
+            # After a stop the kernel restarts some calls by another number. A snapshot has 0 if its target lacked the
+            # register. The code in front of the call may show the number.
             number = self._waiting.number_by_code(stack)
-        name = places.waits.get(number) if number is not None else None
-        answer, is_futex = registers.get(places.result), (name or "").startswith("futex")
+        name = convention.waits.get(number) if number is not None else None
+        answer, is_futex = registers.get(convention.result), (name or "").startswith("futex")
         if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
             return None
-        arguments = tuple(registers.get(register) for register in places.arguments)
+        arguments = tuple(registers.get(register) for register in convention.arguments)
         return self._of_socket(arguments) if name == "socketcall" else SystemCall(number, name, arguments)
 
     def _of_socket(self, arguments: tuple[int | None, ...]) -> SystemCall:
-        # One call for all that sockets have, by a number and the address of the arguments.
+        # socketcall(2) is one call for all operations of sockets: the number of one, and the address of its arguments.
         which, address = arguments[:2]
         unknown = SystemCall(None, None, (None,) * _SOCKET_ARGUMENTS)
         if which is None or address is None:
@@ -161,11 +161,11 @@ class KernelCalls:
             raw = self._memory.read(address, 3 * size)
         except MemoryFault:
             return SystemCall(which, name, unknown.arguments)
-        known = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
-        return SystemCall(which, name, (*known, *unknown.arguments[3:]))
+        first = [int.from_bytes(raw[offset : offset + size], order) for offset in range(0, len(raw), size)]
+        return SystemCall(which, name, (*first, *unknown.arguments[3:]))
 
     def futex(self, call: SystemCall) -> Futex | None:
-        """Return what a thread in the system call ``futex`` waits for, None if the call does not wait.
+        """Return the arguments of a ``futex`` call, None if its operation does not wait.
 
         :raises Unavailable: if its arguments are unknown
         """
@@ -181,7 +181,7 @@ class KernelCalls:
         return Futex(word, which, expected, bool(operation & FUTEX_PRIVATE), timed, deadline)
 
     def words(self, call: SystemCall) -> list[WaitedWord]:
-        """Return the words of which a thread in ``futex_waitv`` waits for any.
+        """Return the words of a ``futex_waitv`` call, which ends when any of them changes.
 
         :raises Unavailable: if its arguments are unknown
         :raises MemoryFault: if they cannot be read
@@ -202,12 +202,12 @@ class KernelCalls:
         return meaning.is_timed
 
     def waits_for_locks(self, call: SystemCall) -> bool:
-        """Return whether ``fcntl`` waits: for a lock of a file, and for nothing else."""
+        """Return whether an ``fcntl`` call may wait: only its commands that take file locks do."""
         command = call.signed(1)
         return command is None or command in _F_WAITING_LOCKS
 
     def has_descriptors(self, call: SystemCall, meaning: Meaning) -> bool:
-        """Return whether the call waits for files that its arguments name by their descriptors."""
+        """Return whether the call waits for files whose descriptors are among its arguments."""
         return meaning.descriptor is not None or (call.name or "").removesuffix(_LATER_TIMES) in (*_POLLS, *_SELECTS)
 
     def descriptors(self, call: SystemCall, meaning: Meaning) -> list[int] | None:
@@ -230,17 +230,17 @@ class KernelCalls:
             return None
         raw = self._memory.read(address, 8 * count) if count else b""
         order = self._memory.byte_order
-        found = (int.from_bytes(raw[at : at + 4], order, signed=True) for at in range(0, len(raw), 8))
-        return [descriptor for descriptor in found if descriptor >= 0]
+        descriptors = (int.from_bytes(raw[start : start + 4], order, signed=True) for start in range(0, len(raw), 8))
+        return [descriptor for descriptor in descriptors if descriptor >= 0]
 
     def _selected(self, call: SystemCall) -> list[int] | None:
-        # The kernel writes the sets when the call ends, so that they are still what was asked for.
+        # The kernel overwrites the sets only when the call ends.
         count = call.signed(0)
         if count is None or not 0 <= count <= _MAX_SELECTED or None in call.arguments[1:4]:
             return None
-        size, found = self._memory.pointer_size, 0
+        size, selected = self._memory.pointer_size, 0
         for address in call.arguments[1:4]:
             for word in range(-(-count // (8 * size)) if address else 0):
                 assert address is not None
-                found |= read_unsigned(self._memory, address + word * size, size) << 8 * size * word
-        return [number for number in range(count) if found >> number & 1]
+                selected |= read_unsigned(self._memory, address + word * size, size) << 8 * size * word
+        return [number for number in range(count) if selected >> number & 1]

@@ -1,25 +1,24 @@
 """The objects of glibc that threads wait for: mutexes, conditions, threads, read-write locks, barriers, semaphores.
 
-A thread sleeps on a word inside of the object. What the object is follows from the routine that was called; where it
-begins, from the member that the word is. Members are at places that glibc's ABI fixes, since programs allocate these
-objects themselves (``bits/pthreadtypes.h``, ``bits/thread-shared-types.h``). Nothing is said of an object whose other
-members contradict what it is taken for.
+A thread sleeps on a word inside of the object. The routine that was called gives the object's type, and the member that
+the word belongs to gives its address. glibc's ABI fixes the offsets of members, because programs allocate these objects
+themselves (``bits/pthreadtypes.h``, ``bits/thread-shared-types.h``). An object whose other members contradict its type
+is not reported.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.contract.memory import Memory, read_unsigned
-from ompd.contract.process import Frame
+from ompd.contract.process import Frame, Stack
 from ompd.debugger.memory import PAGE
 from ompd.debugger.system_waits.calls import FUTEX_WAIT, Futex
-from ompd.debugger.system_waits.facts import Origin
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.debugger.threads.threads import Threads
 from ompd.debugger.threads.tls import pthread_of
@@ -27,12 +26,15 @@ from ompd.debugger.waiting import FUTEX_LOCKS
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 from ompd.isa.architecture import Architecture, PthreadObjects
 
-# Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. ELISION (two bits) may be
-# added by the library itself.
+if TYPE_CHECKING:
+    from ompd.debugger.system_waits.kernel import SystemFacts
+
+# Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. The library itself may
+# add ELISION, which has two bits.
 _MUTEX_TYPE, _RECURSIVE = 3, 1
 _ROBUST, _PRIO_INHERIT, _PRIO_PROTECT, _PROCESS_SHARED = 16, 32, 64, 128
 _MUTEX_KINDS = _MUTEX_TYPE | _ROBUST | _PRIO_INHERIT | _PRIO_PROTECT | _PROCESS_SHARED | 256 | 512
-# The lock word: 2 if somebody may sleep; of robust and PI mutexes the owner with two flags (Linux, futex.h).
+# The lock word is 2 if threads may sleep on it. In robust and PI mutexes it is the owner with two flags (futex.h).
 _CONTENDED = 2
 _FUTEX_TID, _OWNER_DIED = 0x3FFFFFFF, 0x40000000
 _CEILING = 0xFFF80000  # PTHREAD_MUTEX_PRIO_CEILING_MASK
@@ -45,18 +47,18 @@ _RW_FLAGS = 3  # the most that these two hold
 _RW_WRITE_PHASE = 1  # PTHREAD_RWLOCK_WRPHASE in __readers
 _BARRIER_ROUND = 4  # current_round in struct pthread_barrier
 # libstdc++, include/std/barrier: __tree_barrier has _M_expected, _M_state, _M_expected_adjustment, _M_completion, and
-# the byte _M_phase. A completion function without data takes a byte, others mostly a pointer or a std::function.
+# the byte _M_phase. The size of _M_completion differs: a byte without data, else mostly a pointer or a std::function.
 _STD_NODE = 64
 _COMPLETIONS = (1, 8, 16, 32)
 _MOST_MISSING = 1 << 16
 _MOST_OF_FRAME = 1024
 
 
-class Found(NamedTuple):
+class AwaitedObject(NamedTuple):
     """An object that a thread waits for. ``unavailable`` has the reason for each member that exists and is None.
 
-    ``is_shared`` is None where the system call and the memory decide. ``expected``, ``missing`` and ``readers`` are
-    those of :class:`ompd.model.stalls.SystemWait`.
+    ``is_shared`` is None if the object itself does not decide it. ``expected``, ``missing`` and ``readers`` are those
+    of :class:`ompd.model.stalls.SystemWait`.
     """
 
     kind: str
@@ -73,9 +75,9 @@ class Found(NamedTuple):
 
 
 def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    # Of the own number, native id and struct pthread of threads those that do not contradict each other. In a container
-    # all own numbers are others, or none is: a single one that differs may have been overwritten, and so may one of two
-    # that are the same.
+    # *noted* has each thread's own number, native id and struct pthread. In a container the own numbers of all threads
+    # differ from their native ids, else those of none. So a single number that differs may be overwritten, and likewise
+    # one of two equal numbers.
     times = Counter(own for own, _, _ in noted)
     is_same = any(own == native for own, native, _ in noted)
     natives = {native for _, native, _ in noted}
@@ -87,12 +89,11 @@ def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
 
 
 class Owners:
-    """The native ids of threads by the numbers that they have inside of their process, which is what glibc notes.
+    """The native ids of threads, by their own numbers inside of the process. glibc notes owners by these numbers.
 
-    They differ where the process is in a container, for a live process and for a core that gdb wrote from outside.
+    The two differ if the process is in a container, in a live process and in a core that gdb wrote from outside.
 
-    :param origin: tells where the process came from
-    :param first: the native id of its first thread
+    :param first: the native id of the process's first thread
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class Owners:
         threads: Threads,
         glibc: GlibcThreads,
         architecture: Architecture,
-        origin: Callable[[], Origin],
+        kernel: SystemFacts,
         first: int | None,
     ) -> None:
         self._threads, self._glibc, self._architecture = threads, glibc, architecture
-        self._origin, self._first = origin, first
+        self._kernel, self._first = kernel, first
 
     @cached_property
     def _natives(self) -> tuple[dict[int, tuple[int, int | None]], bool]:
-        # Native id and struct pthread by the own number, and whether that is known of all threads.
-        found: dict[int, tuple[int, int | None]] = {}
+        # Native id and struct pthread by the own number, and whether they are known of all threads.
+        natives: dict[int, tuple[int, int | None]] = {}
         noted: list[tuple[int, int, int]] = []
         is_whole = self._threads.names_all
         for native in self._threads.ids():
@@ -117,17 +118,17 @@ class Owners:
                 pthread = pthread_of(self._threads.thread_pointer(native), self._architecture, self._glibc)
                 noted.append((self._glibc.native_id(pthread), native, pthread))
             except Unavailable:
-                # Its pointer is not in the target. If glibc's list has its native id, that is its own number, too.
+                # The target lacks its thread pointer. If glibc's list has its native id, the own number is the same.
                 descriptor = self._listed.get(native)
                 if descriptor is None:
                     is_whole = False
                 else:
-                    found.setdefault(native, (native, descriptor))
+                    natives.setdefault(native, (native, descriptor))
             except OmpdError:
-                is_whole = False  # lost, or the thread ends at this moment, and the kernel has cleared its number
+                is_whole = False  # it is lost, or the thread is ending and the kernel has cleared its number
         agreed = _agreed(noted)
-        found.update({own: (native, pthread) for own, native, pthread in agreed})
-        return found, is_whole and len(agreed) == len(noted)
+        natives.update({own: (native, pthread) for own, native, pthread in agreed})
+        return natives, is_whole and len(agreed) == len(noted)
 
     @cached_property
     def _listed(self) -> Mapping[int, int]:
@@ -137,21 +138,23 @@ class Owners:
             return {}
 
     def of_descriptor(self, pthread: int) -> int | None:
-        """Return the native id of the thread whose ``struct pthread`` is at *pthread*, None if it is none's."""
-        return next((native for native, known in self._natives[0].values() if known == pthread), None)
+        """Return the native id of the thread whose ``struct pthread`` is at *pthread*, None if no thread has it."""
+        return next((native for native, descriptor in self._natives[0].values() if descriptor == pthread), None)
 
-    def add(self, found: Found, owner: int, *, is_shared: bool | None, pthread: int | None = None) -> Found:
-        """Return *found* with the thread that the process numbers *owner*.
+    def add(
+        self, awaited: AwaitedObject, owner: int, *, is_shared: bool | None, pthread: int | None = None
+    ) -> AwaitedObject:
+        """Return *awaited* with its owner: the thread whose own number is *owner*.
 
-        The first thread of a process that fork() made may be noted by the number that it had in its parent.
+        After fork() the first thread of the child may be noted by its number in the parent.
 
-        :param is_shared: whether a thread of another process may be meant, None if that is unknown
-        :param pthread: the ``struct pthread`` that it has to have
+        :param is_shared: whether the owner may be a thread of another process, None if that is unknown
+        :param pthread: the address of the owner's ``struct pthread``, None if it is not known
         """
         natives, is_whole = self._natives
         native, descriptor = natives.get(owner, (None, None))
         if native is not None and (pthread is None or descriptor in (None, pthread)):
-            return found._replace(owner=native, is_owner_alive=True)
+            return awaited._replace(owner=native, is_owner_alive=True)
         none = f"the process has no thread {owner}"
         if is_shared is not False:
             may_be = "may be" if is_shared is None else "is"
@@ -159,46 +162,49 @@ class Owners:
         elif not is_whole:
             why = f"the target has lost threads, or which of them is {owner} inside of the process"
         elif pthread is not None:
-            return found._replace(owner=owner, is_owner_alive=False)
+            return awaited._replace(owner=owner, is_owner_alive=False)
         else:
             try:
-                origin = self._origin()
+                origin = self._kernel.origin()
             except Unavailable:
                 why = f"{none}, and whether fork() made the process is not known"
             else:
                 if not origin.is_forked:
-                    return found._replace(owner=owner, is_owner_alive=False)
+                    return awaited._replace(owner=owner, is_owner_alive=False)
                 why = f"{none}, and fork() made the process: its first thread had another number before"
                 first = self._first
                 if owner == origin.parent and first is not None and first in self._threads.ids():
                     why = f"its owner is {owner}, the parent of the process, whose first thread fork() may have copied"
-                    found, owner = found._replace(owner_source="derived"), first
-        return found._replace(owner=owner, unavailable={**found.unavailable, "is_owner_alive": why})
+                    awaited, owner = awaited._replace(owner_source="derived"), first
+        return awaited._replace(owner=owner, unavailable={**awaited.unavailable, "is_owner_alive": why})
 
 
 class PthreadWaits:
     """Objects that the threads of one process wait for."""
 
-    def __init__(self, memory: Memory, owners: Owners, glibc: GlibcThreads, places: PthreadObjects) -> None:
-        self._memory, self._owners, self._glibc, self._places = memory, owners, glibc, places
+    def __init__(self, memory: Memory, owners: Owners, glibc: GlibcThreads, offsets: PthreadObjects) -> None:
+        self._memory, self._owners, self._glibc, self._offsets = memory, owners, glibc, offsets
 
-    def find(self, kind: str, futex: Futex, is_shared: bool | None, frames: Callable[[], Iterable[Frame]]) -> Found:
-        """Return the object of the *kind* that a routine waits for whose system call is *futex*.
+    def find(self, kind: str, futex: Futex, is_shared: bool | None, stack: Stack, own: int) -> AwaitedObject:
+        """Return the object of the *kind* on whose word a thread sleeps.
 
-        :param is_shared: whether other processes may wake up who sleeps on the word, None if that is unknown
-        :param frames: gives the frames of the C library's functions, innermost first
+        :param is_shared: whether other processes may wake the thread, None if that is unknown
+        :param stack: the thread's stack
+        :param own: the number of the C library's functions that are innermost on it
         """
         try:
             if not any(self._memory.read(futex.word - futex.word % PAGE, PAGE)):
-                # A page that was lost reads as zeros, and nobody waits for what was never written to.
+                # A lost page reads as zeros. The page of a real object has been written to.
                 why = f"the page of {futex.word:#x} is all zeros, as pages are that were lost"
                 return _unknown(kind, futex.word if kind == "mutex" else None, why, "is_recursive")
             if futex.operation in FUTEX_LOCKS:
                 return self._mutex(futex, is_shared)
             if kind == "mutex":
-                return self._refused(futex, frames) if futex.expected == 0 else self._mutex(futex, is_shared)
+                return (
+                    self._refused(futex, stack.frames[:own]) if futex.expected == 0 else self._mutex(futex, is_shared)
+                )
             if kind == "condition":
-                return self._condition(futex, is_shared, frames)
+                return self._condition(futex, is_shared, stack, own)
             if kind == "join":
                 return self._join(futex)
             if kind == "rwlock":
@@ -208,14 +214,15 @@ class PthreadWaits:
             if kind == "latch":
                 return self._latch(futex)
             if kind == "std_barrier":
-                return self._std_barrier(frames())
+                return self._std_barrier(stack.frames[:own])
         except MemoryFault as error:
             return _unknown(kind, futex.word, str(error))
-        return Found(kind, futex.word)
+        return AwaitedObject(kind, futex.word)
 
-    def stream(self, futex: Futex) -> Found | None:
-        """Return the lock of a stream (``FILE``) that a thread waits for in a function of the library, None if the word
-        is no such lock: ``_IO_lock_t``, which is ``int lock, cnt; void *owner``, the owner's ``struct pthread``.
+    def stream(self, futex: Futex) -> AwaitedObject | None:
+        """Return the lock of a stream (``FILE``) on whose word a thread sleeps, None if the word is no such lock.
+
+        ``_IO_lock_t`` is ``int lock, cnt; void *owner``. The owner is the thread's ``struct pthread``.
         """
         try:
             lock, count = self._word(futex.word), self._word(futex.word + 4)
@@ -225,19 +232,19 @@ class PthreadWaits:
         owner = self._owners.of_descriptor(pthread) if lock == _CONTENDED and count > 0 else None
         if owner is None:
             return None
-        return Found("stream", futex.word, owner=owner, is_owner_alive=True, is_recursive=True)
+        return AwaitedObject("stream", futex.word, owner=owner, is_owner_alive=True, is_recursive=True)
 
     def _word(self, address: int) -> int:
         return read_unsigned(self._memory, address, 4)
 
     # Mutexes
 
-    def _mutex(self, futex: Futex, is_shared: bool | None) -> Found:
+    def _mutex(self, futex: Futex, is_shared: bool | None) -> AwaitedObject:
         # The lock word is the first member.
         address = futex.word
         try:
             lock, noted = self._word(address), self._word(address + 8)
-            kind = self._word(address + self._places.mutex_kind)
+            kind = self._word(address + self._offsets.mutex_kind)
         except MemoryFault as error:
             return _unknown("mutex", address, str(error), "is_recursive")
         if kind & ~_MUTEX_KINDS or (futex.operation in FUTEX_LOCKS) != bool(kind & _PRIO_INHERIT):
@@ -246,29 +253,28 @@ class PthreadWaits:
         is_recursive = kind & _MUTEX_TYPE == _RECURSIVE
         if is_shared is None and kind & _PROCESS_SHARED:
             is_shared = True  # the program says so
-        found = Found("mutex", address, is_recursive=is_recursive, is_shared=is_shared)
+        mutex = AwaitedObject("mutex", address, is_recursive=is_recursive, is_shared=is_shared)
         owner, doubt = self._mutex_owner(kind, lock, noted)
         if owner is None:
-            return found._replace(unavailable={**found.unavailable, **_reasons(doubt)})
-        return self._owners.add(found, owner, is_shared=is_shared)
+            return mutex._replace(unavailable={**mutex.unavailable, **_reasons(doubt)})
+        return self._owners.add(mutex, owner, is_shared=is_shared)
 
-    def _refused(self, futex: Futex, frames: Callable[[], Iterable[Frame]]) -> Found:
-        # The kernel does not let a thread wait for a mutex with priority inheritance if that would be a deadlock, or if
-        # its owner has ended. pthread_mutex_lock() then sleeps for ever, on a word of its own that is 0.
-        own = tuple(frames())
-        values = {value for frame in own for value in frame.registers.values()} | set(self._words_on_stack(own))
-        found = []
-        for address in sorted(values):
+    def _refused(self, futex: Futex, frames: Sequence[Frame]) -> AwaitedObject:
+        # The kernel refuses to let a thread wait for a mutex with priority inheritance if that would be a deadlock, or
+        # if the owner has ended. pthread_mutex_lock() then sleeps for ever on a word of its own, which is 0.
+        mutexes = []
+        for address in sorted(self._values_of(frames)):
             with suppress(MemoryFault):
-                if self._word(address + self._places.mutex_kind) & _PRIO_INHERIT:
-                    found.append(self._mutex(futex._replace(word=address, operation=FUTEX_LOCKS[0]), is_shared=False))
-        held = [each for each in found if each.kind == "mutex" and each.owner is not None]
+                if self._word(address + self._offsets.mutex_kind) & _PRIO_INHERIT:
+                    as_lock = futex._replace(word=address, operation=FUTEX_LOCKS[0])
+                    mutexes.append(self._mutex(as_lock, is_shared=False))
+        held = [mutex for mutex in mutexes if mutex.kind == "mutex" and mutex.owner is not None]
         if len(held) == 1:
             return held[0]
         return _unknown("mutex", None, "the kernel refused the mutex as a deadlock, and which one it is was not found")
 
     def _mutex_owner(self, kind: int, lock: int, noted: int) -> tuple[int | None, str]:
-        # The owner, as the process itself numbers its threads, or why it is unknown.
+        # The owner's own number, or the reason why it is unknown.
         if kind & (_ROBUST | _PRIO_INHERIT):
             owner = lock & _FUTEX_TID
             if lock & _OWNER_DIED:
@@ -290,23 +296,26 @@ class PthreadWaits:
 
     # Conditions
 
-    def _condition(self, futex: Futex, is_shared: bool | None, frames: Callable[[], Iterable[Frame]]) -> Found:
+    def _condition(self, futex: Futex, is_shared: bool | None, stack: Stack, own: int) -> AwaitedObject:
         if futex.operation == FUTEX_WAIT and futex.expected == _CONTENDED:
-            found = self._mutex(futex, is_shared)  # it was signalled, and takes the mutex again
-            if found.kind == "mutex" and found.owner is not None:
-                return found
-        # A function of the C library has the condition's address in a register or on its stack.
+            mutex = self._mutex(futex, is_shared)  # the thread was signalled, and takes the mutex again
+            if mutex.kind == "mutex" and mutex.owner is not None:
+                return mutex
+        # A function of the C library has the condition's address on its stack or, if registers are known, in one.
+        frames = stack.frames[:own]
         bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
-        found_on = (self._words_on_stack(frames()), (value for f in frames() for value in f.registers.values()))
-        seen: set[int] = set()
-        for values in found_on:  # of a thread that sleeps registers may be unknown, unless it is stopped
-            if len(seen) != 1:
-                seen |= bases & set(values)
+        seen = bases & set(self._words_on_stack(frames))
+        if len(seen) != 1:
+            seen |= bases & _values_in_registers(frames)
         reasons = {"owner": "a condition does not record who will signal it"}
         if len(seen) != 1:
             reasons["object"] = f"where the condition begins that has the word at {futex.word:#x} was not found"
-            return Found("condition", None, unavailable=reasons)
-        return Found("condition", seen.pop(), unavailable=reasons)
+            return AwaitedObject("condition", None, unavailable=reasons)
+        return AwaitedObject("condition", seen.pop(), unavailable=reasons)
+
+    def _values_of(self, frames: Sequence[Frame]) -> set[int]:
+        # All numbers in the registers and on the stacks of frames.
+        return _values_in_registers(frames) | set(self._words_on_stack(frames))
 
     def _words_on_stack(self, frames: Iterable[Frame]) -> Iterable[int]:
         size, order = self._memory.pointer_size, self._memory.byte_order
@@ -317,73 +326,71 @@ class PthreadWaits:
                 raw = self._memory.read(start, (end - start) // size * size) if end > start else b""
             except MemoryFault:
                 continue
-            for at in range(0, len(raw), size):
-                yield int.from_bytes(raw[at : at + size], order)
+            for offset in range(0, len(raw), size):
+                yield int.from_bytes(raw[offset : offset + size], order)
 
     # Others
 
-    def _join(self, futex: Futex) -> Found:
+    def _join(self, futex: Futex) -> AwaitedObject:
         # The word is the thread's number in its descriptor, which the kernel clears when the thread has ended.
         try:
             pthread = futex.word - self._glibc.member("pthread_tid").offset
         except OmpdError as error:
             return _unknown("join", futex.word, str(error))
         now, expected = self._word(futex.word), futex.expected
-        found = Found("join", pthread, is_shared=False)
+        joined = AwaitedObject("join", pthread, is_shared=False)
         if expected is None or not 0 < expected <= _MAX_THREADS or now not in (0, expected):
-            return found._replace(unavailable=_reasons("the descriptor of the thread that is joined is damaged"))
+            return joined._replace(unavailable=_reasons("the descriptor of the thread that is joined is damaged"))
         if not now:
-            return found._replace(owner=expected, is_owner_alive=False)
-        return self._owners.add(found, expected, is_shared=False, pthread=pthread)
+            return joined._replace(owner=expected, is_owner_alive=False)
+        return self._owners.add(joined, expected, is_shared=False, pthread=pthread)
 
-    def _rwlock(self, futex: Futex, is_shared: bool | None) -> Found:
-        # A reader that lets writers go first sleeps on the count of readers, which has more bits than the others.
+    def _rwlock(self, futex: Futex, is_shared: bool | None) -> AwaitedObject:
+        # A reader that lets writers go first sleeps on the count of readers, the only one of the words above 3.
         expected = futex.expected
         if expected is None:
             return _unknown("rwlock", None, "the arguments of the system call are unknown")
         offset = 0 if expected > _RW_FLAGS else _RW_WRITERS if futex.word % 8 else _RW_PHASE
         address = futex.word - offset
         phase, writers = self._word(address + _RW_PHASE), self._word(address + _RW_WRITERS)
-        writer = self._word(address + self._places.rwlock_writer)
+        writer = self._word(address + self._offsets.rwlock_writer)
         if phase > _RW_FLAGS or writers > _RW_FLAGS or writer > _MAX_THREADS:
             return _unknown("rwlock", None, f"what is around the word at {futex.word:#x} is no read-write lock")
-        found = Found("rwlock", address)
+        lock = AwaitedObject("rwlock", address)
         if not writer:
             state = self._word(address)
             readers = state >> _RW_READER_SHIFT
             if state & _RW_WRITE_PHASE or not readers:
-                return found._replace(unavailable=_reasons("the lock is being handed over to a writer"))
+                return lock._replace(unavailable=_reasons("the lock is being handed over to a writer"))
             why = "a read-write lock counts its readers, and does not record which threads they are"
-            return found._replace(readers=readers, unavailable=_reasons(why))
-        return self._owners.add(found, writer, is_shared=is_shared)
+            return lock._replace(readers=readers, unavailable=_reasons(why))
+        return self._owners.add(lock, writer, is_shared=is_shared)
 
-    def _barrier(self, futex: Futex) -> Found:
+    def _barrier(self, futex: Futex) -> AwaitedObject:
         address = futex.word - _BARRIER_ROUND
         began, ended, count = (self._word(address + offset) for offset in (0, _BARRIER_ROUND, 8))
         if not 0 < count <= 1 << 31 or (futex.expected is not None and ended < futex.expected):
             return _unknown("pthread_barrier", None, f"what is around the word at {futex.word:#x} is no barrier")
         why = "a pthread_barrier_t counts threads, and does not record which"
-        # Threads that wait for the next round have arrived at this one, too.
+        # Threads that wait for the next round count as arrived at this one.
         missing = max(count - max(began - ended, 0), 0)
-        return Found("pthread_barrier", address, expected=count, missing=missing, unavailable={"owner": why})
+        return AwaitedObject("pthread_barrier", address, expected=count, missing=missing, unavailable={"owner": why})
 
     # Objects of libstdc++, which have the same layout since GCC 11
 
-    def _latch(self, futex: Futex) -> Found:
+    def _latch(self, futex: Futex) -> AwaitedObject:
         # std::latch has one member, the number of count_down() that are left.
         left = self._word(futex.word)
         if not 0 < left <= _MOST_MISSING:
-            return Found("futex", futex.word)
+            return AwaitedObject("futex", futex.word)
         why = "a std::latch counts, and does not record which threads count it down"
-        return Found("latch", futex.word, missing=left, unavailable={"owner": why})
+        return AwaitedObject("latch", futex.word, missing=left, unavailable={"owner": why})
 
-    def _std_barrier(self, frames: Iterable[Frame]) -> Found:
+    def _std_barrier(self, frames: Sequence[Frame]) -> AwaitedObject:
         # Threads sleep on a word of the library that serves many objects. A frame of the library has the address of the
         # barrier's phase in a register or on its stack.
-        own = tuple(frames)
-        words = {value for frame in own for value in frame.registers.values()} | set(self._words_on_stack(own))
         barriers = {}
-        for phase, size in product(words, _COMPLETIONS):
+        for phase, size in product(self._values_of(frames), _COMPLETIONS):
             address = phase - 3 * self._memory.pointer_size - size
             with suppress(MemoryFault):
                 counts = self._std_counts(address, phase)
@@ -392,13 +399,13 @@ class PthreadWaits:
         reasons = {"owner": "a std::barrier counts threads, and does not record which"}
         if len(barriers) != 1:
             reasons["object"] = "where the std::barrier is was not found on the thread's stack"
-            return Found("std_barrier", None, unavailable=reasons)
+            return AwaitedObject("std_barrier", None, unavailable=reasons)
         ((address, (expected, missing)),) = barriers.items()
-        return Found("std_barrier", address, expected=expected, missing=missing, unavailable=reasons)
+        return AwaitedObject("std_barrier", address, expected=expected, missing=missing, unavailable=reasons)
 
     def _std_counts(self, address: int, phase: int) -> tuple[int, int] | None:
-        # How many threads the barrier expects, and how many are missing, None if no barrier is there. Each node of the
-        # tree's first round has a ticket for two threads: the phase, and one more for each that has arrived.
+        # The numbers of expected and of missing threads, None if no barrier is there. Each node of the tree's first
+        # round has a ticket for two threads: the phase, plus one for each that has arrived.
         size = self._memory.pointer_size
         expected, nodes = (read_unsigned(self._memory, address + n * size, size) for n in (0, 1))
         if address % size or not 1 < expected <= _MOST_MISSING or nodes % _STD_NODE or not nodes:
@@ -411,9 +418,13 @@ class PthreadWaits:
         arrived = [(ticket - now) % 256 for ticket in tickets]
         if max(arrived) > 2:
             return None
-        if expected % 2:  # the last node is for one thread, which counts as two
+        if expected % 2:  # the last node has one thread, which counts twice
             arrived[-1] //= 2
         return expected, expected - sum(arrived)
+
+
+def _values_in_registers(frames: Iterable[Frame]) -> set[int]:
+    return {value for frame in frames for value in frame.registers.values()}
 
 
 def _checked(owner: int) -> tuple[int | None, str]:
@@ -424,6 +435,6 @@ def _reasons(why: str) -> dict[str, str]:
     return {"owner": why, "is_owner_alive": why}
 
 
-def _unknown(kind: str, address: int | None, why: str, *others: str) -> Found:
+def _unknown(kind: str, address: int | None, why: str, *others: str) -> AwaitedObject:
     reasons = {**_reasons(why), **dict.fromkeys(others, why)}
-    return Found(kind, address, unavailable=reasons if address is not None else {**reasons, "object": why})
+    return AwaitedObject(kind, address, unavailable=reasons if address is not None else {**reasons, "object": why})

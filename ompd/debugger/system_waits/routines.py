@@ -1,4 +1,4 @@
-"""The routine in which a thread waits: the C library's, that of MPI, or Python's, by the functions on its stack."""
+"""The routine of the C library, of MPI or of Python in which a thread waits, by the functions on its stack."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ KINDS = {
 """The kind of object that a routine waits for, by its name without leading underscores."""
 
 ENDLESS = frozenset(name for name in KINDS if "timed" not in name and "clock" not in name)
-"""Of these routines those that never have a time limit."""
+"""The routines without a time limit."""
 
-# Of a program that has the C library in itself, functions that are called by these routines, and other ones that wait.
+# In a program that is linked statically: functions that these routines call, and other functions that wait.
 _OWN = re.compile(
     r"lll_\w*lock_wait\w*|futex_wait|futex_lock_pi\w*|futex_abstimed_wait\w*|do_futex_wait|sem_wait_\w+"
     r"|pthread_(?:mutex|cond|rwlock|once|barrier|clockjoin|timedjoin)_\w+|syscall_cancel\w*|internal_syscall_cancel"
@@ -44,9 +44,9 @@ _C_LIBRARY = re.compile(
     r"(?:^|/)(?:libc|libpthread|librt|ld-linux[-\w]*|ld-musl[-\w]*|ld|libc\.musl[-\w]*)(?:-\d[\d.]*)?\.so(?:\.\d+)*"
     r"(?: \(deleted\))?$|^\[?(?:vdso|linux-vdso|linux-gate)"
 )
-_MADE = re.compile(r"\.(?:constprop|part|isra|cold|lto_priv)\.?\d*")
-# Names that begin with MPI_ are the standard's. In Fortran programs take such names all the same, so that there only
-# those of routines that may wait count.
+_BY_COMPILER = re.compile(r"\.(?:constprop|part|isra|cold|lto_priv)\.?\d*")
+# The standard reserves names that begin with MPI_. Fortran programs use such names nevertheless, so in lower case only
+# the routines that may wait count.
 _MPI = re.compile(
     r"P?MPI_[A-Z][A-Za-z0-9_]*|p?mpi_(?:[bsr]?send|send(?:_init)?|m?recv|sendrecv(?:_replace)?|m?probe|wait(?:all|any|some)?"
     r"|test(?:all|any|some)?|barrier|bcast|(?:all)?gatherv?|scatterv?|alltoall[vw]?|(?:all)?reduce|reduce_scatter(?:_block)?"
@@ -55,7 +55,7 @@ _MPI = re.compile(
     r"|win_(?:create|allocate|free|fence|(?:un)?lock(?:_all)?|flush(?:_all)?|start|complete|post|wait)"
     r"|file_(?:open|close|sync|(?:i?read|i?write)\w*))_{1,2}"
 )
-# CPython, Python/ceval_gil.c: the function that waits, and those that may call it where its own name was stripped.
+# CPython, Python/ceval_gil.c: the function that waits, and its callers, which count if its own name was stripped.
 _TAKES_GIL = "take_gil"
 _CALLERS_OF_IT = frozenset(
     (
@@ -63,9 +63,9 @@ _CALLERS_OF_IT = frozenset(
         *("_PyThreadState_Attach", "_PyEval_EvalFrameDefault", "_Py_HandlePending"),
     )
 )
-# libstdc++, bits/atomic_futex.h: what the state waits on that futures share
+# libstdc++, bits/atomic_futex.h: the shared state of futures waits in functions of this class.
 _FUTURE = "_ZNSt28__atomic_futex_unsigned_base"
-# libstdc++, bits/atomic_wait.h: a template that waits, by the function whose condition it was made for.
+# libstdc++, bits/atomic_wait.h: instances of its waiting template name the function that supplied the condition.
 _ATOMIC_WAITS = {"NKSt5latch4wait": "latch", "NKSt14__tree_barrierI": "std_barrier"}
 _MAX_ATOMIC = 8  # frames of libstdc++ around such a wait
 _TIMED = frozenset(("pthread_cond_timedwait", "pthread_cond_clockwait"))
@@ -79,7 +79,7 @@ POOLS = {
     # CPython, Modules/_queuemodule.c: threads of ThreadPoolExecutor wait here.
     "_queue_SimpleQueue_get": "a queue of Python",
 }
-"""Where idle threads of a pool get their work, by the symbol of the function in which they wait for it."""
+"""Thread pools, by the symbol of the function in which their idle threads wait for work."""
 # Functions between such a function and the C library's routine.
 _BETWEEN = re.compile(
     r"_ZNSt18condition_variable\w*4wait\w*|_?Py(?:Thread|Semaphore|ParkingLot)_\w+|_queue_SimpleQueue_get_impl"
@@ -88,13 +88,13 @@ _POOL_WAITS = (None, "condition", "semaphore")  # None: the pool makes the syste
 
 
 class Callers(NamedTuple):
-    """What the functions on a stack say of its wait.
+    """The facts about a wait that follow from the functions on the stack.
 
     ``routine`` is the C library's function that other code called, None if that is unknown or no such function is
-    innermost. ``kind`` is what it waits for, None if its name does not say. ``own`` is how many frames, from the
-    innermost on, are the C library's, and libstdc++'s if one of these gives the kind. ``mpi`` is the function of MPI
-    that the thread is in, None without one; ``python`` the module of CPython in which it waits for the interpreter
-    lock, None if it does not; ``pool`` is from where an idle thread of a pool gets its work, None for any other thread.
+    innermost. ``kind`` is the kind of object that it waits for, None if no name shows it. ``own`` is the number of
+    innermost frames that belong to the C library, or to libstdc++ if its functions show the kind. ``mpi`` is the
+    function of MPI that the thread is in. ``python`` is the module of CPython if the thread waits for the interpreter
+    lock. ``pool`` is the thread pool of an idle thread. The last three are None for all other threads.
     """
 
     routine: str | None
@@ -106,25 +106,25 @@ class Callers(NamedTuple):
 
 
 def plain(symbol: str) -> str:
-    """Return the name of a C library's function without what versions, compilers and aliases add."""
-    name = _MADE.sub("", symbol.partition("@")[0]).removeprefix("__GI_").lstrip("_").removeprefix("libc_")
+    """Return the name of a C library's function without its version, a compiler's suffix, and prefixes of aliases."""
+    name = _BY_COMPILER.sub("", symbol.partition("@")[0]).removeprefix("__GI_").lstrip("_").removeprefix("libc_")
     return name.removeprefix("new_") if name.startswith("new_sem_") else name
 
 
 class Routines:
-    """The routines in which threads wait; found once for all stacks of the same shape."""
+    """The routines in which threads wait. Stacks of the same shape are examined once."""
 
     def __init__(self, symbols: Symbols, places: Places, calls: Calls) -> None:
         self._symbols, self._places, self._calls = symbols, places, calls
-        self._known: dict[Shape, Callers] = {}
+        self._callers: dict[Shape, Callers] = {}
         self._is_static = not any(_C_LIBRARY.search(m.name) and "[" not in m.name for m in symbols.modules())
 
     def of(self, stack: Stack) -> Callers:
-        """Return what the functions on *stack* say."""
-        found = self._known.get(stack.shape)
-        if found is None:
-            found = self._known[stack.shape] = self._of(*stack.shape)
-        return found
+        """Return the facts about a wait that follow from the functions on *stack*."""
+        callers = self._callers.get(stack.shape)
+        if callers is None:
+            callers = self._callers[stack.shape] = self._of(*stack.shape)
+        return callers
 
     def _of(self, pcs: Sequence[int], sites: Sequence[int]) -> Callers:
         names: list[tuple[Module | None, str | None]] = []
@@ -137,14 +137,14 @@ class Routines:
             kind = kind or KINDS.get(plain(name or ""))
         routine = self._routine(pcs, names, own)
         kind = kind or KINDS.get(routine or "")
-        if own < len(names) and plain(names[own][1] or "") == "cxa_guard_acquire":  # C++: a static variable's first use
+        if own < len(names) and plain(names[own][1] or "") == "cxa_guard_acquire":  # C++ initialises a static variable
             kind, routine = "once", names[own][1]
         elif own < len(names) and (names[own][1] or "").startswith(_FUTURE):
             kind = "future"
         elif kind is None and own:
             kind, own = _atomic_wait(names, own)
         pool = _pool(names[own:]) if kind in _POOL_WAITS else None
-        return Callers(routine, kind, own, _mpi(names), self._python(names, own, routine), pool)
+        return Callers(routine, kind, own, _mpi(names), _python(names[own : own + 4], routine), pool)
 
     def _own_frames(self, names: Sequence[tuple[Module | None, str | None]]) -> int:
         for index, (module, name) in enumerate(names[:_MAX_OWN]):
@@ -160,7 +160,7 @@ class Routines:
             return None
         module, symbol = names[own - 1]
         if own < len(names):
-            # What the caller calls: the function inside of it may have ended by a jump to another one.
+            # The call instruction names the function, even if that has left the stack by a jump to another one.
             called = self._calls.routine_called(pcs[own])
             if called is not None and module is not None:
                 name = plain(called)
@@ -168,25 +168,24 @@ class Routines:
                     return name
         if symbol is not None and own < len(names):
             return plain(symbol)
-        known = [plain(name) for _, name in names[:own] if name is not None and plain(name) in KINDS]
-        return known[-1] if known else None
+        waiting = [plain(name) for _, name in names[:own] if name is not None and plain(name) in KINDS]
+        return waiting[-1] if waiting else None
 
-    def _python(
-        self, names: Sequence[tuple[Module | None, str | None]], own: int, routine: str | None
-    ) -> Module | None:
-        outer = names[own : own + 4]
-        for module, name in outer:
-            if name is not None and plain(name) == _TAKES_GIL:
-                return module
-            if name in _CALLERS_OF_IT and routine in _TIMED:
-                return module
-            if name is not None:
-                return None
-        return None
+
+def _python(outer: Sequence[tuple[Module | None, str | None]], routine: str | None) -> Module | None:
+    # The module of CPython, if the functions around the C library's wait for the interpreter lock.
+    for module, name in outer:
+        if name is not None and plain(name) == _TAKES_GIL:
+            return module
+        if name in _CALLERS_OF_IT and routine in _TIMED:
+            return module
+        if name is not None:
+            return None
+    return None
 
 
 def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], own: int) -> tuple[str | None, int]:
-    # What a function of libstdc++ waits for, and how many frames it and those inside of it are.
+    # The kind of object that a function of libstdc++ waits for, and the number of frames up to this function.
     for index, (_, name) in enumerate(names[own : own + _MAX_ATOMIC], own):
         if name is None or not name.startswith(("_ZNSt", "_ZNKSt", "_ZSt")):
             break
@@ -198,21 +197,22 @@ def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], own: int) ->
 
 def _pool(outer: Sequence[tuple[Module | None, str | None]]) -> str | None:
     for _, symbol in outer:
-        name = _MADE.sub("", symbol or "")
+        name = _BY_COMPILER.sub("", symbol or "")
         if not _BETWEEN.fullmatch(name):
             return POOLS.get(name)
     return None
 
 
 def _mpi(names: Sequence[tuple[Module | None, str | None]]) -> str | None:
-    # The outermost function of MPI. Code of the program that is called by it, as an operation of a reduction, works.
-    found = [index for index, (_, name) in enumerate(names) if name is not None and _MPI.fullmatch(name)]
-    if not found:
+    # The outermost function of MPI. None if it has called code of the program, such as the operation of a reduction:
+    # that works and does not wait.
+    indexes = [index for index, (_, name) in enumerate(names) if name is not None and _MPI.fullmatch(name)]
+    if not indexes:
         return None
-    library, routine = names[found[-1]]
-    inside = (module for module, name in names[: found[-1]] if name is None or not _MPI.fullmatch(name))
+    library, routine = names[indexes[-1]]
+    inside = (module for module, name in names[: indexes[-1]] if name is None or not _MPI.fullmatch(name))
     is_library = library is None or not library.is_program
     if is_library and any(module is not None and module.is_program for module in inside):
         return None
-    # A library has its routines under two names, one for tools: the outermost one was called by the first.
+    # Libraries have each routine under two names. The program calls the plain one, tools the one with a P.
     return routine.removeprefix("P") if routine is not None and routine.startswith("PMPI_") else routine

@@ -1,40 +1,36 @@
-"""What a thread waits for outside of OpenMP: its system call, the routine that made it, and the object it is about."""
+"""A thread's wait outside of OpenMP: its system call, the routine that made the call, and the object it waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ompd.contract.process import Module, Stack
-from ompd.debugger.memory import TargetMemory
-from ompd.debugger.places import Places
-from ompd.debugger.stacks.calls import Calls
-from ompd.debugger.stacks.stacks import Stacks
-from ompd.debugger.symbols import Symbols
 from ompd.debugger.system_waits.calls import Futex, KernelCalls, Meaning, SystemCall
-from ompd.debugger.system_waits.facts import Origin
-from ompd.debugger.system_waits.objects import Found, Owners, PthreadWaits
-from ompd.debugger.system_waits.python import InterpreterLock
+from ompd.debugger.system_waits.interpreter_lock import InterpreterLock
+from ompd.debugger.system_waits.objects import AwaitedObject, Owners, PthreadWaits
 from ompd.debugger.system_waits.routines import ENDLESS, Callers, Routines
-from ompd.debugger.threads.glibc import GlibcThreads
-from ompd.debugger.threads.threads import Threads
-from ompd.debugger.waiting import FUTEX_LOCKS, Waiting
+from ompd.debugger.waiting import FUTEX_LOCKS
 from ompd.errors import MemoryFault, OmpdError, Unavailable
-from ompd.isa.architecture import Architecture
 from ompd.records import record
 
+if TYPE_CHECKING:
+    from ompd.debugger.process import StoppedProcess
+
 _MAX_DESCRIPTORS = 8  # of a poll that are described
+_SOCKETS = ("socket:", "tcp", "udp", "unix")
 _NO_ROUTINE = "no function of the C library made the system call, or its symbols are not known"
+_NO_ARGUMENTS = "the arguments of the system call are unknown"
 
 
 @record(kw_only=True)
 class ThreadWait:
-    """What a thread waits for; members are those of :class:`ompd.model.stalls.SystemWait` of the same name.
+    """A thread's wait, with the members of :class:`ompd.model.stalls.SystemWait`.
 
-    ``pool`` is from where an idle thread of a pool gets its work. ``deadline`` says of what kind the time limit of a
-    timed wait is: ``relative`` to its begin or ``absolute``, None without one or where that is unknown.
+    ``pool`` names the thread pool of an idle thread. ``deadline`` is ``relative`` if the time limit counts from the
+    begin of the wait, else ``absolute``. It is None without a limit, or if its kind is unknown.
     """
 
     kind: str
@@ -57,65 +53,30 @@ class ThreadWait:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-class Kernel(Protocol):
-    """What the kernel says of the process."""
-
-    def origin(self) -> Origin:
-        """Return where the process came from.
-
-        :raises Unavailable: if the target does not say
-        """
-
-    def is_shared(self, address: int) -> bool:
-        """Return whether other processes may have the memory at *address*, too.
-
-        :raises Unavailable: if the target does not say
-        """
-
-    def describe(self, descriptor: int) -> str:
-        """Return what a file descriptor of the process refers to: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
-
-        :raises Unavailable: if the target does not say
-        """
-
-
 class SystemWaits:
-    """The waits of one process's threads outside of OpenMP.
+    """The waits of one process's threads outside of OpenMP."""
 
-    :param first: the native id of its first thread
-    """
-
-    def __init__(
-        self,
-        memory: TargetMemory,
-        architecture: Architecture,
-        symbols: Symbols,
-        places: Places,
-        threads: Threads,
-        glibc: GlibcThreads,
-        stacks: Stacks,
-        calls: Calls,
-        waiting: Waiting,
-        kernel: Kernel,
-        first: int | None,
-    ) -> None:
-        self._memory, self._symbols, self._stacks, self._glibc = memory, symbols, stacks, glibc
-        self._threads, self._kernel = threads, kernel
-        self._calls = KernelCalls(memory, threads, stacks, waiting, architecture.kernel_arguments)
-        self._routines = Routines(symbols, places, calls)
-        self._owners = Owners(threads, glibc, architecture, kernel.origin, first)
-        objects = architecture.pthread_objects
-        self._objects = PthreadWaits(memory, self._owners, glibc, objects) if objects is not None else None
+    def __init__(self, process: StoppedProcess) -> None:
+        architecture = process.target.architecture
+        self._process = process
+        self._calls = KernelCalls(
+            process.memory, process.threads, process.stacks, process.waiting, architecture.kernel_arguments
+        )
+        self._routines = Routines(process.symbols, process.places, process.calls)
+        owners = Owners(process.threads, process.glibc, architecture, process.system, process.target.process_id)
+        offsets = architecture.pthread_objects
+        self._objects = PthreadWaits(process.memory, owners, process.glibc, offsets) if offsets is not None else None
+        # By the start of CPython's module: the holder of its interpreter lock, or why it is unknown.
         self._holders: dict[int, int | str] = {}
 
     def of(self, thread: int) -> ThreadWait | None:
-        """Return what *thread* waits for outside of OpenMP, None if it is in no call that waits.
+        """Return the wait of *thread* outside of OpenMP, None if it is in no call that waits.
 
-        A thread that is in a function of MPI is taken to wait there, whether it sleeps or polls.
+        A thread in a function of MPI counts as waiting there, because MPI may poll instead of sleeping.
 
         :raises Unavailable: if the target does not have the thread's registers or code
         """
-        stack = self._stacks.stack(thread)
+        stack = self._process.stacks.stack(thread)
         try:
             call = self._calls.current(thread)
         except Unavailable:
@@ -126,12 +87,12 @@ class SystemWaits:
         else:
             callers = self._routines.of(stack)
         if callers.mpi is not None:
-            # No function of MPI ends by itself after some time.
-            return self._of_call(call, ThreadWait(kind="mpi", routine=callers.mpi, is_timed=False))
+            # No function of MPI has a time limit.
+            return _with_call(ThreadWait(kind="mpi", routine=callers.mpi, is_timed=False), call)
         if callers.python is not None:
             return self._of_gil(call, callers, callers.python)
         if call is not None and call.number is None and callers.kind is not None:
-            call = call._replace(name="futex")  # what these routines wait by, and nothing else
+            call = call._replace(name="futex")  # these routines wait by no other system call
         meaning = call.meaning if call is not None else None
         if call is None or (meaning is None and call.number is not None):
             return None
@@ -145,27 +106,30 @@ class SystemWaits:
             return None
         return self._of_other(call, meaning, callers)
 
-    def _of_call(self, call: SystemCall | None, wait: ThreadWait) -> ThreadWait:
-        meaning = call.meaning if call is not None else None
-        return replace(wait, system_call=call.name if call is not None and meaning is not None else None)
-
     def _of_gil(self, call: SystemCall | None, callers: Callers, module: Module) -> ThreadWait:
-        # It waits a few milliseconds, again and again, until it has the lock.
+        # CPython waits for a few milliseconds at a time, until it has the lock: no call of its has a real time limit.
         wait = ThreadWait(kind="gil", routine=callers.routine, is_timed=False, is_shared=False)
-        holder = self._holders.get(module.start)
-        if holder is None:
-            try:
-                holder = InterpreterLock(self._memory, self._symbols, self._threads.ids(), module).holder()
-                if self._routines.of(self._stacks.stack(holder)).python is not None:
-                    holder = f"by the interpreter thread {holder} holds the lock, and it waits for it"
-            except OmpdError as error:
-                holder = str(error)
-            self._holders[module.start] = holder
+        holder = self._holder_of_gil(module)
         if isinstance(holder, str):
             wait = replace(wait, unavailable={"owner": holder, "is_owner_alive": holder})
         else:
             wait = replace(wait, owner=holder, owner_source="runtime", is_owner_alive=True)
-        return self._of_call(call, wait)
+        return _with_call(wait, call)
+
+    def _holder_of_gil(self, module: Module) -> int | str:
+        # The native id of the holder, or why it is unknown.
+        if module.start in self._holders:
+            return self._holders[module.start]
+        process = self._process
+        holder: int | str
+        try:
+            holder = InterpreterLock(process.memory, process.symbols, process.threads.ids(), module).holder()
+            if self._routines.of(process.stacks.stack(holder)).python is not None:
+                holder = f"by the interpreter thread {holder} holds the lock, and it waits for it"
+        except OmpdError as error:
+            holder = str(error)
+        self._holders[module.start] = holder
+        return holder
 
     def _of_futex(
         self, thread: int, call: SystemCall, callers: Callers, stack: Stack, meaning: Meaning
@@ -189,16 +153,16 @@ class SystemWaits:
         if wait.is_timed is None and callers.routine in ENDLESS:
             wait = replace(wait, is_timed=False)
         elif wait.is_timed is None:
-            wait = replace(wait, unavailable={"is_timed": "the arguments of the system call are unknown"})
-        found = self._with_object(wait, futex, callers, stack)
-        if futex.operation in FUTEX_LOCKS and found.owner == thread:
-            return None  # it has been handed over to the thread
-        return _complete(found)
+            wait = replace(wait, unavailable={"is_timed": _NO_ARGUMENTS})
+        wait = self._with_object(wait, futex, callers, stack)
+        if futex.operation in FUTEX_LOCKS and wait.owner == thread:
+            return None  # the owner has handed the mutex over to this thread
+        return _complete(wait)
 
     def _of_words(self, call: SystemCall, wait: ThreadWait, meaning: Meaning) -> ThreadWait:
         timed, reasons = self._calls.is_timed(call, meaning), {}
         if timed is None:
-            reasons["is_timed"] = "the arguments of the system call are unknown"
+            reasons["is_timed"] = _NO_ARGUMENTS
         try:
             words = self._calls.words(call)
         except (MemoryFault, Unavailable) as error:
@@ -215,11 +179,11 @@ class SystemWaits:
         return replace(wait, object=only, is_timed=timed, is_shared=is_shared, unavailable=reasons)
 
     def _sharing(self, word: int, is_private: bool) -> tuple[bool | None, str | None]:
-        # Whether other processes may wake up who sleeps on a word, None if that is unknown, and why it is.
+        # Whether other processes may wake threads that sleep on a word. If that is unknown: None, and the reason.
         if is_private:
             return False, None
         try:
-            return self._kernel.is_shared(word), None
+            return self._process.system.is_shared(word), None
         except Unavailable as error:
             return None, str(error)
 
@@ -232,8 +196,8 @@ class SystemWaits:
         if wait.kind in ("once", "semaphore", "future"):
             return wait
         if wait.kind == "futex":
-            found = self._objects.stream(futex) if self._objects is not None and wait.routine is not None else None
-            return self._with_found(wait, found, is_shared, reasons) if found is not None else wait
+            stream = self._objects.stream(futex) if self._objects is not None and wait.routine is not None else None
+            return _of_object(wait, stream) if stream is not None else wait
         if self._objects is None:
             why = "where the C library's objects have their members on this processor is not known"
             return replace(wait, unavailable={**reasons, "owner": why})
@@ -241,38 +205,17 @@ class SystemWaits:
             why = "where C libraries other than glibc have their members is not known"
             missing = dict.fromkeys(("object", "owner", "is_owner_alive"), why)
             return replace(wait, object=None, unavailable={**reasons, **missing})
-        found = self._objects.find(wait.kind, futex, is_shared, lambda: stack.frames[: callers.own])
-        return self._with_found(wait, found, is_shared, reasons)
-
-    def _with_found(
-        self, wait: ThreadWait, found: Found, is_shared: bool | None, reasons: Mapping[str, str]
-    ) -> ThreadWait:
-        if found.is_shared is not None:
-            reasons = {key: reason for key, reason in reasons.items() if key != "is_shared"}
-        return replace(
-            wait,
-            kind=found.kind,
-            object=found.object,
-            owner=found.owner,
-            owner_source=found.owner_source if found.owner is not None else None,
-            is_owner_alive=found.is_owner_alive,
-            is_recursive=found.is_recursive,
-            expected=found.expected,
-            missing=found.missing,
-            readers=found.readers,
-            is_shared=found.is_shared if found.is_shared is not None else is_shared,
-            unavailable={**reasons, **found.unavailable},
-        )
+        return _of_object(wait, self._objects.find(wait.kind, futex, is_shared, stack, callers.own))
 
     @cached_property
     def _is_glibc(self) -> bool:
         try:
-            self._glibc.member("pthread_tid")
+            self._process.glibc.member("pthread_tid")
         except Unavailable:
-            modules = self._symbols.modules()
-            return any(self._symbols.find(module, "gnu_get_libc_version") is not None for module in modules)
+            symbols = self._process.symbols
+            return any(symbols.find(module, "gnu_get_libc_version") is not None for module in symbols.modules())
         except OmpdError:
-            pass  # it is glibc, and damaged
+            pass  # it is a damaged glibc
         return True
 
     def _of_other(self, call: SystemCall, meaning: Meaning, callers: Callers) -> ThreadWait:
@@ -292,7 +235,7 @@ class SystemWaits:
         elif descriptors:
             reasons = {**reasons, "descriptor": f"it waits for any of {len(descriptors)} file descriptors"}
         elif descriptors is None and self._calls.has_descriptors(call, meaning):
-            reasons = {**reasons, "descriptor": "the arguments of the system call are unknown"}
+            reasons = {**reasons, "descriptor": _NO_ARGUMENTS}
         if timed is None:
             reasons = {
                 **reasons,
@@ -301,20 +244,42 @@ class SystemWaits:
         return _complete(replace(wait, unavailable=reasons))
 
     def _peer(self, descriptors: list[int]) -> tuple[str | None, dict[str, str]]:
-        known: list[str] = []
+        files: list[str] = []
         why = ""
         for descriptor in descriptors[:_MAX_DESCRIPTORS]:
             try:
-                known.append(self._kernel.describe(descriptor))
+                files.append(self._process.system.describe(descriptor))
             except OmpdError as error:
                 why = str(error)
-        if not known:
+        if not files:
             return None, {"peer": why}
-        more = len(descriptors) - len(known)
-        return ", ".join(known) + (f" and {more} more" if more else ""), {}
+        more = len(descriptors) - len(files)
+        return ", ".join(files) + (f" and {more} more" if more else ""), {}
 
 
-_SOCKETS = ("socket:", "tcp", "udp", "unix")
+def _with_call(wait: ThreadWait, call: SystemCall | None) -> ThreadWait:
+    # Calls that never wait are left out.
+    return replace(wait, system_call=call.name) if call is not None and call.meaning is not None else wait
+
+
+def _of_object(wait: ThreadWait, awaited: AwaitedObject) -> ThreadWait:
+    reasons = dict(wait.unavailable)
+    if awaited.is_shared is not None:
+        reasons.pop("is_shared", None)
+    return replace(
+        wait,
+        kind=awaited.kind,
+        object=awaited.object,
+        owner=awaited.owner,
+        owner_source=awaited.owner_source if awaited.owner is not None else None,
+        is_owner_alive=awaited.is_owner_alive,
+        is_recursive=awaited.is_recursive,
+        expected=awaited.expected,
+        missing=awaited.missing,
+        readers=awaited.readers,
+        is_shared=awaited.is_shared if awaited.is_shared is not None else wait.is_shared,
+        unavailable={**reasons, **awaited.unavailable},
+    )
 
 
 def _complete(wait: ThreadWait) -> ThreadWait:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ompd.questions.snapshot
-from ompd.debugger.system_waits.facts import PendingSignals, is_same_process
+from ompd.debugger.system_waits.kernel import PendingSignals, is_same_process
 from ompd.errors import Unavailable
 from ompd.model import SystemWait
 from ompd.model.kinds import Kind

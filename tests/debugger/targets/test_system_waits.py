@@ -18,9 +18,9 @@ from ompd.binary.core.procfs import (
 )
 from ompd.contract.process import Location, Module, Stack
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.system_waits.facts import Origin
-from ompd.debugger.system_waits.objects import Found, Owners
-from ompd.debugger.system_waits.python import InterpreterLock
+from ompd.debugger.system_waits.interpreter_lock import InterpreterLock
+from ompd.debugger.system_waits.kernel import Origin
+from ompd.debugger.system_waits.objects import AwaitedObject, Owners
 from ompd.debugger.system_waits.routines import Callers, Routines, plain
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 from ompd.isa.x86.architectures import X86_64
@@ -188,11 +188,16 @@ class Contained:
 
     names_all = True
 
-    def __init__(self, own: dict[int, int], *, has_pointers: bool) -> None:
-        self.own, self.has_pointers = own, has_pointers
+    def __init__(self, own: dict[int, int], *, has_pointers: bool, origin: Origin | None = NOT_FORKED) -> None:
+        self.own, self.has_pointers, self.made_by = own, has_pointers, origin
 
     def ids(self) -> list[int]:
         return list(self.own)
+
+    def origin(self) -> Origin:
+        if self.made_by is None:
+            raise Unavailable("the target does not say")
+        return self.made_by
 
     def thread_pointer(self, native: int) -> int:
         if not self.has_pointers:
@@ -223,8 +228,8 @@ def test_owners_in_a_container_are_known_by_their_descriptors(
     own: dict[int, int], has_pointers: bool, owner: int, is_alive: bool | None
 ) -> None:
     process = Contained(own, has_pointers=has_pointers)
-    owners = Owners(process, process, X86_64, lambda: NOT_FORKED, 100)  # type: ignore[arg-type]
-    found = owners.add(Found("mutex", 0x1000), 4, is_shared=False)
+    owners = Owners(process, process, X86_64, process, 100)  # type: ignore[arg-type]
+    found = owners.add(AwaitedObject("mutex", 0x1000), 4, is_shared=False)
     assert (found.owner, found.is_owner_alive) == (owner, is_alive)
 
 
@@ -241,33 +246,32 @@ def test_owners_in_a_container_are_known_by_their_descriptors(
 )
 def test_a_number_that_contradicts_another_source_names_no_thread(own: dict[int, int], known: set[int]) -> None:
     process = Contained(own, has_pointers=True)
-    owners = Owners(process, process, X86_64, lambda: NOT_FORKED, 100)  # type: ignore[arg-type]
-    added = {number: owners.add(Found("mutex", 0x1000), number, is_shared=False) for number in (*own, *own.values())}
+    owners = Owners(process, process, X86_64, process, 100)  # type: ignore[arg-type]
+    added = {
+        number: owners.add(AwaitedObject("mutex", 0x1000), number, is_shared=False) for number in (*own, *own.values())
+    }
     assert {number for number, found in added.items() if found.is_owner_alive} == known
-    ended = owners.add(Found("mutex", 0x1000), 999, is_shared=False)
+    ended = owners.add(AwaitedObject("mutex", 0x1000), 999, is_shared=False)
     assert ended.is_owner_alive is (False if len(known) == len(own) else None)
 
 
 def test_an_owner_that_a_forked_process_does_not_have_may_be_its_first_thread() -> None:
-    process = Contained({100: 100, 101: 101}, has_pointers=True)
-    owners = Owners(process, process, X86_64, lambda: FORKED, 100)  # type: ignore[arg-type]
-    mutex = Found("mutex", 0x1000)
+    process = Contained({100: 100, 101: 101}, has_pointers=True, origin=FORKED)
+    owners = Owners(process, process, X86_64, process, 100)  # type: ignore[arg-type]
+    mutex = AwaitedObject("mutex", 0x1000)
     parents, another = owners.add(mutex, 900, is_shared=False), owners.add(mutex, 999, is_shared=False)
     assert (parents.owner, parents.owner_source, parents.is_owner_alive) == (100, "derived", None)
     assert (another.owner, another.owner_source, another.is_owner_alive) == (999, "runtime", None)
     assert "fork()" in parents.unavailable["is_owner_alive"] and "fork()" in another.unavailable["is_owner_alive"]
     assert owners.add(mutex, 101, is_shared=False).is_owner_alive
     # Who is joined is no thread that fork() copied.
-    assert owners.add(Found("join", 0x1000), 999, is_shared=False, pthread=0x2000).is_owner_alive is False
+    assert owners.add(AwaitedObject("join", 0x1000), 999, is_shared=False, pthread=0x2000).is_owner_alive is False
 
 
 def test_an_owner_is_not_known_to_be_gone_where_nobody_says_where_the_process_came_from() -> None:
-    def origin() -> Origin:
-        raise Unavailable("the target does not say")
-
-    process = Contained({100: 100, 101: 101}, has_pointers=True)
-    owners = Owners(process, process, X86_64, origin, 100)  # type: ignore[arg-type]
-    found = owners.add(Found("mutex", 0x1000), 999, is_shared=False)
+    process = Contained({100: 100, 101: 101}, has_pointers=True, origin=None)
+    owners = Owners(process, process, X86_64, process, 100)  # type: ignore[arg-type]
+    found = owners.add(AwaitedObject("mutex", 0x1000), 999, is_shared=False)
     assert found.is_owner_alive is None and "fork()" in found.unavailable["is_owner_alive"]
 
 

@@ -1,9 +1,9 @@
-"""Who holds CPython's interpreter lock, by what the interpreter publishes of itself.
+"""The holder of CPython's interpreter lock, by the offsets that the interpreter publishes.
 
-From release 3.13 on ``_PyRuntime`` begins with ``_Py_DebugOffsets``: a mark, the version, and where members are in the
-interpreter's own structures (``Include/internal/pycore_debug_offsets.h``). Its own members differ between releases, so
-that only those of releases are read whose header is known. A lock names the thread state that took it last. That notes
-the thread which made it, and another one may use it: the holder is the thread whose ``_Py_tss_tstate`` has it.
+From release 3.13 on ``_PyRuntime`` begins with ``_Py_DebugOffsets``: a mark, the version, and the offsets of members in
+the interpreter's structures (``Include/internal/pycore_debug_offsets.h``). That table itself differs between releases,
+so only those of known releases are read. The lock names the thread state that took it last. A thread state notes the
+thread that made it, but another thread may use it. So the holder is the thread whose ``_Py_tss_tstate`` is that state.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _COOKIE = b"xdebugpy"
 _WORD = 8
 _MAX_OFFSET, _MAX_STRUCTURE = 1 << 22, 1 << 24
 _MAX_INTERPRETERS = 1 << 10
-# The index of each member among the words of _Py_DebugOffsets, by the release: interpreters_head of the runtime;
-# next, ceval_gil and the three of the lock of an interpreter.
+# Indexes of members among the words of _Py_DebugOffsets: interpreters_head of the runtime, and next of an interpreter.
 _RUNTIME_HEAD, _NEXT = 5, 8
-_INTERPRETER = {(3, 13): 14, (3, 14): 15}  # ceval_gil, gil_runtime_state, _enabled, _locked, _holder
-_CURRENT = "_Py_tss_tstate"  # thread-local, the thread state of who has taken the lock; null while it waits for it
+# By release, the first of five words: ceval_gil, gil_runtime_state, _enabled, _locked, _holder.
+_INTERPRETER = {(3, 13): 14, (3, 14): 15}
+_CURRENT = "_Py_tss_tstate"  # thread-local: the thread's state if it has the lock, null while it waits for the lock
 
 
 class InterpreterLock:
@@ -34,10 +34,10 @@ class InterpreterLock:
         self._runtime = symbols.symbol_in(module, "_PyRuntime")
 
     def holder(self) -> int:
-        """Return the native id of the thread that holds it.
+        """Return the native id of the thread that holds the lock.
 
-        :raises Unavailable: if that is unknown: an interpreter before 3.13, a later one than is known, one without the
-            symbols, several locks, or memory that contradicts itself
+        :raises Unavailable: if the release is older than 3.13 or not known yet, if symbols are missing, if there are
+            several locks or none is held, and if memory contradicts itself
         """
         try:
             return self._holder()
@@ -81,10 +81,10 @@ class InterpreterLock:
         except SymbolNotFound as error:
             raise Unavailable(f"which thread holds Python's interpreter lock is not known: {error}") from error
         except OmpdError:
-            return None  # it has no storage of the interpreter's, or that is lost
+            return None  # the thread has no storage of the interpreter, or that is lost
 
     def _locks(self, interpreter: int, next_at: int, gil_at: int) -> set[int]:
-        # Interpreters may have the same lock.
+        # A set, because interpreters may share a lock.
         seen: set[int] = set()
         locks: set[int] = set()
         while interpreter and interpreter not in seen:
@@ -98,10 +98,10 @@ class InterpreterLock:
         return locks - {0}
 
     def _offsets(self, runtime: int, index: int, count: int) -> list[int]:
-        found = [self._number(runtime + (index + number) * _WORD) for number in range(count)]
-        if max(found) > _MAX_OFFSET:
+        offsets = [self._number(runtime + (index + number) * _WORD) for number in range(count)]
+        if max(offsets) > _MAX_OFFSET:
             raise Unavailable("what the Python interpreter publishes of its structures contradicts itself")
-        return found
+        return offsets
 
     def _number(self, address: int) -> int:
         return read_unsigned(self._memory, address, _WORD)

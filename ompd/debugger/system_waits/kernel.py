@@ -1,6 +1,6 @@
-"""What the kernel says of a process besides its memory: processor time, signals, timers, files, its identity.
+"""The kernel's facts about a process: processor time, signals, timers, files, shared memory, identity.
 
-Cores have some of it in their notes; of a live process it is read while the process is stopped.
+Cores have some of them in their notes. Those of a live process are read while it is stopped.
 """
 
 from __future__ import annotations
@@ -48,14 +48,16 @@ _SIGKILL = 9
 _RANDOM_SIZE = 16  # bytes that the kernel gives a program at its start (AT_RANDOM)
 _PLACES = (AT_PHDR, AT_BASE, AT_ENTRY, AT_RANDOM, AT_SYSINFO_EHDR)
 _TABLES = ("net/tcp", "net/tcp6", "net/udp", "net/udp6", "net/unix")
-# What the kernel calls memory that is shared without a file of the disk: mmap() with MAP_SHARED, shmget().
+# The kernel's names of shared memory that no file on a disk has: mmap() with MAP_SHARED, shmget().
 _SHARED_WITHOUT_FILE = re.compile(r"/(?:dev/zero|SYSV[0-9a-f]{8}) \(deleted\)")
 _NANOSECONDS = 1_000_000_000
 
 
 class Origin(NamedTuple):
-    """Where a process came from: ``is_forked`` says that fork() made it, and that it has executed no program since: it
-    has its parent's memory, and of its threads only the one that forked. ``parent`` is its parent's number.
+    """The origin of a process. ``parent`` is its parent's number.
+
+    ``is_forked`` means that fork() made it and it has executed no program since. It then has a copy of its parent's
+    memory, but only one of its threads: the one that called fork().
     """
 
     is_forked: bool
@@ -63,8 +65,10 @@ class Origin(NamedTuple):
 
 
 class PendingSignals(NamedTuple):
-    """Numbers of signals: those pending for the ``thread`` alone, those pending for the ``process``, None if that is
-    unknown, and those that the thread has ``blocked``. One that is pending and not blocked ends most waits.
+    """Numbers of signals. A signal that is pending and not blocked ends most waits.
+
+    ``thread`` has the signals that are pending for one thread, and ``blocked`` those that it blocks. ``process`` has
+    the signals that are pending for any thread of the process, and is None if they are unknown.
     """
 
     thread: frozenset[int]
@@ -74,12 +78,12 @@ class PendingSignals(NamedTuple):
 
 @record
 class ProcessIdentity:
-    """What tells a process from all others.
+    """Facts that distinguish a process from all others. Unknown ones are None or empty.
 
-    ``process_ids`` are its numbers, outside and inside of its container; ``start_time`` is when it started, in clock
-    ticks since the machine did, None if the target does not say; ``random`` are the 16 random bytes that the kernel
-    gave its program (AT_RANDOM), which a forked child has, too; ``places`` are entries of the auxiliary vector, where
-    program, loader and vDSO were put at random; ``build_id`` is the program's. What is unknown is None or empty.
+    ``process_ids`` are its numbers, outside and inside of its container. ``start_time`` counts clock ticks since the
+    machine started. ``random`` are the 16 random bytes that the kernel gave its program (AT_RANDOM), which a forked
+    child shares. ``places`` are entries of the auxiliary vector: the random addresses of program, loader and vDSO.
+    ``build_id`` is the program's.
     """
 
     process_ids: frozenset[int]
@@ -90,8 +94,9 @@ class ProcessIdentity:
 
 
 def is_same_process(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
-    """Return whether two moments are of the same process, which executed no other program between; None if what is
-    known of them is not enough to say so.
+    """Return whether two identities belong to the same process, which has executed no other program in between.
+
+    None if the known facts do not decide it.
     """
     if one.process_ids and other.process_ids and not one.process_ids & other.process_ids:
         return False
@@ -105,19 +110,17 @@ def is_same_process(one: ProcessIdentity, other: ProcessIdentity) -> bool | None
 
 
 class SystemFacts:
-    """What the kernel says of one process at one stop."""
+    """The kernel's facts about one process at one stop."""
 
     def __init__(self, target: Target, memory: TargetMemory, modules: ModuleList) -> None:
         self._target, self._memory, self._modules = target, memory, modules
 
     def is_same_process(self, other: SystemFacts) -> bool | None:
-        """Return whether *other* is of the same process, which executed no other program between; None if the targets
-        do not say enough.
-        """
+        """Return whether *other* belongs to the same process, None if that is unknown. See :func:`is_same_process`."""
         return is_same_process(self.identity(), other.identity())
 
     def processor_count(self) -> int | None:
-        """Return how many processors the process may use now, None for a target that does not say, as a core."""
+        """Return how many processors the process may use now, None if the target cannot tell, as a core cannot."""
         process = self._target.process_id
         if self._target.kind not in ("live", "gdb") or process is None:
             return None
@@ -142,22 +145,21 @@ class SystemFacts:
     def cpu_time_ns(self, thread: int) -> int:
         """Return the processor time that *thread* has used so far, in nanoseconds.
 
-        Of a live process ``schedstat``, exact, else ``stat``, in clock ticks; of a core's note ``pr_utime`` and
-        ``pr_stime``, for which the kernel counts the clock ticks at which the thread ran: one that never ran for long
-        has 0.
+        A live process has it exactly in ``schedstat``, or in clock ticks in ``stat``. A core has it in the note's
+        ``pr_utime`` and ``pr_stime``. These count the clock ticks at which the thread ran, and so are 0 for short runs.
 
-        :raises Unavailable: if the target does not say: gdb's cores do not, and the kernel's not of the first thread,
-            for which they have the time of all threads together
+        :raises Unavailable: if the target does not have it. gdb's cores do not. The kernel's do not for the first
+            thread, because its note has the time of all threads together
         """
-        found = self.status(thread).time_ns
-        if found is None:
+        time_ns = self.status(thread).time_ns
+        if time_ns is None:
             raise Unavailable("the core does not have the processor time of this thread")
-        return found
+        return time_ns
 
     def status(self, thread: int) -> StatusNote:
         """Return processor time and masks of signals of *thread*.
 
-        :raises Unavailable: if the target has none of them
+        :raises Unavailable: if the target has neither
         """
         noted = self._target.noted_status(thread)
         if noted is not None:
@@ -187,17 +189,19 @@ class SystemFacts:
         """
         noted = self._target.noted_status(thread)
         if noted is not None:
-            # By SIGKILL the kernel stops the other threads when it writes a core. Those of the process it leaves out.
+            # The kernel stops the other threads by SIGKILL when it writes a core. It does not note the signals of the
+            # whole process.
             pending = _numbers(noted.pending) - {_SIGKILL}
             return PendingSignals(pending, None, _numbers(noted.blocked))
-        found = self._signals(thread)
-        return PendingSignals(_numbers(found.pending), _numbers(found.shared), _numbers(found.blocked))
+        status = self._signals(thread)
+        return PendingSignals(_numbers(status.pending), _numbers(status.shared), _numbers(status.blocked))
 
     def timers(self) -> list[Timer]:
-        """Return the POSIX timers that the process has made (``timer_create``), set or not: the kernel does not say
-        which are set. Alarms (``alarm``, ``setitimer``) are not among them.
+        """Return the POSIX timers that the process has made (``timer_create``).
 
-        :raises Unavailable: if the target does not say: cores do not, nor kernels without CONFIG_CHECKPOINT_RESTORE
+        The kernel does not tell which of them are set. Alarms (``alarm``, ``setitimer``) are not among them.
+
+        :raises Unavailable: if the target does not have them, as cores and kernels without CONFIG_CHECKPOINT_RESTORE
         """
         try:
             return parse_timers(self._target.proc_text("timers"))
@@ -207,7 +211,7 @@ class SystemFacts:
     def handled_signals(self) -> frozenset[int]:
         """Return the numbers of the signals for which the process has a handler.
 
-        :raises Unavailable: if the target does not say: cores do not
+        :raises Unavailable: if the target does not have them, as a core
         """
         try:
             return _numbers(int(parse_status(self._target.proc_text("status"))["SigCgt"], 16))
@@ -215,18 +219,18 @@ class SystemFacts:
             raise Unavailable("status does not say which signals are handled") from error
 
     def describe(self, descriptor: int) -> str:
-        """Return what a file descriptor of the process refers to: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
+        """Return a text for the file behind a descriptor: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
 
-        :raises Unavailable: if the target does not say
+        :raises Unavailable: if the target does not have it
         """
         text = os.fsdecode(self._target.proc_text(f"fd/{descriptor}"))
         if not (text.startswith("socket:[") and text.endswith("]") and text[8:-1].isdigit()):
             return text
         for table in _TABLES:
             with suppress(Unavailable):
-                found = find_connection(self._target.proc_text(table), int(text[8:-1]))
-                if found is not None:
-                    return f"{table.removeprefix('net/')} {found}"
+                connection = find_connection(self._target.proc_text(table), int(text[8:-1]))
+                if connection is not None:
+                    return f"{table.removeprefix('net/')} {connection}"
         return text
 
     @cached_property
@@ -235,9 +239,9 @@ class SystemFacts:
 
         :raises Unavailable: if the target does not say
         """
-        found = self._target.noted_process()
-        if found is not None:
-            return found
+        noted = self._target.noted_process()
+        if noted is not None:
+            return noted
         try:
             stat = parse_stat(self._target.proc_text("stat"))
         except MalformedFile as error:
@@ -245,9 +249,9 @@ class SystemFacts:
         return ProcessNote(stat.flags, stat.parent)
 
     def origin(self) -> Origin:
-        """Return where the process came from.
+        """Return the origin of the process.
 
-        :raises Unavailable: if the target does not say
+        :raises Unavailable: if the target does not have it
         """
         return Origin(bool(self.note.flags & PF_FORKNOEXEC), self.note.parent)
 
@@ -255,21 +259,21 @@ class SystemFacts:
         """Return the numbers of other processes that have the same memory (clone(2) with CLONE_VM, vfork(2)).
 
         :param thread: a thread of the process that has not ended
-        :raises Unavailable: if the target does not say: cores do not
+        :raises Unavailable: if the target does not have them, as a core
         """
-        self._target.proc_text("stat")  # whether it is a process of this machine
+        self._target.proc_text("stat")  # raises if it is no process of this machine
         from ompd.debugger.targets.live.ptrace import find_sharers
 
         process = self._target.process_id
-        found = find_sharers(process, thread) if process is not None else None
-        if found is None:
+        sharers = find_sharers(process, thread) if process is not None else None
+        if sharers is None:
             raise Unavailable("the kernel does not compare the memory of processes (kcmp)")
-        return found
+        return sharers
 
     def shared_mappings(self) -> list[FileMapping]:
-        """Return the mappings that other processes may have, too, by address.
+        """Return the mappings that other processes may share, by address.
 
-        :raises Unavailable: if the target does not say
+        :raises Unavailable: if the target does not have them
         """
         return [FileMapping(m.start, m.end, m.offset, m.name) for m in self._maps if m.is_shared]
 
@@ -281,10 +285,12 @@ class SystemFacts:
             raise Unavailable(str(error)) from error
 
     def is_shared(self, address: int) -> bool:
-        """Return whether other processes may have the memory at *address*, too. A core does not say that of a mapping;
-        but shared memory is always that of a file, if only of the kernel's own, and modules are mapped privately.
+        """Return whether other processes may share the memory at *address*.
 
-        :raises Unavailable: if the target does not say
+        A core does not note which mappings are shared. But all shared memory is mapped from a file, if only from one of
+        the kernel's own, and modules are never shared.
+
+        :raises Unavailable: if that is unknown
         """
         try:
             return any(m.start <= address < m.end for m in self.shared_mappings())
@@ -292,7 +298,7 @@ class SystemFacts:
             if self._modules.at(address) is not None:
                 return False
             files = self._target.mappings()
-            # Who wrote no note of the process may have left out mappings, too.
+            # A core without a note of the process may lack mappings, too.
             if self._target.noted_process() is None or not files or self._target.loss is not None:
                 raise
         file = next((file for file in files if file.start <= address < file.end), None)
@@ -301,7 +307,7 @@ class SystemFacts:
         raise Unavailable(f"whether other processes share the mapping of {file.name} is not known")
 
     def identity(self) -> ProcessIdentity:
-        """Return what tells this process from others, as far as the target knows."""
+        """Return the facts that distinguish this process from others, as far as the target has them."""
         target = self._target
         numbers = {target.process_id} - {None}
         start = None
