@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model.checks import CheckAnswer, CheckedLibrary, DifferenceRecord, EntrySeen
-from ompd.questions.check.compare import Fact, compare
-from ompd.questions.check.facts import REFUSED, Outcome, function_of
-from ompd.questions.check.hosted import LibraryAnswers
-from ompd.questions.check.interface import NativeThread, PluginAnswers
+from ompd.questions.check.compare import REFUSED, Fact, Outcome, compare, function_of
 from ompd.questions.check.known import EntryTally, Explained, Known, KnownLibrary
+from ompd.questions.check.library import LibraryAnswers
+from ompd.questions.check.plugin import NativeThread, PluginAnswers
 from ompd.questions.facts.answers import answer, begin, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.runtimes.hosted.handles.space import HostedSpace
@@ -96,13 +96,13 @@ def _check(
     )
     library = known.identify(digest, version)
     explained = Explained(known, library)
-    module = runtime.found.module
     facts = compare(
-        LibraryAnswers(hosted.library, hosted.ref, hosted.all_threads.id_size),
+        LibraryAnswers(hosted.library, hosted.ref, {kind: hosted.all_threads.id_size(kind) for kind in ThreadIdKind}),
         PluginAnswers(ours),
         _threads(session),
         keeps_states=ours.keeps_states(),
-        is_runtime=lambda address: session.process.symbols.module_at(address) is module,
+        symbols=session.process.symbols,
+        runtime=runtime.found.module,
     )
     counts = _Counts()
     for fact in facts:

@@ -1,16 +1,23 @@
-"""Asks two sides all questions of OMPD about a process, and pairs their answers, fact by fact."""
+"""Asks a library and our plugin all questions of OMPD about a process, and pairs their answers, fact by fact."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import state_name
-from ompd.errors import CorruptState
-from ompd.questions.check.facts import NONE, REFUSED, VALUE, Outcome, ask, refused, same
-from ompd.questions.check.interface import MAX_CHAIN, Handle, InitialRegion, Interface, NativeThread
+from ompd.contract.process import Module
+from ompd.errors import CorruptState, LibraryError, OmpdError, Rc, StaleHandle, TargetGone, TooMuch
+from ompd.questions.check.plugin import MAX_CHAIN, Handle, InitialRegion, NativeThread
 from ompd.records import record
+
+if TYPE_CHECKING:
+    from ompd.debugger.symbols import Symbols
+    from ompd.questions.check.library import LibraryAnswers
+    from ompd.questions.check.plugin import PluginAnswers
+
+    Side = LibraryAnswers | PluginAnswers
 
 _T = TypeVar("_T")
 _MAX_TEAM = 1 << 16
@@ -19,6 +26,49 @@ _OUTSIDE = -5
 """A thread number that no thread has."""
 # How many threads are announced to a library at once, and how many members, regions or tasks.
 _THREADS, _OTHERS = 128, 256
+
+VALUE, NONE, REFUSED = "value", "none", "refused"
+
+# The routine behind each fact. Facts about variables, states and settings contain a name: see _FORMS.
+FUNCTIONS: Mapping[str, str] = {
+    "omp_version": "ompd_get_omp_version",
+    "omp_version_string": "ompd_get_omp_version_string",
+    "handle by pthread": "ompd_get_thread_handle",
+    "handle by lwp": "ompd_get_thread_handle",
+    "id as pthread": "ompd_get_thread_id",
+    "id as lwp": "ompd_get_thread_id",
+    "state": "ompd_get_state",
+    "wait_id": "ompd_get_state",
+    "regions": "ompd_get_enclosing_parallel_handle",
+    "end of regions": "ompd_get_enclosing_parallel_handle",
+    "tasks": "ompd_get_generating_task_handle",
+    "end of tasks": "ompd_get_generating_task_handle",
+    "thread tool data": "ompd_get_tool_data",
+    "region tool data": "ompd_get_tool_data",
+    "task tool data": "ompd_get_tool_data",
+    "thread in region": "ompd_get_thread_in_parallel",
+    "region of a thread in it": "ompd_get_curr_parallel_handle",
+    "task in region": "ompd_get_task_in_parallel",
+    "number outside of the team": "ompd_get_thread_in_parallel",
+    "function": "ompd_get_task_function",
+    "exit frame": "ompd_get_task_frame",
+    "enter frame": "ompd_get_task_frame",
+    "exit frame flag": "ompd_get_task_frame",
+    "enter frame flag": "ompd_get_task_frame",
+    "region of task": "ompd_get_task_parallel_handle",
+    "scheduling task": "ompd_get_scheduling_task_handle",
+    "same thread": "ompd_thread_handle_compare",
+    "same region": "ompd_parallel_handle_compare",
+    "same task": "ompd_task_handle_compare",
+    "variable of another scope": "ompd_get_icv_from_scope",
+}
+_FORMS: Mapping[str, str] = {
+    "state ": "ompd_enumerate_states",
+    "listed ": "ompd_enumerate_icvs",
+    "setting ": "ompd_get_display_control_vars",
+    "number of ": "ompd_get_icv_from_scope",
+    "text of ": "ompd_get_icv_string_from_scope",
+}
 
 
 @record
@@ -36,6 +86,22 @@ class Subject:
 
 
 @record
+class Outcome:
+    """The answer of one side."""
+
+    kind: str
+    """``value``, ``none`` (there is no such thing), or ``refused`` (with ``rc`` and ``reason``)."""
+    value: Any = None
+    text: str = "none"
+    """The value as people read it."""
+    rc: int | None = None
+    """The return code of a refusal."""
+    reason: str = ""
+    is_part: bool = False
+    """Whether the value is only the first of a list."""
+
+
+@record
 class Fact:
     """One fact about a subject, with the answers of both sides."""
 
@@ -50,19 +116,72 @@ class Fact:
         return same(self.theirs, self.ours)
 
 
+def function_of(fact: str) -> str:
+    """Return the routine of OMPD that answers a fact."""
+    if fact in FUNCTIONS:
+        return FUNCTIONS[fact]
+    if fact.startswith("routine "):
+        return fact.removeprefix("routine ")
+    return next(function for start, function in _FORMS.items() if fact.startswith(start))
+
+
+def ask(question: Callable[..., Any], *arguments: Any, write: Callable[[Any], str] = str) -> Outcome:
+    """Return the outcome of a question.
+
+    :param write: returns a value as text
+    :raises TargetGone: if no further question can succeed; likewise :exc:`StaleHandle`, :exc:`TooMuch`, and a
+        :exc:`LibraryError` if the library has ended
+    """
+    try:
+        value = question(*arguments)
+    except (TargetGone, StaleHandle, TooMuch):
+        raise
+    except LibraryError as error:
+        if error.has_ended:
+            raise
+        return refused(error)
+    except OmpdError as error:
+        return refused(error)
+    return Outcome(NONE) if value is None else Outcome(VALUE, value, write(value))
+
+
+def refused(error: OmpdError) -> Outcome:
+    """Return the outcome of a question that failed."""
+    return Outcome(REFUSED, None, rc_name(int(error.rc)), int(error.rc), str(error))
+
+
+def rc_name(rc: int) -> str:
+    """Return the name of a return code without ``ompd_rc_``."""
+    try:
+        return Rc(rc).name.lower()
+    except ValueError:
+        return f"return code {rc}"
+
+
+def same(library: Outcome, ours: Outcome) -> bool:
+    """Return whether both answers are the same. If both refuse, only codes about wrong arguments must be equal."""
+    if ours.kind == REFUSED:
+        if ours.rc in (Rc.BAD_INPUT, Rc.UNSUPPORTED, Rc.INCOMPATIBLE):
+            return library.kind == REFUSED and library.rc == ours.rc
+        return library.kind in (REFUSED, NONE)  # the standard has one code for "there is none" and "unknown"
+    return (library.kind, library.value, library.is_part) == (ours.kind, ours.value, ours.is_part)
+
+
 def compare(
-    library: Interface,
-    ours: Interface,
+    library: Side,
+    ours: Side,
     threads: Sequence[NativeThread],
     *,
     keeps_states: bool,
-    is_runtime: Callable[[int], bool] = lambda address: False,
+    symbols: Symbols | None = None,
+    runtime: Module | None = None,
 ) -> Iterator[Fact]:
     """Yield every fact, equal ones and differences.
 
     :param threads: all threads of the process
     :param keeps_states: whether the runtime records states, frames and tool data
-    :param is_runtime: returns whether an address is in the runtime's module
+    :param symbols: the symbols of the process, to recognise code of the runtime
+    :param runtime: the runtime's module
     """
     debug = ask(ours.icv_number, "debug-var", Scope.ADDRESS_SPACE, None)
     tags = {"states"} if keeps_states else set()
@@ -71,19 +190,20 @@ def compare(
     settings = ask(ours.display_control_vars)
     if settings.kind == VALUE and settings.value.get("OMP_NUM_THREADS") == "undefined":
         tags.add("no_num_threads")
-    yield from _Comparison(library, ours, frozenset(tags), is_runtime).facts(threads)
+    yield from _Comparison(library, ours, frozenset(tags), symbols, runtime).facts(threads)
 
 
 class _Comparison:
     # One comparison of the two sides, with the handles that it has met.
 
     def __init__(
-        self, library: Interface, ours: Interface, tags: frozenset[str], is_runtime: Callable[[int], bool]
+        self, library: Side, ours: Side, tags: frozenset[str], symbols: Symbols | None, runtime: Module | None
     ) -> None:
         self._library = library
         self._ours = ours
         self._tags = tags
-        self._is_runtime = is_runtime
+        self._symbols = symbols
+        self._runtime = runtime
         # The handle of one side for each handle of the other: both must distinguish the same entities.
         self._partners: dict[tuple[Scope, str, Hashable], Hashable] = {}
         self._compared: set[tuple[Scope, Hashable, Hashable]] = set()
@@ -103,16 +223,16 @@ class _Comparison:
 
     def _process(self, subject: Subject) -> Iterator[Fact]:
         library, ours = self._library, self._ours
-        yield from _listed("routine ", subject, ask(library.routines), ask(ours.routines), str)
+        yield from _listed("routine ", subject, ask(library.routines), ask(ours.routines))
         yield Fact("omp_version", subject, ask(library.omp_version), ask(ours.omp_version))
         # Libraries may choose the text: only its existence is compared.
         texts = ask(library.omp_version_string), ask(ours.omp_version_string)
         yield Fact("omp_version_string", subject, *(_there(text, "a text") for text in texts))
-        yield from _listed("state ", subject, ask(library.states), ask(ours.states), "{:#x}".format)
+        yield from _listed("state ", subject, ask(library.states), ask(ours.states))
         listed = ask(library.icvs), ask(ours.icvs)
-        yield from _listed("listed ", subject, *listed, str)
+        yield from _listed("listed ", subject, *listed)
         settings = ask(library.display_control_vars), ask(ours.display_control_vars)
-        yield from _listed("setting ", subject, *settings, str)
+        yield from _listed("setting ", subject, *settings)
         theirs, own = (outcome.value if outcome.kind == VALUE else {} for outcome in listed)
         for name, scope in own.items():
             if name in theirs:
@@ -266,7 +386,8 @@ class _Comparison:
         yield self._twins("scheduling task", Scope.TASK, subject, scheduling)
 
     def _code(self, address: int) -> str:
-        return f"{address:#x}" + (", in the runtime" if self._is_runtime(address) else "")
+        is_runtime = self._symbols is not None and self._symbols.module_at(address) is self._runtime
+        return f"{address:#x}" + (", in the runtime" if is_runtime else "")
 
     # Facts of several kinds of subjects
 
@@ -318,7 +439,7 @@ def _chunks(rows: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
         yield rows[start : start + size]
 
 
-def _chain(side: Interface, scope: Scope, thread: Handle, limit: int) -> _Chain:
+def _chain(side: Side, scope: Scope, thread: Handle, limit: int) -> _Chain:
     handles: dict[Hashable, Handle] = {}
     is_region = scope == Scope.PARALLEL
     step = ask(side.current_parallel if is_region else side.current_task, thread)
@@ -337,15 +458,13 @@ def _count(chain: _Chain) -> Outcome:
     return Outcome(VALUE, len(chain.handles), str(len(chain.handles)))
 
 
-def _listed(
-    start: str, subject: Subject, library: Outcome, ours: Outcome, name: Callable[[Any], str]
-) -> Iterator[Fact]:
+def _listed(start: str, subject: Subject, library: Outcome, ours: Outcome) -> Iterator[Fact]:
     # A fact for each entry of either list.
     if VALUE not in (library.kind, ours.kind) or library.kind != ours.kind:
         yield Fact(f"{start}list", subject, library, ours)
         return
     for key in {**ours.value, **library.value}:
-        yield Fact(f"{start}{name(key)}", subject, *(_entry(side.value.get(key)) for side in (library, ours)))
+        yield Fact(f"{start}{_shown(key)}", subject, *(_entry(side.value.get(key)) for side in (library, ours)))
 
 
 def _there(outcome: Outcome, text: str) -> Outcome:

@@ -5,9 +5,9 @@ must not have), and by the answers of the library and of our plugin. A sign with
 places for it and the library shows it at none, the entry is out of date.
 
 Tags of the process: ``debug`` (the program was started with OMP_DEBUG=enabled), ``states`` (the runtime records states
-and tool data), ``no_num_threads`` (OMP_NUM_THREADS is not set). Of threads: ``openmp``, ``in_team``, ``idle``. Of
-regions and the tasks in them: ``initial``, ``serialized``, ``of_several``, ``folded`` (a serialized region directly in
-another one). Of tasks: ``implicit``, ``explicit``.
+and tool data), ``no_num_threads`` (OMP_NUM_THREADS is not set). Tags of threads: ``openmp``, ``in_team``, ``idle``.
+Tags of regions and the tasks in them: ``initial``, ``serialized``, ``of_several``, ``folded`` (a serialized region
+directly in another one). Tags of tasks: ``implicit``, ``explicit``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from importlib.resources import files
 from typing import Any
 
 from ompd.errors import Rc
-from ompd.questions.check.compare import Fact
-from ompd.questions.check.facts import Outcome
+from ompd.questions.check.compare import Fact, Outcome
 from ompd.records import record
 
 _TABLE = files("ompd.questions.check").joinpath("known.json")
@@ -144,7 +143,7 @@ class Explained:
         self._must = library.release is not None
         # The matching signs by the name of a fact, kept because thousands of facts share a few names.
         self._by_name: dict[str, list[tuple[Entry, int, Sign]]] = {}
-        # For each sign, by the numbers of entry and sign: facts in which it could occur, and in which it did.
+        # The numbers of facts in which each sign could occur and did occur, by the numbers of entry and sign.
         self._places: dict[tuple[int, int], int] = {}
         self._occurrences: dict[tuple[int, int], int] = {}
         self._explains: dict[int, int] = {}

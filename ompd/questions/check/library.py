@@ -1,41 +1,243 @@
-"""The answers of a library to OMPD's questions, many of which are asked in one exchange."""
+"""A library's answers to OMPD's questions, many of which are asked in one exchange.
+
+An exchange with the library's process costs more than the call itself. So :class:`CallQueue` records the calls that
+will be needed, and the first request for a result sends all of them::
+
+    calls = CallQueue(library)
+    states = [calls.call(Batch.get_state, thread) for thread in threads]
+    states[0].value()  # sends all
+
+Recorded calls make an answer faster, and never change it.
+
+:class:`Identities` finds the handles of the same thread, region or task. Handles are opaque, and each call makes new
+ones. OMPD compares two handles at a time, so that a thousand handles would need half a million calls. Most handles need
+one call, because another fact (an identifier, a frame) distinguishes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import itertools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from random import Random
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import State, is_wait
-from ompd.errors import Rc
-from ompd.questions.check.ahead import CallQueue
-from ompd.questions.check.identities import Identities
-from ompd.questions.check.interface import Frames, NativeThread
+from ompd.errors import OmpdError, Rc
+from ompd.questions.check.plugin import Frames, NativeThread
 from ompd.runtimes.hosted.api import Batch, ParallelRef, Pending, Ref, SpaceRef, TaskRef, ThreadRef
 from ompd.runtimes.hosted.client import HostedLibrary
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
-_PREFIX = "ompt_state_"
+_OMPT_STATE = "ompt_state_"
+# Results that are kept. A call whose result was dropped is made again.
+_MOST_KEPT = 1 << 15
 # How many regions and tasks around a thread are asked for with the thread, and how many in each later exchange.
 _NEAR, _FURTHER = 6, 64
 
+_COMPARE: Mapping[Scope, Callable[..., Pending[int]]] = {
+    Scope.THREAD: Batch.thread_handle_compare,
+    Scope.PARALLEL: Batch.parallel_handle_compare,
+    Scope.TASK: Batch.task_handle_compare,
+}
+# Entities that no other fact distinguishes.
+_MAX_ALIKE = 1 << 13
+# How many new handles are compared with all others in each round. The first round is small, because most handles often
+# belong to one entity. At most _MAX_COMPARED comparisons are sent together.
+_CANDIDATES = (1, 8, 64)
+_MAX_COMPARED = 1 << 14
+# Groups of more than _MANY handles are split by their comparisons with _PIVOTS of them: the standard demands an order,
+# in which two handles of one entity compare equally with any third one.
+_MANY, _PIVOTS = 64, 32
+
+_Group = tuple[Hashable, ...]
+_Part = tuple[_Group, list[Ref]]
+
+
+class CallQueue:
+    """The calls of one library. Each is made once, as long as its result is kept."""
+
+    def __init__(self, library: HostedLibrary) -> None:
+        self.client = library
+        self._batch = library.batch()
+        self._kept: OrderedDict[tuple[Any, ...], Pending[Any]] = OrderedDict()
+
+    def call(
+        self, routine: Callable[Concatenate[Batch, _P], Pending[_T]], *arguments: _P.args, **named: _P.kwargs
+    ) -> Pending[_T]:
+        """Record a call, and return its pending result.
+
+        :param routine: a method of :class:`Batch`
+        """
+        key = routine, *map(_number, arguments)
+        pending = self._kept.get(key)
+        if pending is None:
+            pending = self._kept[key] = routine(self._batch, *arguments, **named)
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return pending
+
+    def has(self, routine: Callable[Concatenate[Batch, _P], Pending[_T]], *arguments: _P.args, **_: _P.kwargs) -> bool:
+        """Return whether a call is recorded, or its result kept."""
+        return (routine, *map(_number, arguments)) in self._kept
+
+
+def _number(argument: object) -> object:
+    # A handle is identified by its number, which a pending handle has already.
+    handle = argument.handle if isinstance(argument, Pending) else argument
+    return handle.number if isinstance(handle, Ref) else handle
+
+
+class Identities:
+    """The handles of one address space.
+
+    :param pthread_size: the size of a ``pthread_t`` in it, None for the usual one
+    """
+
+    def __init__(self, calls: CallQueue, pthread_size: int | None = None) -> None:
+        self._calls = calls
+        self._pthread_size = pthread_size
+        # The key of each handle, by its number. Numbers are not reused.
+        self._keys: dict[int, Hashable] = {}
+        # One handle of each entity, by group. Only handles of one group can belong to the same entity.
+        self._known: dict[_Group, list[Ref]] = defaultdict(list)
+        # The pivots of each group that was split.
+        self._pivots: dict[_Group, Sequence[Ref]] = {}
+
+    def key(self, scope: Scope, handle: Ref) -> Hashable:
+        """Return the key of a handle, which all handles of the same entity share.
+
+        :raises OmpdError: if too many handles differ in no other fact
+        """
+        if handle.number not in self._keys:
+            self.find(scope, [handle])
+        if handle.number not in self._keys:
+            name = self._calls.client.name
+            raise OmpdError(f"{name}: more than {_MAX_ALIKE} handles that differ in nothing else")
+        return self._keys[handle.number]
+
+    def expect(self, scope: Scope, handle: Ref | Pending[Any]) -> Pending[Any]:
+        """Record the call whose result few entities share, and return its pending result."""
+        argument: Any = handle
+        if scope == Scope.THREAD:
+            return self._calls.call(Batch.get_thread_id, argument, ThreadIdKind.PTHREAD, self._pthread_size)
+        if scope == Scope.TASK:
+            return self._calls.call(Batch.get_task_frame, argument)
+        return self._calls.call(Batch.get_tool_data, argument, scope)
+
+    def find(self, scope: Scope, handles: Iterable[Ref]) -> None:
+        """Find the keys of handles, in few exchanges."""
+        new = {handle.number: handle for handle in handles if handle.number not in self._keys}
+        expected = [(handle, self.expect(scope, handle)) for handle in new.values()]
+        groups: dict[_Group, list[Ref]] = defaultdict(list)
+        for handle, pending in expected:
+            value = pending.value() if pending.error() is None else None
+            if scope == Scope.THREAD and value is not None:
+                self._keys[handle.number] = value
+            else:
+                groups[scope, value].append(handle)
+        parts = self._split(scope, list(groups.items()))
+        pairs = [(member, other) for group, members in parts for member in members for other in self._known[group]]
+        self._give_keys(self._equal(scope, pairs))
+        for most in itertools.chain(_CANDIDATES, itertools.repeat(_CANDIDATES[-1])):
+            parts = self._without_keys(parts)
+            if not parts:
+                return
+            if most == _CANDIDATES[-1]:
+                parts = self._split_large(scope, parts)
+            self._find_among(scope, parts, most)
+
+    def _without_keys(self, parts: Sequence[_Part]) -> list[_Part]:
+        remaining = (
+            (group, [member for member in members if member.number not in self._keys])
+            for group, members in parts
+            if len(self._known[group]) < _MAX_ALIKE
+        )
+        return [part for part in remaining if part[1]]
+
+    def _find_among(self, scope: Scope, parts: Sequence[_Part], most: int) -> None:
+        # Compares the first members of each part with those after them.
+        pairs = [
+            (member, other)
+            for _, members in parts
+            for place, member in enumerate(members)
+            for other in members[: min(place, most)]
+        ]
+        equal = self._equal(scope, pairs)
+        for group, members in parts:
+            known = self._known[group]
+            for member in members[: min(most, _MAX_ALIKE - len(known))]:
+                if member.number not in equal:
+                    self._keys[member.number] = member.number
+                    known.append(member)
+        self._give_keys(equal)
+
+    def _give_keys(self, equal: Mapping[int, Ref]) -> None:
+        for number, other in equal.items():
+            if other.number in self._keys:
+                self._keys[number] = self._keys[other.number]
+
+    # Groups that are too large
+
+    def _split_large(self, scope: Scope, parts: Sequence[_Part]) -> list[_Part]:
+        for group, members in parts:
+            if len(members) > _MANY and len(group) == 2:
+                # Draw at random, so that no pattern makes all pivots equal; with a fixed seed, to be reproducible.
+                self._pivots[group] = Random(0).sample(members, _PIVOTS)
+                for part, known in self._split(scope, [(group, self._known.pop(group, []))]):
+                    self._known[part] = known
+        return self._split(scope, parts)
+
+    def _split(self, scope: Scope, parts: Sequence[_Part]) -> list[_Part]:
+        result_groups: dict[_Group, list[Ref]] = defaultdict(list)
+        signs: dict[int, list[int | None]] = defaultdict(list)
+        split = [(group, members) for group, members in parts if group in self._pivots]
+        pairs = [(member, pivot) for group, members in split for member in members for pivot in self._pivots[group]]
+        for member, _, result in self._results(scope, pairs):
+            signs[member.number].append(result)
+        for group, members in parts:
+            for member in members:
+                key = (*group, *signs[member.number]) if group in self._pivots else group
+                result_groups[key].append(member)
+        return list(result_groups.items())
+
+    # Comparisons
+
+    def _equal(self, scope: Scope, pairs: Iterable[tuple[Ref, Ref]]) -> Mapping[int, Ref]:
+        # The first equal handle, by the number of the handle that was compared with it.
+        equal: dict[int, Ref] = {}
+        for handle, other, result in self._results(scope, pairs):
+            if result == 0:
+                equal.setdefault(handle.number, other)
+        return equal
+
+    def _results(self, scope: Scope, pairs: Iterable[tuple[Ref, Ref]]) -> Iterator[tuple[Ref, Ref, int | None]]:
+        pairs = iter(pairs)
+        while chunk := list(itertools.islice(pairs, _MAX_COMPARED)):
+            batch = self._calls.client.batch()
+            results = [(handle, other, _COMPARE[scope](batch, handle, other)) for handle, other in chunk]
+            for handle, other, result in results:
+                yield handle, other, result.value() if result.error() is None else None
+
 
 class LibraryAnswers:
-    """The answers of a library about the process of *space*.
+    """The answers of a library about the process of *space*, by the same methods as those of ``PluginAnswers``.
 
-    :param id_size: returns the size of native identifiers of a kind in that process, None for the usual one
+    :param id_sizes: the sizes of native identifiers in that process, if they are not the usual ones
     """
 
     def __init__(
-        self, library: HostedLibrary, space: SpaceRef, id_size: Callable[[ThreadIdKind], int | None] = lambda kind: None
+        self, library: HostedLibrary, space: SpaceRef, id_sizes: Mapping[ThreadIdKind, int | None] | None = None
     ) -> None:
         self._library = library
         self._space = space
-        self._id_size = id_size
+        self._id_sizes = id_sizes or {}
         self._calls = CallQueue(library)
         self._call = self._calls.call
-        self._identities = Identities(self._calls, id_size)
+        self._identities = Identities(self._calls, self._id_sizes.get(ThreadIdKind.PTHREAD))
         # The keys of regions and tasks whose calls are recorded.
         self._expected: set[tuple[Scope, Hashable]] = set()
 
@@ -50,7 +252,7 @@ class LibraryAnswers:
 
     def states(self) -> Mapping[int, str]:
         states = self._call(Batch.enumerate_states, self._space).value()
-        return {number: name.removeprefix(_PREFIX) for number, name in states.items() if number != State.UNDEFINED}
+        return {number: name.removeprefix(_OMPT_STATE) for number, name in states.items() if number != State.UNDEFINED}
 
     def icvs(self) -> Mapping[str, Scope]:
         return {name: scope for name, (_, scope) in self._icvs.items() if isinstance(scope, Scope)}
@@ -63,7 +265,7 @@ class LibraryAnswers:
         return _or_none(self._thread(kind, identifier))
 
     def thread_id(self, thread: ThreadRef, kind: ThreadIdKind) -> int:
-        return self._call(Batch.get_thread_id, thread, kind, self._id_size(kind)).value()
+        return self._call(Batch.get_thread_id, thread, kind, self._id_sizes.get(kind)).value()
 
     def state(self, thread: ThreadRef) -> tuple[int, int | None]:
         state, wait_id = self._call(Batch.get_state, thread).value()
@@ -128,7 +330,7 @@ class LibraryAnswers:
         for pending in of_threads:
             for thread in _made(pending)[:1]:
                 for kind in (ThreadIdKind.PTHREAD, ThreadIdKind.LWP):
-                    self._call(Batch.get_thread_id, thread, kind, self._id_size(kind))
+                    self._call(Batch.get_thread_id, thread, kind, self._id_sizes.get(kind))
                 self._call(Batch.get_state, thread)
                 self._call(Batch.get_tool_data, thread, Scope.THREAD)
                 self._expect_variables(Scope.THREAD, thread)
@@ -157,7 +359,7 @@ class LibraryAnswers:
         kind = ThreadIdKind.PTHREAD
         for number in thread_nums:
             thread = self._call(Batch.get_thread_in_parallel, parallel, number)
-            self._call(Batch.get_thread_id, thread, kind, self._id_size(kind))
+            self._call(Batch.get_thread_id, thread, kind, self._id_sizes.get(kind))
             self._call(Batch.get_curr_parallel_handle, thread)
             tasks.append(self._call(Batch.get_task_in_parallel, parallel, number))
         self._find((), tasks)
@@ -190,7 +392,7 @@ class LibraryAnswers:
         return [handle for handle in chain if isinstance(handle, Pending)]
 
     def _thread(self, kind: ThreadIdKind, identifier: int) -> Pending[ThreadRef]:
-        return self._call(Batch.get_thread_handle, self._space, kind, identifier, self._id_size(kind))
+        return self._call(Batch.get_thread_handle, self._space, kind, identifier, self._id_sizes.get(kind))
 
     def _variable(self, name: str, scope: Scope, handle: Ref | None) -> tuple[Ref, Scope, int]:
         whose = self._space if handle is None else handle

@@ -1,28 +1,29 @@
-"""The questions of OMPD's routines, and our plugins' answers in their form.
+"""Our plugin's answers to the questions of OMPD's routines, with the return codes of the standard.
 
-A library for debuggers answers with return codes and numbers, a plugin with handles that have methods.
-:class:`Interface` has the questions for both; :class:`PluginAnswers` answers them for a plugin's address space, with
-the return codes of the standard.
+A plugin has handles with methods, a library for debuggers has routines that return codes and numbers. The answers of
+both have the same form here, so that they can be compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import BadInput, CorruptState, OmpdError, Rc, Unavailable
-from ompd.questions.check.facts import ROUTINES
 from ompd.records import record
+from ompd.runtimes.hosted.signatures import SIGNATURES, Function
 
+ROUTINES = tuple(signature.name for number, signature in SIGNATURES.items() if number != Function.LOAD)
+"""All routines of OMPD (OpenMP 5.2, 20.5)."""
 MAX_CHAIN = 10_000
 """Regions and tasks around one thread: recursion of tasks goes thousands of levels deep."""
 
 Handle = Any
-"""A handle of a thread, a region or a task, for the interface that made it."""
+"""A handle of a thread, a region or a task, for the side that made it."""
 
 
 class NativeThread(NamedTuple):
@@ -32,7 +33,7 @@ class NativeThread(NamedTuple):
     pthread: int | None
 
     def identifiers(self) -> Iterator[tuple[ThreadIdKind, int]]:
-        """Yield the identifiers by which a library may find the thread."""
+        """Yield the thread's identifiers, each with its kind."""
         yield ThreadIdKind.LWP, self.native_thread_id
         if self.pthread is not None:
             yield ThreadIdKind.PTHREAD, self.pthread
@@ -57,93 +58,6 @@ class Frames:
     enter: int
     exit_flag: int | None
     enter_flag: int | None
-
-
-class Interface(Protocol):
-    """The questions of OMPD about one runtime of one process.
-
-    None means that there is none. A routine that fails raises an :class:`OmpdError` with its return code.
-    """
-
-    def routines(self) -> Mapping[str, str]:
-        """The routines that exist, each with the text "there"."""
-
-    def omp_version(self) -> int:
-        """``ompd_get_omp_version``."""
-
-    def omp_version_string(self) -> str:
-        """``ompd_get_omp_version_string``."""
-
-    def states(self) -> Mapping[int, str]:
-        """``ompd_enumerate_states``: names without ``ompt_state_``, and without the one where a host begins."""
-
-    def icvs(self) -> Mapping[str, Scope]:
-        """``ompd_enumerate_icvs``."""
-
-    def display_control_vars(self) -> Mapping[str, str]:
-        """``ompd_get_display_control_vars``."""
-
-    def thread(self, kind: ThreadIdKind, identifier: int) -> Handle | None:
-        """``ompd_get_thread_handle``, None for a thread that is not an OpenMP thread."""
-
-    def thread_id(self, thread: Handle, kind: ThreadIdKind) -> int:
-        """``ompd_get_thread_id``."""
-
-    def state(self, thread: Handle) -> tuple[int, int | None]:
-        """``ompd_get_state``: the state, and the wait identifier if it is one of waiting."""
-
-    def current_parallel(self, thread: Handle) -> Handle | None:
-        """``ompd_get_curr_parallel_handle``; the initial region is one, too."""
-
-    def current_task(self, thread: Handle) -> Handle | None:
-        """``ompd_get_curr_task_handle``."""
-
-    def enclosing(self, parallel: Handle) -> Handle | None:
-        """``ompd_get_enclosing_parallel_handle``."""
-
-    def thread_in(self, parallel: Handle, thread_num: int) -> Handle:
-        """``ompd_get_thread_in_parallel``."""
-
-    def task_in(self, parallel: Handle, thread_num: int) -> Handle:
-        """``ompd_get_task_in_parallel``."""
-
-    def generating(self, task: Handle) -> Handle | None:
-        """``ompd_get_generating_task_handle``."""
-
-    def scheduling(self, task: Handle) -> Handle | None:
-        """``ompd_get_scheduling_task_handle``."""
-
-    def parallel(self, task: Handle) -> Handle:
-        """``ompd_get_task_parallel_handle``."""
-
-    def function(self, task: Handle) -> int | None:
-        """``ompd_get_task_function``."""
-
-    def frames(self, task: Handle) -> Frames:
-        """``ompd_get_task_frame``."""
-
-    def tool_data(self, scope: Scope, handle: Handle) -> int:
-        """``ompd_get_tool_data``."""
-
-    def icv_number(self, name: str, scope: Scope, handle: Handle) -> tuple[int, bool]:
-        """``ompd_get_icv_from_scope``: the number, and whether it is the whole value. None is the address space."""
-
-    def icv_text(self, name: str, scope: Scope, handle: Handle) -> str:
-        """``ompd_get_icv_string_from_scope``."""
-
-    def key(self, scope: Scope, handle: Handle) -> Hashable:
-        """Return a key that handles of the same thread, region or task share (``ompd_..._handle_compare``)."""
-
-    # Announcements of the next questions, so that a library can be asked all of them at once.
-
-    def expect_threads(self, threads: Sequence[NativeThread]) -> None:
-        """Announce all questions about these threads, and about the regions and tasks around them."""
-
-    def expect(self, scope: Scope, handles: Sequence[Handle]) -> None:
-        """Announce all questions about these regions or tasks, except those about members."""
-
-    def expect_members(self, parallel: Handle, thread_nums: Sequence[int]) -> None:
-        """Announce questions about the threads and implicit tasks with these numbers."""
 
 
 @record
@@ -171,53 +85,69 @@ _TEXTS = frozenset(
 
 
 class PluginAnswers:
-    """The answers of a plugin's address space, in the form of OMPD's routines."""
+    """The answers of a plugin's address space, in the form of OMPD's routines.
+
+    None means that there is none. A routine that fails raises an :class:`OmpdError` with its return code.
+    """
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
 
     def routines(self) -> Mapping[str, str]:
+        """The routines that exist, each with the text "there"."""
         return dict.fromkeys(ROUTINES, "there")
 
     def omp_version(self) -> int:
+        """``ompd_get_omp_version``."""
         return self._space.omp_version()
 
     def omp_version_string(self) -> str:
+        """``ompd_get_omp_version_string``."""
         return str(self._space.omp_version())
 
     def states(self) -> Mapping[int, str]:
+        """``ompd_enumerate_states``: names without ``ompt_state_``, and without the one where a host begins."""
         return {number: name for number, name in self._space.states().items() if number != State.UNDEFINED}
 
     def icvs(self) -> Mapping[str, Scope]:
+        """``ompd_enumerate_icvs``."""
         return self._icvs
 
     def display_control_vars(self) -> Mapping[str, str]:
+        """``ompd_get_display_control_vars``."""
         return self._space.display_control_vars()
 
     def thread(self, kind: ThreadIdKind, identifier: int) -> ThreadHandle | None:
+        """``ompd_get_thread_handle``, None for a thread that is not an OpenMP thread."""
         return self._space.thread_by_native_id(kind, identifier)
 
     def thread_id(self, thread: ThreadHandle, kind: ThreadIdKind) -> int:
+        """``ompd_get_thread_id``."""
         return thread.native_id(kind)
 
     def state(self, thread: ThreadHandle) -> tuple[int, int | None]:
-        found = thread.state()
-        return found.state, found.wait_id or None
+        """``ompd_get_state``: the state, and the wait identifier if it is one of waiting."""
+        state = thread.state()
+        return state.state, state.wait_id or None
 
     def current_parallel(self, thread: ThreadHandle) -> ParallelHandle | InitialRegion | None:
+        """``ompd_get_curr_parallel_handle``; the initial region is one, too."""
         region = thread.current_parallel()
         return region if region is not None else self._initial(thread.current_task())
 
     def current_task(self, thread: ThreadHandle) -> TaskHandle | None:
+        """``ompd_get_curr_task_handle``."""
         return thread.current_task()
 
     def enclosing(self, parallel: ParallelHandle | InitialRegion) -> ParallelHandle | InitialRegion | None:
+        """``ompd_get_enclosing_parallel_handle``."""
         if isinstance(parallel, InitialRegion):
             return None
         region = parallel.enclosing()
         return region if region is not None else self._initial(parallel.implicit_task(0))
 
     def thread_in(self, parallel: ParallelHandle | InitialRegion, thread_num: int) -> ThreadHandle:
+        """``ompd_get_thread_in_parallel``."""
         if not isinstance(parallel, InitialRegion):
             return parallel.thread(thread_num)
         if thread_num != 0:
@@ -228,6 +158,7 @@ class PluginAnswers:
         return thread
 
     def task_in(self, parallel: ParallelHandle | InitialRegion, thread_num: int) -> TaskHandle:
+        """``ompd_get_task_in_parallel``."""
         if not isinstance(parallel, InitialRegion):
             return parallel.implicit_task(thread_num)
         if thread_num != 0:
@@ -235,12 +166,15 @@ class PluginAnswers:
         return parallel.task
 
     def generating(self, task: TaskHandle) -> TaskHandle | None:
+        """``ompd_get_generating_task_handle``."""
         return task.generating()
 
     def scheduling(self, task: TaskHandle) -> TaskHandle | None:
+        """``ompd_get_scheduling_task_handle``."""
         return task.scheduling()
 
     def parallel(self, task: TaskHandle) -> ParallelHandle | InitialRegion:
+        """``ompd_get_task_parallel_handle``."""
         region = task.parallel()
         if region is not None:
             return region
@@ -250,21 +184,28 @@ class PluginAnswers:
         return initial
 
     def function(self, task: TaskHandle) -> int | None:
+        """``ompd_get_task_function``."""
         return task.function()
 
     def frames(self, task: TaskHandle) -> Frames:
-        found = task.frames()
-        address, flag = ([None if frame is None else (frame.address, frame.flags)[part] for frame in found]
-                         for part in (0, 1))  # fmt: skip
-        return Frames(address[0] or 0, address[1] or 0, flag[0], flag[1])
+        """``ompd_get_task_frame``."""
+        exit_frame, enter_frame = task.frames()
+        return Frames(
+            exit_frame.address if exit_frame is not None else 0,
+            enter_frame.address if enter_frame is not None else 0,
+            exit_frame.flags if exit_frame is not None else None,
+            enter_frame.flags if enter_frame is not None else None,
+        )
 
     def tool_data(self, scope: Scope, handle: Handle) -> int:
+        """``ompd_get_tool_data``."""
         if isinstance(handle, InitialRegion):
             raise Unavailable("plugins have no handle of the initial region")
-        found: int = handle.tool_data()
-        return found
+        address: int = handle.tool_data()
+        return address
 
     def icv_number(self, name: str, scope: Scope, handle: Handle) -> tuple[int, bool]:
+        """``ompd_get_icv_from_scope``: the number, and whether it is the whole value. None is the address space."""
         value = self._value(name, scope, handle)
         if not isinstance(value, str):
             return int(value), True
@@ -275,19 +216,20 @@ class PluginAnswers:
         return (words.index(first) if first in words else int(first)), not others
 
     def icv_text(self, name: str, scope: Scope, handle: Handle) -> str:
+        """``ompd_get_icv_string_from_scope``."""
         value = self._value(name, scope, handle)
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     @cached_property
     def _icvs(self) -> Mapping[str, Scope]:
-        return {each.name: each.scope for each in self._space.icvs()}
+        return {variable.name: variable.scope for variable in self._space.icvs()}
 
     def _value(self, name: str, scope: Scope, handle: Handle) -> int | str:
-        known = self._icvs
-        if name not in known:
+        own_scope = self._icvs.get(name)
+        if own_scope is None:
             raise Refusal(Rc.BAD_INPUT, f"no internal control variable {name!r}")
-        if known[name] != scope:
-            raise Refusal(Rc.INCOMPATIBLE, f"{name} is a variable of scope {known[name].name.lower()}")
+        if own_scope != scope:
+            raise Refusal(Rc.INCOMPATIBLE, f"{name} is a variable of scope {own_scope.name.lower()}")
         if not isinstance(handle, InitialRegion):
             return self._space.icv(name, self._space if handle is None else handle)
         initial = {"levels-var": 0, "active-levels-var": 0, "team-size-var": 1, "ompd-team-size-var": 1}
@@ -296,34 +238,28 @@ class PluginAnswers:
         return initial[name]
 
     def key(self, scope: Scope, handle: Handle) -> Hashable:
+        """Return a key that handles of the same thread, region or task share (``ompd_..._handle_compare``)."""
         key: Hashable = handle.address if scope == Scope.THREAD else handle.id
         return key
 
+    # Announcements of the next questions. A library can be asked all of them at once; a plugin ignores them.
+
     def expect_threads(self, threads: Sequence[NativeThread]) -> None:
-        """Nothing is gained by it here, nor by the following."""
+        """Announce all questions about these threads, and about the regions and tasks around them."""
 
     def expect(self, scope: Scope, handles: Sequence[Handle]) -> None:
-        """See :meth:`expect_threads`."""
+        """Announce all questions about these regions or tasks, except those about members."""
 
     def expect_members(self, parallel: Handle, thread_nums: Sequence[int]) -> None:
-        """See :meth:`expect_threads`."""
+        """Announce questions about the threads and implicit tasks with these numbers."""
 
     def _initial(self, task: TaskHandle | None) -> InitialRegion | None:
         # The region around the outermost of the tasks that generated this one.
-        chain = follow(task, lambda each: each.generating(), lambda each: each.id)
-        return InitialRegion(chain[-1]) if chain else None
-
-
-def follow(first: Handle | None, following: Callable[[Any], Any], key: Callable[[Any], Hashable]) -> Sequence[Any]:
-    """Return *first* and what follows it, until there is none.
-
-    :raises CorruptState: if one comes twice, or there is no end
-    """
-    found: dict[Hashable, Any] = {}
-    each = first
-    while each is not None:
-        if key(each) in found or len(found) >= MAX_CHAIN:
-            raise CorruptState(0, f"the chain from {key(first)} has no end")
-        found[key(each)] = each
-        each = following(each)
-    return tuple(found.values())
+        ids: set[str] = set()
+        first = outermost = task
+        while task is not None:
+            if task.id in ids or len(ids) >= MAX_CHAIN:
+                raise CorruptState(0, f"the chain from {first.id if first is not None else None} has no end")
+            ids.add(task.id)
+            outermost, task = task, task.generating()
+        return InitialRegion(outermost) if outermost is not None else None

@@ -19,8 +19,8 @@ from ompd.model import CheckAnswer
 from ompd.questions.check import answering
 from ompd.questions.check.answering import own_space
 from ompd.questions.check.compare import compare
-from ompd.questions.check.interface import NativeThread, PluginAnswers
 from ompd.questions.check.known import Entry, Known
+from ompd.questions.check.plugin import NativeThread, PluginAnswers
 from tests.check.minimal import core_of
 from tests.check.page import PAGE
 from tests.support import ALL_PROGRAMS, FULL, MODES, fable, running, stopped

@@ -11,10 +11,9 @@ import pytest
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import OmpdError
-from ompd.questions.check.compare import Fact, compare
-from ompd.questions.check.facts import function_of
-from ompd.questions.check.hosted import LibraryAnswers
-from ompd.questions.check.interface import NativeThread, PluginAnswers
+from ompd.questions.check.compare import Fact, compare, function_of
+from ompd.questions.check.library import LibraryAnswers
+from ompd.questions.check.plugin import NativeThread, PluginAnswers
 from ompd.runtimes.hosted.api import Call, Outcome, SpaceRef, TaskRef
 from ompd.runtimes.hosted.results import Row
 from ompd.runtimes.hosted.signatures import Function

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ompd.errors import Rc
-from ompd.questions.check.compare import Fact, Subject
-from ompd.questions.check.facts import Outcome, function_of
+from ompd.questions.check.compare import Fact, Outcome, Subject, function_of
 from ompd.questions.check.known import Explained, Known, KnownLibrary
 from tests.check import page
 from tests.check.minimal import NAMES, SOURCES
