@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import NotInitialised, OmpdError
-from ompd.questions.facts.ancestry import Ancestry
+from ompd.questions.facts.openmp_threads import Ancestry
 from ompd.session import Session
 
 

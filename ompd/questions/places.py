@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME, UNKNOWN, USER, entry_of
@@ -16,6 +17,9 @@ from ompd.model import Place, RegionFunction
 from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
 from ompd.session.stop import Straight
+
+if TYPE_CHECKING:
+    from ompd.debugger.flow.functions import Functions
 
 NO_FUNCTION = "neither the compiler's name of the code nor debug information says which function contains the construct"
 """Why the function of a construct's code is unknown."""
@@ -111,6 +115,16 @@ def _has_name(session: Session, frames: Sequence[Frame], indices: Sequence[int])
 
 def _library_function(session: Session, frame: Frame) -> str | None:
     return _as_in_source(session, frame.call_site, _symbol(session, frame.call_site))
+
+
+def is_users(session: Session, address: int) -> bool:
+    """Return whether the code at *address* is the user's."""
+    return code_owner(session, address) == USER
+
+
+def followed_functions(session: Session) -> Functions:
+    """Return the process's functions, with what their calls of runtimes' routines have begun."""
+    return session.process.functions(naming.ROUTINES(), partial(is_users, session))
 
 
 class CodeLeft(NamedTuple):

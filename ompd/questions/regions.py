@@ -10,9 +10,17 @@ from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord
 from ompd.questions import places
-from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes, threads_of
+from ompd.questions.facts.answers import (
+    answer,
+    as_tree,
+    begin,
+    each,
+    name_thread,
+    native_thread,
+    readable_runtimes,
+    threads_of,
+)
 from ompd.questions.facts.gathering import Facts, Problems
-from ompd.questions.facts.trees import as_tree
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
@@ -56,10 +64,8 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
     facts = Facts(f"region {region.id}", problems)
     size = facts.get("team_size", region.size)
     enclosing = facts.get("enclosing", region.enclosing)
-    function = places.named(facts, "function", facts.get("function", lambda: places.region_function(session, region)))
-    members = tuple(
-        facts.get(f"threads[{number}]", partial(_member, session, region, number)) for number in range(size or 0)
-    )
+    function = places.named(facts, "function", facts.get("function", places.region_function, session, region))
+    members = tuple(facts.get(f"threads[{number}]", _member, session, region, number) for number in range(size or 0))
     _note_absent(region, members, facts, problems)
     return ParallelRecord(
         id=region.id,
@@ -89,11 +95,13 @@ def _member(session: Session, region: ParallelHandle, thread_num: int) -> int:
 
 
 def _as_tree(rows: list[ParallelRecord]) -> list[ParallelRecord]:
-    # Siblings are in the order of their primary threads' numbers in the enclosing region.
+    # Siblings are in the order of their primary threads' numbers in the enclosing region. Of siblings with the same
+    # number, such as regions of several initial threads, the one that was found last is first.
     numbers = {row.id: {thread: number for number, thread in enumerate(row.threads)} for row in rows}
 
-    def order(parent: str | None, row: ParallelRecord) -> int:
-        return numbers.get(parent or "", {}).get(row.threads[0] if row.threads else None, 0)
+    def number_outside(row: ParallelRecord) -> int:
+        return numbers.get(row.enclosing or "", {}).get(row.threads[0] if row.threads else None, 0)
 
-    # Those that have the same place, as regions of several initial threads: the one that was found last is first.
-    return as_tree(rows[::-1], attrgetter("enclosing"), order)
+    latest_first = rows[::-1]
+    latest_first.sort(key=number_outside)
+    return as_tree(latest_first, attrgetter("enclosing"))

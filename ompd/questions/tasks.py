@@ -11,9 +11,17 @@ from ompd.contract.plugin import AddressSpace, Dependence, FrameAddress, Paralle
 from ompd.errors import BadInput, LayoutUnavailable, OmpdError, Unavailable
 from ompd.model import Answer, DependenceRecord, RegionFunction, TaskFrame, TaskRecord, TaskWaitRecord
 from ompd.questions import places
-from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes, threads_of
+from ompd.questions.facts.answers import (
+    answer,
+    as_tree,
+    begin,
+    each,
+    name_thread,
+    native_thread,
+    readable_runtimes,
+    threads_of,
+)
 from ompd.questions.facts.gathering import Facts, Problems
-from ompd.questions.facts.trees import as_tree
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
@@ -228,7 +236,7 @@ class _Collector:
                 facts.unavailable[f"{key}.flags"] = "the OMPD library does not tell them"
         thread = self._threads.get(task.id)
         if thread is None:
-            thread = facts.get("thread", lambda: self._thread(task))
+            thread = facts.get("thread", self._thread, task)
         return TaskRecord(
             id=task.id,
             runtime=self._runtime.id,
@@ -237,7 +245,7 @@ class _Collector:
             generating=generating.id if generating is not None else None,
             scheduling=scheduling.id if scheduling is not None else None,
             parallel=region.id if region is not None else None,
-            function=places.named(facts, "function", facts.get("function", lambda: self._function(task, kind))),
+            function=places.named(facts, "function", facts.get("function", self._function, task, kind)),
             exit_frame=_frame(exit_frame),
             enter_frame=_frame(enter_frame),
             status=status,
@@ -245,7 +253,7 @@ class _Collector:
             tied=facts.get("tied", task.is_tied),
             tool_data=facts.get("tool_data", task.tool_data),
             unfinished_children=facts.get("unfinished_children", task.unfinished_children),
-            waits_for=facts.get("waits_for", lambda: self._wait(task, facts)),
+            waits_for=facts.get("waits_for", self._wait, task, facts),
             ompt_id=facts.own("ompt_id", task.ompt_id),
             ompt_type=facts.own("ompt_type", task.ompt_type),
             unavailable=facts.unavailable,

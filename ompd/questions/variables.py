@@ -15,12 +15,18 @@ from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NoCall, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
 from ompd.model.places import FORMATS
-from ompd.questions.facts.ancestry import Ancestry
 from ompd.questions.facts.answers import answer, begin, each, readable_runtimes
 from ompd.questions.facts.damage import in_what_is_left, is_damaged, leaves_doubt
 from ompd.questions.facts.gathering import Facts, Problems
-from ompd.questions.facts.matching import Found, Matching, team_order
-from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
+from ompd.questions.facts.openmp_threads import (
+    Ancestry,
+    MatchedThread,
+    Matching,
+    Membership,
+    membership_of,
+    team_order,
+    unknown_membership,
+)
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
@@ -162,7 +168,7 @@ class _Copies:
         keeping = next(iter(self._keeping.values()), None)
         return keeping.threadprivate_mechanism if keeping is not None else self._reader.variable.mechanism
 
-    def address(self, thread: int, found: Found | None) -> int | None:
+    def address(self, thread: int, found: MatchedThread | None) -> int | None:
         """Return the address of *thread*'s copy, None if it has no storage yet."""
         if not self._keeping and not self._early:
             return self._reader.address(thread)
@@ -237,7 +243,7 @@ def _with_value(
     copies: _Copies,
     reader: VariableReader,
     thread: int,
-    found: Found | None,
+    found: MatchedThread | None,
     facts: Facts,
 ) -> VariableRecord:
     variable = reader.variable

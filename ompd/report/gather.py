@@ -111,7 +111,7 @@ def _ask(session: Session, names: Sequence[str], has_environment: bool, earlier:
         modules = [(module.name, module.build_id) for module in session.process.symbols.modules()]
     return PageAnswers(
         runtimes=runtimes.ask(session),
-        why=ask("why", lambda session: why.ask(session, earlier)),
+        why=ask("why", partial(why.ask, earlier=earlier)),
         threads=ask("threads", threads.ask),
         regions=ask("parallel", regions.ask),
         tasks=ask("tasks", tasks.ask),

@@ -15,7 +15,7 @@ from ompd.model import Answer, RuntimeRecord, StackFrame, StackRecord, WhyAnswer
 from ompd.questions import stacks, why
 from ompd.questions.facts.damage import in_what_is_left, is_damaged
 from ompd.questions.stacks.loops import Loops
-from ompd.questions.why.mpi import communication
+from ompd.questions.why.system import communication
 from ompd.session import Session
 from ompd.triage.normal import Frame, rolled
 from ompd.triage.ranks import rank_of

@@ -9,7 +9,7 @@ from ompd.errors import OmpdError, Unavailable
 from ompd.machine.report import Report
 from ompd.model import ThreadRecord
 from ompd.questions.facts.damage import is_fork
-from ompd.questions.why.points import gone_threads
+from ompd.questions.why.collect import gone_threads
 from ompd.session import Session
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadInput, NoAnswer, NoCall, OmpdError, Unavailable
@@ -15,6 +15,14 @@ from ompd.session import LoadedRuntime, Session
 
 Item = TypeVar("Item")
 Row = TypeVar("Row")
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+_Row = TypeVar("_Row", bound=_Named)
 
 
 def begin(session: Session) -> Problems:
@@ -184,3 +192,26 @@ def answer(
     if spent is not None:
         problems.unreadable(f"{spent}; what is shown was read before")
     return Answer(session.stop.record, runtimes, tuple(rows), problems.complete, problems.warnings)
+
+
+def as_tree(rows: Sequence[_Row], parent_of: Callable[[_Row], str | None]) -> list[_Row]:
+    """Return the rows depth first, each after its parent, if that is among them. Siblings keep their order.
+
+    :param parent_of: returns the id of a row's parent
+    """
+    ids = {row.id for row in rows}
+    children: dict[str | None, list[_Row]] = {}
+    for row in rows:
+        parent = parent_of(row)
+        children.setdefault(parent if parent in ids else None, []).append(row)
+    # No recursion, because a target may claim any depth.
+    tree: list[_Row] = []
+    waiting = children.pop(None, [])[::-1]
+    while waiting:
+        row = waiting.pop()
+        tree.append(row)
+        inner = children.pop(row.id, None)
+        if inner is not None:
+            waiting += inner[::-1]
+    # The rows that are left are in circles of parents.
+    return tree + [row for group in children.values() for row in group]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from ompd.errors import OmpdError, Unavailable, Unsupported
 
 Value = TypeVar("Value")
+_P = ParamSpec("_P")
 
 # The warnings of an answer, because a badly damaged core would cause thousands.
 _MAX_WARNINGS = 50
@@ -22,10 +23,10 @@ class Facts:
         self._row = row
         self._problems = problems
 
-    def get(self, key: str, ask: Callable[[], Value]) -> Value | None:
-        """Return what *ask* returns, or None after noting the reason under *key*."""
+    def get(self, key: str, ask: Callable[_P, Value], *arguments: _P.args, **named: _P.kwargs) -> Value | None:
+        """Return what *ask* returns for the arguments, or None after noting the reason under *key*."""
         try:
-            return ask()
+            return ask(*arguments, **named)
         except OmpdError as error:
             self.untold(key, error)
         return None

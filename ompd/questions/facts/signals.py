@@ -35,7 +35,7 @@ _LOST = SignalFacts(signal=None, signal_name=None, si_code=None, si_addr=None, f
 
 def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts:
     """Return the facts about the signal that *thread* (a native id) took, None if they are lost."""
-    info = facts.get("signal", partial(_siginfo, session, thread))
+    info = facts.get("signal", _siginfo, session, thread)
     if "signal" in facts.unavailable:
         facts.unavailable.update(dict.fromkeys(_KEYS, facts.unavailable["signal"]))
         return _LOST
@@ -49,7 +49,7 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
         signal_name=signal_name(info.number),
         si_code=info.code,
         si_addr=facts.get("si_addr", info.fault_address),
-        failed=facts.get("failed", partial(info.has_failed, own, partial(_has_raised, session, thread))),
+        failed=facts.get("failed", info.has_failed, own, partial(_has_raised, session, thread)),
     )
 
 

@@ -15,7 +15,7 @@ from ompd.errors import NoAnswer
 from ompd.model import Answer, LocalRecord, StackRecord
 from ompd.questions.facts.answers import answer, begin, each, note_first_thread, readable_runtimes
 from ompd.questions.facts.damage import NO_RUNTIME, is_damaged
-from ompd.questions.facts.matching import team_order
+from ompd.questions.facts.openmp_threads import team_order
 from ompd.questions.runtimes import records
 from ompd.questions.stacks.reader import Reader
 from ompd.session import Session

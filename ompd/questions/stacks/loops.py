@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ompd import naming
 from ompd.contract.code_owners import USER
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError
@@ -72,9 +71,7 @@ class Loops:
             return None
 
     def _line(self, frame: Frame) -> tuple[int, int] | None:
-        functions = self._session.process.functions(
-            naming.ROUTINES(), lambda at: places.code_owner(self._session, at) == USER
-        )
+        functions = places.followed_functions(self._session)
         loop = functions.branches.loop(frame)
         if loop is None or len(loop.code) > _MAX_CODE:
             return None

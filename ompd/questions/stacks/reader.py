@@ -11,13 +11,18 @@ from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
 from ompd.model import Construct, StackFrame, StackRecord
 from ompd.questions import places
-from ompd.questions.facts.ancestry import Ancestry
 from ompd.questions.facts.answers import native_thread
 from ompd.questions.facts.gathering import Facts, Problems
-from ompd.questions.facts.matching import Found, Matching
-from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
+from ompd.questions.facts.openmp_threads import (
+    Ancestry,
+    MatchedThread,
+    Matching,
+    Membership,
+    membership_of,
+    unknown_membership,
+)
 from ompd.questions.facts.signals import signal_of
-from ompd.questions.stacks.items import Own, as_written
+from ompd.questions.stacks.source import Own, as_written
 from ompd.questions.stacks.thread_frames import OwnStacks
 from ompd.session import LoadedRuntime, Session
 
@@ -191,7 +196,7 @@ class Reader:
                 frames, stopped = frames + others, stopped or fault
         return frames, stopped
 
-    def _written(self, own: Own, found: Found | None) -> Iterator[StackFrame]:
+    def _written(self, own: Own, found: MatchedThread | None) -> Iterator[StackFrame]:
         # If a primary thread waits at the end of its region, its innermost user frame encountered the region.
         inner = next((item for item in own.frames if item.frame.kind == USER and not item.is_glue), None)
         met = None

@@ -11,7 +11,6 @@ from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import NoCall, OmpdError, Unavailable
 from ompd.model import Answer, OutsideRecord, OwnStateRecord, Place, RegionFunction, ThreadRecord
 from ompd.questions import places
-from ompd.questions.facts.ancestry import Ancestry
 from ompd.questions.facts.answers import (
     answer,
     begin,
@@ -23,8 +22,14 @@ from ompd.questions.facts.answers import (
 )
 from ompd.questions.facts.damage import is_damaged, is_fork, lacks_threads
 from ompd.questions.facts.gathering import Facts, Problems
-from ompd.questions.facts.matching import Matching, team_order
-from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
+from ompd.questions.facts.openmp_threads import (
+    Ancestry,
+    Matching,
+    Membership,
+    membership_of,
+    team_order,
+    unknown_membership,
+)
 from ompd.questions.facts.signals import signal_of
 from ompd.questions.runtimes import records
 from ompd.questions.threads.waits import Waits
@@ -134,11 +139,11 @@ def _record(
         facts.unavailable["state_source"] = facts.unavailable["state"]
     wait = waits.of(state, handle, region, facts, thread)
     task = facts.get("task", handle.current_task)
-    where = facts.get("where", lambda: _where(session, thread, handle))
+    where = facts.get("where", _where, session, thread, handle)
     if where is not None and where.address is None:
         for key in ("address", "file", "line")[: 3 if where.line is None else 1]:
             facts.unavailable[f"where.{key}"] = "that code ended by a jump, and which one is not known"
-    innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
+    innermost = facts.get("innermost", _innermost, session, thread) if "where" in facts.unavailable else None
     _note_function(session, facts, where)
     at_end_of = None
     if "state" in facts.unavailable or "parallel" in facts.unavailable:
@@ -168,10 +173,10 @@ def _record(
         where=where,
         innermost=innermost,
         about_to_begin=facts.known("about_to_begin", handle.is_about_to_begin, False),
-        address=facts.get("address", lambda: _address(runtime, handle)),
+        address=facts.get("address", _address, runtime, handle),
         tool_data=facts.get("tool_data", handle.tool_data),
         **signal_of(session, thread, facts),
-        outside_of_target=facts.get("outside_of_target", lambda: _outside(handle)),
+        outside_of_target=facts.get("outside_of_target", _outside, handle),
         at_end_of=at_end_of,
         ompt_id=facts.own("ompt_id", handle.ompt_id),
         ompt_state=facts.own("ompt_state", lambda: OwnStateRecord(*handle.ompt_state())),
@@ -247,8 +252,8 @@ def _other(session: Session, thread: int, doubt: OmpdError | None, problems: Pro
         member = unknown_membership(facts, _OPENMP, str(doubt))
         if not is_damaged(session) and not isinstance(doubt, NoCall):  # else a note has said it
             problems.unreadable_fact(f"whether thread {thread} is an OpenMP thread", doubt)
-    where = facts.get("where", lambda: _where(session, thread))
-    innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
+    where = facts.get("where", _where, session, thread)
+    innermost = facts.get("innermost", _innermost, session, thread) if "where" in facts.unavailable else None
     _note_function(session, facts, where)
     kind = "other" if doubt is None else None
     return ThreadRecord(

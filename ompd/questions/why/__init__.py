@@ -1,4 +1,9 @@
-"""``why``: why threads do not go on. Collects the records of one stop; what follows from them is in ``analysis``."""
+"""``why``: why threads do not go on. ``analysis`` draws the conclusions from the records that are collected here.
+
+``query`` answers the command, and ``looks`` takes earlier looks at a live process. ``collect`` collects the records of
+one stop. ``system`` adds waits outside of OpenMP, ``held`` what threads hold though no runtime records it, and
+``interventions`` what may end waits from elsewhere. ``branches`` finds why threads did not come to a barrier.
+"""
 
 from __future__ import annotations
 

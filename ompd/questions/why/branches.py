@@ -1,4 +1,4 @@
-"""The branch in front of a barrier to which a member of the team did not come, and the variables that it depends on."""
+"""The branch that kept a member of the team from a barrier, and the variables that it depends on."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _KINDS = frozenset((VerdictKind.BARRIER_ABSENT, VerdictKind.BARRIER_MISMATCH, VerdictKind.ORPHANED_WORKSHARING))
 _VERDICTS = 3  # how many of the first verdicts are looked at
-_THREADS = 32  # whose variables are read: of those at the barrier, and of those that did not come
-_OTHERS = 12  # variables that the branch's line does not read
+_THREADS = 32  # threads whose variables are read, of each side
+_OTHERS = 12  # variables besides those that the branch reads
 _MAX_FRAMES = 64
 _ENDED = "ended"
 _ELSEWHERE = "not in {}"
@@ -40,7 +40,7 @@ _Key = tuple[int, str, "int | None"]
 
 
 class _Left(NamedTuple):
-    # The frame of a function that ended by jumping to where the thread is: nothing of it is left.
+    # The frame of a function that ended by a jump. It is no longer on the stack.
     pc: int
     call_site: int
     sp: int = 0
@@ -62,8 +62,8 @@ _Read = frozenset[tuple[str, "int | None"]]
 """Variables by name and line."""
 
 
-class _Found(NamedTuple):
-    # A branch in the function of a frame, that frame's depth, the variables on which it depends, and the functions.
+class _Candidate(NamedTuple):
+    # A branch, the depth of the frame in whose function it is, and the variables and functions on which it depends.
     branch: Branch
     depth: int
     read: _Read
@@ -71,7 +71,7 @@ class _Found(NamedTuple):
 
 
 class Branches:
-    """The branches in front of barriers to which somebody did not come, at one stop.
+    """The branches at which threads parted in front of barriers, at one stop.
 
     :param rows: the threads of the same stop
     """
@@ -82,8 +82,9 @@ class Branches:
         self._kept: dict[tuple[tuple[int, ...], tuple[int | None, ...]], Parted | None] = {}
 
     def of_primary_threads(self) -> dict[int, str]:
-        """Return the primary threads that wait at a barrier behind a branch that lets them in alone, by native id, and
-        the place of that branch. Only the first teams are looked at whose threads wait at several barriers.
+        """Return primary threads that wait at a barrier behind a branch which only they take, with the branch's place.
+
+        The keys are native ids. Only the first few teams are examined whose threads wait at several barriers.
         """
         places_of: dict[int, str] = {}
         barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
@@ -104,7 +105,7 @@ class Branches:
         return places_of
 
     def added_to(self, verdicts: Sequence[VerdictRecord]) -> tuple[VerdictRecord, ...]:
-        """Return the verdicts, the first ones with the branch in front of the barrier that they are about."""
+        """Return the verdicts, the first ones with the branch in front of their barrier."""
         return tuple(
             self._with_branch(verdict) if number < _VERDICTS and verdict.kind in _KINDS else verdict
             for number, verdict in enumerate(verdicts)
@@ -127,7 +128,8 @@ class Branches:
         return self._kept[key]
 
     def _sides(self, verdict: VerdictRecord) -> tuple[Sequence[int], Sequence[int | None]]:
-        # Those at a barrier inside of the region, and those who are missed there; None for who is not of the process.
+        # The threads at a barrier inside of the region, and those that are missing there. A missing thread is None if
+        # the process does not have it.
         for link in verdict.cycle:
             row = self._rows.get(link.thread or 0)
             if row is None or row.wait is None or not is_at_barrier_inside(row):
@@ -143,8 +145,9 @@ def _is_inside(row: ThreadRecord) -> bool:
 
 
 class Parted(NamedTuple):
-    """The place of the branch at which the ways of threads have parted, the functions that it calls, the variables of
-    its function, and whether it lets the primary thread in alone.
+    """A branch at which threads parted: its place, the functions that it calls, and the variables of its function.
+
+    ``is_of_primary`` is whether only the primary thread takes the way to the barrier.
     """
 
     branch: Place
@@ -154,19 +157,17 @@ class Parted(NamedTuple):
 
 
 class Parting:
-    """Where the ways of threads have parted.
+    """Finds the branch at which threads parted.
 
     :param arrived: native ids of threads at a barrier
-    :param absent: those of threads that did not come
+    :param absent: native ids of threads that did not come
     """
 
     def __init__(
         self, session: Session, rows: Mapping[int, ThreadRecord], arrived: Sequence[int], absent: Sequence[int | None]
     ) -> None:
         self._session, self._rows = session, rows
-        self._functions: Functions = session.process.functions(
-            naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER
-        )
+        self._functions: Functions = places.followed_functions(session)
         chosen = arrived[:_THREADS], absent[:_THREADS]
         wanted = {native for side in chosen for native in side if native is not None and native in rows}
         self._records = self._stacks(wanted)
@@ -174,36 +175,37 @@ class Parting:
         self._absent = _Side({native: self._frames(native) for native in chosen[1]}, len(absent))
 
     def _frames(self, native: int | None) -> Sequence[Frame] | None:
-        # Of the code of the innermost construct, without what it has called in the runtime and the C library.
+        # The frames of the innermost construct's code, without those of functions of the runtime and the C library that
+        # it called.
         row = self._rows.get(native) if native is not None else None
         if row is None or native is None:
             return None
         if not _is_inside(row):
             return ()
-        found: list[Frame] = []
+        inside: list[Frame] = []
         try:
             frames = self._session.process.stacks.stack(native).frames
         except OmpdError:
             return ()
         for number, frame in enumerate(frames):
             if number == _MAX_FRAMES:
-                return ()  # frames are compared from the outermost one on, which is not among these
+                return ()  # frames are compared from the outermost one, which is not among these
             owner = places.code_owner(self._session, frame.call_site)
-            if owner == RUNTIME and found:
+            if owner == RUNTIME and inside:
                 break
-            if found or owner not in (RUNTIME, SYSTEM):
-                found.append(frame)
-        return self._with_left(native, found[::-1])
+            if inside or owner not in (RUNTIME, SYSTEM):
+                inside.append(frame)
+        return self._with_left(native, inside[::-1])
 
     def _stacks(self, wanted: Container[int]) -> _Frames:
-        found: dict[tuple[int | None, int | None, int | None], list[StackFrame]] = {}
+        records: dict[tuple[int | None, int | None, int | None], list[StackFrame]] = {}
         for row in stacks.ask(self._session, threads=wanted, locals=True).rows:
             for frame in row.frames:
-                found.setdefault((frame.thread, frame.address, frame.cfa), []).append(frame)
-        return found
+                records.setdefault((frame.thread, frame.address, frame.cfa), []).append(frame)
+        return records
 
     def _with_left(self, native: int, frames: Sequence[Frame]) -> Sequence[Frame]:
-        # With the functions that ended by jumps, each inside of who called it, where it is known which jumps.
+        # Adds the functions that ended by jumps, each inside of its caller, if the jumps are known.
         left: dict[tuple[int | None, int | None], list[Frame]] = {}
         jumped: list[Frame] = []
         is_known = True
@@ -221,27 +223,27 @@ class Parting:
         return [each for frame in frames for each in (frame, *left.get((frame.pc, frame.cfa), ()))]
 
     def parted(self) -> Parted | None:
-        """Return the branch and its variables, None if none is seen."""
+        """Return the branch and its variables, None if there is none or it is unknown."""
         own = next((frames for frames in self._arrived.frames.values() if frames), None)
         if own is None:
             return None
         rows = self._records
-        first: tuple[_Found, tuple[DifferingVariable, ...]] | None = None
-        for found in self._branches(own):
-            variables = tuple(self._variables(own, found, rows))
-            if first is None:
-                first = found, variables
-            if not self._is_contradicted(own, found, variables, rows):
-                first = found, variables
+        best: tuple[_Candidate, tuple[DifferingVariable, ...]] | None = None
+        for candidate in self._branches(own):
+            variables = tuple(self._variables(own, candidate, rows))
+            if best is None:
+                best = candidate, variables
+            if not self._is_contradicted(own, candidate, variables, rows):
+                best = candidate, variables
                 break
-        if first is None:
+        if best is None:
             return None
-        found, variables = first
-        is_of_primary = self._is_of_primary(own[found.depth], found.branch)
-        return Parted(self._place(found, rows), found.calls, variables, is_of_primary)
+        candidate, variables = best
+        is_of_primary = self._is_of_primary(own[candidate.depth], candidate.branch)
+        return Parted(self._place(candidate, rows), candidate.calls, variables, is_of_primary)
 
     def _is_of_primary(self, frame: Frame, branch: Branch) -> bool:
-        # Whether the branch compares the thread's number with 0, and the primary thread alone is at the barrier.
+        # Whether the branch compares the thread's number with 0, and only the primary thread is at the barrier.
         numbers, others = (
             {self._rows[native].thread_num for native in side.frames if native is not None and native in self._rows}
             for side in (self._arrived, self._absent)
@@ -254,7 +256,7 @@ class Parting:
 
     # The branch
 
-    def _branches(self, own: Sequence[Frame]) -> Iterator[_Found]:
+    def _branches(self, own: Sequence[Frame]) -> Iterator[_Candidate]:
         other = next(iter(self._absent.frames.values()))
         branches = self._functions.branches
         depth = self._depth(own, other or ())
@@ -265,16 +267,16 @@ class Parting:
         for at in depths:
             inner = own[at + 1] if at + 1 < len(own) else None
             if depths != (depth,) and self._functions.has_jumped(own[at], inner):
-                return  # their ways may have parted in a function that is not there any more
+                return  # they may have parted in a function that has left the stack
             try:
-                found = branches.parting(own[at], met if at == depth else None, has_returned=other is not None)
+                branches_here = branches.parting(own[at], met if at == depth else None, has_returned=other is not None)
             except OmpdError:
                 return  # they may have parted in this function
-            for number, branch in enumerate(found):
-                yield _Found(branch, at, *self._condition(own[at], branch, found[number + 1 :]))
+            for number, branch in enumerate(branches_here):
+                yield _Candidate(branch, at, *self._condition(own[at], branch, branches_here[number + 1 :]))
 
     def _depth(self, one: Sequence[Frame], other: Sequence[Frame]) -> int:
-        # How many frames, from the outermost on, are at the same place.
+        # The number of outermost frames that are at the same places.
         count = 0
         for mine, yours in zip(one, other, strict=False):
             if mine.call_site != yours.call_site:
@@ -283,7 +285,7 @@ class Parting:
         return count
 
     def _is_same(self, one: Sequence[Frame], other: Sequence[Frame], depth: int) -> bool:
-        # Whether frames of the same depth are of the same function, called from the same place.
+        # Whether the frames at a depth belong to the same function, called from the same place.
         if depth >= len(one) or depth >= len(other) or self._depth(one[:depth], other[:depth]) < depth:
             return False
         branches = self._functions.branches
@@ -293,8 +295,8 @@ class Parting:
             return False
 
     def _condition(self, frame: Frame, branch: Branch, others: Iterable[Branch]) -> tuple[_Read, tuple[str, ...]]:
-        # What the branch depends on, and what the other branches of its line do: a && b is two of them. Functions that
-        # are called for it, too.
+        # The variables and the called functions on which the branch depends, or another branch of its line does:
+        # a && b makes two branches.
         process = self._session.process
         line = process.places.line_of(branch.address)
 
@@ -302,7 +304,7 @@ class Parting:
             file, number = process.places.line_of(at)
             return file == line[0] and number is not None and line[1] is not None and number < line[1]
 
-        found: set[tuple[str, int | None]] = set()
+        read: set[tuple[str, int | None]] = set()
         calls: dict[str, None] = {}
         for number, each in enumerate((branch, *others)):
             if number and (line[1] is None or process.places.line_of(each.address) != line):
@@ -315,11 +317,11 @@ class Parting:
                     is_earlier,
                     lambda at: process.parameters(frame, at),
                 )
-                found.update(process.variables_read(frame, condition.reads))
+                read.update(process.variables_read(frame, condition.reads))
             except OmpdError:
                 continue
             calls.update(dict.fromkeys(self._name(called) for called in condition.calls))
-        return frozenset(found), tuple(calls)
+        return frozenset(read), tuple(calls)
 
     def _name(self, called: int | None) -> str:
         if called is None:
@@ -328,13 +330,13 @@ class Parting:
         name = process.places.source_frames(called)[-1].function or process.places.locate(called).symbol
         return name or f"{called:#x}"
 
-    def _place(self, found: _Found, rows: _Frames) -> Place:
-        process, address = self._session.process, found.branch.address
+    def _place(self, candidate: _Candidate, rows: _Frames) -> Place:
+        process, address = self._session.process, candidate.branch.address
         function = process.places.source_frames(address)[0].function
         if naming.parse_outlined(function or "") is not None:
-            # As stacks have it: the function that the construct is in.
+            # The function that contains the construct, as stacks show it.
             own = next((native, frames) for native, frames in self._arrived.frames.items() if frames)
-            frame = own[1][found.depth]
+            frame = own[1][candidate.depth]
             known = rows.get((own[0], frame.pc, frame.cfa))
             function = known[-1].function if known else None
         file, line = process.places.line_of(address)
@@ -342,16 +344,16 @@ class Parting:
 
     # Variables
 
-    def _variables(self, own: Sequence[Frame], found: _Found, rows: _Frames) -> Iterator[DifferingVariable]:
+    def _variables(self, own: Sequence[Frame], candidate: _Candidate, rows: _Frames) -> Iterator[DifferingVariable]:
         names: dict[_Key, tuple[LocalRecord, str | None]] = {}
         sides = []
         reasons: list[set[str]] = []
-        function = self._place(found, rows).function
+        function = self._place(candidate, rows).function
         for side in (self._arrived, self._absent):
             values: dict[_Key, dict[int | None, LocalRecord]] = {}
             why: set[str] = set()
             for native, frames in side.frames.items():
-                records = self._of_depth(own, frames, found.depth, native, rows)
+                records = self._of_depth(own, frames, candidate.depth, native, rows)
                 if records is None:
                     why.add(_ENDED if frames is None else _ELSEWHERE.format(function))
                 for number, record in enumerate(reversed(records or ())):
@@ -363,7 +365,7 @@ class Parting:
             reasons.append(why)
         made = []
         for key, (variable, name) in names.items():
-            is_read = key[1:] in found.read
+            is_read = key[1:] in candidate.read
             if variable.sharing == "shared":
                 continue  # it is one for all of them
             one = self._made(variable, name, is_read, [side.get(key, {}) for side in sides], reasons)
@@ -397,7 +399,7 @@ class Parting:
         texts = {value.text for group in grouped for value in group}
         unknown = [_unknown(each, why) for each, why in zip(values, reasons, strict=True)]
         if len(texts) < 2 and (not is_read or not any(unknown)):
-            return None  # it is the same in all of them, or of no interest
+            return None  # it has the same value in all threads, or is of no interest
         unavailable = {}
         for name, side, reason in zip(("arrived", "absent"), (self._arrived, self._absent), unknown, strict=True):
             some = _OF_SOME.format(len(side.frames), side.size) if side.size > len(side.frames) else None
@@ -417,15 +419,16 @@ class Parting:
     def _is_contradicted(
         self,
         own: Sequence[Frame],
-        found: _Found,
+        candidate: _Candidate,
         variables: Sequence[DifferingVariable],
         rows: _Frames,
     ) -> bool:
-        # Whether all that the branch reads is the same in who is here and who is not: then it has not parted them.
-        if any(one.is_read for one in variables) or not found.read:
+        # Whether the threads of both sides have the same values of all variables that the branch reads. It has not
+        # parted them then.
+        if any(one.is_read for one in variables) or not candidate.read:
             return False
         native, frames = next(iter(self._absent.frames.items()))
-        return self._of_depth(own, frames, found.depth, native, rows) is not None
+        return self._of_depth(own, frames, candidate.depth, native, rows) is not None
 
 
 def _grouped(values: Mapping[int | None, LocalRecord]) -> Iterator[DistinctValue]:
@@ -438,7 +441,7 @@ def _grouped(values: Mapping[int | None, LocalRecord]) -> Iterator[DistinctValue
 
 
 def _unknown(values: Mapping[int | None, LocalRecord], reasons: Collection[str]) -> str:
-    # Why the values of some are unknown.
-    found = dict.fromkeys(sorted(reasons))
-    found.update(dict.fromkeys(v.unavailable.get("value", "") for v in values.values() if v.text is None))
-    return "; ".join(filter(None, found))
+    # The reasons why values of some threads are unknown.
+    all_reasons = dict.fromkeys(sorted(reasons))
+    all_reasons.update(dict.fromkeys(v.unavailable.get("value", "") for v in values.values() if v.text is None))
+    return "; ".join(filter(None, all_reasons))

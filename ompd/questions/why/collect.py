@@ -1,28 +1,24 @@
-"""Collects what the analysis needs to know of one stop."""
+"""Collects the records of one stop that the analysis needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from ompd import naming
 from ompd.analysis.moment import Moment
-from ompd.analysis.words import counted
+from ompd.contract.plugin import ThreadHandle
+from ompd.contract.waits import GoneThread
 from ompd.errors import OmpdError
-from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, ThreadRecord
+from ompd.model import Answer, HeldRecord, ParallelRecord, SchedulingRecord, SystemWait, ThreadRecord
 from ompd.model.kinds import Kind
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.answers import begin, has_no_handles, not_begun, readable_runtimes
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.threads.waits import lock_symbol
-from ompd.questions.why.callers import CREATES_TASKS, MOVES_TASKS, may_call
-from ompd.questions.why.cancelled import cancelled
-from ompd.questions.why.held import held, wanted
-from ompd.questions.why.interrupted import interrupted, waiting_in_handlers
-from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points, unfinished_tasks
-from ompd.questions.why.python import may_hold_interpreter
-from ompd.questions.why.reentry import reentered
-from ompd.questions.why.signalled import signalled
+from ompd.questions.why.held import held, may_hold_interpreter, reentered, wanted
+from ompd.questions.why.interventions import cancelled, from_outside, interrupted, signalled, waiting_in_handlers
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 
@@ -40,12 +36,12 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     unfinished = unfinished_tasks(session, own)
     owned = any(row.wait is not None and row.wait.owner is not None for row in own)
     moves_tasks = owned and may_call(session, MOVES_TASKS)
-    found = tasks.ask(session) if moves_tasks or _need_tasks(own, unfinished) else None
+    tasks_answer = tasks.ask(session) if moves_tasks or _need_tasks(own, unfinished) else None
     teams = _regions(session, own)
     system, unread = _system_waits(session, own)
     handlers |= waiting_in_handlers(session, (thread for thread, wait in system.items() if wait.kind is Kind.FUTEX))
     waiting = {row.native_thread_id for row in own if row.wait is not None and row.wait.kind.is_task}
-    points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
+    points, _ = scheduling_points(session, waiting) if tasks_answer is not None else ({}, {})
     held_by = _held(session, own, system)
     rows, variables = _named(session, own, held_by)
     moment = Moment(
@@ -68,7 +64,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         makes_tasks=(owned or any(wait.owner is not None for wait in system.values()))
         and may_call(session, CREATES_TASKS),
         moves_tasks=moves_tasks,
-        tasks=found.rows if found is not None else None,
+        tasks=tasks_answer.rows if tasks_answer is not None else None,
         regions=teams.rows if teams is not None else None,
         gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
         has_all_threads=_has_all_threads(session, rows),
@@ -77,27 +73,27 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         is_held=session.is_held,
         processors=_processors(session),
         loss=session.target.loss.what if session.target.loss is not None else None,
-        unknowns=tuple(_unknowns(session, (*answer.warnings, *(found.warnings if found is not None else ())))),
+        unknowns=tuple(_unknowns(session, (*answer.warnings, *(tasks_answer.warnings if tasks_answer else ())))),
     )
     return moment, answer
 
 
 def _unknowns(session: Session, warnings: Sequence[str]) -> dict[str, None]:
-    # That a runtime has not begun is known, and says that no thread waits in it.
+    # The note on a runtime that has not begun leaves nothing unknown: no thread waits in it.
     notes = {not_begun(runtime) for runtime in session.runtimes if not runtime.is_initialised}
     return dict.fromkeys(warning for warning in warnings if warning not in notes)
 
 
 def _has_all_threads(session: Session, rows: Sequence[ThreadRecord]) -> bool:
-    # A thread without a row may do anything: the question may have read more than it may before its turn came.
+    # A thread has no row if the query's budget of reads was spent before its turn. It may do anything.
     if is_damaged(session) or not session.process.threads.names_all:
         return False
     return set(session.process.threads.ids()) <= {row.native_thread_id for row in rows}
 
 
 def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[int, SystemWait], dict[int, str]]:
-    # Of threads of which no runtime names a wait, and which are not merely idle in its pool.
-    found: dict[int, SystemWait] = {}
+    # The waits of threads for which no runtime records one and which are not idle in its pool.
+    waits: dict[int, SystemWait] = {}
     unread: dict[int, str] = {}
     for row in rows:
         thread = row.native_thread_id
@@ -109,18 +105,19 @@ def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[
             unread[thread] = f"what it does is not known: {error}"
             continue
         if wait is not None:
-            found[thread] = wait
-    return found, unread
+            waits[thread] = wait
+    return waits, unread
 
 
 def _how(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None]:
-    # A thread that the stop has interrupted in the kernel looks asleep, though it may have been set free since.
-    found: dict[int, str | None] = {}
+    # How threads without a recorded wait wait. A thread that the stop has interrupted in the kernel looks asleep,
+    # though it may have been set free since.
+    progress: dict[int, str | None] = {}
     for row in rows:
         if row.native_thread_id is not None and row.wait is None:
             with suppress(OmpdError):
-                found[row.native_thread_id] = session.process.waiting.progress(row.native_thread_id)
-    return found
+                progress[row.native_thread_id] = session.process.waiting.progress(row.native_thread_id)
+    return progress
 
 
 def _may_hold_interpreter(
@@ -137,9 +134,9 @@ def _may_hold_interpreter(
 def _named(
     session: Session, rows: Sequence[ThreadRecord], held: dict[int, tuple[HeldRecord, ...]]
 ) -> tuple[tuple[ThreadRecord, ...], dict[int, int]]:
-    # Where no variable is known that stands for the runtime's own object of a lock, as of gfortran's, which are plain
-    # integers, or in a program without symbols: the one that was passed to the routine in which the thread waits is it,
-    # for whoever has set it, too. Returns also these variables, by the runtime's objects.
+    # Names the locks of waits whose variable is unknown, as it is for gfortran's locks, which are plain integers, and
+    # in programs without symbols. The variable is the one that was passed to the routine in which the thread waits.
+    # What threads hold is changed in the same way. Also returns these variables, by the runtime's objects.
     objects: dict[int, set[int]] = {}
     variables: dict[int | None, tuple[int, str | None]] = {}
     for row in rows:
@@ -155,7 +152,7 @@ def _named(
                 objects.setdefault(variable, set()).add(wait.object)
     same = {variable: next(iter(some)) for variable, some in objects.items() if len(some) == 1}
     if len(set(same.values())) < len(objects):
-        return tuple(rows), {}  # one object for two variables, or the other way round: not all is as it seems
+        return tuple(rows), {}  # variables and objects do not match one to one, so nothing is certain
     for native, records in held.items():
         held[native] = tuple(
             replace(record, object=same[record.object])
@@ -175,8 +172,8 @@ def _named(
 def _held(
     session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]
 ) -> dict[int, tuple[HeldRecord, ...]]:
-    # Only where it may decide something: who holds a lock of which no owner is recorded, and what barriers are inside
-    # of where one region's threads wait at several.
+    # Read only if it may decide something: if no owner of a lock is recorded, or if the threads of one region wait at
+    # several barriers.
     barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
     is_wanted = any(wait.kind.is_set_by_code and wait.owner is None for wait in system.values())
     for row in rows:
@@ -187,69 +184,40 @@ def _held(
             is_wanted = True
     if not is_wanted and all(len(missing) < 2 for missing in barriers.values()):
         return {}
-    found: dict[int, tuple[HeldRecord, ...]] = {}
+    held_by: dict[int, tuple[HeldRecord, ...]] = {}
     for row in rows:
         if row.native_thread_id is None:
             continue
         if row.state == "idle":
-            found[row.native_thread_id] = ()
+            held_by[row.native_thread_id] = ()
             continue
         with suppress(OmpdError):
-            found[row.native_thread_id] = held(session, row.native_thread_id)
+            held_by[row.native_thread_id] = held(session, row.native_thread_id)
     for row, record in reentered(session, rows):
         if row.native_thread_id is not None:
-            found[row.native_thread_id] = (record, *found.get(row.native_thread_id, ()))
-    return found
+            held_by[row.native_thread_id] = (record, *held_by.get(row.native_thread_id, ()))
+    return held_by
 
 
 def _processor_times(session: Session) -> dict[int, int]:
-    found: dict[int, int] = {}
+    times: dict[int, int] = {}
     for thread in session.process.threads.ids():
         with suppress(OmpdError):
-            found[thread] = session.process.system.cpu_time_ns(thread)
-    return found
-
-
-def from_outside(session: Session) -> tuple[str, ...]:
-    """Return what may act on a process though all of its threads sleep; of a core no more than pending signals."""
-    found: list[str] = []
-    threads = session.process.threads.ids()
-    if threads:  # a core that is cut off may have lost them all
-        with suppress(OmpdError):
-            # The first thread may have ended before the others.
-            sharers = session.process.system.sharers(max(threads))
-            found += [f"process {process} has the same memory, and may do anything" for process in sharers]
-    with suppress(OmpdError):
-        count = len(session.process.system.timers())
-        if count:
-            found.append(f"the process has {counted(count, 'timer')}, whose signals may do anything")
-    if session.target.kind != "live" and not found:
-        found += _pending(session)
-    return tuple(found)
-
-
-def _pending(session: Session) -> Iterator[str]:
-    # A core does not say which signals have handlers; one that is pending and not blocked is about to come.
-    for thread in session.process.threads.ids():
-        with suppress(OmpdError):
-            pending = session.process.system.pending_signals(thread)
-            coming = sorted((pending.thread | (pending.process or frozenset())) - pending.blocked)
-            if coming:
-                yield f"signal {coming[0]} is about to reach thread {thread}, whose handler may do anything"
-                return
+            times[thread] = session.process.system.cpu_time_ns(thread)
+    return times
 
 
 def _cancels_regions(session: Session) -> frozenset[str]:
-    # cancel-var is of the whole process.
-    found = set()
+    # The ids of runtimes that may cancel regions. cancel-var has one value for the whole process.
+    identifiers = set()
     for runtime in session.runtimes:
         if runtime.space is None:
             continue
         with suppress(OmpdError):
             if not runtime.space.icv("cancel-var", runtime.space):
                 continue
-        found.add(runtime.id)
-    return frozenset(found)
+        identifiers.add(runtime.id)
+    return frozenset(identifiers)
 
 
 def _forked(session: Session) -> int | None:
@@ -264,17 +232,17 @@ def _processors(session: Session) -> int | None:
         return now
     for runtime in session.runtimes:
         try:
-            # What the runtime found when it was initialised.
-            found = runtime.space.icv("num-procs-var", runtime.space) if runtime.space is not None else None
+            # The number when the runtime was initialised.
+            count = runtime.space.icv("num-procs-var", runtime.space) if runtime.space is not None else None
         except OmpdError:
             continue
-        if isinstance(found, int) and found > 0:
-            return found
+        if isinstance(count, int) and count > 0:
+            return count
     return None
 
 
 def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:
-    # Who is missing at a barrier is unknown where the process lacks members of the team.
+    # Needed if the process lacks members of teams: it is then unknown who is missing at a barrier.
     waits = [row.wait for row in rows if row.wait is not None]
     if not is_fork(session) and not any(wait.kind is Kind.BARRIER and wait.missing is None for wait in waits):
         return None
@@ -282,10 +250,131 @@ def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelR
 
 
 def _need_tasks(rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | None]) -> bool:
-    # Most programs that hang do not wait for tasks, and listing them takes as long as listing threads.
+    # Most programs that hang do not wait for tasks, and listing tasks takes as long as listing threads.
     waits = [row.wait for row in rows if row.wait is not None]
     # At a barrier inside of a task no barrier of the team counts the thread.
     uncounted = any(wait.kind is Kind.BARRIER and wait.missing is None for wait in waits)
     return (
         uncounted or any(unfinished.values()) or any(wait.kind.is_task or bool(wait.unfinished_tasks) for wait in waits)
     )
+
+
+def scheduling_points(
+    session: Session, wanted: Collection[int | None] | None = None
+) -> tuple[Mapping[int, SchedulingRecord], Mapping[int, str]]:
+    """Return the scheduling points at which threads wait, by native id, and the reasons why others are unknown.
+
+    :param wanted: the native ids of the threads to look at, None for all
+    """
+    points: dict[int, SchedulingRecord] = {}
+    unread: dict[int, str] = {}
+    for native, handle in _handles(session):
+        if wanted is not None and native not in wanted:
+            continue
+        try:
+            point = _record(native, handle)
+        except OmpdError as error:
+            unread[native] = str(error)
+        else:
+            if point is not None:
+                points[native] = point
+    return points, unread
+
+
+def _handles(session: Session) -> Iterator[tuple[int, ThreadHandle]]:
+    # All threads that runtimes know, with their native ids. The answer of ``threads`` reports unreadable ones.
+    for runtime in session.runtimes:
+        with suppress(OmpdError):
+            for handle in runtime.space.threads() if runtime.space is not None else ():
+                with suppress(OmpdError):
+                    yield handle.native_thread_id(), handle
+
+
+def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
+    point = handle.scheduling_point()
+    if point is None:
+        return None
+    return SchedulingRecord(
+        native_thread_id=native,
+        kind=Kind(point.kind),
+        task=point.task.id if point.task is not None else None,
+        takes=point.takes,
+        count=point.count,
+        address=point.address,
+        value=point.value,
+        tasks=tuple(task.id for task in point.tasks),
+        is_whole=point.is_whole,
+    )
+
+
+def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[str, int | None]:
+    """Return the least number of incomplete tasks of each region whose threads wait for others at a barrier.
+
+    The keys are the ids of regions. The number is None if it is unknown. The waiting threads may execute these tasks.
+    """
+    waiting = [row for row in rows if row.wait is not None and row.wait.kind is Kind.BARRIER and row.wait.missing]
+    one_of = {row.parallel: row.native_thread_id for row in reversed(waiting) if row.parallel is not None}
+    left = {native: region for region, native in one_of.items()}
+    counts: dict[str, int | None] = dict.fromkeys(one_of)
+    for native, handle in _handles(session) if left else ():
+        region = left.pop(native, None)
+        if region is not None:
+            with suppress(OmpdError):
+                team = handle.current_parallel()
+                counts[region] = team.unfinished_tasks() if team is not None and team.id == region else None
+            if not left:
+                break
+    return counts
+
+
+def queued_threads(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[int]:
+    """Return the native ids of the threads in the queues of locks whose owner is not recorded.
+
+    A lock takes a thread out of its queue when it lets the thread go. Only libomp's locks have a queue.
+    """
+    asking: dict[int, int] = {}  # one thread of each lock
+    for row in rows:
+        wait = row.wait
+        if wait is not None and wait.owner is None and wait.how != "blocked" and wait.object is not None:
+            asking.setdefault(wait.object, row.native_thread_id or 0)
+    chosen, queued = frozenset(asking.values()), set[int]()
+    for native, handle in _handles(session) if chosen else ():
+        with suppress(OmpdError):
+            lock = handle.lock() if native in chosen else None
+            queued.update(lock.waiters if lock is not None else ())
+    return frozenset(queued)
+
+
+def gone_threads(session: Session) -> Mapping[str, Sequence[GoneThread]]:
+    """Return the threads that runtimes still list but the process no longer has, by the runtime's id.
+
+    Runtimes without such threads are left out, and so are those that cannot tell.
+    """
+    gone_of: dict[str, Sequence[GoneThread]] = {}
+    for runtime in session.runtimes:
+        try:
+            gone = runtime.space.gone_threads() if runtime.space is not None else ()
+        except OmpdError:
+            continue
+        if gone and not is_damaged(session):
+            gone_of[runtime.id] = gone
+    return gone_of
+
+
+CREATES_TASKS = frozenset(
+    (
+        *("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull", "GOMP_target_ext"),
+        *("__kmpc_omp_task_alloc", "__kmpc_omp_target_task_alloc"),
+    )
+)
+"""The routines that create tasks."""
+MOVES_TASKS = frozenset(("__kmpc_omp_task_alloc",))
+"""The routine that creates untied tasks, which may go on on another thread. gcc's code does not divide tasks."""
+
+
+def may_call(session: Session, names: Collection[str]) -> bool:
+    """Return whether the symbols of a module other than the OpenMP runtimes name one of the routines.
+
+    A module whose symbols are unknown counts, because it may call anything.
+    """
+    return any(not naming.is_runtime_file(loaded.name) for loaded, _ in session.process.symbols.naming(names))

@@ -1,24 +1,25 @@
-"""Inside of which constructs and locks a thread stands, by the code of its frames: who holds what no runtime records.
+"""Constructs and locks that a thread is inside of or may hold, though no runtime records it: by the code of its frames.
 
-A function that called ``omp_set_lock(&a)`` on every way to the place where it is, and no ``omp_unset_lock(&a)`` behind
-it, holds the lock. That is reasoning: where other code may have unset it, or a way may lead past the call, it is said
-to be not certain.
+A function that called ``omp_set_lock(&a)`` on every way to the place where it is, and no ``omp_unset_lock(&a)`` after
+it, holds the lock. This is reasoning. It is not certain if other code may have unset the lock, or if a way may lead
+past the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
-from ompd.contract.process import Frame
+from ompd.contract.process import Frame, Module, Stack
 from ompd.errors import OmpdError
-from ompd.model import HeldRecord, Place
+from ompd.model import HeldRecord, Place, ThreadRecord
 from ompd.model.kinds import Doubt, Kind
 from ompd.questions import places
 from ompd.questions.threads.waits import lock_symbol
+from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.debugger.flow.functions import Begun, Functions
@@ -28,26 +29,25 @@ _MAX_FRAMES = 1 << 10
 
 
 def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
-    """Return inside of what a thread stands by its own stack, innermost frame first; see :class:`HeldRecord`.
+    """Return the constructs that a thread is inside of and the locks that it holds, by its stack, innermost first.
 
-    Empty for a thread of which nothing of the kind is seen, which does not mean that there is nothing: what was begun
-    in a function that has returned since leaves no trace.
+    An empty result is no proof that it holds nothing: a function that has returned leaves no trace of what it began.
 
     :param thread: its native id
     """
     stack = session.process.stacks.stack(thread)
-    functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
+    functions = places.followed_functions(session)
     kept: tuple[HeldRecord, ...] | None = functions.kept.get(stack.shape)
     if kept is not None:
         return kept
     frames = stack.frames[:_MAX_FRAMES]
-    found: list[HeldRecord] = []
+    records: list[HeldRecord] = []
     is_fixed = True
     for number, frame in enumerate(frames):
         if places.code_owner(session, frame.call_site) in (RUNTIME, SYSTEM):
             continue
         if _runs_once(session, frames[:number]):
-            found.append(_once(session, functions, frame))
+            records.append(_once(session, functions, frame))
             is_fixed = False
         try:
             begun = functions.begun(frame)
@@ -59,14 +59,14 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
                 doubt = _let_go(session, functions, frames[:number], frame, each)
                 is_fixed = is_fixed and not functions.loose()
             is_fixed = is_fixed and each.is_fixed
-            found.append(_record(session, frame, each, doubt))
+            records.append(_record(session, frame, each, doubt))
     if is_fixed:
-        functions.kept[stack.shape] = tuple(found)
-    return tuple(found)
+        functions.kept[stack.shape] = tuple(records)
+    return tuple(records)
 
 
 def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], frame: Frame, begun: Begun) -> Doubt | None:
-    # Whether frames inside of this one may have let go of what it began.
+    # The doubt that frames inside of this one may have let go of the lock, None if they have not.
     chain = [*inner, frame]
     for number, each in enumerate(chain):
         if places.code_owner(session, each.call_site) in (RUNTIME, SYSTEM):
@@ -74,17 +74,17 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
         parts = [functions.left(each, chain[number - 1] if number else None)]
         if each is not frame:
             parts.append(functions.let_go(each))
-        for known in parts:
-            if known is None:
+        for released in parts:
+            if released is None:
                 return Doubt.CALLEE
-            for kind, address in known:
+            for kind, address in released:
                 if kind == begun.routine.kind and (None in (address, begun.object) or address == begun.object):
                     return Doubt.CALLEE
     return None
 
 
 def _runs_once(session: Session, inner: Sequence[Frame]) -> bool:
-    # Whether code is called by pthread_once(), which the frame around these frames called.
+    # Whether the frame around these frames called pthread_once(), and that called the user's code.
     is_once = bool(inner) and naming.is_once(session.process.places.locate(inner[-1].call_site).symbol)
     return is_once and any(places.code_owner(session, frame.call_site) != SYSTEM for frame in inner)
 
@@ -129,14 +129,94 @@ def _place(session: Session, address: int) -> Place:
 
 
 def wanted(session: Session, thread: int) -> int | None:
-    """Return the address of the variable that a thread has passed to the routine of the runtime in which it is, None if
-    that is unknown: which lock it waits for where the runtime names an object of its own.
+    """Return the address of the variable that a thread has passed to the runtime's routine, None if that is unknown.
+
+    For a thread that waits for a lock this is the lock's variable. The runtime may name only an object of its own.
 
     :param thread: its native id
     """
-    functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
+    functions = places.followed_functions(session)
     for frame in session.process.stacks.stack(thread).frames:
         owner = places.code_owner(session, frame.call_site)
         if owner not in (RUNTIME, SYSTEM):
             return functions.wanted(frame) if owner == USER else None
+    return None
+
+
+def reentered(session: Session, rows: Sequence[ThreadRecord]) -> Iterator[tuple[ThreadRecord, HeldRecord]]:
+    """Yield threads that likely wait for a lock of the runtime that they hold themselves, each with that lock.
+
+    The lock has no recorded owner. The thread is in user code that the runtime called, such as an allocator, and that
+    code has called the runtime again. None is yielded if another thread is in the runtime's code and may hold the lock.
+    A thread that waits awake at a point where it may execute tasks counts as such, because it looks for tasks.
+    """
+    waiting = [row for row in rows if row.wait is not None and row.wait.kind is Kind.INTERNAL_LOCK]
+    if any(row.runtime is not None and row.wait is None and row.state != "idle" for row in rows):
+        return
+    # Threads that spin at a barrier read only its word.
+    if any(row.wait is not None and row.wait.kind.is_task and row.wait.how != "blocked" for row in rows):
+        return
+    for row in waiting:
+        wait = row.wait
+        if wait is None or wait.owner is not None or wait.object is None or row.native_thread_id is None:
+            continue
+        try:
+            names = _called_back(session, row.native_thread_id)
+        except OmpdError:
+            continue
+        if names is not None:
+            reason = f"{names[0]} has called {names[1]}, which came to wait for it"
+            yield row, HeldRecord(kind=wait.kind, object=wait.object, is_certain=False, reason=reason)
+
+
+def _called_back(session: Session, thread: int) -> tuple[str, str] | None:
+    # The runtime's routine and the user's function that it called, None if that function is the code of a construct.
+    inner: int | None = None
+    has_waited = False
+    for frame in session.process.stacks.stack(thread).frames:
+        owner = places.code_owner(session, frame.call_site)
+        if owner == RUNTIME and inner is not None:
+            if places.is_of_construct(session, inner):
+                return None
+            routine = session.process.places.locate(frame.call_site).symbol
+            function = session.process.places.source_frames(inner)[-1].function
+            return routine or "the runtime", function or "code of the user's"
+        has_waited |= owner == RUNTIME
+        if owner == USER and has_waited:
+            inner = frame.call_site
+        elif inner is not None:
+            return None  # the C library lies in between, or the kernel has called a handler
+    return None
+
+
+_INTERPRETS = "_PyEval_EvalFrame"
+
+
+def may_hold_interpreter(session: Session, waiting: Collection[int], at_work: Collection[int]) -> frozenset[int]:
+    """Return the native ids of the threads that may hold Python's interpreter lock, by their stacks.
+
+    These are the threads in Python's code that do not wait for the lock. A thread in a system call that the interpreter
+    itself made does not hold it: the interpreter releases the lock before such calls.
+
+    :param waiting: the threads that wait for the lock
+    :param at_work: the threads that wait for nothing
+    """
+    holders = set()
+    for thread in session.process.threads.ids():
+        if thread not in waiting:
+            with suppress(OmpdError):
+                called_others = _called_others(session, session.process.stacks.stack(thread))
+                if called_others or (called_others is not None and thread in at_work):
+                    holders.add(thread)
+    return frozenset(holders)
+
+
+def _called_others(session: Session, stack: Stack) -> bool | None:
+    # Whether the innermost code of Python on a stack has called another library, None without such code.
+    inner: list[tuple[Module | None, int]] = []
+    for frame in stack.frames[:_MAX_FRAMES]:
+        place = session.process.places.locate(frame.call_site)
+        if place.symbol is not None and place.symbol.startswith(_INTERPRETS):
+            return any(module != place.module and places.code_owner(session, site) != SYSTEM for module, site in inner)
+        inner.append((place.module, frame.call_site))
     return None

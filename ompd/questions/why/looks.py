@@ -1,4 +1,4 @@
-"""Earlier looks at a live process: what has not moved between two of them is more likely to be stuck."""
+"""Earlier looks at a live process: a thread that has not moved between two looks is more likely to be stuck."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
 
 
 class Look(NamedTuple):
-    """What looks at a process found, the latest last, and how many seconds before the next one the first one was, None
-    if that is unknown. ``may_stop`` is False where the next look must not stop the process either.
+    """The moments of earlier looks at a process, the latest last.
+
+    ``seconds`` is the time from the first look to the next one to be taken, None if it is unknown. ``may_stop`` is
+    False if the next look must not stop the process either.
     """
 
     moments: tuple[Moment, ...]
@@ -28,8 +30,9 @@ class Look(NamedTuple):
 
 
 def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
-    """Look at a live process, and wait until it is time for the next look; return None for any other target, which
-    does not change. The process runs in between.
+    """Look at a live process, wait until it is time for the next look, and return the looks.
+
+    The process runs in between. Return None for any other target, because it does not change.
 
     :param samples: how often to look at all, :data:`SAMPLES` if None
     :param interval: seconds between two looks, :data:`INTERVAL` if None
@@ -44,9 +47,9 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     if session.target.kind != "live" or count == 1:
         return None
     if session.may_stop:
-        found = _look_without_stop(session, seconds)
-        if found is not None:
-            return found
+        look = _look_without_stop(session, seconds)
+        if look is not None:
+            return look
     begin = time.monotonic()
     moments = []
     for _ in range(count - 1):
@@ -59,8 +62,8 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
 
 
 def _look_without_stop(session: Session, seconds: float) -> Look | None:
-    # A thread that sleeps though its word has changed is woken up by being stopped: its futex() begins anew, and
-    # returns at once. So whoever has missed a wake-up has to be looked at while the process runs.
+    # A stop wakes a thread that sleeps though its word has changed: its futex() begins anew, and returns at once. So a
+    # thread that has missed a wake-up can only be seen while the process runs.
     try:
         if not session.ask(_sleep_though_free, may_stop=False):
             return None
@@ -70,7 +73,7 @@ def _look_without_stop(session: Session, seconds: float) -> Look | None:
         second = session.ask(_moment, may_stop=False)
     except TargetGone:
         raise
-    except OmpdError:  # what is read as it changes may contradict itself
+    except OmpdError:  # memory that changes while it is read may contradict itself
         return None
     if not Progress.between(first, second).asleep_though_free:
         return None

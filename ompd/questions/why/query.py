@@ -1,20 +1,25 @@
-"""The query ``why``."""
+"""The query ``why``: collects, concludes, and adds to the verdicts the stacks of their threads."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from os.path import normpath
+from pathlib import PurePosixPath
 
 from ompd.analysis.answers import concluded
-from ompd.errors import NoAnswer
-from ompd.model import GraphRecord, WhyAnswer
-from ompd.model.kinds import Confidence
+from ompd.analysis.words import counted
+from ompd.errors import NoAnswer, OmpdError
+from ompd.model import Answer, Evidence, GraphRecord, Place, StackRecord, VerdictRecord, WhyAnswer
+from ompd.model.kinds import Confidence, Kind, VerdictKind
+from ompd.questions import places, stacks
 from ompd.questions.facts.answers import program_faults
 from ompd.questions.facts.damage import changes, is_damaged
 from ompd.questions.why.branches import Branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
-from ompd.questions.why.stacks import add_stacks
-from ompd.questions.why.unloaded import unloaded
 from ompd.session import Session
 
 _SPARED = "a thread missed its wake-up; stopping the process would wake it, so it was not stopped"
@@ -26,7 +31,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     :param earlier: an earlier look at the same process
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    gone = unloaded(session)
+    gone = _unloaded(session)
     try:
         moment, threads = collect(session, has_times=earlier is not None)
     except NoAnswer as error:
@@ -35,14 +40,14 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         return WhyAnswer(session.stop.record, (), (gone,), True, (str(error),))
     branches = Branches(session, moment.threads)
     moment = replace(moment, alone=branches.of_primary_threads())
-    found, nodes, edges = (
+    verdicts, nodes, edges = (
         concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
-    verdicts, stacks = add_stacks(session, branches.added_to(found))
+    verdicts, stacks_answer = _with_stacks(session, branches.added_to(verdicts))
     complete, warnings = threads.complete, threads.warnings
-    if stacks is not None:
-        complete = complete and stacks.complete
-        warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
+    if stacks_answer is not None:
+        complete = complete and stacks_answer.complete
+        warnings = tuple(dict.fromkeys((*warnings, *stacks_answer.warnings)))
     # A proof needs no unreadable fact, but without the program's file its places are unknown.
     is_proven = verdicts[0].stuck is verdicts[0].confidence is Confidence.PROVEN
     complete = complete or (is_proven and not is_damaged(session) and not program_faults(session))
@@ -53,3 +58,138 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     if gone is not None:
         verdicts = (gone, *verdicts) if gone.confidence is Confidence.LIKELY else (*verdicts, gone)
     return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))
+
+
+_INTERPRETS = re.compile("_?Py")
+_VERDICTS = 3  # how many of the first verdicts get stacks
+_STACKS = 2  # how many stacks a verdict has
+_SYSTEM = ("/usr/include/", "/usr/lib/")  # headers of the C and C++ libraries, and of compilers
+_CANDIDATES = 4  # how many threads are looked at to find stacks that differ
+
+
+def _with_stacks(
+    session: Session, verdicts: Sequence[VerdictRecord]
+) -> tuple[tuple[VerdictRecord, ...], Answer[StackRecord] | None]:
+    # The verdicts, the first ones with stacks of the threads that they name, and the answer with these stacks. The
+    # answer is None if no verdict names a thread of the process. Only frames of user code are kept.
+    alive = set(session.process.threads.ids())
+    named = [[native for native in _named(verdict) if native in alive] for verdict in verdicts[:_VERDICTS]]
+    wanted = {native for some in named for native in some[:_CANDIDATES]}
+    if not wanted:
+        return tuple(verdicts), None
+    answer = stacks.ask(session, threads=wanted)
+    rows = {row.native_thread_id: _of_user(row) for row in answer.rows}
+    first = [
+        replace(_in_source(verdict, rows), stacks=tuple(_different(rows, some[:_CANDIDATES])))
+        for verdict, some in zip(verdicts, named, strict=False)
+    ]
+    return (*first, *verdicts[len(first) :]), answer
+
+
+def _named(verdict: VerdictRecord) -> Iterator[int]:
+    # Threads on which the others depend come first, then the links, those nearest to the end of the waits first.
+    links = [link.thread for link in reversed(verdict.cycle) if link.thread is not None]
+    yield from dict.fromkeys((*verdict.roots[:_CANDIDATES], *links[:_CANDIDATES]))
+
+
+def _in_source(verdict: VerdictRecord, rows: Mapping[int | None, StackRecord]) -> VerdictRecord:
+    # Code of the system's headers, such as std::mutex::lock, is expanded into user code. Its place is that of its
+    # caller.
+    callers: dict[Place, Place] = {}
+    links = []
+    for link in verdict.cycle:
+        stack = rows.get(link.thread)
+        caller = _caller_of_interpreter(stack) if link.kind is Kind.GIL else _caller(link.where, stack)
+        if caller is not None and link.where is not None:
+            callers[link.where] = caller
+        links.append(replace(link, where=caller or link.where))
+    place = verdict.place
+    return replace(verdict, cycle=tuple(links), place=callers.get(place, place) if place is not None else None)
+
+
+def _caller(place: Place | None, stack: StackRecord | None) -> Place | None:
+    if place is None or stack is None or place.file is None or not _is_system(place.file):
+        return None
+    own = (f for f in stack.frames if f.file is not None and not _is_system(f.file))
+    return next((Place(f.address, f.function, f.file, f.line, f.unproven) for f in own), None)
+
+
+def _caller_of_interpreter(stack: StackRecord | None) -> Place | None:
+    # The code that called the interpreter and so needs its lock, if it is in another file and its line is known.
+    frames = stack.frames if stack is not None else ()
+    module = frames[0].module if frames else None
+    own = next((f for f in frames if f.module != module), None)
+    if own is None or own.file is None or _INTERPRETS.match(own.function or ""):
+        return None
+    return Place(own.address, own.function, own.file, own.line, own.unproven)
+
+
+def _is_system(file: str) -> bool:
+    # clang writes headers as "/usr/bin/../lib/gcc/…/../../include/…".
+    return normpath(file).startswith(_SYSTEM)
+
+
+def _of_user(row: StackRecord) -> StackRecord:
+    own = tuple(frame for frame in row.frames if frame.kind in ("user", "unknown"))
+    return replace(row, frames=own or row.frames)
+
+
+def _different(rows: Mapping[int | None, StackRecord], natives: Iterable[int]) -> Iterator[StackRecord]:
+    # One stack for all threads at the same place.
+    seen: set[object] = set()
+    for native in natives:
+        row = rows.get(native)
+        places = tuple((f.function, f.file, f.line) for f in row.frames) if row is not None else ()
+        if row is not None and places and places not in seen and len(seen) < _STACKS:
+            seen.add(places)
+            yield row
+
+
+_MAX_THREADS = 64
+_UNLOADING = ("dlclose", "__dlclose", "_dl_close")
+
+
+def _unloaded(session: Session) -> VerdictRecord | None:
+    # The verdict on threads that sleep in a system call whose code is no longer there, None if there are none. The
+    # process crashes when one of them wakes up.
+    gone = session.process.gone_code()
+    if gone is None:
+        return None
+    pcs, module = gone
+    threads = tuple(sorted(pcs))
+    sleepers = counted(len(threads), "thread")
+    sleep = "sleeps" if len(threads) == 1 else "sleep"
+    was = f"where {PurePosixPath(module).name} was before it was unloaded" if module else "in code that is not there"
+    evidence = [
+        Evidence(f"thread {thread} is in a system call at {pc:#x}, where no code is mapped", "stack")
+        for thread, pc in sorted(pcs.items())[:_MAX_THREADS]
+    ]
+    if module is not None:
+        evidence.append(Evidence(f"the code of {module} fits these addresses, and those on the stacks", "derived"))
+    place = _unloader(session)
+    if place is not None:
+        evidence.append(Evidence("this thread is unloading a library", "stack"))
+    return VerdictRecord(
+        kind=VerdictKind.RUNTIME_UNLOADED,
+        stuck=Confidence.LIKELY,
+        confidence=Confidence.LIKELY if module is not None else Confidence.POSSIBLE,
+        summary=f"{sleepers} {sleep} {was}: the process crashes when one wakes up",
+        roots=threads,
+        explains=threads,
+        evidence=tuple(evidence),
+        unknowns=() if module is not None else ("which library was there",),
+        what_if="if the library stayed loaded (RTLD_NODELETE, or no dlclose()), its threads would only be idle",
+        next_step=f"ompd stack TARGET --thread {threads[0]} --raw",
+        place=place,
+    )
+
+
+def _unloader(session: Session) -> Place | None:
+    # The line at which a thread unloads a library.
+    process = session.process
+    for thread in process.threads.ids():
+        with suppress(OmpdError):
+            frames = process.stacks.stack(thread).frames
+            if any(process.places.locate(frame.call_site).symbol in _UNLOADING for frame in frames):
+                return places.innermost_user_place(session, thread)
+    return None

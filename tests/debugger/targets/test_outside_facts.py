@@ -15,8 +15,7 @@ from ompd.debugger.system_waits.kernel import PendingSignals, is_same_process
 from ompd.errors import Unavailable
 from ompd.model import SystemWait
 from ompd.model.kinds import Kind
-from ompd.questions.why.collect import from_outside
-from ompd.questions.why.signalled import signalled
+from ompd.questions.why.interventions import from_outside, signalled
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from tests.support.machine import Missing

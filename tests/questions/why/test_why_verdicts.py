@@ -17,7 +17,7 @@ from ompd.model import Wait, WhyAnswer
 from ompd.model.kinds import Kind
 from ompd.questions import threads
 from ompd.questions import why as question
-from ompd.questions.why.reentry import reentered
+from ompd.questions.why.held import reentered
 from ompd.session import Session
 from tests.support import ALL_PROGRAMS, stopped
 from tests.support.libgomp import on_libgomp

@@ -11,7 +11,7 @@ import pytest
 from ompd.errors import Unavailable
 from ompd.model import SchedulingRecord, TaskRecord
 from ompd.questions import tasks, threads
-from ompd.questions.why.points import gone_threads, scheduling_points
+from ompd.questions.why.collect import gone_threads, scheduling_points
 from ompd.runtimes.libgomp.handles import Thread
 from ompd.session import Session
 from tests.support.cache import CHECKOUT
