@@ -1,7 +1,7 @@
-"""What follows from records: the wait-for graph, who of it can ever go on, and the reasons of a hang.
+"""Conclusions from records: the wait-for graph, the nodes that can never go on, and the reasons of a hang.
 
-Pure functions: nothing here reads a target, and only ``model`` is imported. ``graph`` has nodes, needs and their
-release by counters; ``moment`` is what one look at a program gives; ``waits`` makes the graph of a moment; ``roots``
-follows waits to where they end; ``verdicts`` says what that means; ``answers`` does all of it. ``questions/why``
-collects the records, and adds stacks and variables.
+These are pure functions. They read no target, and import only ``model``. ``moment`` has the records of one look at a
+program. ``waits`` makes a graph of them, and ``graph`` solves it. ``roots`` follows waits to their ends, and
+``verdicts`` explains these. ``answers`` does all of it. ``questions/why`` collects the records, and adds stacks and
+variables.
 """

@@ -7,7 +7,7 @@ neither in common: there a thread is its number in its team, and tasks are count
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from ompd.model import (
@@ -28,8 +28,9 @@ from ompd.records import record
 
 @record(kw_only=True)
 class Sight:
-    """What is compared of one moment; None for what nobody asked, or could not be read at all. ``processor_ns`` is how
-    much processor time each thread has used, by its native id.
+    """The records of one moment that are compared. Records that were not asked for or not readable are None.
+
+    ``processor_ns`` is the processor time that each thread has used, by its native id.
     """
 
     threads: tuple[ThreadRecord, ...] | None
@@ -57,15 +58,15 @@ class Differences:
 
 
 def general_state(state: str | None) -> str | None:
-    """Return the name that all runtimes have in common for a state: libomp tells several kinds of barriers apart."""
+    """Return the name of a state that all runtimes use. Only libomp distinguishes kinds of barriers."""
     return "wait_barrier" if state is not None and state.startswith("wait_barrier") else state
 
 
 def compare(before: Sight, after: Sight, *, same_process: bool | None) -> Differences:
-    """Return what differs from one moment to a later one.
+    """Return the differences from one moment to a later one.
 
-    :param same_process: whether both are of one process; None if that is unknown, which is compared as if they were,
-        but nothing is said of what happened in between
+    :param same_process: whether both moments belong to one process. If that is unknown (None), they are compared as if
+        they did, without conclusions about the time in between
     """
     is_same = same_process is not False
     threads: tuple[ThreadChange, ...] = ()
@@ -91,7 +92,7 @@ def _by_native(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) ->
 
 def _by_number(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) -> _Pairs:
     kinds = [{row.runtime for row in rows if row.runtime is not None} for rows in (before, after)]
-    # Of two runs with one runtime each these may be different ones.
+    # Two runs with one runtime each may have different runtimes.
     named = any(len(names) > 1 for names in kinds)
     return _matched(before, after, [_number(row, named) for row in before], [_number(row, named) for row in after])
 
@@ -109,7 +110,7 @@ def _matched(
     old_keys: Iterable[Hashable],
     new_keys: Iterable[Hashable],
 ) -> _Pairs:
-    # Those with one key are matched in their order. What has no key is matched with nothing.
+    # Rows with the same key are matched in their order. Rows without a key are matched with none.
     left: dict[Hashable, list[ThreadRecord]] = defaultdict(list)
     for row, key in zip(before, old_keys, strict=True):
         left[key].append(row)
@@ -161,17 +162,17 @@ def _thread(
 
 
 def _facts(old: ThreadRecord, new: ThreadRecord, unknown: dict[str, str], *, is_same: bool) -> Iterator[FactChange]:
-    # A fact that one of them does not have is compared with nothing.
+    # A fact that one of the rows does not have is not compared.
+    values_before, values_after = _values(old, is_same), _values(new, is_same)
     for name, keys in _FACTS.items():
         reasons = [row.unavailable[key] for row in (old, new) for key in keys if key in row.unavailable]
         if reasons:
             unknown[name] = reasons[0]
             continue
-        values = [_FACT[name](row, is_same) for row in (old, new)]
-        if values[0] != values[1]:
-            before, after = _text(values[0], name, old), _text(values[1], name, new)
+        if values_before[name] != values_after[name]:
+            before, after = _text(values_before[name], name, old), _text(values_after[name], name, new)
             if before == after and name == "wait":
-                # Two of a kind without a name, as barriers are.
+                # Two objects of one kind without a name, such as barriers.
                 before, after = (_with_object(text, row) for text, row in ((before, old), (after, new)))
             yield FactChange(name, before, after)
 
@@ -188,22 +189,27 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
     "passes": ("wait", "wait.generation"),
     "where": ("where",),
 }
-_FACT: Mapping[str, Callable[[ThreadRecord, bool], Hashable]] = {
-    "state": lambda row, _: general_state(row.state),
-    "team": lambda row, _: _place_in_team(row),
-    "region": lambda row, is_same: row.parallel if is_same else row.parallel is not None,
-    "task": lambda row, is_same: row.task if is_same else row.task is not None,
-    "wait": lambda row, is_same: _awaited(row.wait, is_same),
-    "arrived": lambda row, _: _arrived(row.wait),
-    "owner": lambda row, is_same: row.wait.owner if is_same and row.wait is not None else None,
-    "passes": lambda row, is_same: row.wait.generation if is_same and row.wait is not None else None,
-    "where": lambda row, is_same: _at(row.where, is_same),
-}
+
+
+def _values(row: ThreadRecord, is_same: bool) -> Mapping[str, Hashable]:
+    # The values of a row's facts. Addresses and native ids can be compared only in the same process.
+    wait = row.wait if is_same else None
+    return {
+        "state": general_state(row.state),
+        "team": _place_in_team(row),
+        "region": row.parallel if is_same else row.parallel is not None,
+        "task": row.task if is_same else row.task is not None,
+        "wait": _awaited(row.wait, is_same),
+        "arrived": _arrived(row.wait),
+        "owner": wait.owner if wait is not None else None,
+        "passes": wait.generation if wait is not None else None,
+        "where": _at(row.where, is_same),
+    }
 
 
 def _place_in_team(row: ThreadRecord) -> Hashable:
-    found = (row.thread_num, row.team_size, row.level)
-    return found if found != (None, None, None) else None
+    place = (row.thread_num, row.team_size, row.level)
+    return place if place != (None, None, None) else None
 
 
 def _awaited(wait: Wait | None, is_same: bool) -> Hashable:
@@ -217,17 +223,17 @@ def _arrived(wait: Wait | None) -> Hashable:
 def _at(place: Place | None, is_same: bool) -> Hashable:
     if place is None:
         return None
-    known = (place.function, place.file and place.file.rpartition("/")[2], place.line)
-    return (*known, place.address) if is_same else known
+    line = (place.function, place.file and place.file.rpartition("/")[2], place.line)
+    return (*line, place.address) if is_same else line
 
 
 def _text(value: Hashable, name: str, row: ThreadRecord) -> str | None:
     if value is None:
         return None
     if name == "where":
-        # The address tells places of one line apart.
-        at = row.where.address if row.where is not None and len(value) > 3 else None  # type: ignore[arg-type]
-        return f"{_place(row.where)}" + (f" ({at:#x})" if at is not None else "")
+        # Places of one line differ in their addresses.
+        address = row.where.address if row.where is not None and len(value) > 3 else None  # type: ignore[arg-type]
+        return f"{_place(row.where)}" + (f" ({address:#x})" if address is not None else "")
     if name == "wait":
         return _wait(row.wait)
     if isinstance(value, tuple):

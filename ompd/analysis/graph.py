@@ -35,10 +35,10 @@ class View(Enum):
 class Need:
     """What a node needs: ``count`` of its ``targets`` (indices of nodes) to be released.
 
-    ``is_known`` is False if the targets are only candidates, as all threads are for a lock without a recorded holder;
-    in the pessimistic view none of them does it. ``reasoned`` are the likely ones among them, empty without any.
-    ``kind``, ``source`` and ``evidence`` are those of :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` are
-    those of the word in memory that the need was read from.
+    ``is_known`` is False if the targets are only candidates, such as all threads for a lock without a recorded holder.
+    In the pessimistic view no candidate releases the node. ``reasoned`` are the likely candidates, empty without any.
+    ``kind``, ``source`` and ``evidence`` are those of :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` belong
+    to the word in memory from which the need was read.
     """
 
     targets: tuple[int, ...]
@@ -63,9 +63,10 @@ class Need:
 
 @record
 class Node:
-    """A node: ``key`` is its id in answers, ``kind`` and ``name`` are those of :class:`~ompd.model.GraphNode`,
-    ``thread`` is the native id of a thread, ``object`` an address. ``reason`` explains the outlook. ``counts`` says how
-    many threads the object counts, such as ``2 of 3 arrived``.
+    """A node of the graph. ``kind`` and ``name`` are those of :class:`~ompd.model.GraphNode`.
+
+    ``key`` is the node's id in answers, ``thread`` the native id of a thread, ``object`` an address. ``reason``
+    explains the outlook. ``counts`` is a text for the threads that the object counts, such as ``2 of 3 arrived``.
     """
 
     key: str
@@ -80,9 +81,7 @@ class Node:
 
 @record
 class Rescue:
-    """Another way to set a node free, which was not excluded: the node with index ``by`` goes on first, and ``reason``
-    says what it may do.
-    """
+    """Another possible way to set a node free: the node ``by`` goes on, and then does what ``reason`` says."""
 
     by: int
     reason: str
@@ -186,7 +185,7 @@ class Release:
 
         The work grows with the number of these nodes, not with the graph.
 
-        :param stop: a node that ends the search: if it goes on, None is returned
+        :param stop: a node that ends the search. If it goes on, return None
         """
         found: list[int] = []
         decided: list[int] = []
@@ -235,8 +234,8 @@ class Release:
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield the strongly connected components of a graph (Tarjan), each after the components that it leads to.
 
-    :param nodes: where to begin
-    :param successors: of each node, by index
+    :param nodes: the nodes to begin with
+    :param successors: the successors of each node, by index
     """
     order: dict[int, int] = {}
     low: dict[int, int] = {}

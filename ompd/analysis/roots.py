@@ -103,8 +103,8 @@ class Solved:
 def _roots(
     graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Mapping[View, Set[int]]
 ) -> list[Root]:
-    # A component comes after those that it leads to, so their ends are known. A cycle with a way out is an end, too, if
-    # none of its nodes can go on that way.
+    # Each component comes after the components that it leads to, so their ends are known. A cycle with a way out is
+    # also an end if none of its nodes can go on that way.
     ends: dict[int, int] = {}  # of each node, as bits
     found: list[tuple[End, tuple[int, ...]]] = []
     merged: dict[tuple[End, str], int] = {}

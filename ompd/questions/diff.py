@@ -1,4 +1,4 @@
-"""``diff``: what differs between two moments, as records of both."""
+"""``diff``: the differences between two moments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ompd.session import Session
 
 @record
 class Look:
-    """One moment: what is compared of it, and what is said of it besides."""
+    """One moment: its records to compare, its answer, and its warnings."""
 
     sight: Sight
     answer: Answer[ThreadRecord] | Answer[TaskRecord] | Answer[ParallelRecord]
@@ -23,25 +23,26 @@ class Look:
     warnings: tuple[str, ...]
 
 
-_Found = tuple[Answer[ThreadRecord], Answer[TaskRecord], Answer[ParallelRecord], Mapping[int, int]]
+_Records = tuple[Answer[ThreadRecord], Answer[TaskRecord], Answer[ParallelRecord], Mapping[int, int]]
 
 
 def look(session: Session) -> Look:
-    """Return what is compared of the session's target at a moment.
+    """Return the records of the session's target at this moment.
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    found: _Found = session.ask(_records)
-    answers = found[:3]
+    records: _Records = session.ask(_records)
+    of_threads, of_tasks, of_regions, times = records
+    answers = of_threads, of_tasks, of_regions
     return Look(
-        Sight(threads=found[0].rows, tasks=found[1].rows, regions=found[2].rows, processor_ns=found[3]),
-        found[0],
+        Sight(threads=of_threads.rows, tasks=of_tasks.rows, regions=of_regions.rows, processor_ns=times),
+        of_threads,
         all(answer.complete for answer in answers),
         tuple(dict.fromkeys(warning for answer in answers for warning in answer.warnings)),
     )
 
 
-def _records(session: Session) -> _Found:
+def _records(session: Session) -> _Records:
     times: dict[int, int] = {}
     for thread in session.process.threads.ids():
         with suppress(OmpdError):
@@ -92,9 +93,9 @@ def compared(earlier: Look, later: Look, *, same_process: bool | None) -> DiffAn
 
 
 def ask(session: Session, earlier: Session) -> DiffAnswer:
-    """Return what differs from *earlier*, another session, to *session*.
+    """Return the differences from the session *earlier* to *session*.
 
-    :raises NoAnswer: if no OpenMP runtime of one of the two can be read
+    :raises NoAnswer: if one of the two has no OpenMP runtime that can be read
     """
     before, after = look(earlier), look(session)
     return compared(before, after, same_process=are_one_process(earlier, session))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace, IcvDescription, TaskHandle, ThreadHandle
@@ -22,8 +21,8 @@ _SCOPES = {scope: scope.name.lower() for scope in Scope}
 def ask(session: Session) -> Answer[IcvRecord]:
     """Return each internal control variable for each handle of its scope.
 
-    Those of a thread for every thread of a team, those of a region for every region that is being executed, those of a
-    task for every task that a thread executes. Last come the display control variables, with the scope ``display``.
+    The handles are the threads of teams, the regions and the tasks that are being executed, and the runtime. The
+    display control variables come last, with the scope ``display``.
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
@@ -36,7 +35,7 @@ def ask(session: Session) -> Answer[IcvRecord]:
 
 
 DISPLAY = "display"
-"""The scope of what is no ICV: a setting as the runtime displays it, by the name of its environment variable."""
+"""The scope of settings that are no ICVs: the runtime displays them by the names of their environment variables."""
 
 
 def changed(answer: Answer[IcvRecord]) -> Answer[IcvRecord]:
@@ -44,7 +43,7 @@ def changed(answer: Answer[IcvRecord]) -> Answer[IcvRecord]:
     values: dict[tuple[str, str], set[int | str | None]] = {}
     for row in answer.rows:
         values.setdefault((row.runtime, row.name), set()).add(row.value)
-    different = {key for key, found in values.items() if len(found) > 1}
+    different = {key for key, distinct in values.items() if len(distinct) > 1}
     return replace(answer, rows=tuple(row for row in answer.rows if (row.runtime, row.name) in different))
 
 
@@ -59,7 +58,7 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
     def record(asked: tuple[IcvDescription, tuple[str, object]]) -> IcvRecord:
         description, (identifier, handle) = asked
         facts = Facts(f"{description.name} of {identifier}", problems)
-        value = facts.get("value", partial(space.icv, description.name, handle))
+        value = facts.get("value", space.icv, description.name, handle)
         scope = _SCOPES[description.scope]
         return IcvRecord(runtime.id, description.name, scope, value, identifier, facts.unavailable)
 
@@ -84,8 +83,8 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
 def _implicit_tasks(
     runtime: LoadedRuntime, threads: Sequence[tuple[str, ThreadHandle]], problems: Problems
 ) -> list[tuple[str, object]]:
-    # Those of the threads' places in their regions.
-    found: dict[str, object] = {}
+    # The implicit task of each thread's place in its region.
+    implicit: dict[str, object] = {}
     for native, handle in threads:
         try:
             region, number = handle.current_parallel(), handle.thread_num()
@@ -94,10 +93,10 @@ def _implicit_tasks(
             else:
                 task = handle.current_task()
             if task is not None:
-                found.setdefault(task.id, task)
+                implicit.setdefault(task.id, task)
         except OmpdError as error:
             problems.lost(f"{runtime.id}: the implicit task of thread {native}", error)
-    return list(found.items())
+    return list(implicit.items())
 
 
 def _threads_and_tasks(

@@ -26,7 +26,7 @@ def known(name: str | None = None) -> LayoutAnswer:
     if found is None:
         about = next((f": {fault}" for fault in faults if Path(fault.path).stem == name), "")
         raise BadInput(f"no table with the name {name!r}{about}", hint="`ompd layout show` lists the tables")
-    # What else is in the folder is not what was requested.
+    # Faults of other tables in the folder do not matter here.
     return LayoutAnswer((_record(found),), tuple(map(_struct, found.structs.values())), True, ())
 
 

@@ -1,4 +1,4 @@
-"""What one thread is in its team, and no more: for conditions of breakpoints, which are evaluated often."""
+"""The numbers of one thread in its team, for conditions of breakpoints. These are evaluated often."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ompd.session import Session
 
 
 class Numbers(NamedTuple):
-    """A thread's number, the size of its team and the level: of its innermost region, -1, 0 and 0 in none.
+    """A thread's number, the size of its team and the level of its innermost region: -1, 0 and 0 outside of teams.
 
-    ``path`` are the numbers of its ancestors in the regions around it and its own, from level 1 on.
+    ``path`` has the numbers of its ancestors and its own, from level 1 inwards.
     """
 
     number: int = -1
@@ -22,17 +22,17 @@ class Numbers(NamedTuple):
     path: tuple[int, ...] = ()
 
     def at(self, level: int | None) -> int:
-        """Return the number in the team at *level*, None for the innermost one; -1 if it is in no such team."""
+        """Return the number in the team at *level*, the innermost one if None. -1 if there is no such team."""
         if level is None or level == self.level:
             return self.number
         return self.path[level - 1] if 0 < level <= len(self.path) else -1
 
 
 def numbers_of(session: Session, native: int, *, with_path: bool = False) -> Numbers:
-    """Return what the thread *native* is: of the innermost of several runtimes.
+    """Return the numbers of the thread *native*. If several runtimes know it, those of the innermost level.
 
-    :param with_path: tell the numbers in enclosing teams, too
-    :raises OmpdError: if that cannot be read
+    :param with_path: whether to return the numbers in enclosing teams, too
+    :raises OmpdError: if they cannot be read
     """
     best: Numbers | None = None
     for runtime in session.runtimes:
@@ -48,9 +48,9 @@ def numbers_of(session: Session, native: int, *, with_path: bool = False) -> Num
         if handle is None or number is None:
             continue
         region = handle.current_parallel()
-        found = Numbers(number, 1, 0)
+        numbers = Numbers(number, 1, 0)
         if region is not None:
             path = (*Ancestry().of(region), number) if with_path else ()
-            found = Numbers(number, region.size(), region.level(), path)
-        best = found if best is None or found.level > best.level else best
+            numbers = Numbers(number, region.size(), region.level(), path)
+        best = numbers if best is None or numbers.level > best.level else best
     return best if best is not None else Numbers()

@@ -28,7 +28,7 @@ NO_FUNCTION = "neither the compiler's name of the code nor debug information say
 def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | None = None) -> Place | None:
     """Return the innermost user frame of *thread*: outside of OpenMP runtimes and the C library.
 
-    None for a thread without one, as an idle one of the pool.
+    None for a thread without user frames, such as an idle thread of the pool.
 
     :param handle: the handle of *thread*, if it is an OpenMP thread
     :raises Unavailable: if the stack could not be followed to its end and has no user frame
@@ -46,21 +46,21 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
         if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
-            continue  # what a compiler put between functions of the source
+            continue  # a compiler put it between functions of the source
         if owner == USER or (owner == UNKNOWN and called == RUNTIME and calls_entry(session, stack.frames[index - 1])):
             has_line = session.process.places.line_of(frame.call_site) != (None, None)
             if untold and not has_line:
-                break  # what it called may be the user's as well
+                break  # the function that it called may be the user's as well
             if has_line:
                 return _user_place(session, stack.frames, index, handle, passed)
             passed.append(index)
             if handle is not None and index + 1 < len(stack.frames):
                 left = _place_left(session, stack.frames, index, handle)
-                # Of a program without debug information this frame is where it is, not the jump that led to it.
+                # Without debug information the place is this frame, not the jump that led to it.
                 if left is not None and (left.line is not None or not _has_name(session, stack.frames, passed)):
                     return replace(left, calling=_library_function(session, frame))
         elif passed and owner == RUNTIME and _has_name(session, stack.frames, passed):
-            break  # what encloses a library's own regions is not where it is
+            break  # code around a library's own regions is not the place of the thread
         elif not passed and handle is not None and index + 1 < len(stack.frames):
             left = _place_left(session, stack.frames, index, handle)
             if left is not None:
@@ -128,9 +128,11 @@ def followed_functions(session: Session) -> Functions:
 
 
 class CodeLeft(NamedTuple):
-    """How code of a construct left the stack: the jumps by which its functions ended, innermost first, and where it
-    begins, None if that is unknown. There are no jumps if it is unknown which ones they were; ``is_certain`` is False
-    if it may have been others at the same lines.
+    """The way by which code of a construct left the stack.
+
+    ``jumps`` are the jumps by which its functions ended, innermost first. They are empty if they are unknown.
+    ``is_certain`` is False if the jumps may have been others at the same lines. ``entry`` is the address at which the
+    code begins, None if it is unknown.
     """
 
     jumps: Sequence[TailCall]
@@ -169,8 +171,8 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
 
 
 def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[Frame]) -> int | None:
-    # Return the entry of a construct's code. For a region the runtime has it, or the call that passed it. For other
-    # constructs the register by which the code was called comes first.
+    # The entry of a construct's code. The runtime has that of a region, or the call that passed it. Code of other
+    # constructs was called by a register, which is read first.
     entry = None
     if code.kind != "parallel":
         entry = session.process.calls.function_called(frames[code.frame + 1])
@@ -183,7 +185,8 @@ def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[
 
 
 def _left_for_users(session: Session, frame: Frame, entry: int | None) -> CodeLeft | None:
-    # Whether code of a construct, which begins at *entry*, ended by a jump to another function of the user's.
+    # The jumps by which a construct's code, which begins at *entry*, has reached another user function. None if it has
+    # not, or if there are several ways.
     process, reached = session.process, entry_of(session.process.contract, frame.call_site)
     if entry is None or reached is None or reached == entry or code_owner(session, entry) != USER:
         return None
@@ -192,7 +195,7 @@ def _left_for_users(session: Session, frame: Frame, entry: int | None) -> CodeLe
 
 
 def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: ThreadHandle) -> Place:
-    """Return the place of a construct's code that has left the stack, as far as it is known."""
+    """Return the last known place of a construct's code that has left the stack."""
     function = _function_left(session, code)
     if left.jumps:
         jump = left.jumps[0]
@@ -222,12 +225,12 @@ def _function_left(session: Session, code: ConstructCode) -> str | None:
 
 
 def _may_be_left(session: Session, outer: Frame) -> bool:
-    # Whether a frame is one in which the runtime calls the code of a construct.
+    # Whether the runtime calls the code of a construct in this frame.
     return code_owner(session, outer.call_site) == RUNTIME and bool(session.process.calls.calls_by_pointer(outer.pc))
 
 
 def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: ThreadHandle) -> Place | None:
-    # Where the code of a construct is whose frame is missing between this frame and the next one.
+    # The place of a construct's code whose frame is missing between this frame and the next outer one.
     if not _may_be_left(session, frames[index + 1]):
         return None
     try:
@@ -248,7 +251,7 @@ def calls_entry(session: Session, called: Frame) -> bool:
 
 
 def _waits(session: Session, frame: Frame) -> bool:
-    # What these routines call is the C library's: they have a thread wait, and know nothing of the user's code.
+    # These routines make a thread wait. They call the C library, and never user code.
     return naming.has_thread_wait(_symbol(session, frame.call_site) or "")
 
 
@@ -269,7 +272,7 @@ def unproven_at(session: Session, address: int) -> str | None:
 
 
 def innermost_place(session: Session, thread: int) -> Place:
-    """Return the innermost frame of *thread*, whatever code it is in: for a stack that cannot be followed.
+    """Return the innermost frame of *thread* in any code. It is used if the stack cannot be followed.
 
     :raises Unavailable: if its registers are lost
     """
@@ -278,7 +281,7 @@ def innermost_place(session: Session, thread: int) -> Place:
         raise Unavailable(stack.stopped or "the thread has no stack")
     address = stack.frames[0].call_site
     symbol, module = _symbol(session, address), session.process.symbols.module_at(address)
-    # Where in the C library a thread waits is no news, and its line tables are large.
+    # The line in the C library is of no interest, and the library's line tables are large.
     is_system = module is not None and module.is_system_library
     place = Place(address, symbol) if is_system else _place(session, address, symbol)
     return _as_far_as_proven(session, place, [address])
@@ -294,11 +297,11 @@ def code_owner(session: Session, address: int) -> str:
     return known[address]
 
 
-def named(facts: Facts, key: str, found: RegionFunction | None) -> RegionFunction | None:
-    """Return *found*, after noting in *facts* why its function is unknown, if it is."""
-    if found is not None and found.function is None:
+def named(facts: Facts, key: str, code: RegionFunction | None) -> RegionFunction | None:
+    """Return *code*. If its function is unknown, note the reason in *facts*."""
+    if code is not None and code.function is None:
         facts.unavailable[f"{key}.function"] = NO_FUNCTION
-    return found
+    return code
 
 
 def is_of_construct(session: Session, address: int) -> bool:
@@ -307,8 +310,7 @@ def is_of_construct(session: Session, address: int) -> bool:
 
 
 def region_function(session: Session, region: ParallelHandle) -> RegionFunction | None:
-    """Return the function that the compiler made of a region's code, as far as it is known, None if the region has
-    none.
+    """Return the function that the compiler made of a region's code, None if the region has none.
 
     ``function`` is the user function that contains the construct, None if that is unknown.
     """
@@ -320,13 +322,12 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
     noted = noted_place(region.source) if line is None else None
     if noted is not None:
         file, _, line = noted
-    found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
-    return _as_far_as_proven(session, found, [entry])
+    code = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
+    return _as_far_as_proven(session, code, [entry])
 
 
 def task_function(session: Session, task: TaskHandle) -> RegionFunction | None:
-    """Return the function that the compiler made of an explicit task's code, as far as it is known, None if the task
-    has none.
+    """Return the function that the compiler made of an explicit task's code, None if the task has none.
 
     ``function`` is the user function that contains the construct, None if that is unknown.
     """
@@ -341,8 +342,8 @@ def task_function(session: Session, task: TaskHandle) -> RegionFunction | None:
     known = naming.parse_outlined(name or "")
     if known is not None:
         name = known.parent or (noted[1] if noted is not None else session.process.places.declared_inside(entry))
-    found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
-    return _as_far_as_proven(session, found, [entry])
+    code = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
+    return _as_far_as_proven(session, code, [entry])
 
 
 def noted_place(ask: Callable[[], str | None]) -> tuple[str, str, int] | None:
@@ -350,7 +351,7 @@ def noted_place(ask: Callable[[], str | None]) -> tuple[str, str, int] | None:
 
     clang records them with -g, even if the program has lost its debug information and symbols.
 
-    :param ask: the method of the construct's handle that returns the record, as :meth:`TaskHandle.source`
+    :param ask: the method of the construct's handle that returns the record, such as :meth:`TaskHandle.source`
     """
     try:
         source = ask()
@@ -365,36 +366,36 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
     gcc's names contain it, and clang's from 17 on. For older ones it is the first source function on the stack of the
     region's primary thread, and of the primary threads of enclosing regions.
     """
-    known = session.stop.source_functions
+    functions = session.stop.source_functions
     passed: dict[str, None] = {}
-    found: str | None = None
+    function: str | None = None
     here: ParallelHandle | None = region
     while here is not None and here.id not in passed:
-        if here.id in known:
-            found = known[here.id]
+        if here.id in functions:
+            function = functions[here.id]
             break
         passed[here.id] = None
         try:
-            found = _encountering_function(session, here)
-            here = here.enclosing() if found is None else None
+            function = _encountering_function(session, here)
+            here = here.enclosing() if function is None else None
         except OmpdError:
-            break  # a region or stack that cannot be read says nothing
-    if found is None:
+            break  # the region or the stack cannot be read
+    if function is None:
         noted = noted_place(region.source)
-        found = noted[1] if noted is not None else None
+        function = noted[1] if noted is not None else None
         passed = {region.id: None}
     for identifier in passed:
-        known[identifier] = found
-    return found
+        functions[identifier] = function
+    return function
 
 
 def _encountering_function(session: Session, region: ParallelHandle) -> str | None:
-    # None: it is code of the enclosing region, and that region's function has to tell.
+    # None if the construct is in code of the enclosing region: the function is then that of the enclosing region.
     entry = region.function()
     known = naming.parse_outlined(_symbol(session, entry) or "") if entry is not None else None
     if known is not None and known.parent is not None:
         return known.parent
-    # Where the compiler says that what it made of the construct is declared.
+    # Debug information may declare the construct's code inside of the user's function.
     declared = session.process.places.declared_inside(entry) if known is not None and entry is not None else None
     if declared is not None:
         return declared
@@ -424,14 +425,15 @@ def _is_code_of(session: Session, frames: Sequence[Frame], region: ParallelHandl
 
 
 def _starts(session: Session, frames: Sequence[Frame]) -> list[int | None]:
-    # With -g clang's code is in a function of its own, called by the one that the runtime knows; a task's code may be
-    # too.
+    # With -g clang puts the code of regions, and of some tasks, into a function that is called by the one that the
+    # runtime knows.
     return [entry_of(session.process.contract, frame.call_site) for frame in frames[:2]]
 
 
 def _function(session: Session, frames: Sequence[Frame], handle: ThreadHandle | None) -> str | None:
-    # The source's name of the function of frames[0]: for the code of a region or task that of the function that has it.
-    # The line is that of the innermost function that was inlined there. Compilers inline what they outlined, too.
+    # The name of frames[0]'s function in the source. Code of a region or task has the name of the function that
+    # contains the construct. Of inlined functions the innermost counts. Compilers also inline the functions that they
+    # outlined.
     name, is_certain = _function_by_code(session, frames[0].call_site)
     if is_certain or handle is None:
         return name
@@ -449,7 +451,7 @@ def _function(session: Session, frames: Sequence[Frame], handle: ThreadHandle | 
 
 
 def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]:
-    # That name as far as code and its debug information tell it, and whether what runs there could tell no more.
+    # The name by symbols and debug information, and whether it is certain. If not, the thread's handle may give it.
     for written in session.process.places.source_frames(address):
         if written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function, True

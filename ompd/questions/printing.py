@@ -1,9 +1,10 @@
 """One variable as the code sees it where a thread is: ``print`` at a debugger's prompt.
 
-Code of a construct is in a function of the compiler's, and sees what the function around it declares: it is looked for
-in the frame of the code, then in that of the function that contains the construct, then among static variables, of
-which a thread may have its own copy. What is in none of these may be in a function that has called this one. Values are
-those of ``stack --locals`` and ``var``: nothing is called in the target, so that a core has them, too.
+The compiler puts code of a construct into a function of its own, but that code also sees the variables of the function
+around it. So a variable is searched in the frame of the code, then in the frame of the function that contains the
+construct, then among static variables, of which a thread may have its own copy. Last come the functions that have
+called this one. Values are those of ``stack --locals`` and ``var``. Nothing is called in the target, so cores are the
+same.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class At(NamedTuple):
-    """The frame that is selected in a debugger: the stack pointer in it, and its function, None if unknown."""
+    """The frame that is selected in a debugger: its stack pointer and its function. Unknown ones are None."""
 
     sp: int | None
     function: str | None = None
 
 
 class Printed(NamedTuple):
-    """A variable: that of a ``frame``, or a static one.
+    """A variable of a ``frame``, or a static one.
 
-    ``number`` is the frame's in the stack of the thread, as ``ompd stack`` numbers it. ``seen`` is False if the code
-    does not see it, and it belongs to a function that called it.
+    ``number`` is the frame's number in the thread's stack, as in ``ompd stack``. ``seen`` is False for a variable of a
+    function that called the code, which the code itself does not see.
     """
 
     name: str
@@ -48,7 +49,7 @@ def ask(session: Session, name: str, thread: int, at: At | None = None, number: 
 
     :param name: as for ``var``: a part is selected as in ``x.member[2]`` and ``*p``
     :param thread: the thread's native id
-    :param at: the selected frame; without it the innermost one of the user's
+    :param at: the selected frame, the innermost user frame if None
     :param number: the frame's number in the thread's stack, in place of *at*
     :raises NoAnswer: if there is no such variable, or more than one
     :raises BadInput: if it has no such part, or the stack no such frame
@@ -60,21 +61,21 @@ def ask(session: Session, name: str, thread: int, at: At | None = None, number: 
     frames = row.frames
     if is_local and start is not None:
         for place in _in_sight(frames, start):
-            if (found := _named(frames[place], wanted)) is not None:
-                return Printed(name, local=found, frame=frames[place], number=place, is_here=place == start)
+            if (variable := _named(frames[place], wanted)) is not None:
+                return Printed(name, local=variable, frame=frames[place], number=place, is_here=place == start)
     try:
         return Printed(name, static=_static(session, name, thread, frames[start] if start is not None else None))
     except NoAnswer as error:
         for place in range(start + 1, len(frames)) if is_local and start is not None else ():
-            if (found := _named(frames[place], wanted)) is not None:
-                return Printed(name, local=found, frame=frames[place], number=place, is_here=False, seen=False)
+            if (variable := _named(frames[place], wanted)) is not None:
+                return Printed(name, local=variable, frame=frames[place], number=place, is_here=False, seen=False)
         if start is None or not is_local:
             raise
         raise _not_found(name, frames[start], error) from error
 
 
 def _start(row: StackRecord, at: At | None, number: int | None) -> int | None:
-    # The index of the frame where the search begins, None in a thread without a frame of the user's.
+    # The index of the frame where the search begins, None if the thread has no user frame.
     frames = row.frames
     if number is not None:
         if number >= len(frames):
@@ -83,15 +84,15 @@ def _start(row: StackRecord, at: At | None, number: int | None) -> int | None:
     own = [n for n, f in enumerate(frames) if f.thread == row.native_thread_id and f.kind == "user"]
     if at is not None and at.sp is not None:
         reached = [n for n in own if (frames[n].cfa or 0) > at.sp]
-        # Of functions that were inlined, that of the name.
+        # Functions that were inlined into one another have the same frame: take the one with the selected name.
         same = [n for n in reached if frames[n].cfa == frames[reached[0]].cfa and frames[n].function == at.function]
         own = same or reached
     return next(iter(own), next((n for n, f in enumerate(frames) if f.kind == "user"), None))
 
 
 def _in_sight(frames: Sequence[StackFrame], start: int) -> Iterator[int]:
-    # What the code of a frame sees: its own function, and outside of a region's code what is around the region. What
-    # is around a task may be on another stack, or over.
+    # The frames whose variables the code of a frame sees: its own, and for a region's code that of the function around
+    # the region. The function around a task may be on another stack, or have ended.
     place: int | None = start
     while place is not None:
         yield place
@@ -105,11 +106,11 @@ def _in_sight(frames: Sequence[StackFrame], start: int) -> Iterator[int]:
 
 
 def _named(frame: StackFrame, wanted: VariableName) -> LocalRecord | None:
-    # Variables of inner blocks are in front.
-    found = next((variable for variable in frame.locals or () if variable.name == wanted.name), None)
-    if found is not None and found.text is None and wanted.steps:
-        raise NoAnswer(f"{wanted.text}: {found.unavailable.get('value', 'unknown')}")
-    return found
+    # Variables of inner blocks come first.
+    variable = next((variable for variable in frame.locals or () if variable.name == wanted.name), None)
+    if variable is not None and variable.text is None and wanted.steps:
+        raise NoAnswer(f"{wanted.text}: {variable.unavailable.get('value', 'unknown')}")
+    return variable
 
 
 def _static(session: Session, name: str, thread: int, frame: StackFrame | None) -> VariableRecord:
@@ -120,11 +121,11 @@ def _static(session: Session, name: str, thread: int, frame: StackFrame | None) 
         try:
             row = variables.ask(session, stars + own, thread=thread).rows[0]
             if row.mechanism is not None or row.text is not None:
-                return row  # else the file has no more than a declaration
+                return row  # otherwise the file only declares it
         except BadInput:
             raise
         except OmpdError:
-            pass  # it has none
+            pass  # the file has no variable of that name
     return variables.ask(session, name, thread=thread).rows[0]
 
 

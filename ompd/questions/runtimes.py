@@ -94,7 +94,7 @@ def _plugin(found: Found) -> str | None:
 
 
 def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tuple[DllRecord, ...]:
-    # It is a debugger's to find one that suits it. Files that a target names are foreign code, which is not loaded.
+    # A debugger chooses the first library that suits it. Files that only a target names are foreign code: not loaded.
     chosen = next((index for index, name in enumerate(names) if runtime.found.served_by(name)), None)
     selected, hosted = runtime.found.selected, runtime.found.hosted
     found = []
@@ -133,7 +133,7 @@ def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tup
 
 
 def _file_of(session: Session, runtime: LoadedRuntime, name: str) -> tuple[str, str | None]:
-    # The first file that --ompd-library would load; if there is none, the first one, and why not.
+    # The first file that --ompd-library would load. If there is none, the first file and the reason.
     refused: list[tuple[str, str]] = []
     for path in places(name, runtime.found.module.name, session.process.finder.resolve, SystemFolders()):
         reason = session.process.finder.unsuitable_library(path)
@@ -148,6 +148,6 @@ _FOREIGN = "foreign code, which is not loaded because a target names it"
 
 
 def _other_layouts(space: AddressSpace | None) -> dict[str, str]:
-    # Of the structures that were asked about so far.
+    # Only structures that were asked about so far have a source.
     sources = space.layout_sources if space is not None else {}
     return {name: source for name, source in sources.items() if space is not None and source != space.layout_source}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
 
-# Variables that runtimes of OpenMP read, which say how these were configured; and those that say which rank it is.
+# Environment variables that configure OpenMP runtimes, and those that tell the rank of the process.
 _KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_", *RANK, *SIZE, *JOB, *RUN)
 
 _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
@@ -40,10 +40,10 @@ _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
 def take_snapshot(
     session: Session, path: str | os.PathLike[str], *, data_limit: int = DATA_LIMIT, keep_environment: bool = False
 ) -> SnapshotRecord:
-    """Write an ELF core of the process to *path* with what the queries read, and return what is in it.
+    """Write an ELF core to *path* with the memory that the queries read, and return a summary of it.
 
-    A file of that name is replaced once the new one is complete. A live process is stopped while its memory is copied,
-    not while the file is written.
+    An existing file is replaced once the new one is complete. A live process is stopped only while its memory is
+    copied.
 
     :raises BadFile: if the file cannot be written
     """
@@ -66,7 +66,7 @@ def take_snapshot(
 
 
 def _check_is_other(session: Session, place: Destination) -> None:
-    # A snapshot does not replace what it is taken of.
+    # A snapshot must not replace its own target.
     try:
         status = os.stat(session.target.name)  # noqa: PTH116  a target that is no file has a name, too
     except (OSError, ValueError):
@@ -76,8 +76,8 @@ def _check_is_other(session: Session, place: Destination) -> None:
 
 
 def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:
-    # A session of its own, whose caches hide nothing from the notes of what is read.
-    session.runtimes  # noqa: B018  which says so if the session was closed
+    # A new session, because reads that the old one has cached would not be noted.
+    session.runtimes  # noqa: B018  raises if the session was closed
     process = session.process.at_another_stop(session.target)
     rehearsal = Session(
         session.target,

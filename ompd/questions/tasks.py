@@ -1,4 +1,4 @@
-"""``tasks``: the tasks that exist, as far as threads, regions and queues lead to them."""
+"""``tasks``: the tasks that can be found through threads, regions and queues."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ompd.session import LoadedRuntime, Session
 def ask(session: Session) -> Answer[TaskRecord]:
     """Return the initial, implicit and explicit tasks that exist, each after the task that generated it.
 
-    Explicit tasks are those that threads execute or have suspended, those that generated them, those in task queues,
-    and those that wait for a dependence or an event, as far as others lead to them. A task's ``unfinished_children``
-    count those too that nothing leads to.
+    Explicit tasks are found if threads execute them or have suspended them, if they generated such a task, if they are
+    in a queue, and if another task leads to them while they wait for a dependence or an event. The count
+    ``unfinished_children`` includes tasks that were not found.
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
@@ -49,13 +49,13 @@ _facts_of = attrgetter(*_names_of_facts)
 
 
 class _Alike:
-    """Tasks that differ in nothing but their ids: what there may be thousands of in queues."""
+    """Tasks that differ only in their ids. Queues may have thousands of them."""
 
     __slots__ = ("facts", "is_listed")
 
     def __init__(self) -> None:
-        self.is_listed = False  # one of them is, and what generated it
-        self.facts: tuple[Any, ...] | None = None  # of the record of one, in the order of its fields
+        self.is_listed = False  # whether one of them is listed, with its ancestors
+        self.facts: tuple[Any, ...] | None = None  # the fields of one's record, in their order
 
 
 class _Collector:
@@ -68,9 +68,9 @@ class _Collector:
         self._problems = problems
         self._tasks: dict[str, TaskHandle] = {}
         self._threads: dict[str, int] = {}
-        self._current: set[str] = set()  # which threads name as their own
+        self._current: set[str] = set()  # the ids of the threads' current tasks
         self._alike: dict[Hashable, _Alike] = {}
-        self._others: dict[str, _Alike] = {}  # those that a task is alike, by its id
+        self._others: dict[str, _Alike] = {}  # the group of equal tasks, by the id of each
 
     def rows(self) -> list[TaskRecord]:
         self._from_threads()
@@ -88,10 +88,10 @@ class _Collector:
                     continue
                 self._current.add(task.id)
                 thread = self._native_id(handle)
-                for found in (task, *self._suspended_by(task)):
+                for of_thread in (task, *self._suspended_by(task)):
                     if thread is not None:
-                        self._threads.setdefault(found.id, thread)
-                    self._with_ancestors(found)
+                        self._threads.setdefault(of_thread.id, thread)
+                    self._with_ancestors(of_thread)
             except OmpdError as error:
                 self._problems.lost(f"{self._runtime.id}: tasks of {name_thread(self._session, handle)}", error)
 
@@ -99,20 +99,20 @@ class _Collector:
         try:
             return native_thread(self._session, handle)
         except OmpdError:
-            return None  # the rows of its tasks say why
+            return None  # the rows of its tasks have the reason
 
     def _suspended_by(self, task: TaskHandle) -> Iterator[TaskHandle]:
-        # The tasks that lie below *task* on its thread, as long as the runtime tells.
+        # The tasks that are suspended below *task* on its thread, if the runtime records them.
         seen = {task.id}
         here: TaskHandle | None = task
         while here is not None:
             try:
                 here = here.scheduling()
             except OmpdError:
-                return  # kept only for tools; the row of the task says so
+                return  # some runtimes record it only for tools; the task's row has the reason
             if here is not None:
                 if here.id in seen or _is_queued(here):
-                    return  # an untied task that was suspended for another may go on elsewhere, and be suspended again
+                    return  # an untied task may have gone on on another thread, and be suspended there
                 seen.add(here.id)
                 yield here
 
@@ -163,12 +163,12 @@ class _Collector:
                     f" {'it' if count == 1 else 'them'} is over"
                 )
         except LayoutUnavailable:
-            return  # what is not known for that is said already
+            return  # a warning has named what is unknown
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: how many tasks regions have", error)
 
     def _listed(self, task: TaskHandle) -> None:
-        # One whose parent cannot be told must not keep others from being listed; its row says so.
+        # A task whose parent is unknown must not keep others from being listed. Its own row has the reason.
         try:
             likeness = task.likeness()
         except OmpdError:
@@ -216,7 +216,7 @@ class _Collector:
         if row.ompt_id is None:
             return row
         try:
-            return replace(row, ompt_id=task.ompt_id())  # what they are not alike in
+            return replace(row, ompt_id=task.ompt_id())  # equal tasks have different ids for tools
         except OmpdError:
             return self._record(task)
 
@@ -260,10 +260,10 @@ class _Collector:
         )
 
     def _as_found(self, row: TaskRecord) -> TaskRecord:
-        # What only all tasks and threads together tell.
+        # Corrects facts of one task by those of all tasks and threads.
         if row.status == "queued" and row.id in self._current:
-            row = replace(row, status="executing")  # libomp notes who executes a task before it notes that it began
-        # An untied task keeps the name of the one that was suspended for it when that one is over.
+            row = replace(row, status="executing")  # libomp notes the thread of a task before the task's begin
+        # An untied task still names the task that was suspended for it after that task has ended.
         if row.scheduling is None or row.scheduling in self._tasks:
             return row
         reason = f"the runtime names task {row.scheduling}, which was not found: it may be over"

@@ -1,12 +1,13 @@
-"""Where a thread comes to that walks through regions and tasks: into the code that a line begins, and out of it.
+"""The ways of threads into the code of a construct that a line begins, and out of it again.
 
-Compilers put the code of a construct into a function of its own, and have the runtime call it, maybe on other threads:
-no debugger's step finds the way. Where the way leads is read from the stopped program; to go it is the debugger's.
+Compilers put the code of a construct into a function of its own, which the runtime calls, perhaps on other threads. A
+debugger's step cannot follow it. The way is read here from the stopped program, and the debugger goes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ompd import naming
@@ -15,14 +16,15 @@ from ompd.model import StackFrame
 from ompd.questions import stacks
 from ompd.session import Session
 
-_MOST_CODE = 1 << 16  # bytes of a function that are looked through
-_MOST_OF_ENTRY = 256  # and of one that enters a task
+_MOST_CODE = 1 << 16  # bytes of a function that are examined
+_MOST_OF_ENTRY = 256  # bytes of a function that enters a task
 _TABLE = "_GLOBAL_OFFSET_TABLE_"
 
 
 class Begun(NamedTuple):
-    """Code of a construct that a line begins: where its function is entered, and whether it is a task's, which any
-    thread may execute, at any later time; None if that is not known.
+    """Code of a construct that a line begins: the address at which it is entered, and whether it is a task's.
+
+    Any thread may execute a task at any later time. ``is_task`` is None if it is unknown.
     """
 
     entry: int
@@ -30,8 +32,9 @@ class Begun(NamedTuple):
 
 
 class WayOut(NamedTuple):
-    """Where the program goes on after the region or task that a thread is in: the ``address`` in a frame with that
-    ``cfa``, of ``thread``; and what ends there.
+    """The place at which the program goes on after a region or task: an ``address`` in a ``frame`` of ``thread``.
+
+    ``cfa`` is that of the frame. ``ends`` is the frame of the region or task.
     """
 
     thread: int
@@ -42,10 +45,9 @@ class WayOut(NamedTuple):
 
 
 def begun_by(session: Session, frame: StackFrame, *, innermost: bool) -> list[Begun]:
-    """Return the code of constructs that the line of *frame* begins from where the thread is in it; none for a line
-    that begins no construct.
+    """Return the code of the constructs that the rest of *frame*'s line begins. Most lines begin none.
 
-    :param innermost: the frame is where the thread is; else a function that has called another
+    :param innermost: whether the frame is the thread's innermost, and has not called another function
     :raises Unavailable: if code of this processor is not understood
     """
     process = session.process
@@ -54,21 +56,21 @@ def begun_by(session: Session, frame: StackFrame, *, innermost: bool) -> list[Be
     if frame.address is None or frame.line is None:
         return []
     here = frame.address if innermost else frame.address - 1
-    found: list[tuple[int, Begun]] = []
+    ahead: list[tuple[int, Begun]] = []
     for place, target in _referred(session, here):
         if place >= here:
             begun = _code_at(session, target, place)
             if begun is not None:
-                found.append((place, begun))
+                ahead.append((place, begun))
     line = process.places.line_of(here)
-    own = [begun for place, begun in found if process.places.line_of(place) == line]
-    # Where a compiler has moved the instruction to another line, the construct's own line tells.
-    moved = [begun for _, begun in found if process.places.construct_line(begun.entry)[1] == line[1]]
+    own = [begun for place, begun in ahead if process.places.line_of(place) == line]
+    # If the compiler has moved the instruction to another line, the construct still has its own line.
+    moved = [begun for _, begun in ahead if process.places.construct_line(begun.entry)[1] == line[1]]
     return list(dict.fromkeys(own or moved))
 
 
 def _function_at(session: Session, address: int) -> tuple[int, bytes]:
-    # Where a function begins, and its code from there, or more.
+    # The start of a function, and at least its code.
     start = session.process.places.locate(address).symbol_address
     if start is None:
         raise Unavailable("the program has no symbol for this code")
@@ -83,7 +85,7 @@ def _function_at(session: Session, address: int) -> tuple[int, bytes]:
 
 
 def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
-    # What the code of a function loads the addresses of, and where.
+    # The places at which the code of a function loads the address of a construct's code, each with that address.
     process = session.process
     start, code = _function_at(session, here)
     module = process.symbols.module_at(here)
@@ -99,28 +101,28 @@ def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
 
 
 def _code_at(session: Session, entry: int, place: int) -> Begun | None:
-    # The function with the user's code: clang has one that calls it, which is what the runtime knows.
+    # The runtime knows the function at *entry*. With clang that may only call the function with the user's code.
     process = session.process
     name = process.places.locate(entry).symbol or ""
     if naming.is_added(name):
         return None
     is_task: bool | None = naming.is_task_entry(name)
     if naming.is_by_gcc(name):
-        # Before the routine is called for the first time, the loader has not bound it.
-        made = _construct_made(session, place)
-        is_task = made.startswith("task") if made is not None else None
+        # Unknown until the routine is first called, because the loader binds it then.
+        construct = _construct_of_gcc(session, place)
+        is_task = construct.startswith("task") if construct is not None else None
     else:
         start, code = _function_at(session, entry)
-        called = body_called(_calls(session, code, start), start, lambda address: _named_at(session, address))
+        called = body_called(_calls(session, code, start), start, partial(_named_at, session))
         if called is None and is_task:
-            called = _behind_first_line(session, start, code)
+            called = _after_first_line(session, start, code)
         entry = called if called is not None else entry
     return Begun(entry, is_task)
 
 
-def _behind_first_line(session: Session, start: int, code: bytes) -> int | None:
-    # Where the code of a task begins that clang has inlined into the function by which it is entered: behind what has
-    # the line of the construct.
+def _after_first_line(session: Session, start: int, code: bytes) -> int | None:
+    # The start of a task's code that clang has inlined into the function that enters it: after the instructions with
+    # the construct's line.
     process = session.process
     line = before = process.places.line_of(start)[1]
     for address in range(start, start + min(len(code), _MOST_OF_ENTRY)):
@@ -128,10 +130,10 @@ def _behind_first_line(session: Session, start: int, code: bytes) -> int | None:
             return None
         here, previous = process.places.line_of(address)[1], before
         before = here
-        # Where the line changes an instruction begins; elsewhere a breakpoint would overwrite a part of one.
+        # A change of line is the start of an instruction. A breakpoint inside of one would overwrite a part of it.
         if here in (previous, line) or not here or not line:
             continue
-        # Where inlined code begins a debugger is still outside of it.
+        # At the start of inlined code a debugger still shows the function around it.
         if not process.places.source_frames(address)[0].inlined or process.places.source_frames(address - 1)[0].inlined:
             return address
     return None
@@ -152,41 +154,42 @@ def _calls(session: Session, code: bytes, start: int, first: int = 0) -> Iterabl
 def body_called(
     calls: Iterable[tuple[int, int, int]], start: int, named_at: Callable[[int], tuple[str, int] | None]
 ) -> int | None:
-    """Return where the function with the user's code begins that a function of clang's calls, None if it calls none:
-    then it has that code itself.
+    """Return the start of the function with the user's code that one of clang's functions calls.
 
-    :param calls: the calls in its code, and maybe in what is behind it: each one's place, what is behind it, its target
-    :param start: where it begins
-    :param named_at: gives the linker's name of what is at an address, and how far behind its beginning that is
+    None if it calls no such function, and so has that code itself.
+
+    :param calls: the place, return address and target of each call in its code, and perhaps in the code after it
+    :param start: the start of clang's function
+    :param named_at: returns the symbol at an address, and the offset from its start
     """
     for place, _, target in calls:
-        known = named_at(place)
-        if known is None or place - known[1] != start:
-            return None  # the function ends here
+        around = named_at(place)
+        if around is None or place - around[1] != start:
+            return None  # the function has ended before
         called = named_at(target)
         if called is not None and called[1] == 0 and naming.is_construct_code(called[0]):
             return target
     return None
 
 
-def _construct_made(session: Session, place: int) -> str | None:
-    # Which construct gcc's code begins by the call that gets what is loaded at *place*.
+def _construct_of_gcc(session: Session, place: int) -> str | None:
+    # The kind of construct that gcc's code begins by the first call after *place*.
     process = session.process
     start, code = _function_at(session, place)
     for at, behind, _ in _calls(session, code, start, place - start):
         if process.places.locate(at).symbol_address != start:
             return None
-        found = naming.construct_of_routine(process.calls.routine_called(behind) or "")
-        if found is not None:
-            return found
+        construct = naming.construct_of_routine(process.calls.routine_called(behind) or "")
+        if construct is not None:
+            return construct
     return None
 
 
 def way_out(session: Session, native: int, *, has_left: bool = False) -> WayOut:
-    """Return where the program goes on after the innermost region or task that the thread *native* is in.
+    """Return the place at which the program goes on after the innermost region or task of the thread *native*.
 
-    :param has_left: the thread is in none of the code of the construct any more
-    :raises NoAnswer: if it is in none, or its end is not known
+    :param has_left: whether the thread has left the code of the construct
+    :raises NoAnswer: if it is in no construct, or the place is unknown
     """
     (row,) = stacks.ask(session, thread=native).rows
     frames = row.frames
@@ -201,17 +204,17 @@ def way_out(session: Session, native: int, *, has_left: bool = False) -> WayOut:
                 f"thread {native} is in no region or task{why}", hint="the debugger's own finish leaves a function"
             )
         begin, ends = inside + 1, frames[inside]
-    found = _first_of_users(frames[begin:])
-    if found is None:
+    outside = _first_of_users(frames[begin:])
+    if outside is None:
         why = row.stopped or ("what began it is not on a stack" if own or ends else "its stack shows none of your code")
         raise NoAnswer(f"where the program goes on after it is not known: {why}")
-    if found.thread is None or found.address is None or found.cfa is None:
+    if outside.thread is None or outside.address is None or outside.cfa is None:
         raise NoAnswer("where the program goes on after it is not known")
-    return WayOut(found.thread, found.address, found.cfa, found, ends)
+    return WayOut(outside.thread, outside.address, outside.cfa, outside, ends)
 
 
 def _first_of_users(frames: Sequence[StackFrame]) -> StackFrame | None:
-    # Functions that left the stack by a jump are no place to come back to.
+    # Functions that left the stack by a jump are never returned to.
     return next(
         (f for f in frames if f.kind == "user" and f.cfa is not None and f.address is not None and not f.guessed), None
     )

@@ -1,3 +1,3 @@
-"""What the ends of waits mean: ``verdicts``, each with its ``chains`` of waits and its ``sentences``; ``samples`` says
-what several looks at one process add.
+"""The meaning of the ends of waits: ``verdicts``, each with its ``chains`` of waits and its ``sentences``. ``samples``
+weighs verdicts by several looks at one process.
 """

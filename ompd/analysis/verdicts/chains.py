@@ -34,13 +34,13 @@ class Chains:
             self._waiters.setdefault(target, []).append(thread)
 
     def way(self, root: Root) -> tuple[int, ...]:
-        """Return the nodes from the object for which most threads wait to the end; those of a cycle in its order."""
+        """Return the nodes from the object for which most threads wait to the end, or those of a cycle in order."""
         if root.end is End.CYCLE:
             return root.nodes
-        known = self._ways.get(root)
-        if known is None:
-            known = self._ways[root] = self._way(root)
-        return known
+        way = self._ways.get(root)
+        if way is None:
+            way = self._ways[root] = self._way(root)
+        return way
 
     def _way(self, root: Root) -> tuple[int, ...]:
         towards = self._towards(root)
@@ -170,7 +170,7 @@ class Chains:
                 yield origin, target, need
 
     def evidence(self, root: Root) -> tuple[Evidence, ...]:
-        """Return what was read, or reasoned, of each step."""
+        """Return the evidence for each step, read or reasoned."""
         found = []
         for origin, target, need in self._steps(root):
             names = self._graph.nodes[origin].name, self._graph.nodes[target].name
@@ -181,7 +181,7 @@ class Chains:
         return tuple(found)
 
     def open_needs(self, root: Root) -> list[str]:
-        """Return what is not known of the nodes on the way, and who else might set them free."""
+        """Return the unknown needs of the nodes on the way, and their rescues."""
         way, graph = self.way(root), self._graph
         needs = (need for node in way for need in graph.needs[node])
         open_ = [need.evidence for need in needs if not need.is_known and need.evidence is not None]
@@ -192,6 +192,6 @@ class Chains:
         rows = [self._nodes.rows[node] for node in self.root_threads(root) if node in self._nodes.rows]
         if all(row.where is None for row in rows):  # they have ended, are idle, or in another process
             rows = [self._nodes.rows[node] for node in self.way(root) if node in self._nodes.rows]
-        # Who waits at the region's end has left its code: another one's line says more.
+        # Threads at the region's end have left its code, so the places of other threads come first.
         rows.sort(key=lambda row: row.state in ("wait_barrier_implicit_parallel", "wait_barrier_implicit"))
         return next((row.where for row in rows if row.where is not None), None)

@@ -18,10 +18,10 @@ from ompd.records import record
 class Progress:
     """The changes from an earlier moment to a later one.
 
-    ``moved`` are the native ids of threads that are elsewhere, wait for something else, or are new. ``used_ns`` is the
-    processor time that threads used in between, in nanoseconds, as far as it is known. ``asleep_though_free`` are
-    threads that slept at both moments although their word had changed. ``was_held`` says that the process did not run
-    at one of the moments: then a thread that has not moved means nothing.
+    ``moved`` are the native ids of threads that are elsewhere, wait for something else, or are new. ``used_ns`` has the
+    known processor times in between, in nanoseconds. ``asleep_though_free`` are threads that slept at both moments
+    although their word had changed. ``was_held`` means that the process did not run at one of the moments. Threads that
+    have not moved then prove nothing.
     """
 
     moved: frozenset[int]

@@ -14,7 +14,7 @@ _RAW = frozenset(
 )
 
 _HAPPENED = "what they wait for has happened"
-# What sets threads free that wait for another node; a lock is released.
+# The participle for an object that sets its waiting threads free. A lock is released.
 _DONE = {Kind.ONCE: "finished", Kind.EVENT: "fulfilled", Kind.CONDITION: "signalled"}
 
 
@@ -197,5 +197,5 @@ def next_step(kind: VerdictKind, roots: Sequence[int]) -> str:
         return "ompd runtimes TARGET"
     if not roots or kind is VerdictKind.NO_STALL:
         return "ompd threads TARGET"
-    # What the verdict shows already are user frames without variables.
+    # The verdict already shows user frames, but without variables.
     return f"ompd stack TARGET --thread {roots[0]} {'--raw' if kind in _RAW else '--locals'}"

@@ -298,14 +298,15 @@ class Verdicts:
         return Confidence.LIKELY if any(item.source != "runtime" for item in evidence) else Confidence.PROVEN
 
     def _has_left(self, root: Root) -> bool:
-        # Nobody stands in the critical section; or nobody who waits stands where the lock is held, and all others idle.
+        # Whether no thread is inside of the critical section. For another lock: whether no waiting thread is at a place
+        # where the lock is held, and all other threads are idle.
         node = self._graph.nodes[root.nodes[0]]
         if self._held is None or node.kind in _NOT_BY_CODE or any(self._may_be(node, held) for held in self._held):
             return False
         return node.kind is Kind.CRITICAL or self._active <= set(root.threads)
 
     def _may_be(self, node: Node, held: HeldRecord) -> bool:
-        # Whether what a thread holds may be the object of a node: a runtime's object need not be the variable.
+        # Whether a held lock may be the object of a node. The runtime's object may differ from the lock's variable.
         kind = held.kind.node
         if kind not in _WITH_OBJECTS or (kind is Kind.CRITICAL) is not (node.kind is Kind.CRITICAL):
             return False

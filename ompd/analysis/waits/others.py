@@ -1,4 +1,4 @@
-"""Who else might do what the recorded one has to: what keeps a wait from being proven to last."""
+"""Tasks that may release a lock in place of its recorded owner, so that the wait is not proven to last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ompd.model.kinds import EdgeKind, Kind
 _BY_TASK = "a task that the lock's owner executes where it waits may let go of the lock"
 _BY_NEW_TASK = "the lock's owner executes tasks where it waits, and a thread that goes on may create one"
 _UNTIED = "an untied task may have set the lock on its owner's thread, and gone on on another one"
-_ENDED = ("executing", "suspended", "detached", "complete")  # whose code runs, or has ended
+_ENDED = ("executing", "suspended", "detached", "complete")  # their code runs, or has ended
 
 
 class Others:

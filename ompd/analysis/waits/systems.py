@@ -44,7 +44,7 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
             why = f"{wait.owner} is noted as its owner" if wait.owner_source == "runtime" else reason
             graph.need(node, nodes.unknown(reason, named, why if named else None))
         elif wait.owner is not None:
-            # A thread ends itself; nobody else holds its end.
+            # Only the thread itself can end a join.
             kind = EdgeKind.HELD_BY if wait.kind is not Kind.JOIN else EdgeKind.WAITS_FOR
             owner = nodes.thread(wait.owner)
             graph.need(node, Need((owner,), 1, kind, wait.owner_source or "runtime"))

@@ -72,7 +72,7 @@ class Problems:
     def __init__(self) -> None:
         self.complete = True
         self._warnings: dict[str, None] = {}
-        self._faults: dict[str, tuple[str, int]] = {}  # by error: the first fact lost, and the number of others
+        self._faults: dict[str, tuple[str, int]] = {}  # by error: the first lost fact, and the number of others
 
     def note(self, text: str) -> None:
         """Report something that does not make the answer incomplete."""

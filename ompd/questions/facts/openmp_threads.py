@@ -26,15 +26,15 @@ class Matching:
         self._session = session
         self._runtimes = runtimes
         self._problems = problems
-        self._known: dict[int, MatchedThread | None] = {}
+        self._matches: dict[int, MatchedThread | None] = {}
         self._handles: set[tuple[str, int]] = set()
         self._others: dict[int, Sequence[MatchedThread]] = {}
 
     def of(self, thread: int) -> MatchedThread | None:
         """Return the OpenMP thread with the native id *thread*, None if no runtime knows it."""
-        if thread not in self._known:
-            self._known[thread] = self._find(thread)
-        return self._known[thread]
+        if thread not in self._matches:
+            self._matches[thread] = self._find(thread)
+        return self._matches[thread]
 
     def _find(self, thread: int) -> MatchedThread | None:
         matches: list[MatchedThread] = []
@@ -86,9 +86,9 @@ class Matching:
 
     @cached_property
     def doubt(self) -> OmpdError | None:
-        """The first damaged or lost fact because of which an unmatched thread may still be an OpenMP thread.
+        """The first damaged or lost fact that could show an unmatched thread to be an OpenMP thread.
 
-        None if everything that the runtimes know about threads was read.
+        None if all facts of the runtimes about threads were read.
         """
         session = self._session
         for runtime in session.runtimes:

@@ -14,7 +14,7 @@ from ompd.session.stop import signal_name
 if TYPE_CHECKING:
     from ompd.binary.core.notes import SignalInfo
 
-# What the C library calls its functions that send a signal to a thread.
+# The C library's names of its functions that send a signal to a thread.
 _RAISES = re.compile(r"_*(?:GI_+)?(?:raise|gsignal|abort|pthread_kill\w*|tg?kill|syscall)(?:@.*)?")
 _KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")
 

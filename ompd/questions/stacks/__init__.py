@@ -1,8 +1,8 @@
 """``stack``: each thread's stack as the source reads, continued where a worker's own ends.
 
-:func:`ask` answers the command. ``thread_frames`` reads a thread's own frames, and ``tail_called`` adds functions that
-ended by a tail call. ``source`` replaces compilers' functions by the constructs of the source, ``locals`` adds
-variables. ``reader`` continues a stack on other threads and makes its row. They pass each other the ``items``.
+:func:`ask` answers the command. ``thread_frames`` reads a thread's own frames, and adds functions that ended by a tail
+call. ``source`` replaces compilers' functions by the constructs of the source, ``locals`` adds variables, and ``loops``
+finds the loops around them. ``reader`` continues a stack on other threads and makes its row.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ of the enclosing function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from ompd.model import LocalRecord, LoopIteration, StackFrame
 if TYPE_CHECKING:
     from ompd.contract.dmpl import NamedVariable
     from ompd.debugger.variables.locals import FunctionLocals, LocalValue
+    from ompd.questions.stacks.names import RuntimeNames
 
 _TASKS = ("task", "taskloop")
 _OTHER_COPY = "the debug information gives the location of a copy that the loop does not use"
@@ -26,28 +27,28 @@ _OTHER_COPY = "the debug information gives the location of a copy that the loop 
 def add(
     frame: StackFrame,
     name: str | None,
-    found: FunctionLocals | None,
-    named: Callable[[str], NamedVariable | None] = lambda name: None,
+    variables: FunctionLocals | None,
+    names: RuntimeNames,
 ) -> StackFrame:
     """Return the frame with its variables, or why they are unknown.
 
     :param name: the linker's name of the frame's function, if compilers made it of a construct
-    :param found: the debugger's facts about it, None if they were not read
-    :param named: returns the original name and sharing of a variable that a compiler renamed
+    :param variables: the variables of that function, None if they were not read
+    :param names: knows the original name and sharing of variables that a compiler renamed
     """
-    if found is None:
+    if variables is None:
         return frame
-    if found.fault is not None:
-        return replace(frame, unavailable={**frame.unavailable, "locals": found.fault})
+    if variables.fault is not None:
+        return replace(frame, unavailable={**frame.unavailable, "locals": variables.fault})
     is_body = frame.construct is not None and name is not None and naming.parse_outlined(name) is not None
     kind = frame.construct.kind if frame.construct is not None else None
     if not is_body or name is None:
-        rows = [_record(variable, None) for variable in found.variables if _is_users(variable)]
+        rows = [_record(variable, None) for variable in variables.variables if _is_users(variable)]
     elif naming.is_by_gcc(name):
-        rows = _of_gcc(found.variables, kind)
+        rows = _of_gcc(variables.variables, kind)
     else:
-        rows = _of_clang(found.variables, kind)
-    return replace(frame, locals=tuple(_as_named(row, named(row.name)) for row in rows))
+        rows = _of_clang(variables.variables, kind)
+    return replace(frame, locals=tuple(_as_named(row, names.variable(row.name)) for row in rows))
 
 
 def _as_named(row: LocalRecord, variable: NamedVariable | None) -> LocalRecord:
@@ -61,7 +62,7 @@ def _is_users(variable: LocalValue) -> bool:
 
 
 def _of_gcc(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRecord]:
-    # A loop variable occurs twice. The outer one has no location, or that of an unused copy.
+    # A loop variable occurs twice. The outer one has no location, or the location of an unused copy.
     rows = []
     for variable in variables:
         is_repeated = not variable.is_copy and any(

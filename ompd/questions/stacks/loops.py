@@ -21,22 +21,22 @@ class Loops:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._loops: dict[tuple[int, int], tuple[int, int] | None] = {}
 
     def around(self, row: StackRecord) -> dict[int, int]:
         """Return the first line of the innermost loop around each frame, by the ``id()`` of the frame.
 
-        Only the innermost frames in user code count, because the line of a waiting thread is meaningful. The loop is
-        one of the source function if all its code belongs to that function or is called from it. It is unknown without
-        debug information, or if the code cannot be followed.
+        Only the innermost frames in user code count, because the line of a waiting thread is meaningful. The loop
+        belongs to a function of the source if all its code is in that function or called from it. It is unknown
+        without debug information, and if the code cannot be followed.
         """
-        found: dict[int, int] = {}
+        lines: dict[int, int] = {}
         for frames in self._own(row):
             loop = self._loop(row.native_thread_id, frames)
             if loop is not None:
                 inlined, line = loop
-                found[id(frames[inlined])] = line
-        return found
+                lines[id(frames[inlined])] = line
+        return lines
 
     def _own(self, row: StackRecord) -> Iterator[Sequence[StackFrame]]:
         # The frames of each physical function, with the functions inlined into it; innermost first.
@@ -61,9 +61,9 @@ class Loops:
             if frame is None:
                 return None
             key = (frame.pc, frame.call_site)
-            if key not in self._known:
-                self._known[key] = self._line(frame)
-            loop = self._known[key]
+            if key not in self._loops:
+                self._loops[key] = self._line(frame)
+            loop = self._loops[key]
             # Compare only the inner functions: rows lack compilers' functions around them.
             inner = [each[1:] for each in reversed(self._chain(frame.call_site)[-1 - loop[0] :])] if loop else []
             return loop if inner == [(each.file, each.line) for each in frames[: len(inner)]] else None
@@ -88,5 +88,5 @@ class Loops:
 
     def _chain(self, address: int) -> list[tuple[str | None, str | None, int | None]]:
         # The functions in the source at an address, outermost first, each with the line in it.
-        found = self._session.process.places.source_frames(address)
-        return [(each.function, each.file, each.line) for each in reversed(found)]
+        functions = self._session.process.places.source_frames(address)
+        return [(each.function, each.file, each.line) for each in reversed(functions)]

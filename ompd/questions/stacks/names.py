@@ -4,18 +4,17 @@ sharing of variables that a preprocessor renamed. DMPL's ``DMPL_get_rtl_names`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ompd.contract.dmpl import VarInfo
 from ompd.errors import OmpdError
 
 if TYPE_CHECKING:
     from ompd.contract.dmpl import NamedVariable, RtlNames
-    from ompd.contract.plugin import Plugin
     from ompd.session import Session
-
-_T = TypeVar("_T")
 
 _C = ord("c")
 
@@ -27,14 +26,20 @@ class RuntimeNames:
         plugins = (runtime.found.plugin for runtime in session.runtimes)
         self._plugins = [plugin for plugin in plugins if plugin is not None]
         self._variables: dict[str, NamedVariable | None] = {}
-        self._routines: Sequence[RtlNames] | None = None
 
     def variable(self, name: str) -> NamedVariable | None:
         """Return the original name and sharing of a variable, None if no compiler has renamed it."""
         if name not in self._variables:
-            told = self._ask(lambda plugin: plugin.named_variable(name))
-            self._variables[name] = next((each for each in told if _is_sound(each)), None)
+            self._variables[name] = self._find(name)
         return self._variables[name]
+
+    def _find(self, name: str) -> NamedVariable | None:
+        for plugin in self._plugins:
+            with suppress(OmpdError):  # the plugin does not know
+                variable = plugin.named_variable(name)
+                if variable is not None and _is_sound(variable):
+                    return variable
+        return None
 
     def holds_address(self, name: str) -> bool:
         """Return whether the storage of a variable of that name holds its address."""
@@ -49,30 +54,25 @@ class RuntimeNames:
 
         :param names: the functions' symbols, innermost first
         """
-        if self._routines is None:
-            self._routines = self._ask(lambda plugin: plugin.rtl_names(_C))
-        found: set[int] = set()
+        indexes: set[int] = set()
         for routines in self._routines:
             invoker: int | None = None
-            for at, name in enumerate(names):
+            for index, name in enumerate(names):
                 if name == routines.main_task_dispatcher:
-                    found.update(range(at if invoker is None else invoker, at + 1))
+                    indexes.update(range(index if invoker is None else invoker, index + 1))
                     invoker = None
                 elif name == routines.microtask_invoker:
-                    found.add(at)
-                    invoker = at
-        return sorted(found)
+                    indexes.add(index)
+                    invoker = index
+        return sorted(indexes)
 
-    def _ask(self, ask: Callable[[Plugin], _T | None]) -> list[_T]:
-        found = []
+    @cached_property
+    def _routines(self) -> Sequence[RtlNames]:
+        names = []
         for plugin in self._plugins:
-            try:
-                answer = ask(plugin)
-            except OmpdError:
-                continue  # the plugin does not know
-            if answer is not None:
-                found.append(answer)
-        return found
+            with suppress(OmpdError):  # the plugin does not know
+                names.append(plugin.rtl_names(_C))
+        return [routines for routines in names if routines is not None]
 
 
 def _is_sound(variable: NamedVariable) -> bool:

@@ -111,9 +111,9 @@ def frame_left(
 def kind_by_name(name: str, glue: str) -> str | None:
     """Return the kind of a construct by the names of its code and the function around it, None if unknown."""
     # gcc names all its functions alike. clang puts an entry function around the code of tasks.
-    known = naming.parse_outlined(glue)
-    if known is not None and known.construct is not None:
-        return known.construct
+    outlined = naming.parse_outlined(glue)
+    if outlined is not None and outlined.construct is not None:
+        return outlined.construct
     return None if naming.is_by_gcc(name) else "parallel"
 
 

@@ -192,7 +192,7 @@ def _with_locals(frames: Sequence[Item], linked: Sequence[str | None], names: Ru
     from ompd.questions.stacks.locals import add
 
     return [
-        item._replace(frame=add(item.frame, name, item.variables, names.variable))
+        item._replace(frame=add(item.frame, name, item.variables, names))
         for item, name in zip(frames, linked, strict=True)
     ]
 

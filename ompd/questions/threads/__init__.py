@@ -1,4 +1,4 @@
-"""``threads``: one row for each thread of the process. ``rows`` makes it; ``waits`` is what the thread waits for."""
+"""``threads``: one row for each thread of the process. ``rows`` makes the rows, and ``waits`` finds their waits."""
 
 from __future__ import annotations
 

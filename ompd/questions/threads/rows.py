@@ -42,7 +42,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     problems = begin(session)
-    # Of a damaged target the threads themselves are worth having.
+    # The threads of a damaged target are worth showing even if no runtime can be read.
     needed = not (is_damaged(session) or has_no_handles(session)) or not session.process.threads.ids()
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session) for runtime in runtimes if runtime.space is not None}
@@ -56,7 +56,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
         runtime, handle = found
         return _record(session, runtime, handle, thread, waits[runtime.id], ancestry[runtime.id], problems)
 
-    # All are looked for first: looking for one may make another known.
+    # Match all threads first, because the search for one may find the handle of another.
     matched, threads = matching.matched, session.process.threads.ids()
     rows = list(each(session, threads, record))
     for runtime, handle in _unmatched(runtimes, matched):
@@ -110,7 +110,7 @@ def _unnamed(
     ancestry: Ancestry,
     problems: Problems,
 ) -> ThreadRecord | None:
-    # A thread that the runtime knows of a target that does not name its threads any more.
+    # The row of a thread that only the runtime knows, because the target has lost the list of its threads.
     try:
         if not handle.native_id(ThreadIdKind.PTHREAD):
             return None
@@ -154,7 +154,7 @@ def _record(
         except OmpdError as error:
             facts.unavailable["at_end_of"] = str(error)  # what cannot be read for it is missing elsewhere, too
     if at_end_of is not None and where is not None and where.file == at_end_of.file:
-        where = replace(where, line=at_end_of.line)  # whatever line gcc gave the call
+        where = replace(where, line=at_end_of.line)  # gcc may give the call another line
     return ThreadRecord(
         runtime=runtime.id,
         thread_num=member.thread_num,
@@ -187,16 +187,17 @@ def _record(
 def _end(
     waits: Waits, region: ParallelHandle, thread_num: int | None, where: Place | None, untold: str | None
 ) -> RegionFunction | None:
-    # The construct at whose end a thread waits, if nothing of the user's runs there: the primary thread's innermost
-    # frame is then the code that met the region. *untold*: why it is not known where the thread is.
+    # The construct at whose end a thread waits, None if user code runs there. At the end of its region the primary
+    # thread's innermost user frame is the code that encountered the region. *untold*: why the thread's place is
+    # unknown.
     if untold is not None:
         raise Unavailable(untold)
     if where is not None and (thread_num != 0 or region.encountering_frames()[0].call_site != where.address):
         return None
-    found = waits.construct_of(region)
-    if found is None or found.line is None:
+    construct = waits.construct_of(region)
+    if construct is None or construct.line is None:
         raise Unavailable("which construct the region is of is not known")
-    return found
+    return construct
 
 
 def _address(runtime: LoadedRuntime, handle: ThreadHandle) -> int:
@@ -215,7 +216,7 @@ def _outside(handle: ThreadHandle) -> OutsideRecord | None:
 
 
 def _note_function(session: Session, facts: Facts, where: Place | None) -> None:
-    # Why the function of compiler-made code is not known.
+    # Notes why the function of compiler-made code is unknown.
     if where is None or where.function is not None:
         return
     if is_damaged(session):
@@ -237,7 +238,7 @@ def _innermost(session: Session, thread: int | None) -> Place:
 
 
 _NAMELESS = "which thread of the process it is, is not known"
-# What a row has of OpenMP.
+# The keys of a row that are about OpenMP.
 _OPENMP = (
     *("runtime", "thread_num", "team_size", "level", "active_level", "thread_type"),
     *("state", "state_source", "wait_id", "wait", "parallel", "task", "address", "tool_data"),

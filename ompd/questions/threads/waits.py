@@ -1,4 +1,4 @@
-"""What a thread waits for, as far as the runtime records it: part of ``threads``."""
+"""The waits of OpenMP threads, by the records of the runtime: part of ``threads``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS: dict[int, Kind] = {
     State.WAIT_TARGET_MAP: Kind.TARGET,
     State.WAIT_TARGET_UPDATE: Kind.TARGET,
 }
-# States of threads at barriers of which it is not known what they end.
+# States of threads at barriers of an unknown construct.
 _ANY_BARRIER = (State.WAIT_BARRIER, State.WAIT_BARRIER_IMPLEMENTATION)
 _BARRIER_KEYS = ("arrived", "expected", "missing", "object", "value", "generation")
 _OWNER_KEYS: tuple[str, ...] = ("owner", "owner_source", "owner_address", "owner_value", "owner_gone")
@@ -39,15 +39,15 @@ _AT_NONE = "none of the team's barriers counts the thread: it has not arrived ye
 
 
 class Waits:
-    """The waits of one runtime's threads; facts about a whole team are read once."""
+    """The waits of one runtime's threads. Facts about a whole team are read once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._barriers: dict[str, Mapping[int, BarrierState] | OmpdError] = {}
         self._constructs: dict[str, RegionFunction | None] = {}
         self._tasks: dict[str, int | OmpdError] = {}
-        self._at_barriers: dict[tuple[int, int | None], Wait] = {}  # by the barrier's own id() and unfinished tasks
-        self._waits: dict[tuple[int, str | None], tuple[Wait, Wait]] = {}  # by id(): without and with how
+        self._at_barriers: dict[tuple[int, int | None], Wait] = {}  # by the barrier's id() and its unfinished tasks
+        self._waits: dict[tuple[int, str | None], tuple[Wait, Wait]] = {}  # by id() and how: without and with how
 
     def of(
         self,
@@ -57,7 +57,7 @@ class Waits:
         facts: Facts,
         thread: int | None,
     ) -> Wait | None:
-        """Return what the thread waits for, None if it does not; unknown parts are noted in *facts*.
+        """Return the wait of a thread, None if it does not wait. Note unknown parts in *facts*.
 
         :param thread: its native id, None if that is unknown
         """
@@ -72,11 +72,11 @@ class Waits:
             how, facts.unavailable["wait.how"] = None, str(error)
         if how is None:
             facts.unavailable.setdefault("wait.how", "its registers do not show it, or what it waits on is lost")
-        # Threads that wait for the same have the same record.
-        known = self._waits.get((id(wait), how))
-        if known is None:
-            known = self._waits[id(wait), how] = wait, replace(wait, how=how)
-        return known[1]
+        # Threads with the same wait share one record.
+        shared = self._waits.get((id(wait), how))
+        if shared is None:
+            shared = self._waits[id(wait), how] = wait, replace(wait, how=how)
+        return shared[1]
 
     def construct_of(self, region: ParallelHandle) -> RegionFunction | None:
         """Return the construct of a region, None if it is unknown."""
@@ -95,10 +95,11 @@ class Waits:
         if isinstance(barriers, OmpdError):
             how = process.waiting.progress(thread)
             if how == "released":
-                raise barriers  # what has changed may let nobody go
+                raise barriers  # the word has changed, but the change may release no thread
             return how
         how = process.waiting.progress(thread, barriers[thread].flags if thread in barriers else 0)
-        # A barrier lets nobody go while tasks are left: who is woken up there looks for tasks, and sleeps again.
+        # A barrier releases no thread while tasks are left. A thread that is woken there looks for tasks and sleeps
+        # again.
         return "blocked" if how == "released" and wait.unfinished_tasks else how
 
     def _of(
@@ -125,7 +126,7 @@ class Waits:
         return Wait(_KINDS.get(state.state, Kind.UNKNOWN))
 
     def _barrier(self, region: ParallelHandle | None, facts: Facts, thread: int | None) -> Wait:
-        # Of several barriers of the team it is the one at which this thread is; no other one says for whom it waits.
+        # Of the team's barriers the one at which this thread has arrived.
         barriers = self._barriers_of(region) if region is not None else {}
         if isinstance(barriers, OmpdError):
             reason = str(barriers)
@@ -139,9 +140,9 @@ class Waits:
             reason = _AT_NONE
         elif (barrier := barriers[thread]).doubt is None:
             tasks = self._unfinished_tasks(region, facts) if not barrier.missing else None
-            known = self._at_barriers.get((id(barrier), tasks))
-            if known is None:
-                known = self._at_barriers[id(barrier), tasks] = Wait(
+            shared = self._at_barriers.get((id(barrier), tasks))
+            if shared is None:
+                shared = self._at_barriers[id(barrier), tasks] = Wait(
                     Kind.BARRIER,
                     object=barrier.address,
                     arrived=len(barrier.present),
@@ -151,9 +152,9 @@ class Waits:
                     value=barrier.value,
                     generation=barrier.generation,
                 )
-            return known
+            return shared
         else:
-            # Which barrier it is does not depend on who has come to it: of two looks they show whether it was passed.
+            # The barrier itself is known without its threads. Two looks at it show whether it was passed.
             there = Wait(Kind.BARRIER, object=barrier.address, value=barrier.value, generation=barrier.generation)
             for key in _BARRIER_KEYS:
                 if getattr(there, key) is None:
@@ -167,8 +168,8 @@ class Waits:
         # The barrier at which each thread of a region's team waits, by native id.
         if region.id not in self._barriers:
             try:
-                known = region.barriers()
-                self._barriers[region.id] = {thread: barrier for barrier in known for thread in barrier.present}
+                barriers = region.barriers()
+                self._barriers[region.id] = {thread: barrier for barrier in barriers for thread in barrier.present}
             except OmpdError as error:
                 self._barriers[region.id] = error
         return self._barriers[region.id]
@@ -180,11 +181,11 @@ class Waits:
             except OmpdError as error:
                 # An unknown place of a count is not corruption.
                 self._tasks[region.id] = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
-        found = self._tasks[region.id]
-        if isinstance(found, OmpdError):
-            facts.untold("wait.unfinished_tasks", found)
+        count = self._tasks[region.id]
+        if isinstance(count, OmpdError):
+            facts.untold("wait.unfinished_tasks", count)
             return None
-        return found
+        return count
 
     def _lock(self, state: KeptState, handle: ThreadHandle, facts: Facts) -> Wait:
         kind = _KINDS.get(state.state, Kind.UNKNOWN)
@@ -252,14 +253,14 @@ def _kind_by_runtime(handle: ThreadHandle) -> str | None:
     try:
         return handle.wait_kind()
     except OmpdError:
-        return None  # its state is what is known
+        return None  # only its state is known
 
 
 def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unnamed: bool = False) -> str | None:
-    """Return how a lock is called: ``&lock``, ``critical(name)``; None if no variable is known that stands for it.
+    """Return a lock's name, such as ``&lock`` or ``critical(name)``, None if its variable is unknown.
 
     :param variable: the address of the user's variable, None if it was not found
-    :param is_unnamed: it is the critical section without a name
+    :param is_unnamed: whether it is the critical section without a name
     """
     if is_unnamed:
         return "critical"
@@ -267,8 +268,8 @@ def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unname
         return None
     place = session.process.places.locate(variable)
     if place.module is not None and kind is Kind.LOCK:
-        known = session.process.types.variables_of_type(place.module, LOCK_TYPES)
-        expression = next((v.expression for v in known if v.address == variable), None)
+        locks = session.process.types.variables_of_type(place.module, LOCK_TYPES)
+        expression = next((lock.expression for lock in locks if lock.address == variable), None)
         if expression is not None:
             return f"&{expression}"
     if place.symbol is None or place.symbol_address is None:
@@ -283,7 +284,7 @@ def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unname
 
 
 def _internal(handle: ThreadHandle) -> Wait | None:
-    # In the runtime's own code a thread waits for nothing of the program's, but maybe for one of the runtime's locks.
+    # A thread in the runtime's own code may wait for one of the runtime's locks.
     try:
         lock = handle.lock()
     except OmpdError:
