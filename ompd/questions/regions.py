@@ -43,21 +43,21 @@ def live_regions(
     session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems
 ) -> dict[str, ParallelHandle]:
     """Return all regions that some thread is in, and those that enclose them, by id."""
-    found: dict[str, ParallelHandle] = {}
+    live: dict[str, ParallelHandle] = {}
     untold: list[tuple[str, OmpdError]] = []
     for thread in threads_of(runtime, problems):
         try:
             outside = thread.outside_of_target()
             for region in (thread.current_parallel(), outside.region if outside is not None else None):
-                while region is not None and region.id not in found:
-                    found[region.id] = region
+                while region is not None and region.id not in live:
+                    live[region.id] = region
                     region = region.enclosing()
         except OmpdError as error:
             untold.append((f"{runtime.id}: the regions of {name_thread(session, thread)}", error))
     for what, fault in untold:
         # If no other thread shows a region, there may be one all the same.
-        (problems.lost if found else problems.unreadable_fact)(what, fault)
-    return found
+        (problems.lost if live else problems.unreadable_fact)(what, fault)
+    return live
 
 
 def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region: ParallelHandle) -> ParallelRecord:

@@ -171,14 +171,14 @@ class Chains:
 
     def evidence(self, root: Root) -> tuple[Evidence, ...]:
         """Return the evidence for each step, read or reasoned."""
-        found = []
+        steps = []
         for origin, target, need in self._steps(root):
             names = self._graph.nodes[origin].name, self._graph.nodes[target].name
             text = f"{names[0]} {_VERBS[need.kind]} {names[1]}"
             why = need.reasoning if not need.is_known else need.evidence
             source = need.source if need.is_known else "stack" if need.reasoning is not None else "derived"
-            found.append(Evidence(f"{text}: {why}" if why else text, source, need.address, need.value))
-        return tuple(found)
+            steps.append(Evidence(f"{text}: {why}" if why else text, source, need.address, need.value))
+        return tuple(steps)
 
     def open_needs(self, root: Root) -> list[str]:
         """Return the unknown needs of the nodes on the way, and their rescues."""

@@ -24,10 +24,10 @@ _LISTED = 4
 def environment_of(session: Session) -> tuple[Mapping[str, str] | None, str]:
     """Return the program's environment, None if the target does not hold it, and where it is from or why it is not."""
     try:
-        found, is_current = session.process.environment.current()
+        variables, is_current = session.process.environment.current()
     except OmpdError as error:
         return None, str(error)
-    return found, "its environment" if is_current else "the environment that it was started with"
+    return variables, "its environment" if is_current else "the environment that it was started with"
 
 
 def examine(
@@ -121,16 +121,16 @@ def _or_more(whole: int) -> str:
 def _usable(session: Session) -> tuple[float | None, str, str]:
     # How many processors, in words; else None and why not.
     try:
-        found = session.process.system.usable_processors()
+        processors = session.process.system.usable_processors()
     except Unavailable as error:
         return _counted(session, str(error))
-    count = len(found.cpus)
+    count = len(processors.cpus)
     words = f"{count} processor{'s' * (count != 1)} (Cpus_allowed_list)"
-    if found.quota is not None and found.quota < count:
-        words = f"the time of {found.quota:g} of {words} ({found.quota_file})"
-    elif found.quota_fault is not None:
-        words += f" if no control group allows it less: {found.quota_fault}"
-    return found.usable, words, ""
+    if processors.quota is not None and processors.quota < count:
+        words = f"the time of {processors.quota:g} of {words} ({processors.quota_file})"
+    elif processors.quota_fault is not None:
+        words += f" if no control group allows it less: {processors.quota_fault}"
+    return processors.usable, words, ""
 
 
 def _counted(session: Session, why: str) -> tuple[float | None, str, str]:
@@ -149,16 +149,16 @@ def _counted(session: Session, why: str) -> tuple[float | None, str, str]:
 
 def _active_waits(report: Report, variables: Mapping[str, str], kinds: Collection[str]) -> None:
     llvm = bool({"libomp", "libiomp5"} & set(kinds))
-    found: list[tuple[str, str]] = []
+    settings: list[tuple[str, str]] = []
     if variables.get("OMP_WAIT_POLICY", "").lower() == "active":
-        found.append(("OMP_WAIT_POLICY", "OMP_WAIT_POLICY=passive"))
+        settings.append(("OMP_WAIT_POLICY", "OMP_WAIT_POLICY=passive"))
     if "libgomp" in kinds and _spins_long(variables.get("GOMP_SPINCOUNT", "")):
-        found.append(("GOMP_SPINCOUNT", "unset GOMP_SPINCOUNT"))
+        settings.append(("GOMP_SPINCOUNT", "unset GOMP_SPINCOUNT"))
     if llvm and _blocks_late(variables.get("KMP_BLOCKTIME", "")):
-        found.append(("KMP_BLOCKTIME", "KMP_BLOCKTIME=0"))
+        settings.append(("KMP_BLOCKTIME", "KMP_BLOCKTIME=0"))
     if llvm and variables.get("KMP_LIBRARY", "").lower() == "turnaround":
-        found.append(("KMP_LIBRARY", "KMP_LIBRARY=throughput"))
-    for name, remedy in found:
+        settings.append(("KMP_LIBRARY", "KMP_LIBRARY=throughput"))
+    for name, remedy in settings:
         report.add(
             "active_wait",
             "warning",

@@ -167,10 +167,10 @@ def _mixture(kinds: Sequence[str], *, are_used: bool) -> tuple[str, str, str]:
 
 def _chains(session: Session) -> tuple[LoadChain, ...]:
     needed = session.process.dependencies()
-    found = []
+    chains = []
     for runtime in session.runtimes:
         chain = needed.chain(runtime.found.module)
-        found.append(
+        chains.append(
             LoadChain(
                 module=runtime.found.module.name,
                 begins=chain.begins,
@@ -179,4 +179,4 @@ def _chains(session: Session) -> tuple[LoadChain, ...]:
                 unavailable={"begins": chain.fault} if chain.fault is not None else {},
             )
         )
-    return tuple(found)
+    return tuple(chains)

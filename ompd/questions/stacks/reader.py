@@ -73,9 +73,9 @@ class Reader:
         return numbered
 
     def _number(self, native: int) -> int | None:
-        found = self._matching.of(native)
+        matched = self._matching.of(native)
         try:
-            return found[1].thread_num() if found is not None else None
+            return matched[1].thread_num() if matched is not None else None
         except OmpdError:
             return None
 
@@ -84,26 +84,26 @@ class Reader:
     def record(self, native: int) -> StackRecord:
         """Return the row of one thread."""
         facts = Facts(f"thread {native}", self._problems)
-        found = self._matching.of(native)
+        matched = self._matching.of(native)
         own = self._stacks.of(native)
-        frames = tuple(item.frame for item in own.frames) if self._raw else tuple(self._written(own, found))
+        frames = tuple(item.frame for item in own.frames) if self._raw else tuple(self._written(own, matched))
         stopped = own.stopped
         member = Membership()
         idle: bool | None = False
-        if found is None and self._doubt is not None:
+        if matched is None and self._doubt is not None:
             member, idle = unknown_membership(facts, _OPENMP, self._doubt), None
             stopped = stopped or _UNTOLD.format(self._doubt)
-        elif found is None and self._unread is not None and any(item.frame.kind == RUNTIME for item in own.frames):
+        elif matched is None and self._unread is not None and any(item.frame.kind == RUNTIME for item in own.frames):
             member, idle = unknown_membership(facts, _OPENMP, self._unread), None
-        if found is not None:
-            handle = found[1]
-            member = membership_of(handle, self._ancestry[found[0].id], facts, ("team_size", "level"))
+        if matched is not None:
+            handle = matched[1]
+            member = membership_of(handle, self._ancestry[matched[0].id], facts, ("team_size", "level"))
             idle = member.thread_num is None and not frames
             if "thread_num" in facts.unavailable and not frames:
                 idle, facts.unavailable["idle"] = None, facts.unavailable["thread_num"]
             if not self._raw and "parallel" not in facts.unavailable:
                 # The outermost region of one runtime may be inside a region of another.
-                for _, other in (found, *self._matching.around(native)):
+                for _, other in (matched, *self._matching.around(native)):
                     try:
                         here = member.region if other is handle else other.current_parallel()
                         others, fault = self._continuation(other, here)
@@ -114,12 +114,12 @@ class Reader:
                 stopped = stopped or _UNTOLD.format(facts.unavailable["parallel"])
         if stopped is not None and stopped != own.stopped:
             self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
-        if not frames and found is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
+        if not frames and matched is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
             # A stack of only library frames is shown whole.
             frames = tuple(item.frame for item in own.frames)
         return StackRecord(
             native_thread_id=native,
-            runtime=found[0].id if found is not None else None,
+            runtime=matched[0].id if matched is not None else None,
             thread_num=member.thread_num,
             team_size=member.team_size,
             level=member.level,
@@ -130,7 +130,7 @@ class Reader:
             frames=frames,
             threads=(native,),
             thread_nums=(member.thread_num,),
-            about_to_begin=found is not None and facts.known("about_to_begin", found[1].is_about_to_begin, False),
+            about_to_begin=matched is not None and facts.known("about_to_begin", matched[1].is_about_to_begin, False),
             ancestors=(member.ancestors,),
             **signal_of(self._session, native, facts),
             unavailable=facts.unavailable,
@@ -168,17 +168,17 @@ class Reader:
                 raise CorruptState(handle.address, "the regions around a thread do not end")
         if region is None:
             return (), None
-        known = self._continuations.get(region.id)
-        if known is None:
+        continuation = self._continuations.get(region.id)
+        if continuation is None:
             self._continuations[region.id] = CorruptState(handle.address, "a region is started by its own code")
             try:
-                known = self._met(region)
+                continuation = self._met(region)
             except OmpdError as error:
-                known = error
-            self._continuations[region.id] = known
-        if isinstance(known, OmpdError):
-            raise known
-        return known
+                continuation = error
+            self._continuations[region.id] = continuation
+        if isinstance(continuation, OmpdError):
+            raise continuation
+        return continuation
 
     def _met(self, region: ParallelHandle) -> _Continuation:
         primary = region.thread(0)
@@ -196,13 +196,13 @@ class Reader:
                 frames, stopped = frames + others, stopped or fault
         return frames, stopped
 
-    def _written(self, own: Own, found: MatchedThread | None) -> Iterator[StackFrame]:
+    def _written(self, own: Own, matched: MatchedThread | None) -> Iterator[StackFrame]:
         # If a primary thread waits at the end of its region, its innermost user frame encountered the region.
         inner = next((item for item in own.frames if item.frame.kind == USER and not item.is_glue), None)
         met = None
         try:
-            region = found[1].current_parallel() if found is not None and inner is not None else None
-            if region is not None and found is not None and region.thread(0).address == found[1].address:
+            region = matched[1].current_parallel() if matched is not None and inner is not None else None
+            if region is not None and matched is not None and region.thread(0).address == matched[1].address:
                 is_met = inner is not None and inner.call_site == region.encountering_frames()[0].call_site
                 met = self._where_met(region) if is_met else None
         except OmpdError:

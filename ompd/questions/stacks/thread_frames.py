@@ -54,7 +54,7 @@ class OwnStacks:
         return self._own[native]
 
     def _read_own(self, native: int) -> Own:
-        found = self._matching.of(native)
+        matched = self._matching.of(native)
         codes: Sequence[ConstructCode] = ()
         stopped = None
         try:
@@ -66,12 +66,12 @@ class OwnStacks:
             return Own([], 0, None, str(error))
         if stopped is not None:
             self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
-        if found is not None:
+        if matched is not None:
             try:
-                codes = found[1].construct_code()
+                codes = matched[1].construct_code()
             except OmpdError as error:
                 self._problems.lost(f"thread {native}: where its tasks begin", error)
-        frames = self._frames(native, physical, codes, found, whole=stopped is None)
+        frames = self._frames(native, physical, codes, matched, whole=stopped is None)
         sources = {code.source for code in codes if code.source is not None}
         boundaries = None if not codes else "runtime" if sources == {"runtime"} else "derived"
         return Own(frames, count, boundaries, stopped, codes)
@@ -81,15 +81,15 @@ class OwnStacks:
         native: int,
         physical: Sequence[Frame],
         codes: Sequence[ConstructCode],
-        found: MatchedThread | None,
+        matched: MatchedThread | None,
         *,
         whole: bool,
     ) -> list[Item]:
         outermost = {code.frame: code for code in codes}
         # The initial task is known only if no construct can be beyond the end of the stack or among guessed frames.
         known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
-        initial = self._initial_task(found, codes) if known else None
-        idle = self._idle_frame(native, found) if self._raw else None
+        initial = self._initial_task(matched, codes) if known else None
+        idle = self._idle_frame(native, matched) if self._raw else None
         tasks = [code.task.id if code.task is not None else None for code in codes]
         parts = self._steps_of if self._part is not None and self._part.steps else None
         frames: list[Item] = []
@@ -120,7 +120,7 @@ class OwnStacks:
             code, outer = outermost.get(index), physical[index + 1] if index + 1 < len(physical) else None
             left: Sequence[Item] = ()
             if code is not None:
-                left = self._left.of_construct(physical, code, found, task, native, unproven)
+                left = self._left.of_construct(physical, code, matched, task, native, unproven)
             frames += left or self._left.between(frames[-1], frame, outer, code)
             if inside and kind == RUNTIME and outer is not None and outer.is_signal_frame and not self._raw:
                 frames += self._left.of_handler(frames[-1], physical[: index + 1], codes[inside - 1])
@@ -129,7 +129,7 @@ class OwnStacks:
                 if frames[-1].frame.kind == USER:
                     begins[len(frames) - 1] = outermost[index]
         linked = [item.frame.function for item in frames]
-        self._source.read(frames, begins, found, {task for task in tasks if task is not None})
+        self._source.read(frames, begins, matched, {task for task in tasks if task is not None})
         return _with_locals(frames, linked, self._names) if self._locals else frames
 
     def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
@@ -146,25 +146,25 @@ class OwnStacks:
         part = self._part
         return part.steps if part is not None and part.name == (known.name if known is not None else name) else ()
 
-    def _idle_frame(self, native: int, found: MatchedThread | None) -> int | None:
+    def _idle_frame(self, native: int, matched: MatchedThread | None) -> int | None:
         try:
-            return found[1].idle_frame() if found is not None else None
+            return matched[1].idle_frame() if matched is not None else None
         except Unavailable:
             return None  # few runtimes record it, so that its absence is no problem
         except OmpdError as error:
             self._problems.lost(f"thread {native}: where it waits for work", error)
             return None
 
-    def _initial_task(self, found: MatchedThread | None, codes: Sequence[ConstructCode]) -> str | None:
+    def _initial_task(self, matched: MatchedThread | None, codes: Sequence[ConstructCode]) -> str | None:
         # The id of the initial task, to which the frames outside of all constructs belong.
-        if found is None:
+        if matched is None:
             return None
         try:
             task = next((c.task for c in reversed(codes) if c.task is not None), None)
-            task = task.generating() if task is not None else found[1].current_task() if not codes else None
+            task = task.generating() if task is not None else matched[1].current_task() if not codes else None
             # A primary thread that has left its region's code is still in an implicit task, which has no code.
             region = task.parallel() if task is not None and task.kind() == "implicit" else None
-            if region is not None and region.thread(0).address == found[1].address:
+            if region is not None and region.thread(0).address == matched[1].address:
                 task = task.generating() if task is not None else None
             return task.id if task is not None and task.kind() == "initial" else None
         except OmpdError:
@@ -175,8 +175,8 @@ class OwnStacks:
         modules = self._session.stop.runtime_modules
         if all(naming.is_runtime_file(module.name) for module in modules):
             return ()
-        found = self._names.between([self._process.places.locate(frame.call_site).symbol for frame in physical])
-        return [at for at in found if self._process.symbols.module_at(physical[at].call_site) in modules]
+        indexes = self._names.between([self._process.places.locate(frame.call_site).symbol for frame in physical])
+        return [at for at in indexes if self._process.symbols.module_at(physical[at].call_site) in modules]
 
     def _kind(self, frame: Frame, inner: Frame | None, called: str | None) -> str:
         owner = places.code_owner(self._session, frame.call_site)
@@ -217,15 +217,15 @@ class FramesLeft:
         self,
         physical: Sequence[Frame],
         code: ConstructCode,
-        found: MatchedThread | None,
+        matched: MatchedThread | None,
         task: str | None,
         native: int,
         unproven: str | None,
     ) -> list[Item]:
         """Return the frames of a construct's code that left the stack by jumps, innermost first."""
-        if found is None or self._raw:
+        if matched is None or self._raw:
             return []
-        left = places.code_left(self._session, physical, code, found[1])
+        left = places.code_left(self._session, physical, code, matched[1])
         if left is None:
             return []
         items: list[Item] = []
@@ -235,7 +235,7 @@ class FramesLeft:
                 address = jump.address if left.is_certain else None
                 frame = frame_left(source, address, task, native, module, unproven)
                 items.append(Item(code.frame, jump.address, frame))
-        place = places.place_left(self._session, code, left, found[1])
+        place = places.place_left(self._session, code, left, matched[1])
         if items and items[0].frame.line is None:
             items[0] = items[0]._replace(frame=replace(items[0].frame, file=place.file, line=place.line))
         if not items and left.entry is not None:

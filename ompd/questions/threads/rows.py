@@ -50,10 +50,10 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     ancestry = {runtime.id: Ancestry() for runtime in runtimes}
 
     def record(thread: int) -> ThreadRecord:
-        found = matching.of(thread)
-        if found is None:
+        match = matching.of(thread)
+        if match is None:
             return _other(session, thread, matching.doubt, problems)
-        runtime, handle = found
+        runtime, handle = match
         return _record(session, runtime, handle, thread, waits[runtime.id], ancestry[runtime.id], problems)
 
     # Match all threads first, because the search for one may find the handle of another.
