@@ -1,7 +1,7 @@
 """Demangle C++ symbols (Itanium C++ ABI, 5.1) to names such as ``space::Class::method`` and ``twice<int>``.
 
 This is for functions without debug information. Parameters and result are left out, as in
-:mod:`ompd.binary.dwarf.source.names`. A library parses the symbol; its tree is printed here, within limits:
+:mod:`ompd.binary.dwarf.names`. A library parses the symbol; its tree is printed here, within limits:
 substitutions let a symbol of a kilobyte stand for more text than fits into memory.
 """
 

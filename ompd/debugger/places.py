@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ompd import naming
-from ompd.binary.dwarf.source.lines import Function
+from ompd.binary.dwarf.lines import Function
 from ompd.contract.process import Location, Module, SourceFrame
 from ompd.debugger.modules.kept_places import KeptPlaces
 from ompd.debugger.modules.modules import LoadedModule, ModuleList

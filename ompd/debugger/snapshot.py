@@ -14,7 +14,7 @@ from typing import IO
 
 from ompd.binary.core import notes
 from ompd.binary.core.extract import extract
-from ompd.binary.core.writer import PAGE, Note, Piece, format_auxv, format_files, write_core
+from ompd.binary.core.writer import PAGE, MappedPart, Note, format_auxv, format_files, write_core
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
 from ompd.debugger.environment import find_environment
 from ompd.debugger.modules.modules import LoadedModule
@@ -48,7 +48,7 @@ class Snapshot:
 
     architecture: Architecture
     notes: tuple[Note, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MappedPart, ...]
     threads: int
     modules: tuple[str, ...]
     problems: tuple[str, ...]
@@ -282,7 +282,7 @@ class _Memory:
         except MemoryFault:
             return True
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[MappedPart]:
         """Yield the pieces of memory, by address. Together they have the extents of the mappings."""
         position = 0
         for region in self._regions:
@@ -294,14 +294,14 @@ class _Memory:
                 if not data:
                     continue
                 if start > here:
-                    yield Piece(here, b"", start - here, region.flags)
+                    yield MappedPart(here, b"", start - here, region.flags)
                 # This piece claims the omitted memory up to the next one.
                 following = start + len(data)
                 until = self._next_page(position, region.end)
-                yield Piece(start, data, until - start, region.flags)
+                yield MappedPart(start, data, until - start, region.flags)
                 here = max(until, following)
             if here < region.end:
-                yield Piece(here, b"", region.end - here, region.flags)
+                yield MappedPart(here, b"", region.end - here, region.flags)
 
     def _next_page(self, position: int, end: int) -> int:
         return min(self._pages[position] * PAGE, end) if position < len(self._pages) else end

@@ -31,7 +31,7 @@ from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
-    from ompd.binary.types.values.shown import Shown
+    from ompd.binary.types.shown import Shown
     from ompd.debugger.variables.choices import StaticVariable
     from ompd.debugger.variables.names import VariableName
     from ompd.debugger.variables.reader import VariableReader

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 # An inspection imports these modules when it needs them; loaded here, they are shared by all children.
-import ompd.binary.dwarf.source.calls
+import ompd.binary.dwarf.calls
 import ompd.debugger.emulation.decode
 import ompd.debugger.emulation.linking
 import ompd.debugger.files.compressed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ompd.binary.dwarf.source.lines import Function, LineInfo
+from ompd.binary.dwarf.lines import Function, LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.static import find_variables
 from ompd.binary.types.types import TypeInfo

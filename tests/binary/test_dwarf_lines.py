@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from ompd.binary.dwarf.source.lines import LineInfo
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.errors import MalformedFile
 from tests.support import clean_environment, intel_runtime, require
@@ -117,7 +117,7 @@ def test_what_has_no_lines_has_none() -> None:
 
 
 def test_nothing_large_is_imported_for_it() -> None:
-    program = "import ompd.binary.dwarf.source.lines, sys; print(sorted({m.partition('.')[0] for m in sys.modules}))"
+    program = "import ompd.binary.dwarf.lines, sys; print(sorted({m.partition('.')[0] for m in sys.modules}))"
     assert "elftools" not in run(sys.executable, "-c", program)
 
 

@@ -11,6 +11,7 @@ from ompd.binary.cursor import Cursor
 from ompd.binary.dwarf.files import DebugFiles
 from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import EntryRef
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
@@ -19,7 +20,6 @@ from ompd.binary.dwarf.location import (
     find_pieces,
     read_pieces,
 )
-from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.locals import declared_in, find_around, find_scopes
 from ompd.binary.types.type_names import type_name

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from ompd.binary.dwarf.files import DebugFiles
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.binary.dwarf.sections import PackageIndex
-from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.errors import MalformedFile, OmpdError
 from tests.fuzz.formats import Itself
 from tests.support.budget import within

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ompd.binary.dwarf.source.lines import LineInfo
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.debugger.files.finder import FileFinder
 from ompd.naming import is_construct
 from tests.support import clean_environment, require

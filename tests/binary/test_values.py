@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.formatter import ValueFormatter
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.parts import Dereference, Field, Index, PartFinder, parse_steps
+from ompd.binary.types.scalars import format_string, parse_float, plain_integer
+from ompd.binary.types.shown import Options, Shown
 from ompd.binary.types.static import NamedVariable, find_named
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.values.formatter import ValueFormatter
-from ompd.binary.types.values.scalars import format_string, parse_float, plain_integer
-from ompd.binary.types.values.shown import Options, Shown
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget

@@ -20,6 +20,7 @@ from ompd.binary.demangle import demangle
 from ompd.binary.dwarf.expression import evaluate
 from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import EntryRef
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
@@ -28,18 +29,17 @@ from ompd.binary.dwarf.location import (
     read_pieces,
 )
 from ompd.binary.dwarf.sections import Sections
-from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.elf.elf import ElfFile, iter_notes
 from ompd.binary.elf.symbols import SymbolTable
+from ompd.binary.types.formatter import ValueFormatter
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.locals import declared_in, find_around, find_scopes
 from ompd.binary.types.parts import PartFinder, parse_steps
+from ompd.binary.types.shown import Options
 from ompd.binary.types.static import find_common, find_named, find_variables
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.values.formatter import ValueFormatter
-from ompd.binary.types.values.shown import Options
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
 from ompd.isa.x86.architectures import X86_64

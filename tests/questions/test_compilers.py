@@ -16,7 +16,7 @@ import pytest
 
 import ompd
 from ompd import naming
-from ompd.binary.dwarf.source.calls import Call
+from ompd.binary.dwarf.calls import Call
 from ompd.debugger.stacks.tail_calls import Chain, ChainLink, find_chain
 from ompd.model import StackFrame
 from ompd.render.answers.stacks import stack_lines

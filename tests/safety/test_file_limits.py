@@ -23,8 +23,8 @@ from ompd.binary.core.extract import extract
 from ompd.binary.core.notes import AT_RANDOM, NT_PRSTATUS
 from ompd.binary.cursor import Cursor
 from ompd.binary.dwarf import files as dwarf_files
-from ompd.binary.dwarf.source import table as dwarf_table
-from ompd.binary.dwarf.source.lines import LineInfo
+from ompd.binary.dwarf import line_table as dwarf_table
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.binary.elf.elf import (
     EM_X86_64,
     ET_CORE,
@@ -499,14 +499,14 @@ def test_blocks_that_hold_nothing_are_passed_over_by_the_library(
 ) -> None:
     calls = 0
 
-    def counted(source: Any, decoder: Any, error: type[Exception]) -> Iterator[bytes]:
+    def counted(source: Any, name: str) -> Iterator[bytes]:
         nonlocal calls
-        for piece in decoded(source, decoder, error):
+        for piece in member(source, name):
             calls += 1
             yield piece
 
-    decoded = compressed._decoded
-    monkeypatch.setattr(compressed, "_decoded", counted)
+    member = compressed._member
+    monkeypatch.setattr(compressed, "_member", counted)
     path = tmp_path / "core"
     path.write_bytes(members("blocks", MB) + zstd_frame(b"core"))
     found = unpack(str(path), "core", MB)

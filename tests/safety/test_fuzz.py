@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from ompd.binary.cfi.tables import UnwindTable
 from ompd.binary.dwarf.files import DebugFiles
-from ompd.binary.dwarf.source.lines import LineInfo
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.types import TypeInfo
 from ompd.contract import memory

@@ -133,15 +133,8 @@ def reduced(graph: Graph) -> dict[str, frozenset[str]]:
 
 
 def draw() -> str:
-    """Return the part of the page that is drawn: of the package, and of its folders that have folders."""
-    return "\n".join(
-        f"{text}\n\n```mermaid\ngraph TD\n{_lines(reduced(folders(depth, under)))}```\n"
-        for text, depth, under in (
-            ("The package:", 1, "ompd"),
-            ("`debugger/`:", 2, "ompd.debugger"),
-            ("`binary/`:", 2, "ompd.binary"),
-        )
-    )
+    """Return the graph of the package's folders as the page has it."""
+    return f"```mermaid\ngraph TD\n{_lines(reduced(folders(1)))}```\n"
 
 
 def _lines(graph: Graph) -> str:

@@ -27,7 +27,7 @@ class Note:
 
 
 @record
-class Piece:
+class MappedPart:
     """Mapped memory of *size* bytes at *address*: *data* is its beginning, the rest is left out of the core."""
 
     address: int
@@ -65,7 +65,7 @@ def format_auxv(vector: Iterable[tuple[int, int]], pointer_size: int, byte_order
 def write_core(
     stream: IO[bytes],
     notes: Sequence[Note],
-    pieces: Sequence[Piece],
+    pieces: Sequence[MappedPart],
     *,
     e_machine: int,
     elf_class: int,

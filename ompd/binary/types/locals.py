@@ -53,7 +53,7 @@ class LocalVariable(NamedTuple):
 
 
 @dataclass(slots=True)
-class Scope:
+class FunctionScope:
     """A function at an address, inlined or not: ``place`` is its entry, ``variables`` are those in scope, outermost
     first. ``frame_base`` is that of the function whose frame it uses, None without one.
     """
@@ -64,7 +64,7 @@ class Scope:
     variables: list[LocalVariable] = field(default_factory=list)
 
 
-def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[Scope]:
+def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[FunctionScope]:
     """Return the function whose entry is at *function*, and those inlined into it at *link_address*, innermost first.
 
     :raises MalformedFile: if the entries are malformed, or are too many
@@ -76,8 +76,10 @@ def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[S
             return True
         return tag in _BLOCKS and any(start <= link_address < end for start, end in ranges_of(unit, attributes))
 
-    scopes: list[Scope] = []
-    inside: list[tuple[Scope, int]] = []  # for each entry around: its function, and the number of blocks in that
+    scopes: list[FunctionScope] = []
+    inside: list[
+        tuple[FunctionScope, int]
+    ] = []  # for each entry around: its function, and the number of blocks in that
     origins: list[set[Key]] = []
     count = 0
     for number, entry in enumerate(iter_inside(unit, function.offset, holds)):
@@ -86,7 +88,7 @@ def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[S
         del inside[entry.depth :]
         if entry.depth == 0 or (entry.tag == dw.DW_TAG_INLINED_SUBROUTINE and entry.enters):
             base = entry.attributes.get(dw.DW_AT_FRAME_BASE) if entry.depth == 0 else scopes[0].frame_base
-            scopes.append(Scope(EntryRef(unit, entry.offset), entry.depth > 0, base))
+            scopes.append(FunctionScope(EntryRef(unit, entry.offset), entry.depth > 0, base))
             origins.append(set())
             inside.append((scopes[-1], 0))
         elif entry.enters:
@@ -104,7 +106,7 @@ def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[S
     return scopes
 
 
-def _add(info: TypeInfo, scope: Scope, depth: int, unit: Unit, entry: NestedEntry, origins: set[Key]) -> None:
+def _add(info: TypeInfo, scope: FunctionScope, depth: int, unit: Unit, entry: NestedEntry, origins: set[Key]) -> None:
     known: dict[int, tuple[Unit, Value]] = {}
     here, found = EntryRef(unit, entry.offset), entry.attributes
     entries = [key_of(here)]
@@ -138,7 +140,7 @@ def _add(info: TypeInfo, scope: Scope, depth: int, unit: Unit, entry: NestedEntr
     )
 
 
-def _add_dropped(info: TypeInfo, scope: Scope, known: set[Key]) -> None:
+def _add_dropped(info: TypeInfo, scope: FunctionScope, known: set[Key]) -> None:
     # Variables of the source function that the inlined copy does not have.
     origin = info.index.entry(scope.place)[1].get(dw.DW_AT_ABSTRACT_ORIGIN)
     if origin is None:
@@ -172,7 +174,7 @@ def declared_in(info: TypeInfo, function: EntryRef) -> set[tuple[str, int | None
     :raises MalformedFile: if the entries are malformed, or are too many
     """
     found: list[LocalVariable] = []
-    scope = Scope(function, False, None, found)
+    scope = FunctionScope(function, False, None, found)
     entries = iter_inside(function.unit, function.offset, lambda tag, attributes: tag == dw.DW_TAG_LEXICAL_BLOCK)
     for number, entry in enumerate(entries):
         if number > _MAX_ENTRIES or len(found) > _MAX_VARIABLES:

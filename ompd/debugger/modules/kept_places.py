@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ompd.binary.dwarf.source.lines import Function, LineInfo
+from ompd.binary.dwarf.lines import Function, LineInfo
 from ompd.binary.dwarf.units import Unit
 from ompd.debugger.files.cache import FileCache, KeptRows
 from ompd.errors import OmpdError
 
 if TYPE_CHECKING:
-    from ompd.binary.dwarf.source.calls import Call
+    from ompd.binary.dwarf.calls import Call
 
 _WHAT = "places-2"  # another one whenever the rows change
 # A stack has some dozen addresses, a process with many threads some thousand.

@@ -19,7 +19,7 @@ from ompd import naming
 from ompd.binary.cfi.tables import Row, UnwindTable
 from ompd.binary.core.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.binary.dwarf.files import DebugFiles
-from ompd.binary.dwarf.source.lines import LineInfo
+from ompd.binary.dwarf.lines import LineInfo
 from ompd.binary.elf.elf import (
     ELF_MAGIC,
     PF_W,

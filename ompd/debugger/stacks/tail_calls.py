@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ompd.binary.dwarf.source.calls import Call
+from ompd.binary.dwarf.calls import Call
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.symbols import Symbols
 from ompd.errors import OmpdError

@@ -18,13 +18,13 @@ from ompd.binary.dwarf.location import (
     find_pieces,
     read_pieces,
 )
+from ompd.binary.types.formatter import ValueFormatter
 from ompd.binary.types.layouts import REFERENCES
 from ompd.binary.types.locals import Key, LocalVariable, declared_in, find_around, find_scopes
 from ompd.binary.types.parts import PartFinder, Step
+from ompd.binary.types.shown import Options, Shown
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.values.formatter import ValueFormatter
-from ompd.binary.types.values.shown import Options, Shown
 from ompd.contract.process import Frame
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList

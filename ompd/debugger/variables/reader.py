@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ompd.binary.elf.symbols import Symbol
+from ompd.binary.types.formatter import ValueFormatter
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.parts import Part, PartFinder, Step
+from ompd.binary.types.scalars import format_integer
+from ompd.binary.types.shown import Json, Options, Shown
 from ompd.binary.types.type_names import type_name
-from ompd.binary.types.values.formatter import ValueFormatter
-from ompd.binary.types.values.scalars import format_integer
-from ompd.binary.types.values.shown import Json, Options, Shown
 from ompd.contract.memory import read_unsigned
 from ompd.debugger.variables.choices import EMUTLS, GLOBAL, TLS, StaticVariable
 from ompd.errors import BadInput, NoStorage, OmpdError, Unavailable

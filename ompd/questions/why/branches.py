@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
@@ -45,7 +44,7 @@ class _Left(NamedTuple):
     call_site: int
     sp: int = 0
     cfa: int | None = None
-    registers: Mapping[int, int] = MappingProxyType({})
+    registers: Mapping[int, int] = {}
     function_start: int | None = None
     is_signal_frame: bool = False
     how: str = "tail-call"

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import pytest
 
-from ompd.binary.dwarf.source.lines import Function, LineInfo
+from ompd.binary.dwarf.lines import Function, LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.memory import Field, StructLayout

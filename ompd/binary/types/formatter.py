@@ -19,11 +19,11 @@ from ompd.binary.types.layouts import (
     TypeReader,
     key_of,
 )
+from ompd.binary.types.numbers import NumberFormatter
 from ompd.binary.types.parts import Part
+from ompd.binary.types.shown import WINDOW, Json, Options, Shown, Symbolize, ValueBytes
+from ompd.binary.types.strings import StringFormatter
 from ompd.binary.types.type_names import type_name
-from ompd.binary.types.values.numbers import NumberFormatter
-from ompd.binary.types.values.shown import WINDOW, Json, Options, Shown, Symbolize, ValueBytes
-from ompd.binary.types.values.strings import StringFormatter
 from ompd.errors import MalformedFile, MemoryFault, Unsupported
 
 _MAX_DEPTH = 24

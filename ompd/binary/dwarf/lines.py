@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles, OtherFiles
 from ompd.binary.dwarf.forms import Value
-from ompd.binary.dwarf.source.functions import FunctionFinder
-from ompd.binary.dwarf.source.names import Names, has_no_scopes, text_of
-from ompd.binary.dwarf.source.table import LineTable, Rows
+from ompd.binary.dwarf.functions import FunctionFinder
+from ompd.binary.dwarf.line_table import LineTable, Rows
+from ompd.binary.dwarf.names import Names, has_no_scopes, text_of
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.dwarf.walk import iter_entries
 from ompd.binary.elf.elf import ElfFile
 
 if TYPE_CHECKING:
-    from ompd.binary.dwarf.source.calls import Call
+    from ompd.binary.dwarf.calls import Call
 
 _MAX_PARAMETERS = 64
 _MAX_FIRST_ROWS = 8
@@ -247,7 +247,7 @@ class LineInfo:
         unit, offset = entry
         key = unit.section, unit.offset, offset
         if key not in self._calls:
-            from ompd.binary.dwarf.source.calls import read_calls
+            from ompd.binary.dwarf.calls import read_calls
 
             self._calls[key] = read_calls(self._files, self._names, unit, offset)
         return self._calls[key]
@@ -262,7 +262,7 @@ class LineInfo:
         entry = self.function_entry(inside) if call is not None else None
         if call is None or entry is None:
             return []
-        from ompd.binary.dwarf.source.calls import read_passed
+        from ompd.binary.dwarf.calls import read_passed
 
         return read_passed(entry[0], call)
 

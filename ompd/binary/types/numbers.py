@@ -10,8 +10,7 @@ from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.types.arrays import is_fortran
 from ompd.binary.types.layouts import CHARACTERS, SIGNED, WHOLE, Enumeration, Scalar, TypeReader
-from ompd.binary.types.type_names import type_name
-from ompd.binary.types.values.scalars import (
+from ompd.binary.types.scalars import (
     Float,
     float_format,
     format_character,
@@ -19,7 +18,8 @@ from ompd.binary.types.values.scalars import (
     parse_float,
     plain_integer,
 )
-from ompd.binary.types.values.shown import Json, Options, Symbolize, ValueBytes
+from ompd.binary.types.shown import Json, Options, Symbolize, ValueBytes
+from ompd.binary.types.type_names import type_name
 from ompd.errors import Unsupported
 
 _MAX_SCALAR = 64

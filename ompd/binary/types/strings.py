@@ -10,8 +10,8 @@ from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import EntryRef
 from ompd.binary.types.arrays import Dimension, is_fortran
 from ompd.binary.types.layouts import SIGNED, WIDE, TypeReader
-from ompd.binary.types.values.scalars import format_string, plain_integer, split_units
-from ompd.binary.types.values.shown import Json, Options, ValueBytes
+from ompd.binary.types.scalars import format_string, plain_integer, split_units
+from ompd.binary.types.shown import Json, Options, ValueBytes
 from ompd.errors import MemoryFault, OmpdError, Unsupported
 
 _MAX_STRING = 1 << 16

@@ -14,7 +14,7 @@ from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles
 from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.lists import ranges_of
-from ompd.binary.dwarf.source.names import Names, text_of
+from ompd.binary.dwarf.names import Names, text_of
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.dwarf.walk import iter_entries
 from ompd.errors import MalformedFile, Unsupported

@@ -1,1 +1,0 @@
-"""The source in debug information: lines, functions and their names, calls."""

@@ -1,1 +1,0 @@
-"""Values by their types, as text and as what JSON can hold."""
