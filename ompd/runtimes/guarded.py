@@ -56,12 +56,14 @@ class Guarded:
         if name not in self._results:
             raise AttributeError(name)
         is_property, result = self._results[name]
-        self._guard.check_has(self._original, name)
         if is_property:
+            self._guard.check_has(self._original, name)
             return self._guard.ask(name, partial(getattr, self._original, name), result)
+        # A missing method fails when it is called: callers pass methods on.
         return partial(self._call, name, result)
 
     def _call(self, name: str, result: Any, *arguments: object, **named: object) -> Any:
+        self._guard.check_has(self._original, name)
         own = [original(argument) for argument in arguments]
         own_named = {key: original(argument) for key, argument in named.items()}
         return self._guard.ask(name, lambda: getattr(self._original, name)(*own, **own_named), result)

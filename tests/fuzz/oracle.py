@@ -329,9 +329,9 @@ class _Tracked:
         self._get = Facts.get
         after, log, get = self._after, self._target.log, self._get
 
-        def tracked(self: Facts, key: str, ask: Callable[[], Any]) -> Any:
+        def tracked(self: Facts, key: str, ask: Callable[..., Any], *arguments: Any) -> Any:
             try:
-                return get(self, key, ask)
+                return get(self, key, ask, *arguments)
             finally:
                 after[key] = len(log)
 

@@ -44,7 +44,8 @@ class Proof:
 
     @property
     def name(self) -> str:
-        return "-".join((self.program, *self.case))
+        levels = (flag[1:] for flag in self.flags if flag.startswith("-O"))
+        return "-".join((self.program, *self.case, *levels))
 
 
 def named(value: object) -> str:

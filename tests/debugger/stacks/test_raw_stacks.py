@@ -211,7 +211,7 @@ def test_a_snapshot_holds_what_guesses_need(build: str, tmp_path: Path) -> None:
     with blind(build, "abort") as (process, _):
         thread = process.threads.ids()[0]
         pages = process.memory.note_reads()
-        taken = snapshot.take(process, pages, data_limit=0, keep_environment=True)
+        taken = snapshot.take(process, pages, data_limit=0, keep_environment=True, kept_variables=())
         with (tmp_path / "snapshot").open("wb") as file:
             taken.write(file)
         with opened(tmp_path / "snapshot") as other:

@@ -277,7 +277,7 @@ def test_a_team_that_has_lost_its_members_is_damage(member: str, tmp_path: Path)
     with Session.open_core(core.core) as session:
         space = original(session.runtimes[0].space)
         assert isinstance(space, Runtime)
-        arrays = [space.pointer(team.view, member) for team in space.teams.values()]
+        arrays = [team.view.pointer(member) for team in space.teams.values()]
     assert len(arrays) == 11
     for array in arrays:
         told = ask_all(zeroed(core.core, tmp_path / "core", array, 8))
