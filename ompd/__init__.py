@@ -36,6 +36,7 @@ def open_core(
     progress: Callable[[str], None] | None = None,
     plugins: tuple[str | PathLike[str], ...] = (),
     ompd_library: str | PathLike[str] | None = None,
+    source_dirs: tuple[str | PathLike[str], ...] = (),
 ) -> Inspection:
     """Return a session on the ELF core file *core*; close it, or use it in a ``with`` statement.
 
@@ -51,6 +52,7 @@ def open_core(
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
         one that the runtime itself names (docs/hosted.md)
+    :param source_dirs: folders with source files, if they are not where they were compiled
     :raises BadFile: if *core* is not a readable core file, or a file it needs is another build
     :raises BadInput: if *debuginfod* is set and DEBUGINFOD_URLS names no server, or a folder has no plugin
     """
@@ -59,7 +61,7 @@ def open_core(
 
     return Inspection.open_core(
         core,
-        FileOptions(exe, sysroot, debug_dirs, debuginfod, progress),
+        FileOptions(exe, sysroot, debug_dirs, debuginfod, progress, source_dirs),
         max_size=max_size,
         plugins=plugins,
         ompd_library=ompd_library,
@@ -77,6 +79,7 @@ def attach(
     max_stop: float | None = None,
     plugins: tuple[str | PathLike[str], ...] = (),
     ompd_library: str | PathLike[str] | None = None,
+    source_dirs: tuple[str | PathLike[str], ...] = (),
 ) -> Inspection:
     """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
 
@@ -92,6 +95,7 @@ def attach(
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
         one that the runtime itself names (docs/hosted.md)
+    :param source_dirs: folders with source files, if they are not where they were compiled
     :raises BadInput: if *max_stop* is not positive, or is more than an hour, or a folder has no plugin
     :raises BadProcess: if there is no such process, or it may not be read; queries raise it if the process does not
         stop in time
@@ -101,7 +105,7 @@ def attach(
 
     return Inspection.attach(
         process_id,
-        FileOptions(exe, sysroot, debug_dirs, debuginfod),
+        FileOptions(exe, sysroot, debug_dirs, debuginfod, source_dirs=source_dirs),
         nonblocking=nonblocking,
         max_stop=max_stop,
         plugins=plugins,

@@ -90,6 +90,11 @@ class Places:
             line = self.known.lines[key] = line or (None, None)
         return line
 
+    def source_digest(self, address: int, file: str) -> bytes | None:
+        """Return the MD5 of a source *file* of the code at *address* when it was compiled, None if it is unknown."""
+        described = self._lines_at(address)
+        return described[0].digest(described[1], file) if described is not None else None
+
     def construct_line(self, entry: int) -> Line:
         """Return file and line of the construct of which a compiler made the function that begins at *entry*, ``(None,
         None)`` if no debug information has them.

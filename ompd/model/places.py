@@ -31,6 +31,23 @@ class Place(Record):
 
 
 @record
+class SourceExcerpt(Record):
+    """Lines of a source file around ``line``. ``first`` is the number of the first of ``lines``, ``path`` the file on
+    this machine.
+
+    ``note`` says why these may not be the lines that were compiled, None if they are, as far as debug information and
+    times of files show.
+    """
+
+    file: str
+    line: int
+    first: int
+    lines: tuple[str, ...]
+    path: str
+    note: str | None = None
+
+
+@record
 class RegionFunction(Record):
     """The function that the compiler made of a region's code: where it starts, and its ``construct``.
 

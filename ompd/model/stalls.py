@@ -8,7 +8,7 @@ from dataclasses import field
 from ompd.model.base import Record
 from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 from ompd.model.openmp import Answer
-from ompd.model.places import DistinctValue, Place, StackRecord
+from ompd.model.places import DistinctValue, Place, SourceExcerpt, StackRecord
 from ompd.records import record
 
 
@@ -219,7 +219,8 @@ class VerdictRecord(Record):
     front of it whose other side leads to where that one is, None if none is seen; ``branch_calls`` are the functions
     whose results it depends on, ``variables`` those of its function, where debug information shows them. ``stacks`` are
     at most two of the threads that the verdict names, with the user's frames only; empty for all but the first
-    verdicts. In ``next_step`` the word ``TARGET`` stands for the target.
+    verdicts. ``sources`` are the lines of source at the places of ``cycle``, each once, as far as the files are here;
+    empty for all but the first verdict. In ``next_step`` the word ``TARGET`` stands for the target.
     """
 
     kind: VerdictKind
@@ -238,6 +239,7 @@ class VerdictRecord(Record):
     branch_calls: tuple[str, ...] = ()
     variables: tuple[DifferingVariable, ...] = ()
     stacks: tuple[StackRecord, ...] = ()
+    sources: tuple[SourceExcerpt, ...] = ()
 
 
 @record

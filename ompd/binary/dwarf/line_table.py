@@ -79,6 +79,7 @@ class LineTable:
         # Paths are read on request: many may share their bytes.
         self._directories: list[_Path] = []
         self._files: list[tuple[_Path, int]] = []  # path, and number of its folder
+        self._digests: list[int | None] = []
         cursor = unit.sections.cursor(".debug_line", offset)
         self._offset_size, length = read_length(cursor)
         if length > cursor.end - cursor.position:
@@ -114,10 +115,13 @@ class LineTable:
     # Files
 
     def _read_lists(self, cursor: Cursor) -> None:
-        self._directories = [path for path, _ in self._read_list(cursor)]
-        self._files = self._read_list(cursor)
+        self._directories = [entry.get(dw.DW_LNCT_PATH) for entry in self._read_list(cursor)]
+        number = self._unit.number
+        for entry in self._read_list(cursor):
+            self._files.append((entry.get(dw.DW_LNCT_PATH), number(entry.get(dw.DW_LNCT_DIRECTORY_INDEX)) or 0))
+            self._digests.append(number(entry.get(dw.DW_LNCT_MD5)))
 
-    def _read_list(self, cursor: Cursor) -> list[tuple[_Path, int]]:
+    def _read_list(self, cursor: Cursor) -> list[dict[int, Value]]:
         # 6.2.4.1: a format, then entries that follow it.
         unit = self._unit
         # The assembler of this table may have chosen another format (32 or 64 bits) than that of the unit.
@@ -126,11 +130,7 @@ class LineTable:
         count = cursor.uleb()
         if count > min(cursor.end - cursor.position, limits.MAX_LINE_FILES):
             cursor.fail(f"a list of {count} files does not fit")
-        entries: list[tuple[_Path, int]] = []
-        for _ in range(count):
-            entry = {kind: forms.read(cursor, form) for kind, form in formats}
-            entries.append((entry.get(dw.DW_LNCT_PATH), unit.number(entry.get(dw.DW_LNCT_DIRECTORY_INDEX)) or 0))
-        return entries
+        return [{kind: forms.read(cursor, form) for kind, form in formats} for _ in range(count)]
 
     def _read_old_lists(self, cursor: Cursor) -> None:
         # DWARF 4, 6.2.4: strings up to an empty one; folder 0 is the compilation directory, and there is no file 0.
@@ -168,6 +168,13 @@ class LineTable:
             raise MalformedFile(f".debug_line: file {number} has no name or no folder")
         compilation = self._text(self._unit.top.get(dw.DW_AT_COMP_DIR))
         return _join(compilation, _join(self._text(self._directories[directory]), name))
+
+    def digest(self, path: str) -> bytes | None:
+        """Return the MD5 of the file *path*, None if the table has none: only DWARF 5 may, as clang writes it."""
+        for number, digest in enumerate(self._digests):
+            if digest is not None and self.path(number) == path:
+                return digest.to_bytes(16, self._cursor.byte_order)
+        return None
 
     # Rows
 

@@ -91,6 +91,15 @@ class LineInfo:
         file, line, _ = row
         return (table.path(file), line) if line > 0 else None
 
+    def digest(self, link_address: int, file: str) -> bytes | None:
+        """Return the MD5 of the source *file* as it was compiled, None if the line table at *link_address* has none.
+
+        :raises MalformedFile: if the tables are malformed
+        """
+        unit = self._functions.unit_at(link_address)
+        table = None if unit is None else self._table(unit)
+        return table.digest(file) if table is not None else None
+
     def construct(self, link_address: int) -> tuple[str, int] | None:
         """Return file and line of the construct whose outlined function begins at *link_address*, None if unknown.
 

@@ -47,6 +47,14 @@ OPTIONS: tuple[click.Parameter, ...] = (
         multiple=True,
         help="Folder with separate debug files or .build-id folders; may be repeated.",
     ),
+    click.Option(
+        ["--source-dir"],
+        metavar="DIR",
+        shell_complete=complete_folder,
+        type=click.Path(readable=False),
+        multiple=True,
+        help="Folder with source files, if they are not where they were compiled; may be repeated.",
+    ),
     click.Option(["--debuginfod"], is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."),
     click.Option(
         ["--max-size"],
@@ -89,6 +97,7 @@ class Request:
     exe: str | None
     sysroot: str | None
     debug_dir: tuple[str, ...]
+    source_dir: tuple[str, ...]
     debuginfod: bool
     max_size: int
     plugins: tuple[str, ...]
@@ -116,7 +125,7 @@ class Request:
         from ompd.debugger.files.finder import FileOptions
         from ompd.session import Session
 
-        files = FileOptions(self.exe, self.sysroot, self.debug_dir, self.debuginfod, progress)
+        files = FileOptions(self.exe, self.sysroot, self.debug_dir, self.debuginfod, progress, self.source_dir)
         process_id = process_id_of(self.target)
         if process_id is None:
             return Session.open_core(

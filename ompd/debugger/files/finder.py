@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.files.progress import Progress
+from ompd.debugger.files.sources import Sources
 from ompd.errors import BadFile, MalformedFile
 from ompd.records import record
 from ompd.safety.reading import PagedFile, checksum, open_paged
@@ -32,7 +33,8 @@ class FileOptions:
     ``exe`` is the program's executable, if the target does not name it, or the file has changed. ``sysroot`` replaces
     the target machine's ``/``, None for this machine's. ``debug_dirs`` are searched for separate debug files and
     ``.build-id`` folders, before ``/usr/lib/debug``. With ``debuginfod``, missing files are downloaded from the servers
-    in DEBUGINFOD_URLS. ``progress`` receives lines to show while something takes long.
+    in DEBUGINFOD_URLS. ``progress`` receives lines to show while something takes long. ``source_dirs`` are
+    searched for source files, before the paths in debug information.
     """
 
     exe: _Path | None = None
@@ -40,6 +42,7 @@ class FileOptions:
     debug_dirs: Sequence[_Path] = ()
     debuginfod: bool = False
     progress: Progress | None = None
+    source_dirs: Sequence[_Path] = ()
 
 
 class FileFinder:
@@ -58,6 +61,7 @@ class FileFinder:
         self.exe = fspath(options.exe) if options.exe is not None else None
         self.sysroot = fspath(options.sysroot) if options.sysroot is not None else None
         self._debug_dirs = tuple(fspath(folder) for folder in options.debug_dirs)
+        self.sources = Sources([fspath(folder) for folder in options.source_dirs])
         self.passed_by: dict[str, str] = {}
         """Candidates that were skipped, each with the reason."""
         self._servers: Servers | None = None

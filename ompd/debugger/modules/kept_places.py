@@ -52,6 +52,12 @@ class KeptPlaces(KeptRows):
         key = f"{'entry' if entry else 'line'} {link_address:x}"
         return _pair(self._known(key, _may_be_place, lambda: self._lines.locate(link_address, entry=entry)))
 
+    def digest(self, link_address: int, file: str) -> bytes | None:
+        try:
+            return self._lines.digest(link_address, file)
+        except OmpdError:
+            return None
+
     def construct(self, link_address: int) -> SourceLine | None:
         key = f"construct {link_address:x}"
         return _pair(self._known(key, _may_be_place, lambda: self._lines.construct(link_address)))

@@ -17,12 +17,16 @@ from ompd.model.kinds import Confidence, Kind, VerdictKind
 from ompd.questions import places, stacks
 from ompd.questions.facts.answers import program_faults
 from ompd.questions.facts.damage import changes, is_damaged
+from ompd.questions.source_lines import excerpt
 from ompd.questions.why.branches import Branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
 from ompd.session import Session
 
 _SPARED = "a thread missed its wake-up; stopping the process would wake it, so it was not stopped"
+
+
+_MAX_SOURCES = 4
 
 
 def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
@@ -44,6 +48,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
     verdicts, stacks_answer = _with_stacks(session, branches.added_to(verdicts))
+    verdicts = (_with_sources(session, verdicts[0]), *verdicts[1:])
     complete, warnings = threads.complete, threads.warnings
     if stacks_answer is not None:
         complete = complete and stacks_answer.complete
@@ -193,3 +198,9 @@ def _unloader(session: Session) -> Place | None:
             if any(process.places.locate(frame.call_site).symbol in _UNLOADING for frame in frames):
                 return places.innermost_user_place(session, thread)
     return None
+
+
+def _with_sources(session: Session, verdict: VerdictRecord) -> VerdictRecord:
+    places = dict.fromkeys(link.where for link in verdict.cycle if link.where is not None)
+    excerpts = (excerpt(session, place) for place in [*places][:_MAX_SOURCES])
+    return replace(verdict, sources=tuple(each for each in excerpts if each is not None))

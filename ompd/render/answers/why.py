@@ -15,7 +15,9 @@ from ompd.model import (
     VerdictRecord,
 )
 from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
+from ompd.model.places import SourceExcerpt
 from ompd.render.answers.stacks import stack_lines
+from ompd.render.excerpts import excerpt_lines
 from ompd.render.words import UNKNOWN, abridge_ranges, clean, format_count, format_place, format_threads
 from ompd.safety.quoting import quote_file
 
@@ -112,6 +114,9 @@ def _verdict(
         if others:
             depend = "depends" if len(others) == 1 else "depend"
             yield f"  {format_count(len(others), 'more thread')} ({format_threads(others)}) {depend} on these", ""
+    for excerpt in verdict.sources if is_first or whole else ():
+        yield "", ""
+        yield from ((f"  {line}".rstrip(), style) for line, style in excerpt_lines(excerpt, _labels(verdict, excerpt)))
     for stack in verdict.stacks if is_first or whole else ():
         yield "", ""
         yield from _stack(answer, stack, whole=whole, verbose=verbose)
@@ -119,6 +124,13 @@ def _verdict(
     if notes:
         yield "", ""
         yield from ((_labelled(label, text), "") for label, text in notes)
+
+
+def _labels(verdict: VerdictRecord, excerpt: SourceExcerpt) -> Sequence[str]:
+    # What the threads do that are at the line.
+    place = excerpt.file, excerpt.line
+    links = [link for link in verdict.cycle if link.where is not None and (link.where.file, link.where.line) == place]
+    return [f"{_who(link)} {_what(link)}" for link in links]
 
 
 # The cycle or chain

@@ -1,0 +1,29 @@
+"""Lines of the source around places of the code."""
+
+from __future__ import annotations
+
+from ompd.errors import OmpdError
+from ompd.model import Place
+from ompd.model.places import SourceExcerpt
+from ompd.session import Session
+
+_BEFORE, _AFTER = 2, 1
+_LONGEST = 240  # characters of a line
+
+
+def excerpt(session: Session, place: Place) -> SourceExcerpt | None:
+    """Return the lines around *place*, None if its source file is not here, or is not the one that was compiled."""
+    if place.file is None or place.line is None or place.address is None:
+        return None
+    process = session.process
+    module = process.symbols.module_at(place.address)
+    digest = process.places.source_digest(place.address, place.file)
+    try:
+        source = process.finder.sources.read(place.file, digest, module.path if module is not None else None)
+    except OmpdError:
+        return None
+    if not 0 < place.line <= len(source.lines):
+        return None
+    first = max(place.line - _BEFORE, 1)
+    lines = tuple(line.rstrip()[:_LONGEST] for line in source.lines[first - 1 : place.line + _AFTER])
+    return SourceExcerpt(place.file, place.line, first, lines, source.path, source.note)
