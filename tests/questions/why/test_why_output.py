@@ -383,6 +383,23 @@ def test_stacks_are_of_the_threads_that_the_verdict_names() -> None:
     assert [stack.frames[0].function for stack in verdict.stacks] == ["report_progress", "simulate"]
 
 
+def test_the_lines_are_shown_at_which_threads_wait(tmp_path: Path) -> None:
+    core = stopped("hang", runtime="libgomp")
+    shown = CliRunner().invoke(cli, ["why", str(core.core)]).stdout
+    assert re.search(
+        r"^  39 \|     omp_set_lock\(&progress_lock\);\n     \|     \^+ thread 1 \(\d+\) waits", shown, re.M
+    )
+    answer = json.loads(CliRunner().invoke(cli, ["why", str(core.core), "--json"]).stdout)
+    assert {source["line"] for source in answer["why"][0]["sources"]} == {39, 59}
+    # The sources of another place.
+    with ompd.open_core(core.core) as session:
+        named = session.ask_why().rows[0].sources[0]
+    (tmp_path / "hang.c").write_text("// moved\n" + Path(named.path).read_text())
+    with ompd.open_core(core.core, source_dirs=[tmp_path]) as session:
+        moved = session.ask_why().rows[0].sources[0]
+    assert (moved.path, moved.lines) != (named.path, named.lines) and moved.note is not None
+
+
 def test_a_running_process_is_named_by_its_number(tmp_path: Any) -> None:
     with running("hang", folder=tmp_path) as live:
         ran = CliRunner().invoke(cli, ["why", str(live.pid)])
