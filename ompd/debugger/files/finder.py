@@ -61,7 +61,7 @@ class FileFinder:
         self.exe = fspath(options.exe) if options.exe is not None else None
         self.sysroot = fspath(options.sysroot) if options.sysroot is not None else None
         self._debug_dirs = tuple(fspath(folder) for folder in options.debug_dirs)
-        self.sources = Sources([fspath(folder) for folder in options.source_dirs])
+        self.sources = Sources([fspath(folder) for folder in options.source_dirs], self.resolve)
         self.passed_by: dict[str, str] = {}
         """Candidates that were skipped, each with the reason."""
         self._servers: Servers | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ompd.errors import BadFile, MalformedFile, Unavailable
@@ -35,10 +36,11 @@ class Sources:
     """Finds and reads source files. Each is read once.
 
     :param folders: folders that are searched before the file's own path
+    :param resolve: returns the path here of a file of the target's machine
     """
 
-    def __init__(self, folders: Sequence[str]) -> None:
-        self._folders = folders
+    def __init__(self, folders: Sequence[str], resolve: Callable[[str], str]) -> None:
+        self._folders, self._resolve = folders, resolve
         self._files: dict[tuple[str, bytes | None], SourceFile | Unavailable] = {}
 
     def read(self, name: str, digest: bytes | None, module: str | None) -> SourceFile:
@@ -86,6 +88,8 @@ class Sources:
         for folder in self._folders:
             for index in range(len(parts)):
                 yield f"{folder}/{'/'.join(parts[index:])}"
+        with suppress(BadFile):
+            yield self._resolve(name)
         yield name
 
 
