@@ -1,12 +1,11 @@
 """Frozen records: what queries return, in the OpenMP specification's terms.
 
-In every record None means that there is none, unless ``unavailable`` has the field's name as a key: then the value
-exists and is unknown, and the text under the key says why. Addresses are virtual addresses in the target.
+A field is None if the value does not exist. If the value exists and is unknown, ``unavailable`` has the reason under
+the field's name. Addresses are virtual addresses in the target.
 
-``openmp`` has those of threads, regions, tasks and whole answers, ``places`` those of places, frames and variables; all
-are imported from here. Those of ``ompd layout`` are in ``layouts``, for that command alone, those of ``ompd doctor`` in
-``findings``. Nothing here reads a
-target, and all of ompd may import it.
+``openmp`` has the records of threads, regions, tasks and whole answers; ``places`` has places, frames and variables.
+Both are imported from here. ``layouts`` is for ``ompd layout`` only, ``findings`` for ``ompd doctor``. No module here
+reads a target, and all of ompd may import them.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from ompd.model.stalls import VerdictRecord as VerdictRecord
     from ompd.model.stalls import WhyAnswer as WhyAnswer
 
-# Each module is imported when one of its records is used: most commands need few of them.
+# A module is imported when one of its records is first used, because most commands need few modules.
 _NAMES = {
     "ompd.model.checks": ("CheckAnswer", "CheckedLibrary", "DifferenceRecord", "EntrySeen"),
     "ompd.model.differences": ("CounterChange", "DiffAnswer", "FactChange", "TaskChange", "ThreadChange"),

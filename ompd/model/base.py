@@ -1,4 +1,4 @@
-"""What all records that queries return have in common: as a dictionary, as a person reads them, as rows of a table."""
+"""The base of all records that queries return: conversion to dictionaries, readable text and table rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ompd.errors import Unsupported
 if TYPE_CHECKING:
     from pandas import DataFrame as DataFrame
 
-# JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal: there these are strings.
+# In JSON these are hexadecimal strings, because most readers lose digits of numbers above 2**53.
 ADDRESSES = frozenset(
     ("address", "cfa", "wait_id", "object", "tool_data", "si_addr", "event", "owner_address", "owner_value")
 )
-"""Members whose values are addresses, or words that may be."""
+"""Members whose values are addresses or words that may hold addresses."""
 
 WORDS = frozenset((("Evidence", "value"),))
-"""Members of single records whose values are words of memory, and are written like addresses."""
-# Members of single records that are names of what others have the address of.
+"""Members whose values are words of memory and written like addresses, with their record."""
+# Members that hold a name, although other records hold an address in the member of this name.
 _NAMED = frozenset((("Link", "object"),))
 
 _MOST_SHOWN = 8
@@ -40,13 +40,13 @@ class Record:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the members by their names, with a dictionary in place of each record in them. Values stay what they
-        are: addresses are numbers, and None means what it means in the record.
+        """Return the members by name. Records among the values become dictionaries, too. Other values are not
+        converted: addresses are numbers, and None means the same as in the record.
         """
         return {field.name: _as_dict(getattr(self, field.name)) for field in _fields(self)}
 
     def __repr__(self) -> str:
-        """Return the record for a person: members that say something, ``?`` for what exists and is unknown."""
+        """Return the record as readable text: members other than None and defaults, ``?`` for an unknown value."""
         return f"{type(self).__qualname__}({', '.join(self._shown())})"
 
     def _shown(self) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _default(field: Field[Any]) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value of a record for a person, with the first items of a list and without what a terminal acts on."""
+    """Return a value of a record as readable text: the first items of a list, control characters escaped."""
     if not isinstance(value, tuple):
         return repr(value)
     items = [repr(item) for item in value[:_MOST_SHOWN]]
@@ -99,7 +99,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def to_dataframe(rows: Sequence[Any]) -> DataFrame:
-    """Return a table with a line for each record. A record in a record has a column for each of its members, called
+    """Return a table with one line per record. Each member of an inner record is a column of its own, for example
     ``where.line``.
 
     :raises Unsupported: if pandas is not installed
@@ -131,8 +131,7 @@ def _cells(row: Record, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _dtype(cells: Sequence[object]) -> str:
-    # By itself pandas makes floating-point numbers of numbers beside a missing one, and addresses lose their last
-    # digits.
+    # By default pandas converts a column with a missing number to floating point, and addresses lose digits.
     kinds = {cell.__class__ for cell in cells if cell is not None}
     if kinds == {bool}:
         return "boolean"

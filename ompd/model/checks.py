@@ -14,11 +14,11 @@ from ompd.records import record
 class DifferenceRecord(Record):
     """A fact in which a library and our own plugin differ.
 
-    ``subject`` is what it is about: ``process``, ``thread``, ``region`` or ``task``; ``id`` is that one's id in other
-    answers, or a thread's native id. ``native_thread_id`` is the thread where it was seen first, None for a fact of
-    the process. ``fact`` is its name, ``function`` the routine of OMPD that answers it. ``library`` and ``ours`` are
-    the two values, None if there is none; where a side has no value its reason is in ``unavailable``. ``entry`` is the
-    number of the known difference that explains it, None if none does.
+    ``subject`` is the kind of object with the fact: ``process``, ``thread``, ``region`` or ``task``; ``id`` is the
+    object's id in other answers, or a thread's native id. ``native_thread_id`` is the thread with the first occurrence,
+    None for a fact of the process. ``fact`` is the fact's name, ``function`` the routine of OMPD that returns it.
+    ``library`` and ``ours`` are the two values. A missing value is None, with its reason in ``unavailable``. ``entry``
+    is the number of the known difference that explains the fact, None if unexplained.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""Records of ``ompd conformance``: what a library for debuggers does that the standard does not have it do."""
+"""Records of ``ompd conformance``: where a library for debuggers departs from the standard."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class ConformanceAnswer:
 
 
 def news(answer: ConformanceAnswer) -> tuple[ConformanceFinding, ...]:
-    """Return the findings that are not known."""
+    """Return the findings that are not in the user's list of known findings."""
     return tuple(row for row in answer.rows if not row.is_known)
 
 
 def another(finding: ConformanceFinding, title: str) -> ConformanceFinding:
-    """Return a finding with one more that is the same."""
+    """Return *finding* with one more case, called *title*, that has the same result."""
     others = (*finding.others, title) if len(finding.others) < _MOST_OTHERS else finding.others
     return replace(finding, more=finding.more + 1, others=others)

@@ -1,4 +1,4 @@
-"""Records of ``ompd diff``: what has changed between two moments of a program, or between two of its runs."""
+"""Records of ``ompd diff``: changes between two moments of a program, or between two of its runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ class FactChange(Record):
 class ThreadChange(Record):
     """A thread of either moment, or of both.
 
-    ``change`` is ``same``, ``moved`` (one of the ``facts`` differs), ``new`` or ``gone``. The ids are the native ones
-    at the two moments. The number in its team and what it does (``state`` by its general name, ``wait``, ``where``) are
-    those of the later moment, of a thread that is gone those of the earlier one. ``stuck`` is True for a thread of the
-    same process that waits and has not moved. ``processor_ns`` is the processor time that it used in between, None if
-    the moments are not of the same process. ``unavailable`` has the facts that could not be compared, because one of
-    the moments does not have them.
+    ``change`` is ``same``, ``moved`` (one of the ``facts`` differs), ``new`` or ``gone``. The ids are native ids at the
+    two moments. The number in the team, ``state`` (its general name), ``wait`` and ``where`` belong to the later
+    moment; for a thread that is gone, to the earlier one. ``stuck`` is True for a thread of the same process that waits
+    and has not moved. ``processor_ns`` is the processor time used in between, in nanoseconds; None for two processes.
+    ``unavailable`` lists the facts that could not be compared because one moment lacks them.
     """
 
     native_thread_id: int | None
@@ -51,8 +50,8 @@ class ThreadChange(Record):
 class TaskChange(Record):
     """All tasks of one ``kind`` and one construct: how many there are at the two moments, by their status.
 
-    ``new``, ``gone`` and ``changed`` (in status or thread) count tasks of the same process by their ids; they are None
-    if the moments are not of the same process.
+    ``new``, ``gone`` and ``changed`` (in status or thread) count tasks by their ids. All three are None for two
+    processes.
     """
 
     kind: str | None

@@ -1,4 +1,4 @@
-"""Records of ``ompd doctor``: what keeps answers from being better, and what endangers the process itself."""
+"""Records of ``ompd doctor``: obstacles to better answers, and dangers to the process itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ompd.records import record
 class LoadChain(Record):
     """Why a module is in the process.
 
-    ``module`` is the target's name of it. ``modules`` are the files from where the chain begins to the module itself,
-    each of which needs the next one (``DT_NEEDED``); of several chains a shortest one. ``begins`` is ``program`` if
-    that is the program, else how the first one came: ``preload`` before the program's libraries, as LD_PRELOAD has it,
-    ``dlopen`` while the program ran. ``needed_by`` are all modules that need the module directly.
+    ``module`` is the target's name for the module. ``modules`` is a shortest chain of files that ends with the module;
+    each file needs the next one (``DT_NEEDED``). ``begins`` is the origin of the first file: ``program`` for the
+    program itself, ``preload`` for a file loaded before the program's libraries (LD_PRELOAD), ``dlopen`` for a file
+    loaded while the program ran. ``needed_by`` are all modules that need the module directly.
     """
 
     module: str
@@ -31,11 +31,11 @@ class LoadChain(Record):
 class FindingRecord(Record):
     """One thing that keeps answers from being better, or that endangers the process.
 
-    ``kind`` identifies it for scripts; ``area`` is ``target``, ``files``, ``process``, ``machine`` or ``installation``.
-    ``severity`` is ``error`` if something cannot be answered or the process may fail by it, ``warning`` if answers are
-    worse or the process is slower for it, else ``note``. ``subject`` is what it is about: a file, a thread, a setting.
-    ``finding`` is what was found, ``consequence`` what follows, ``remedy`` the exact command or setting that mends it,
-    None if nothing can be done. ``chains`` say for modules why they are there.
+    ``kind`` identifies the finding for scripts; ``area`` is ``target``, ``files``, ``process``, ``machine`` or
+    ``installation``. ``severity`` is ``error`` if a query has no answer or the process may fail, ``warning`` if answers
+    are worse or the process is slower, else ``note``. ``subject`` is a file, a thread or a setting. ``finding`` is the
+    observation, ``consequence`` its effect, ``remedy`` the exact command or setting that helps, None without one.
+    ``chains`` explain why modules are loaded.
     """
 
     kind: str

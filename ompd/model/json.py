@@ -1,6 +1,6 @@
 """Answers as JSON: one object, whose keys are a public format (``schema``).
 
-Answers write themselves by this module, so it imports none of their classes.
+Answers import this module to write themselves. To avoid a cycle, it imports none of their classes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ompd.model.base import addresses_of
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-_COMMON = 6  # what every answer has: target, runtimes, rows, complete, warnings, query
+_COMMON = 6  # fields of every answer: target, runtimes, rows, complete, warnings, query
 
 
 @cache
@@ -25,7 +25,7 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
 
 @cache
 def _others(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    # Returns all fields of a record but the first, which is one of several.
+    # Returns a function for the values of all fields but the first.
     names = [field.name for field in fields(kind)][1:]
     return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
 
@@ -72,7 +72,7 @@ def format_answer(command: str, answer: Any, extra: Callable[[Any], Mapping[str,
 
 
 def _parts(record: Any) -> Iterator[str]:
-    # A record of lists that may be long: a line for each of their items.
+    # A record of lists that may be long, with one line per item.
     yield "{"
     for number, name in enumerate(_names(record.__class__)):
         yield f"{', ' if number else ''}{_dump(name)}: "
@@ -81,7 +81,7 @@ def _parts(record: Any) -> Iterator[str]:
 
 
 def _joined(members: Mapping[str, Iterable[str]]) -> str:
-    # The text may be of megabytes: it is put together once.
+    # The text may have megabytes, so the pieces are joined only once.
     pieces: list[str] = []
     for key, texts in members.items():
         pieces += (",\n" if pieces else "{\n", _dump(key), ": ")
@@ -92,7 +92,7 @@ def _joined(members: Mapping[str, Iterable[str]]) -> str:
 def _dump(value: object) -> str:
     text = json.dumps(value, ensure_ascii=True)
     if "\\ud" in text:
-        # Python's own stand-ins for bytes that are no text (PEP 383) are half of a pair, which no other reader takes.
+        # Python represents undecodable bytes by lone surrogates (PEP 383), which other JSON readers reject.
         whole = (
             json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         )
@@ -105,7 +105,7 @@ def _dump_text(text: str) -> str:
 
 
 def _rows(rows: Iterable[object], extra: Callable[[Any], Mapping[str, object]] | None = None) -> Iterator[str]:
-    # The text of a list of rows, in pieces.
+    # Yields the text of a list of rows in pieces.
     yield "["
     yield from _pieces(rows) if extra is None else _separated({**_plain(row), **extra(row)} for row in rows)
     yield "]"
@@ -119,7 +119,7 @@ def _separated(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
 
 
 def _pieces(rows: Iterable[Any]) -> Iterator[str]:
-    # There may be thousands of rows that have all objects in common but the first, an id: the rest is one text.
+    # Thousands of rows may be equal except for the id in their first field. Their common rest is formatted once.
     kind: type[Any] | None = None
     before: tuple[Any, ...] = ()
     comma = start = rest = name = ""
@@ -142,12 +142,12 @@ def _pieces(rows: Iterable[Any]) -> Iterator[str]:
 
 
 def format_snapshot(taken: Any) -> str:
-    """Return the record of a snapshot as the text of one JSON object."""
+    """Return a snapshot's record as the text of one JSON object."""
     return _dump({"schema": "ompd/snapshot/1", **_plain(taken)})
 
 
 def format_layouts(answer: Any) -> str:
-    """Return the tables of layouts as the text of one JSON object, with a line for each of them and each structure."""
+    """Return the tables of layouts as the text of one JSON object, with a line for each table and each structure."""
     members: dict[str, Iterable[str]] = {
         "schema": (_dump("ompd/layout/1"),),
         "complete": (_dump(answer.complete),),
@@ -176,7 +176,7 @@ def format_triage(answer: Any) -> str:
 
 
 def format_conformance(answer: Any) -> str:
-    """Return what came of a library as the text of one JSON object, with a line for each finding."""
+    """Return a library's conformance as the text of one JSON object, with a line for each finding."""
     names = [field.name for field in fields(answer) if field.name != "rows"]
     own = {name: (_dump(getattr(answer, name)),) for name in names}
     members: dict[str, Iterable[str]] = {"schema": (_dump("ompd/conformance/1"),), "conformance": _rows(answer.rows)}

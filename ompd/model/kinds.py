@@ -1,7 +1,7 @@
-"""The vocabulary of ``why``: what threads wait for and hold, what follows from it, and how sure that is.
+"""The vocabulary of ``why``: kinds of waits and locks, verdicts, and degrees of confidence.
 
-Each member is a string, and answers have it as it is. What code asks of a kind is a property: a new kind of wait is one
-row of :class:`Kind`, and a builder in ``analysis/waits``.
+Each member is a string that answers contain unchanged. Code tests properties of a kind, not single kinds. So a new kind
+of wait needs only a row of :class:`Kind` and a builder in ``analysis/waits``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum, Flag, auto
 
 
 class Word(str, Enum):
-    """A string of a closed vocabulary, which prints as that string."""
+    """A string of a closed vocabulary, printed without the name of its class."""
 
     _value_: str
 
@@ -25,32 +25,32 @@ class Word(str, Enum):
 
 
 class Trait(Flag):
-    """What is true of a kind."""
+    """Properties of a kind."""
 
     NONE = 0
     LOCK = auto()
-    """A thread holds it, and lets go of it."""
+    """A thread holds and releases it."""
     TASKS = auto()
-    """It ends once tasks are complete. The thread may execute tasks meanwhile."""
+    """The wait ends once tasks are complete. The thread may execute tasks meanwhile."""
     PLACE = auto()
     """Threads wait *at* it, not *for* it."""
     VARIABLE = auto()
-    """A variable of the program may stand for it."""
+    """A variable of the program may represent it."""
     PASSED_ON = auto()
-    """Another function than the one that has set it may let go of it."""
+    """A function may release it that did not set it."""
     FOR_SOME = auto()
-    """A construct that not all threads of a team execute at the same time."""
+    """The threads of a team do not all execute the construct at the same time."""
     BY_CODE = auto()
-    """No runtime may know it, and only the code of threads shows who has set it."""
+    """If no runtime records the holder, only the code of threads reveals it."""
     OUTER = auto()
-    """It ends by itself, or by something that is not of this process."""
+    """The wait ends by itself, or by an event outside of this process."""
 
 
 class Kind(Word):
-    """What threads wait for and hold, in OpenMP and outside of it; and the other nodes of the wait-for graph.
+    """Kinds of waits, of locks, and of other nodes of the wait-for graph, in OpenMP and outside of it.
 
-    A row has the value in answers, what sentences call one without a name, its traits, and the value of the kind of its
-    node in the graph if that is another one.
+    A row has the value in answers, the noun in sentences for one without a name, and its traits. A fourth item is the
+    kind of its node in the graph, if that differs.
     """
 
     noun: str | None
@@ -64,7 +64,7 @@ class Kind(Word):
         member.noun, member.traits, member._node = noun, traits, node or value
         return member
 
-    # Of OpenMP
+    # OpenMP
     BARRIER = "barrier", "a barrier", Trait.PLACE
     LOCK = "lock", "a lock", Trait.LOCK | Trait.VARIABLE | Trait.PASSED_ON
     NEST_LOCK = "nest_lock", "a nest lock", Trait.LOCK | Trait.VARIABLE | Trait.PASSED_ON
@@ -83,7 +83,7 @@ class Kind(Word):
     TARGET = "target", "a device", Trait.NONE, "call"
     UNKNOWN = "unknown", "unknown", Trait.NONE, "call"
 
-    # Of the C library and the kernel
+    # C library and kernel
     MUTEX = "mutex", "mutex", Trait.LOCK | Trait.PASSED_ON | Trait.BY_CODE
     CONDITION = "condition", "condition variable"
     JOIN = "join", "the end of a thread"
@@ -104,7 +104,7 @@ class Kind(Word):
     MPI = "mpi", None, Trait.OUTER, "call"
     SYSTEM_CALL = "system_call", None, Trait.OUTER, "call"
 
-    # Of the graph alone
+    # Only nodes of the graph
     THREAD = "thread"
     TASK = "task"
     TEAM = "team"
@@ -115,52 +115,52 @@ class Kind(Word):
 
     @classmethod
     def _missing_(cls, value: object) -> Kind:
-        # A plugin of others, or a later release that has saved its answer, may have words of its own.
+        # A foreign plugin, or an answer saved by a later release, may contain other words.
         return cls.UNKNOWN
 
     @property
     def is_lock(self) -> bool:
-        """Whether a thread holds it, and lets go of it."""
+        """Whether a thread holds and releases it."""
         return Trait.LOCK in self.traits
 
     @property
     def is_task(self) -> bool:
-        """Whether it ends once tasks are complete."""
+        """Whether the wait ends once tasks are complete."""
         return Trait.TASKS in self.traits
 
     @property
     def is_scheduling_point(self) -> bool:
-        """Whether a thread may execute other tasks of its team while it waits for this."""
+        """Whether a thread may execute other tasks of its team during the wait."""
         return self.is_task or self is Kind.BARRIER
 
     @property
     def is_place(self) -> bool:
-        """Whether threads wait *at* it."""
+        """Whether threads wait *at* it, not *for* it."""
         return Trait.PLACE in self.traits
 
     @property
     def has_variable(self) -> bool:
-        """Whether a variable of the program may stand for it."""
+        """Whether a variable of the program may represent it."""
         return Trait.VARIABLE in self.traits
 
     @property
     def is_passed_on(self) -> bool:
-        """Whether another function than the one that has set it may let go of it."""
+        """Whether a function may release it that did not set it."""
         return Trait.PASSED_ON in self.traits
 
     @property
     def is_for_some(self) -> bool:
-        """Whether not all threads of a team execute such a construct at the same time."""
+        """Whether only some threads of a team execute such a construct at the same time."""
         return Trait.FOR_SOME in self.traits
 
     @property
     def is_set_by_code(self) -> bool:
-        """Whether the code of threads may be all that shows who has set it."""
+        """Whether the holder may be known only from the code of threads."""
         return Trait.BY_CODE in self.traits
 
     @property
     def ends_from_outside(self) -> bool:
-        """Whether it ends by itself, or by something that is not of this process."""
+        """Whether the wait ends by itself, or by an event outside of this process."""
         return Trait.OUTER in self.traits
 
     @property
@@ -170,7 +170,7 @@ class Kind(Word):
 
 
 class EdgeKind(Word):
-    """How one node of the wait-for graph leads to another."""
+    """Kinds of edges between nodes of the wait-for graph."""
 
     WAITS_FOR = "waits_for"
     HELD_BY = "held_by"
@@ -185,13 +185,13 @@ class Confidence(Word):
     """How sure a verdict is, the surest first."""
 
     PROVEN = "proven"
-    """It follows from what was read: whoever could set the threads free was excluded."""
+    """It follows from memory that was read: everything that could set the threads free was excluded."""
     LIKELY = "likely"
-    """It rests on reasoning such as elimination, or somebody who could set them free was not excluded."""
+    """It rests on reasoning such as elimination, or something that could set the threads free was not excluded."""
     POSSIBLE = "possible"
-    """It holds if what is not known turns out badly."""
+    """It holds only if unknown facts turn out badly."""
     UNKNOWN = "unknown"
-    """It is left open."""
+    """It is undecided."""
 
     @property
     def rank(self) -> int:
@@ -200,7 +200,7 @@ class Confidence(Word):
 
 
 class VerdictKind(Word):
-    """Why threads do not go on, by docs/why.md; of verdicts that are as sure, the first of these is read first."""
+    """Reasons why threads do not go on (docs/why.md). Among equally sure verdicts, earlier members are listed first."""
 
     FORK_CHILD = "fork_child"
     RUNTIME_REENTRY = "runtime_reentry"
@@ -224,12 +224,12 @@ class VerdictKind(Word):
 
     @property
     def rank(self) -> int:
-        """0 for the one to read first."""
+        """0 for the verdict to read first."""
         return list(VerdictKind).index(self)
 
     @property
     def is_about_tasks(self) -> bool:
-        """Whether the list of tasks says more about it."""
+        """Whether the list of tasks has more information about the verdict."""
         return self in (
             VerdictKind.EVENT_UNFULFILLED,
             VerdictKind.TASKWAIT_STARVED,
@@ -238,12 +238,12 @@ class VerdictKind(Word):
 
     @property
     def has_workers(self) -> bool:
-        """Whether the threads on which the others depend work."""
+        """Whether the threads that the others wait for are working."""
         return self in (VerdictKind.LAGGARD, VerdictKind.OVERSUBSCRIBED)
 
 
 class Doubt(Word):
-    """Why it is not certain that a thread still stands inside of a construct or holds a lock: a row has the reason."""
+    """Reasons to doubt that a thread is still inside of a construct or holds a lock. A row has the reason in words."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Records of the layouts of runtimes' structures, which ``ompd layout`` shows: no target has any part in them."""
+"""Records of ``ompd layout``: layouts of runtimes' structures, independent of any target."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class LayoutRecord:
     """A table of the layouts of a runtime's structures, for stripped runtimes.
 
     ``name`` is the name of its ``file``; ``origin`` is ``shipped`` or ``user``. ``releases`` are the releases with
-    these layouts, ``architectures`` the psABI's names of architectures, ``build_ids`` the build-ids of files that are
-    known to have them, with what each is. The releases export ``has_exports`` and do not export ``lacks_exports``.
-    ``provenance`` says how the table was made.
+    these layouts, ``architectures`` the psABI's names of architectures. ``build_ids`` maps build-ids of files with
+    these layouts to descriptions of the files. The releases export ``has_exports`` and do not export ``lacks_exports``.
+    ``provenance`` describes how the table was generated.
     """
 
     name: str
@@ -33,9 +33,9 @@ class LayoutRecord:
 class MemberRecord:
     """A member of a structure, or of a structure within it; names are joined by dots.
 
-    ``offset`` from the structure's start and ``size`` are in bytes. For a bit field they are those of the containing
-    bytes, and the field has ``bits`` bits from ``first_bit`` on, counted from the least significant bit of the first
-    byte; both are None for other members.
+    ``offset`` from the structure's start and ``size`` are in bytes. For a bit field they describe the bytes that
+    contain it. The field has ``bits`` bits from ``first_bit`` on, counted from the least significant bit of the first
+    byte. Both are None for other members.
     """
 
     name: str
@@ -58,7 +58,7 @@ class StructRecord:
 class LayoutAnswer:
     """The known tables, or one of them by name: then ``structs`` is its contents, else None.
 
-    ``warnings`` say which files are left out; then the answer is not ``complete``.
+    ``warnings`` name the files that were left out. ``complete`` is then False.
     """
 
     rows: tuple[LayoutRecord, ...]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class DllRecord(Record):
     """A debugger library that a runtime names in ``ompd_dll_locations``.
 
-    ``plugin`` is the kind of ompd's plugin that the name selects, None for none. ``suitable`` says whether the library
-    could serve this program on this machine, ``chosen`` whether it is the one that does, ``reason`` why. ``file`` is
-    where it was searched, None if only its name counts.
+    ``plugin`` is the kind of ompd's plugin that the name selects, None if it selects none. ``suitable`` is True if the
+    library can serve this program on this machine, ``chosen`` if it does; ``reason`` explains both. ``file`` is the
+    path that was tried, None if only the name counts.
     """
 
     name: str
@@ -37,13 +37,14 @@ class DllRecord(Record):
 class RuntimeRecord(Record):
     """An OpenMP runtime in the process.
 
-    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file``
-    the target's name of its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` is the source of
-    its structures' layout (``published``, ``dwarf``, ``table``, or ``library``: an OMPD library knows it), and
-    ``layouts`` names structures of other sources; ``layout_proof`` says what shows that a table fits, None for a layout
-    from the target itself. ``dll_locations`` is the content of ``ompd_dll_locations``, ``dlls`` what became of each.
-    ``keeps_states`` says whether the runtime records thread states. ``plugin`` is the distribution whose plugin reads
-    it, and where that is, or the OMPD or DMPL library that does; None for a plugin of ompd itself.
+    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` is the runtime's own.
+    ``file`` is the target's name of the module, ``build_id`` its build-id in hexadecimal, None without one. ``layout``
+    is the source of the structures' layout: ``published``, ``dwarf``, ``table``, or ``library`` if an OMPD library
+    knows it. ``layouts`` names structures whose layout has another source. ``layout_proof`` is the proof that a table
+    fits, None for a layout from the target itself. ``dll_locations`` is the content of ``ompd_dll_locations``; ``dlls``
+    has the result for each entry. ``keeps_states`` is True if the runtime records thread states. ``plugin`` is the
+    reader of the runtime: a plugin's distribution and its path, or an OMPD or DMPL library; None for a plugin of ompd
+    itself.
     """
 
     id: str
@@ -67,11 +68,11 @@ class TargetRecord(Record):
     """The target of a query. ``kind`` is ``core``, ``live``, ``lldb`` or ``gdb``, or ``machine`` where ``doctor`` has
     none; ``signal`` the signal that ended it, by number and name.
 
-    ``file`` is the core file. ``incomplete`` says which part of the target is missing, None if it is complete.
-    ``thread_count`` is None if that leaves the number of threads unknown. ``unproven`` are files that give places and
-    could not be verified to be those that ran, because the pages that would prove it are lost. For a live process
-    ``stops_ns`` are the lengths of the stops for this answer, in nanoseconds, and ``own_thread_ids`` the ids of its
-    threads in their own container, by native id.
+    ``file`` is the core file. ``incomplete`` names the missing part of the target, None if the target is complete.
+    ``thread_count`` is None if the missing part leaves the number of threads unknown. ``unproven`` are files that
+    places rely on without proof that they are the files that ran, because pages are lost. For a live process,
+    ``stops_ns`` are the lengths of the stops for this answer, in nanoseconds. ``own_thread_ids`` are the ids of its
+    threads in their container, by native id.
     """
 
     kind: str
@@ -96,10 +97,10 @@ Row = TypeVar("Row")
 class Answer(Record, Generic[Row]):
     """The rows of one query, and what was not readable.
 
-    ``complete`` is False if something in the target could not be read or contradicted itself; ``warnings`` then says
-    what. Facts that this kind of target does not have do not count: they are listed in their row's ``unavailable``.
-    ``query`` is the command of which this is the answer, ``""`` if it is of none. An answer can be iterated over, and
-    has as many items as rows: one without rows is false.
+    ``complete`` is False if a part of the target could not be read or contradicted itself; ``warnings`` then has the
+    details. Facts that this kind of target lacks do not count: the row lists them in ``unavailable``. ``query`` is the
+    command that gives this answer, ``""`` without one. Iteration and ``len()`` are over the rows, so an answer without
+    rows is false.
     """
 
     target: TargetRecord
@@ -118,7 +119,7 @@ class Answer(Record, Generic[Row]):
         return len(self.rows)
 
     def __repr__(self) -> str:
-        """Return what this answers and how much of it there is, for a person."""
+        """Return query, number of rows, target and completeness as readable text."""
         rows = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
         kind = f" of {type(self.rows[0]).__name__}" if self.rows else ""
         target = self.target
@@ -128,9 +129,9 @@ class Answer(Record, Generic[Row]):
         return f"<{repr(text)[1:-1]}>"
 
     def to_json(self) -> str:
-        """Return what the command prints with ``--json``: the text of one object (``ompd schema COMMAND``).
+        """Return the answer as text: the JSON object of the command's ``--json`` (``ompd schema COMMAND``).
 
-        :raises BadInput: if no command has such an answer
+        :raises BadInput: if the answer belongs to no command
         """
         from ompd.model.json import format_answer
 
@@ -139,8 +140,8 @@ class Answer(Record, Generic[Row]):
         return format_answer(self.query, self)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the rows as a table of pandas, with a column for each member, and for each one of a record in a row
-        (``where.line``).
+        """Return the rows as a table of pandas with a column for each member. Members of inner records have columns of
+        their own (``where.line``).
 
         :raises Unsupported: if pandas is not installed
         """
@@ -152,22 +153,22 @@ class Wait(Record):
     """What a thread waits for.
 
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``doacross``, ``atomic``, ``taskwait``, ``taskgroup``,
-    ``dependence`` (of a task that is not deferred, or of a taskwait), ``internal_lock`` (one of the runtime's own,
-    whose ``symbol`` is the runtime's name for it) …; ``object``
-    is the address that identifies it (OMPT's wait identifier, or the word that counts who is at a barrier), ``symbol``
-    its name in the source, or the number of the iteration of a doacross loop, which ``owner`` executes. ``arrived`` and
-    ``expected`` count the threads of the barrier at which the thread is, ``missing`` are the native ids of the team's
-    other threads; a team may be at several barriers. ``unfinished_tasks`` is the least number of tasks for which the
-    threads wait at a barrier that all have reached, None at any other. ``owner`` is the native id of the thread that
-    holds a lock, ``owner_source`` how that is known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it
-    uses processor time, and ``released`` if it still sleeps but is free to go on.
+    ``dependence`` (of an undeferred task or of a taskwait), ``internal_lock`` (a lock of the runtime itself) …;
+    ``object`` is the identifying address: OMPT's wait identifier, or the word that counts arrivals at a barrier.
+    ``symbol`` is the name in the source, the runtime's name for an internal lock, or the number of the iteration of a
+    doacross loop that ``owner`` executes. ``arrived`` and ``expected`` count the threads of the barrier at which the
+    thread is; ``missing`` are the native ids of the team's other threads. A team may be at several barriers.
+    ``unfinished_tasks`` is the least number of tasks that a barrier reached by all threads waits for, None for any
+    other barrier. ``owner`` is the native id of the holder of a lock, ``owner_source`` the source of that id. ``how``
+    is ``blocked`` if the thread sleeps, ``spinning`` if it uses processor time, ``released`` if it still sleeps but is
+    free to go on.
 
-    The rest is evidence, None where a runtime has no such word. ``owner_address`` and ``owner_value`` are the word that
-    names the owner; ``owner_gone`` says what it names if no thread executes that: the thread has ended, or the task
-    that holds the lock is over (then ``owner`` is the thread that had it, if that is there). ``value`` is what the
-    ``object`` of a barrier holds, ``generation`` how often the team has passed it: of two looks at a process that agree
-    in ``object`` and ``generation``, nobody went on in between. ``construct`` is ``copyprivate`` for a barrier of such
-    a ``single`` construct, None for any other.
+    The other fields are evidence, None if a runtime has no such word. ``owner_address`` and ``owner_value`` are the
+    word that names the owner. ``owner_gone`` describes an owner that no thread executes: a thread that has ended, or a
+    complete task that holds the lock (then ``owner`` is the task's thread, if it still exists). ``value`` is the
+    content of a barrier's ``object``, ``generation`` the number of times that the team has passed it. If two looks at a
+    process agree in ``object`` and ``generation``, no thread went on in between. ``construct`` is ``copyprivate`` for a
+    barrier of such a ``single`` construct, None for any other.
     """
 
     kind: Kind
@@ -214,23 +215,23 @@ class OwnStateRecord(Record):
 class ThreadRecord(Record):
     """A thread of the process at this stop; a thread outside of OpenMP has no ``runtime``.
 
-    ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level``
-    are those of the innermost region that it executes, None for an idle thread. ``ancestors`` are the thread numbers of
-    its ancestors in the enclosing regions, from level 1 on (``omp_get_ancestor_thread_num``). ``state`` is OMPT's name
+    ``thread_num`` is the number in the team, 0 for the primary thread. ``team_size``, ``level`` and ``active_level``
+    belong to the innermost region that the thread executes, None for an idle thread. ``ancestors`` are the thread
+    numbers of the thread's ancestors, from level 1 on (``omp_get_ancestor_thread_num``). ``state`` is OMPT's name
     without its prefix, ``state_source`` is ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is
-    its innermost frame outside of the OpenMP runtime and the C library, None if it has none (a pool thread); if its
-    stack cannot be followed so far, ``innermost`` is its innermost frame of all. ``about_to_begin`` is True for a
-    thread that has its number in a team and has not begun the region's code. If a damaged target leaves unknown whether
-    it is an OpenMP thread, ``runtime`` and ``thread_type`` are unavailable.
+    the innermost frame outside of the OpenMP runtime and the C library, None without such a frame (a pool thread). If
+    the stack cannot be followed to that frame, ``innermost`` is the innermost frame of all. ``about_to_begin`` is True
+    for a thread that has its number in a team and has not begun the region's code. ``runtime`` and ``thread_type`` are
+    unavailable if damage to the target hides whether it is an OpenMP thread.
 
-    ``signal`` is the signal that the thread took, by number and name, None for other threads; ``failed`` says whether
-    the thread itself caused it: by a fault, or by sending it to itself as ``abort()`` does. ``si_code`` is the kernel's
-    code for the signal's origin; ``si_addr`` the address of a fault, None for a signal without one.
+    ``signal`` is the signal that the thread took, by number and name, None for other threads. ``failed`` is True if the
+    thread itself caused the signal: by a fault, or by sending it to itself as ``abort()`` does. ``si_code`` is the
+    kernel's code for the signal's origin; ``si_addr`` is the address of a fault, None for other signals.
     ``outside_of_target`` is None except for a thread that executes a target region itself, as an initial thread.
-    ``at_end_of`` is the construct of the region at whose end the thread waits, None for a thread that is elsewhere or
-    executes user code there, as a task's; a worker that waits there has no ``where``. ``ompt_id`` is the number that a
-    runtime with OMPT of 2015 gives the thread, ``ompt_state`` the state in the runtime's own numbers, which may tell
-    more than ``state`` (``wait_nest_lock``).
+    ``at_end_of`` is the construct of the region at whose end the thread waits; None elsewhere, and if the thread
+    executes user code there, such as a task. A worker that waits there has no ``where``. ``ompt_id`` is the thread's
+    number in a runtime with OMPT of 2015. ``ompt_state`` is the state in the runtime's own numbers, which may be more
+    precise than ``state`` (``wait_nest_lock``).
     """
 
     runtime: str | None = None
@@ -269,8 +270,8 @@ class ParallelRecord(Record):
     """A parallel region that is being executed.
 
     ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are
-    the native ids of its team in thread-number order, with None in place of an unreadable one. ``ompt_id`` is the
-    number that a runtime with OMPT of 2015 gives the region.
+    the native ids of the team in thread-number order, with None for an unreadable thread. ``ompt_id`` is the region's
+    number in a runtime with OMPT of 2015.
     """
 
     id: str
@@ -312,9 +313,9 @@ class DependenceRecord(Record):
 class TaskWaitRecord(Record):
     """What a task that no thread executes waits for.
 
-    ``kind`` is ``dependence`` or ``event``. A ``waiting`` task depends on ``count`` tasks that are not complete;
-    ``tasks`` are the ids of those that were found, ``dependences`` the items of its ``depend`` clause. A ``detached``
-    task waits for its ``event``: the value of the program's ``omp_event_handle_t``.
+    ``kind`` is ``dependence`` or ``event``. A ``waiting`` task depends on ``count`` incomplete tasks. ``tasks`` has the
+    ids of the tasks that were found, ``dependences`` the items of the ``depend`` clause. A ``detached`` task waits for
+    its ``event``: the value of the program's ``omp_event_handle_t``.
     """
 
     kind: str
@@ -329,17 +330,17 @@ class TaskRecord(Record):
     """A task.
 
     ``kind`` is ``initial``, ``implicit`` or ``explicit``. ``thread`` is the native id of the thread that executes or
-    has suspended it, None for a queued task. ``generating`` is the id of the task that created it (for an implicit
-    task, the one that encountered the region); ``scheduling`` that of the task that was suspended for it, which only
-    explicit tasks have. ``exit_frame`` is where the runtime called the task's code, ``enter_frame`` where that code
-    called the runtime, None if it has not. ``status`` is ``executing``, ``suspended``, ``queued``, ``waiting`` (not
-    begun: it depends on tasks that are not complete), ``detached`` (its code has ended, its event is not fulfilled) or
-    ``complete`` (kept because of its children). ``waits_for`` describes what waiting and detached tasks wait for.
-    ``unfinished_children`` is the number of explicit tasks that it generated and that are not complete; there may be
-    more than are listed. ``tied`` is False for a task that another thread may go on with where its code lets it go, as
-    the runtime has it: code of gcc never does. ``ompt_id`` is the number that a runtime with OMPT of 2015 gives the
-    task, ``ompt_type`` its type as the runtime itself tells it, in which it may differ from others of its kind
-    (``degenerate``, ``target``).
+    has suspended the task, None for a queued task. ``generating`` is the id of the generating task, for an implicit
+    task the task that encountered the region. ``scheduling`` is the id of the task that was suspended to execute this
+    one; only explicit tasks have it. ``exit_frame`` is the frame in which the runtime called the task's code.
+    ``enter_frame`` is the frame in which that code called the runtime, None if it has not. ``status`` is ``executing``,
+    ``suspended``, ``queued``, ``waiting`` (not begun: it depends on incomplete tasks), ``detached`` (its code has
+    ended, its event is not fulfilled) or ``complete`` (kept because of its children). ``waits_for`` is set for waiting
+    and detached tasks. ``unfinished_children`` counts the incomplete explicit tasks that it generated, perhaps more
+    than are listed. ``tied`` is the runtime's record. It is False for a task that another thread may resume at a point
+    where its code permits this, which code of gcc never does. ``ompt_id`` is the task's number in a runtime with OMPT
+    of 2015. ``ompt_type`` is the type that such a runtime records, which is finer than ``kind`` (``degenerate``,
+    ``target``).
     """
 
     id: str
@@ -368,7 +369,7 @@ class IcvRecord(Record):
     """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
 
     ``handle`` is the id of the runtime, a thread's native id, or the id of a region or task, depending on ``scope``.
-    The scope ``display`` has settings as the runtime displays them, by the names of environment variables.
+    Rows of the scope ``display`` are settings as the runtime displays them, named after environment variables.
     """
 
     runtime: str
@@ -383,7 +384,8 @@ class IcvRecord(Record):
 class SnapshotRecord(Record):
     """A snapshot that was written: its file, its size and contents in bytes.
 
-    ``modules`` are those whose symbols, unwind tables and debug information it holds; ``problems`` what it lacks.
+    ``modules`` are the modules whose symbols, unwind tables and debug information the file holds. ``problems`` are its
+    gaps, in words.
     """
 
     file: str

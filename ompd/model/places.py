@@ -15,11 +15,11 @@ class Place(Record):
     """A place in the code. ``function`` is the name in the source if debug information has it, else the symbol's name.
 
     ``line`` counts from 1. ``file`` is the name in the debug information. Without debug information both are None.
-    ``address`` is the program counter; for a caller, the last byte of its call instruction; for a function that ended
-    by a jump and has no frame any more, the jump, or None if it is unknown which jump it was. ``calling`` is the
-    function of a library without debug information that this code called and in which the thread is; None if there is
-    none, and for the C library and OpenMP runtimes. ``unproven`` says why the files behind this place may not be those
-    that ran, None if they are verified.
+    ``address`` is the program counter; for a caller, the last byte of its call instruction. For a function that ended
+    by a jump and has no frame any more, it is the jump, None if the jump is unknown. ``calling`` is the library
+    function that this code called and that the thread is in, if that library has no debug information; None otherwise,
+    and for the C library and OpenMP runtimes. ``unproven`` is the reason why the files of this place may not be the
+    files that ran, None if they are verified.
     """
 
     address: int | None
@@ -89,12 +89,12 @@ class LocalRecord(Record):
     """A variable or parameter of a frame.
 
     ``value``, ``text`` and ``truncated`` are as in :class:`VariableRecord`; ``address`` is None for a variable that is
-    not in memory. A reference is shown as what it refers to. ``sharing`` is how the frame's construct shares it, as far
-    as the debug information says: ``shared``, ``firstprivate``, ``private`` (the thread's own, by any clause or
-    declared inside), ``loop`` (the private variable of a worksharing loop, see ``iteration``), ``copy`` (the thread's
-    own copy, also of a shared variable that it only reads), or the clause that a name says which a preprocessor made
-    (``lastprivate``, ``firstlastprivate``, ``reduction``, ``threadprivate``, ``threadshared``, ``copyin``), else None.
-    ``line`` is that of the declaration.
+    not in memory. A reference is shown as its referent. ``sharing`` is the data-sharing in the frame's construct, None
+    if the debug information does not have it: ``shared``, ``firstprivate``, ``private`` (by any clause, or declared
+    inside), ``loop`` (the private variable of a worksharing loop, see ``iteration``), ``copy`` (the thread's own copy,
+    perhaps of a shared variable that it only reads), or the clause named by a preprocessor's identifier
+    (``lastprivate``, ``firstlastprivate``, ``reduction``, ``threadprivate``, ``threadshared``, ``copyin``). ``line`` is
+    the line of the declaration.
     """
 
     name: str
@@ -114,20 +114,20 @@ class LocalRecord(Record):
 class StackFrame(Record):
     """One frame of a stack as the source reads; inlined functions have frames, too.
 
-    ``function``, ``file`` and ``line`` are the source's: code that a compiler put into a function of its own belongs to
-    the function that contains the construct, and its outermost frame has the ``construct``. ``address`` is the program
-    counter (for a caller, that behind the call), ``cfa`` the canonical frame address, None if no unwind data gives it.
-    Code of a construct that ended by a jump has no frame on the stack any more; it is listed all the same, with the
-    address of the jump (None if it is unknown which jump it was) and without ``cfa``. ``kind`` is the owner of the
-    code: ``user``, ``runtime``, ``system`` for the C and compiler libraries, or ``unknown``. ``task`` is the id of the
-    task that executes it, ``thread`` the native id of the thread on whose stack it is. ``inlined`` frames share the
-    address of the function that contains them. ``module`` is the file with the code. ``how`` says how the frame was
-    found: ``innermost`` or ``cfi``, ``tail-call`` for a function that ended by a jump, or by a guess, ``frame-pointer``
-    or ``scan``; ``guessed`` is True if it or a frame inside of it was guessed. ``callee`` in ``unavailable`` says why
+    ``function``, ``file`` and ``line`` are names and lines of the source: outlined code belongs to the function that
+    contains the construct, and its outermost frame has the ``construct``. ``address`` is the program counter, for a
+    caller the address behind the call. ``cfa`` is the canonical frame address, None if no unwind data gives it. Code of
+    a construct that ended by a jump has no frame on the stack any more. It is listed anyway, without ``cfa`` and with
+    the address of the jump, None if the jump is unknown. ``kind`` is the owner of the code: ``user``, ``runtime``,
+    ``system`` for the C and compiler libraries, or ``unknown``. ``task`` is the id of the task that executes the code,
+    ``thread`` the native id of the thread whose stack has the frame. ``inlined`` frames share the address of the
+    function that contains them. ``module`` is the file with the code. ``how`` is the way in which the frame was found:
+    ``innermost``, ``cfi``, ``tail-call`` for a function that ended by a jump, or a guess: ``frame-pointer`` or
+    ``scan``. ``guessed`` is True if this frame or one inside of it was guessed. ``unavailable`` has ``callee`` if
     frames between this one and the one before are unknown. ``signal`` marks the kernel's frame below a signal handler.
-    ``idle_loop`` marks the runtime's routine in which a thread waits for work and executes it, as far as the
-    runtime records that; only of ``--raw`` stacks. ``unproven`` is as in :class:`Place`. ``locals`` are the
-    variables of user frames, those of inner blocks first, None if they were not requested.
+    ``idle_loop`` marks the runtime's routine in which a thread waits for work and executes it, if the runtime records
+    that; only in ``--raw`` stacks. ``unproven`` is as in :class:`Place`. ``locals`` are the variables of user frames,
+    inner blocks first, None if they were not requested.
     """
 
     function: str | None
@@ -154,12 +154,12 @@ class StackFrame(Record):
 class StackRecord(Record):
     """The stack of a thread, innermost frame first; a thread outside of OpenMP has no ``runtime``.
 
-    After a worker's own frames follow those of another ``thread``: of the task that encountered the region's construct,
-    on the thread that runs it. ``frames`` is empty for a thread that is idle in the pool (``idle`` is True).
-    ``boundaries`` says how the beginnings of tasks are known: ``runtime`` by the frames that the runtime records,
-    ``derived`` by its functions on the stack. ``stopped`` says why the stack could not be followed to its end, None for
-    a complete one. ``threads`` are the native ids of all threads with this stack, if equal ones are grouped.
-    ``thread_nums`` are their thread numbers, ``ancestors`` the ancestors' numbers of each. ``about_to_begin``,
+    A worker's own frames are followed by frames of another ``thread``: the frames of the task that encountered the
+    region's construct. ``frames`` is empty for a thread that is idle in the pool (``idle`` is True). ``boundaries`` is
+    the source of the beginnings of tasks: ``runtime`` for frames that the runtime records, ``derived`` for the
+    runtime's functions on the stack. ``stopped`` is the reason why the stack could not be followed to its end, None for
+    a complete stack. ``threads`` are the native ids of all threads with this stack if equal stacks are grouped.
+    ``thread_nums`` are their thread numbers, ``ancestors`` the numbers of each thread's ancestors. ``about_to_begin``,
     ``signal`` and the fields after it are as in :class:`ThreadRecord`.
     """
 
@@ -186,22 +186,22 @@ class StackRecord(Record):
 
 
 FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
-"""gdb's letters, for the text of a value."""
+"""gdb's format letters for the text of a value."""
 
 
 @record(kw_only=True)
 class VariableRecord(Record):
     """A variable, or a part of one, in one thread.
 
-    ``mechanism`` says how threads have copies: ``tls`` (thread-local storage), ``cached`` (copies that the OpenMP
-    runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key), or ``global`` for one
-    address for all threads. ``value`` is a JSON value: whole numbers beyond 2**53 and floating-point numbers that no
-    double holds are strings, as are addresses, ``NaN`` and ``Infinity``. ``text`` is the value as gdb's ``print``
-    writes it, None without a value. ``truncated`` says that the end of an array or string is left out; ``digest`` then
-    distinguishes values that differ only there, as far as they were compared. A thread that has no storage yet has
-    neither ``address`` nor ``value``. ``initialized`` says whether the dynamic initialiser of a C++ variable has run in
-    this thread, None for a variable without one. ``outlier`` marks a value that differs from those of the other
-    threads. ``ancestors`` are as in :class:`ThreadRecord`.
+    ``mechanism`` is the storage of the threads' copies: ``tls`` (thread-local storage), ``cached`` (copies that the
+    OpenMP runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key), or ``global`` for
+    one address for all threads. ``value`` is a JSON value. It is a string for whole numbers beyond 2**53, for
+    floating-point numbers that do not fit a double, and for addresses, ``NaN`` and ``Infinity``. ``text`` is the value
+    as gdb's ``print`` writes it, None without a value. ``truncated`` is True if the end of an array or string is left
+    out. ``digest`` then distinguishes values with the same beginning; of very large values only the first megabytes
+    count. A thread that has no storage yet has neither ``address`` nor ``value``. ``initialized`` is True if the
+    dynamic initialiser of a C++ variable has run in this thread, None for a variable without one. ``outlier`` marks a
+    value that differs from the values of the other threads. ``ancestors`` are as in :class:`ThreadRecord`.
     """
 
     native_thread_id: int | None

@@ -23,18 +23,15 @@ class SystemWait(Record):
     call, whether it sleeps or polls) or ``system_call`` (any other). ``routine`` is the function that was called
     (``pthread_cond_wait``, ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is
     the address of the mutex, condition variable or futex word, ``symbol`` the variable there. ``owner`` is the native
-    id of the thread that holds it or that is joined; ``owner_source`` is ``runtime`` if that was read from the object,
-    ``derived`` if it was reasoned out. ``is_owner_alive`` says whether the process still has that thread, None without
-    an owner.
-    ``descriptor`` is the file descriptor of an ``io`` wait, ``peer`` what it refers to where that is known, the process
-    of a ``child`` wait, or what is known of the other side of a call of MPI.
-    ``is_timed`` is True for a wait that ends by itself; ``is_shared`` for a futex that other processes may wake; each
-    None if it is unknown. ``is_recursive`` says whether the mutex may be locked again by its owner.
-    ``expected`` is how many threads a barrier needs, ``missing`` how many of them have not arrived, or how often a
-    latch has to be counted down; ``readers`` is how many threads hold a read-write lock for reading. Each is None for
-    other kinds, and if it is unknown.
-    ``pool`` is from where an idle thread of a pool gets its work, as ``the thread pool of OpenBLAS``, None for any
-    other thread.
+    id of the holder or of the thread to be joined. ``owner_source`` is ``runtime`` if the id was read from the object,
+    ``derived`` if it results from reasoning. ``is_owner_alive`` is True if the process still has that thread, None
+    without an owner. ``descriptor`` is the file descriptor of an ``io`` wait. ``peer`` is the file of the descriptor,
+    the process of a ``child`` wait, or the other side of a call of MPI, None if unknown. ``is_timed`` is True for a
+    wait that ends by itself, ``is_shared`` for a futex that other processes may wake. Each is None if unknown.
+    ``is_recursive`` is True if the owner of the mutex may lock it again. ``expected`` is the number of threads that a
+    barrier needs. ``missing`` is the number of those that have not arrived, or the remaining count of a latch.
+    ``readers`` is the number of threads that hold a read-write lock for reading. Each is None for other kinds, and if
+    unknown. ``pool`` names the pool of an idle thread, such as ``the thread pool of OpenBLAS``, None for other threads.
     """
 
     kind: Kind
@@ -63,9 +60,9 @@ class HeldRecord(Record):
 
     ``kind`` is ``lock``, ``nest_lock``, ``critical``, ``atomic``, ``ordered``, ``single``, ``master``, ``masked``,
     ``section``, ``mutex`` (POSIX) or ``once`` (an initialization that one thread does for all). ``object`` is the
-    address of the lock, None for a construct without one or if the code does not show it; ``symbol`` its name as a
-    thread's wait has it. ``place`` is the call that acquired or began it. ``is_certain`` is False if the thread may
-    have come another way. ``reason`` says it in words.
+    address of the lock, None for a construct without a lock or if the code does not show it. ``symbol`` is the name as
+    in a thread's wait. ``place`` is the call that acquired or began it. ``is_certain`` is False if the thread may have
+    come another way. ``reason`` is the explanation in words.
     """
 
     kind: Kind
@@ -81,12 +78,12 @@ class SchedulingRecord(Record):
     """Where a thread waits and may execute other tasks meanwhile.
 
     ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (its end) or ``dependence``; ``task`` is the id of the task
-    whose code waits. ``takes`` says which tasks of the team that have not begun the thread may execute there: ``any``;
-    ``children`` of ``task``; ``group``, members of the task group (and children of ``task`` while none of these is
-    free to begin); ``descendants`` of ``task``; ``tied_descendants``, those and all that are untied. But for a barrier,
-    ``count`` is how many tasks the runtime counts for which the thread waits, None if it keeps no count; ``address``
-    and ``value`` are the word that shows it; ``tasks`` the ids of those that were found, ``is_whole`` whether these are
-    all.
+    whose code waits. ``takes`` selects the tasks of the team that the thread may begin there: ``any``; ``children`` of
+    ``task``; ``group``, members of the task group (and children of ``task`` while no member is free to begin);
+    ``descendants`` of ``task``; ``tied_descendants``, descendants and all untied tasks. The other fields are for kinds
+    other than ``barrier``. ``count`` is the runtime's count of the tasks that the thread waits for, None without one;
+    ``address`` and ``value`` are the word with the count. ``tasks`` are the ids of the tasks that were found;
+    ``is_whole`` is True if these are all.
     """
 
     native_thread_id: int
@@ -105,7 +102,7 @@ class Evidence(Record):
     """Something that was read or seen, on which a verdict rests.
 
     ``source`` is ``runtime`` (a counter, owner or queue word was read), ``derived`` (elimination, reasoning) or
-    ``stack`` (what a stack shows). ``address`` and ``value`` are those of the word that was read, None if it was none.
+    ``stack`` (frames of a stack). ``address`` and ``value`` belong to the word that was read, None if there is no word.
     """
 
     text: str
@@ -120,8 +117,8 @@ class GraphNode(Record):
 
     ``kind`` is ``thread``, ``task``, ``team``, ``barrier``, ``lock``, ``critical``, ``nest_lock``, ``ordered``,
     ``doacross``, ``taskwait``, ``taskgroup``, ``dependence``, ``event``, ``single``, ``mutex``, ``once``,
-    ``condition``, ``join``, ``internal_lock``, ``gil``, ``call`` (a system or MPI call), ``outside`` (whatever is
-    outside of the process) or ``parent`` (the process that forked this one). ``name`` is how the text calls it.
+    ``condition``, ``join``, ``internal_lock``, ``gil``, ``call`` (a system or MPI call), ``outside`` (everything
+    outside of the process) or ``parent`` (the process that forked this one). ``name`` is the node's name in the text.
     ``thread`` is the native id of a thread node. ``stuck`` is ``proven``, ``likely``, ``possible``, or None for a node
     that can go on.
     """
@@ -152,7 +149,7 @@ class GraphEdge(Record):
 
 
 def thread_name(native: int | None, thread_num: int | None, ancestors: Sequence[int] | None = ()) -> str:
-    """Return what sentences call a thread: ``thread 3 (4711)``, in a nested team ``thread 1.0 (4712)``.
+    """Return the name of a thread in sentences: ``thread 3 (4711)``, in a nested team ``thread 1.0 (4712)``.
 
     :param ancestors: as of :class:`~ompd.model.ThreadRecord`
     """
@@ -166,9 +163,9 @@ def thread_name(native: int | None, thread_num: int | None, ancestors: Sequence[
 class Link(Record):
     """A link of a cycle or a chain: ``thread`` waits for ``object`` at ``where``; the next link's thread holds it.
 
-    ``thread`` is a native id; ``threads`` those of all threads that wait in the same place, this one among them. The
-    last links have the threads on which all others depend. ``thread_num`` and ``ancestors`` are those of ``thread``.
-    ``holder`` says how the next thread has what this one waits for, None at the end of a chain.
+    ``thread`` is a native id; ``threads`` are the ids of all threads that wait in the same place, including this one.
+    All other threads depend on the threads of the last links. ``thread_num`` and ``ancestors`` belong to ``thread``.
+    ``holder`` describes how the next thread holds ``object``, None at the end of a chain.
     """
 
     thread: int | None
@@ -182,7 +179,7 @@ class Link(Record):
 
     @property
     def name(self) -> str:
-        """What sentences call ``thread``."""
+        """The name of ``thread`` in sentences."""
         return thread_name(self.thread, self.thread_num, self.ancestors) if self.thread is not None else "a thread"
 
 
@@ -190,10 +187,10 @@ class Link(Record):
 class DifferingVariable(Record):
     """A variable of the function with the branch in front of a barrier, which differs between threads or may do so.
 
-    ``is_read`` says that the branch's line reads it: such ones come first. ``arrived`` are the values in threads at the
-    barrier, ``absent`` those in threads that did not come, as far as they have a frame of the function; of many threads
-    only some are looked at, and all values are those of now. ``line`` is that of the declaration. ``unavailable`` has
-    under ``arrived`` and ``absent`` why values are unknown.
+    ``is_read`` is True if the branch's line reads the variable; such variables come first. ``arrived`` are the values
+    in threads at the barrier. ``absent`` are the values in threads that did not come but have a frame of the function.
+    Of many threads only some are examined, and all values are current ones. ``line`` is the line of the declaration.
+    ``unavailable`` has the reasons for unknown values under ``arrived`` and ``absent``.
     """
 
     name: str
@@ -210,17 +207,17 @@ class DifferingVariable(Record):
 class VerdictRecord(Record):
     """One reason why threads do not go on.
 
-    ``kind`` is one of the verdicts in docs/why.md. ``stuck`` says how sure it is that the threads never go on,
-    ``confidence`` how sure the cause is. ``summary`` is one sentence. ``roots`` are
-    the native ids of the threads on which the others depend, ``cycle`` the links of the cycle or chain that begins
-    there. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` is what was not
-    known and would have decided, ``what_if`` what would set threads free, ``next_step`` a command to type.
-    ``place`` is the line to look at first. ``branch`` is, for a barrier to which somebody does not come, the branch in
-    front of it whose other side leads to where that one is, None if none is seen; ``branch_calls`` are the functions
-    whose results it depends on, ``variables`` those of its function, where debug information shows them. ``stacks`` are
-    at most two of the threads that the verdict names, with the user's frames only; empty for all but the first
-    verdicts. ``sources`` are the lines of source at the places of ``cycle``, each once, as far as the files are here;
-    empty for all but the first verdict. In ``next_step`` the word ``TARGET`` stands for the target.
+    ``kind`` is a verdict of docs/why.md. ``stuck`` is the confidence that the threads never go on, ``confidence`` the
+    confidence in the cause. ``summary`` is one sentence. ``roots`` are the native ids of the threads that the others
+    depend on, ``cycle`` the links of the cycle or chain that begins there. ``explains`` are the native ids of all
+    threads that this verdict explains. ``unknowns`` are the missing facts that would have been decisive, ``what_if`` an
+    event that would set threads free, ``next_step`` a command to type. ``place`` is the line to look at first.
+    ``branch`` is set if a thread does not come to a barrier: the branch in front of the barrier whose other side goes
+    to that thread's place, None if no such branch is found. ``branch_calls`` are the functions whose results the branch
+    depends on; ``variables`` are variables of its function, if debug information describes them. ``stacks`` are at most
+    two stacks of threads that the verdict names, with the user's frames only; empty for all but the first verdicts.
+    ``sources`` are the lines of source at the places of ``cycle``, each once, if the files are here; only the first
+    verdict has them. In ``next_step`` the word ``TARGET`` stands for the target.
     """
 
     kind: VerdictKind

@@ -17,9 +17,10 @@ class RankSet:
 class TriageFrame:
     """A function of the user's that threads of a group are in, as the target has it that stands for the group.
 
-    ``loop`` is the first line of the innermost loop that ``line`` is in, where groups leave out which line of it it is;
-    ``depth`` is how often the frame and those that repeat with it are there, 1 if they do not. ``construct`` is the
-    kind of the OpenMP construct whose code it is (``parallel``, ``task`` …), None for the function's own.
+    ``loop`` is the first line of the innermost loop around ``line`` if the group ignores the exact line in that loop.
+    ``depth`` is the number of repetitions of the frame, or of a sequence of frames with it; 1 if it does not repeat.
+    ``construct`` is the kind of the OpenMP construct with this code (``parallel``, ``task`` …), None for code of the
+    function itself.
     """
 
     function: str | None
@@ -34,12 +35,13 @@ class TriageFrame:
 class TriageRecord:
     """Targets with the same thing wrong.
 
-    ``id`` identifies the group in every triage, since it is made of ``verdict`` and the normalised frames alone; its
-    first part is the version of how. ``verdict`` is one of ``ompd why``, ``crash`` (a thread failed), or ``no_openmp``
-    (no OpenMP runtime, nothing failed). ``summary`` is a sentence about the target that stands for the group, the first
-    one by name; ``stack`` are its frames, innermost first. ``joined`` says in words how targets differ that were put
-    into one group though their stacks are not quite the same. ``baseline`` is ``new``, ``grown``, ``fewer`` or ``same``
-    beside an earlier triage, None without one; ``before`` is how many targets the group had there.
+    ``id`` is computed from ``verdict`` and the normalised frames only, so it identifies the group in every triage. Its
+    first part is the version of the computation. ``verdict`` is a verdict of ``ompd why``, ``crash`` (a thread failed),
+    or ``no_openmp`` (no OpenMP runtime, no failure). ``summary`` is a sentence about the target that represents the
+    group, the first one by name; ``stack`` are that target's frames, innermost first. ``joined`` describes the
+    differences of targets that are in one group although their stacks differ slightly. ``baseline`` is ``new``,
+    ``grown``, ``fewer`` or ``same`` compared to an earlier triage, None without one. ``before`` is the number of
+    targets that the group had there.
     """
 
     id: str
@@ -75,9 +77,10 @@ class GoneGroup:
 class TreeNode:
     """A function on stacks of threads, with all targets and ranks whose threads have the same callers.
 
-    ``id`` is the number of the node, ``parent`` that of its caller's, None for an outermost one. ``targets`` counts
-    targets, ``threads`` counts threads by their role: ``initial`` (outside of any region), ``primary``, ``worker``,
-    ``idle`` (a worker without work) or ``other`` (no thread of OpenMP). ``ends`` are those whose stack ends here.
+    ``id`` is the number of the node, ``parent`` the number of its caller's node, None for an outermost function.
+    ``targets`` counts targets, ``threads`` counts threads by their role: ``initial`` (outside of any region),
+    ``primary``, ``worker``, ``idle`` (a worker without work) or ``other`` (no thread of OpenMP). ``ends`` counts the
+    threads whose stack ends here, also by role.
     """
 
     id: int
@@ -108,10 +111,10 @@ class RankWait:
 class RankEnd:
     """Ranks on which others of their job depend in the end.
 
-    ``kind`` is ``rank`` for one that waits for no other rank, or several with the same wrong for which the same ones
-    wait; ``cycle`` for ranks that wait for each other in their calls of MPI, and ``not_inspected`` for ranks of which
-    there is no result. ``waiting`` are the ranks that depend on these; ``verdict`` and ``summary`` are those of
-    ``rank``, None for others.
+    ``kind`` is ``rank`` for a rank that waits for no other rank. Several such ranks are one end if they have the same
+    problem and the same ranks wait for them. ``cycle`` is for ranks that wait for each other in their calls of MPI,
+    ``not_inspected`` for ranks without a result. ``waiting`` are the ranks that depend on these. ``verdict`` and
+    ``summary`` are set for ``rank``, None for other kinds.
     """
 
     ranks: tuple[int, ...]
@@ -125,8 +128,8 @@ class RankEnd:
 class JobRecord:
     """The ranks of one job of MPI: who of them waits for whom, and where that ends, first what most depend on.
 
-    ``size`` is how many ranks the job has, None if no environment says; ``ranks`` are those that were inspected.
-    ``more_ends`` is how many there are besides ``ends``.
+    ``size`` is the number of ranks in the job, None if no environment has it. ``ranks`` are the inspected ranks.
+    ``more_ends`` is the number of ends beyond ``ends``.
     """
 
     job: str | None

@@ -1,1 +1,1 @@
-"""The files that a process has mapped, where they are, and whether a file here is the one."""
+"""The files that a process has mapped, their addresses, and the proof that a file here is the mapped one."""

@@ -1,11 +1,11 @@
-"""Modules of a target that names none: their ELF headers are in its memory, their files' names in the loader's list.
+"""Modules of a target that lacks a list of files, found by ELF headers in memory and the loader's list.
 
-A core that gdb's ``gcore`` wrote has the notes that name files at its end, where a quota or a full disk cuts it off.
-What is before can still tell: each module's first page begins with its ELF header, whose program headers say where
-the rest of it is; the program's dynamic section leads to the loader's list (``DT_DEBUG``, ``struct r_debug`` of
-``<link.h>``), and that names files. Where the list is lost, a module has the name that it gives itself (``DT_SONAME``),
-and its file is looked for where the loader would: in the folders that the modules themselves name (``DT_RUNPATH``),
-then the system's. A file that is found so is nothing but a candidate, which has to be proven like any other.
+Cores of gdb's ``gcore`` have the notes that name files at their end. A quota or a full disk cuts them off. The memory
+before them still has the modules: a module's first page begins with its ELF header, and the program headers give the
+other segments. The program's dynamic section has the address of the loader's list (``DT_DEBUG``, ``struct r_debug`` of
+``<link.h>``), which names files. If the list is lost, a module goes by its own name (``DT_SONAME``). Its file is
+searched like the loader does: in the folders that modules name (``DT_RUNPATH``), then in the system's. Such a file is
+only a candidate, which must be proven like any other.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _MAX_HEADERS = 1 << 16
 _MAX_DYNAMIC = 1 << 16
 _MAX_STRING = 4096
 _MAX_ARGUMENTS = 1 << 16
-# Linux maps at most 65,530 pieces unless configured otherwise, and each module is several.
+# By default Linux limits a process to 65,530 mappings, and a module has several.
 _MAX_STARTS = 1 << 17
 _MAX_IMAGES = 1 << 12
 _MAX_FOLDERS = 64
 _SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|64)?\.so")
-_VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, of which there is no file
+_VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, without a file
 
 
 @record
 class Image:
-    """A module as it is in memory. ``soname`` and ``needed`` are its own words, ``folders`` where it would have the
-    loader look. ``link_map`` is its row in the loader's list, None if that was not found; ``name`` its file there.
+    """A module as it is in memory. ``soname``, ``needed`` and ``folders`` (for the loader's search) are from its
+    dynamic section. ``link_map`` is its row in the loader's list, None if not found; ``name`` is the file in that row.
     """
 
     start: int
@@ -61,18 +61,18 @@ class Image:
 
     @property
     def is_program(self) -> bool:
-        """Whether it is the program: only that has a place for the loader's address (``DT_DEBUG``), or fixed ones."""
+        """Whether it is the program: only the program has ``DT_DEBUG`` for the loader's address, or fixed addresses."""
         interpreted = any(segment.p_type == gabi.PT_INTERP for segment in self.segments)
         return self.header.e_type == gabi.ET_EXEC or self.has_debug_entry or (interpreted and self.soname is None)
 
     @property
     def dynamic(self) -> int | None:
-        """Address of its dynamic section, None if it has none."""
+        """Address of the dynamic section, None without one."""
         segment = next((s for s in self.segments if s.p_type == gabi.PT_DYNAMIC), None)
         return None if segment is None else self.bias + segment.p_vaddr
 
     def mappings(self, name: str, page: int) -> list[FileMapping]:
-        """Return what the loader mapped of its file, called *name*, in pages of *page* bytes, as ``NT_FILE`` has it."""
+        """Return the mappings of its file *name*, in the form of ``NT_FILE``, with pages of *page* bytes."""
         found = []
         for segment in self.segments:
             if segment.p_type != gabi.PT_LOAD or not segment.p_filesz:
@@ -85,11 +85,11 @@ class Image:
 
 @record
 class ModulesInMemory:
-    """What memory says of modules: as ``NT_FILE`` would have it, and which one is the program (its start, or None).
+    """The modules in memory: mappings in the form of ``NT_FILE``, and the start of the program (None if unknown).
 
-    ``paths`` is where the file of a module that the loader's list does not name was found here, by the module's start;
-    None if that is unknown. ``needed`` are libraries that some module needs and that were not found among the modules.
-    ``auxiliary_vector`` is empty if the initial stack was not found.
+    ``paths`` has files found here for modules that the loader's list does not name, by the module's start; None for an
+    unknown file. ``needed`` are libraries that a module needs and that are not among the modules. ``auxiliary_vector``
+    is empty if the initial stack was not found.
     """
 
     mappings: tuple[FileMapping, ...]
@@ -101,7 +101,7 @@ class ModulesInMemory:
 
 
 def find(target: Target, finder: FileFinder, exe: str | None = None) -> ModulesInMemory:
-    """Return the modules that are in the memory of *target*. Of each stretch of memory only the first page is touched.
+    """Return the modules in the memory of *target*. Only the first page of each range of memory is read.
 
     :param exe: the program's file, as the user named it
     """
@@ -114,7 +114,7 @@ def find(target: Target, finder: FileFinder, exe: str | None = None) -> ModulesI
     page = page_size(target)
     located: dict[int, str | None] = {}
     folders = tuple(dict.fromkeys(_folders(images, program, finder, exe, target.architecture.multiarch)))
-    if len(folders) > _MAX_FOLDERS:  # the system's come last
+    if len(folders) > _MAX_FOLDERS:  # the system's folders are last
         folders = folders[: _MAX_FOLDERS // 2] + folders[-_MAX_FOLDERS // 2 :]
     for image in images:
         name = image.name or (_program_name(target, vector) if image is program else image.soname)
@@ -166,7 +166,7 @@ def _read_image(target: Target, start: int) -> Image | None:
     segments = parse_segments(header, table, header.e_phnum)
     first = next((s for s in segments if s.p_type == gabi.PT_LOAD), None)
     if first is None or first.p_offset:
-        return None  # not mapped by its own program headers: a file that was read into memory
+        return None  # its program headers do not fit the mappings: a file that was read into memory
     bias = start - first.p_vaddr
     limit = 1 << 8 * architecture.pointer_size
     if bias < 0 or any(s.p_type == gabi.PT_LOAD and bias + s.p_vaddr + s.p_memsz > limit for s in segments):
@@ -212,7 +212,7 @@ def _dynamic(
 
 
 def _strings(target: Target, bias: int, entries: Sequence[tuple[int, int]]) -> bytes:
-    # glibc's loader has made an address of DT_STRTAB, others leave what the file has.
+    # glibc's loader relocates DT_STRTAB, other loaders leave the value of the file.
     table = next((value for tag, value in entries if tag == gabi.DT_STRTAB), 0)
     size = min(next((value for tag, value in entries if tag == gabi.DT_STRSZ), 0), 1 << 24)
     for address in (table, bias + table):
@@ -234,7 +234,7 @@ def _string(strings: bytes, offset: int) -> str | None:
 
 
 class _Memory:
-    # The target as iter_link_maps() wants it.
+    # The target in the form that iter_link_maps() needs.
     def __init__(self, target: Target) -> None:
         self.read = target.read
         self.byte_order = target.architecture.byte_order
@@ -242,7 +242,7 @@ class _Memory:
 
 
 def _named(target: Target, images: Sequence[Image]) -> list[Image]:
-    # The images, each with the name of its file in the loader's list, as far as that can be read.
+    # The images with the names of their files, from the readable part of the loader's list.
     names: dict[int, str] = {}
     for image in images:
         if image.r_debug is None:
@@ -253,13 +253,13 @@ def _named(target: Target, images: Sequence[Image]) -> list[Image]:
                 if name:
                     names.setdefault(link_map.l_ld, name)
         except (MemoryFault, CorruptState):
-            pass  # what was read before it holds
+            pass  # the names read before remain valid
     return [replace(image, name=names.get(image.dynamic or 0)) for image in images]
 
 
 def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image], program: Image) -> Mapping[int, int]:
     # glibc's loader exports where the initial stack was: a count, arguments, a null, environment, a null, the vector.
-    # The loader's file is not proven here, but only the true place leads to a vector that knows the program's headers.
+    # The loader's file is not proven here, but only the right address gives a vector with the program's headers.
     loader = next((image for image in images if image.name is not None and _LOADER.match(image.soname or "")), None)
     if loader is None or loader.name is None:
         return {}
@@ -285,13 +285,13 @@ def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image
 
 
 def _program_name(target: Target, vector: Mapping[int, int]) -> str | None:
-    # What the kernel was asked to run. A relative name is one in a folder that nobody knows.
+    # The file passed to execve(), None for a relative name, because its folder is unknown.
     name = _string_at(target, vector.get(AT_EXECFN, 0))
     return name if name is not None and name.startswith("/") else None
 
 
 def _read_up_to(target: Target, address: int, size: int) -> bytes:
-    # Fewer bytes where memory ends: the stack's top may be near.
+    # Returns fewer bytes at the end of memory, because the stack's top may be near.
     while size:
         try:
             return target.read(address, size)
@@ -322,8 +322,8 @@ def _string_at(target: Target, address: int) -> str | None:
 def _folders(
     images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, multiarch: str
 ) -> Iterator[tuple[str, str]]:
-    # Where the loader would look for a library, and beside the program that the user named: by the target's name, and
-    # where that is here.
+    # The folders of the loader's search and the folder of the program that the user named: names in the target, and
+    # here.
     first = [program] if program is not None else []
     beside = str(Path(exe).absolute().parent) if exe is not None else None
     for image in [*first, *images]:
@@ -345,7 +345,7 @@ def _folders(
 
 
 def _locate(image: Image, soname: str, folders: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    # The first file of that name with the image's program headers, by the target's name and by ours.
+    # The first file of that name with the image's program headers: its name in the target, and here.
     for folder, here in folders if "/" not in soname else ():
         candidate = str(Path(here, soname))
         try:

@@ -1,7 +1,7 @@
-"""Layouts of structures that debug information of one file told before, to the same or another process: to find a type
-in that of a runtime takes as long as all else that is asked of it.
+"""Layouts of structures from one file's debug information, kept on disk for this and other processes.
 
-As with :mod:`ompd.debugger.modules.kept_places` only what was told in whole is kept.
+Finding a type in a runtime's debug information takes as long as all other queries of it. As in
+:mod:`ompd.debugger.modules.kept_places`, layouts are kept only if the debug information is whole.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.debugger.files.cache import FileCache, KeptRows
 
 SOURCE = "dwarf"
-_WHAT = "layouts-1"  # another one where what is told changes
+_WHAT = "layouts-1"  # changes with the content of rows
 _MAX_KEPT = 1 << 10
 _MAX_SIZE = 1 << 48  # bytes of a type
 
 
 class KeptLayouts(KeptRows):
-    """What was told of one file.
+    """The kept layouts of one file.
 
-    :param kept: what is kept of the file on disk, None for nothing
+    :param kept: the file's cache on disk, None without one
     """
 
     def __init__(self, kept: FileCache | None) -> None:
         super().__init__(kept, _WHAT, _MAX_KEPT)
 
     def get(self, name: str, members: Sequence[str]) -> StructLayout | None:
-        """Return the layout of the structure *name* with *members*, None if it was not told before."""
+        """Return the layout of the structure *name* with *members*, None if it is not kept."""
         return _layout(name, frozenset(members), self._rows.get(_key(name, members)))
 
     def put(self, members: Sequence[str], layout: StructLayout) -> None:
-        """Keep a *layout* in which *members* were looked for."""
+        """Keep *layout*, the result of a search for *members*."""
         places = {path: (where.offset, where.size) for path, where in layout.fields.items()}
         self._keep(_key(layout.name, members), [layout.size, places, dict(layout.masks)])
 
@@ -41,7 +41,7 @@ def _key(name: str, members: Iterable[str]) -> str:
 
 
 def _layout(name: str, members: frozenset[str], row: object) -> StructLayout | None:
-    # None for what no layout is kept as.
+    # None for a row that is not a kept layout.
     if not isinstance(row, (list, tuple)) or len(row) != 3:
         return None
     size, places, masks = row

@@ -16,19 +16,19 @@ from ompd.errors import OmpdError
 if TYPE_CHECKING:
     from ompd.binary.dwarf.calls import Call
 
-_WHAT = "places-2"  # another one whenever the rows change
-# A stack has some dozen addresses, a process with many threads some thousand.
+_WHAT = "places-2"  # changes with the format of rows
+# A stack has dozens of addresses, a process with many threads has thousands.
 _MAX_KEPT = 1 << 14
 
-_NOTHING = 0  # fits no kind of row
+_NOTHING = 0  # no valid row of any kind
 
 SourceLine = tuple[str, int]
 """A file and a line."""
 
 
 class KeptPlaces(KeptRows):
-    """The answers of :class:`LineInfo`, looked up once. Its methods are those of that class; those whose answers are
-    kept raise nothing, because damaged debug information says nothing.
+    """Results of :class:`LineInfo`, looked up once, with the same methods. Methods with kept results raise no error:
+    damaged debug information counts as missing.
 
     :param kept: the file's cache on disk, None without one
     """

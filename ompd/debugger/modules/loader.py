@@ -1,4 +1,4 @@
-"""The loader's list of modules, which debuggers are meant to read: ``struct r_debug`` of ``<link.h>``."""
+"""The loader's list of modules, which it provides for debuggers: ``struct r_debug`` of ``<link.h>``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MAX_MODULES = 1 << 16
 
 
 class LinkMap(NamedTuple):
-    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is where its file's name is, ``namespace``
-    counts the lists: 0 for the program's own, others are of ``dlmopen`` and of tools.
+    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is the address of its file's name. ``namespace``
+    numbers the lists: 0 is the program's, others belong to ``dlmopen`` and tools.
     """
 
     address: int
@@ -28,7 +28,7 @@ class LinkMap(NamedTuple):
 
 
 class Program(Protocol):
-    """What has to be known of the program's own file: its headers, None without the file, and how far it was moved."""
+    """The program's own file: its headers, None without the file, and its load bias."""
 
     @property
     def elf(self) -> ElfFile | None: ...
@@ -38,7 +38,7 @@ class Program(Protocol):
 
 
 class SymbolSource(Protocol):
-    """The modules of a process, and their symbols at the target's addresses."""
+    """The modules of a process, with symbols at addresses of the target."""
 
     def modules(self) -> Sequence[Module]: ...
 
@@ -67,14 +67,14 @@ class Loader:
         return tuple(iter_link_maps(self._memory, self._r_debug()))
 
     def position(self, start: int, end: int) -> int:
-        """Return which in :attr:`link_maps` the module from *start* to *end* is, more than all if that is unknown."""
+        """Return the index in :attr:`link_maps` of the module from *start* to *end*, beyond all others if unknown."""
         try:
             return next((n for n, m in enumerate(self.link_maps) if start <= m.l_ld < end), _MAX_MODULES)
         except (Unavailable, CorruptState, MemoryFault):
             return _MAX_MODULES
 
     def _r_debug(self) -> int:
-        # The loader leaves its address in the program's dynamic section; its own symbol says where there is none.
+        # The loader writes the address into the program's dynamic section. Without one its own symbol has it.
         program = self._program
         elf = program.elf if program is not None else None
         dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
@@ -99,7 +99,7 @@ class Loader:
 
 
 def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
-    """Yield the loader's modules from its ``struct r_debug`` on; see :attr:`Loader.link_maps`.
+    """Yield the loader's modules, starting at its ``struct r_debug``; see :attr:`Loader.link_maps`.
 
     :raises CorruptState: if the list does not end
     :raises MemoryFault: if the rest of it cannot be read

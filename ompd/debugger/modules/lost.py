@@ -1,8 +1,7 @@
-"""Pages of variables that a target has lost, which read as zeros: where a disk was full, or a copy was interrupted, a
-file has a hole.
+"""Lost pages of variables, which read as zeros: a full disk or an interrupted copy leaves holes in a core.
 
-A library does not set a whole page of its initialised variables to zero. The user's program may; but not what is
-read-only once the loader has relocated it.
+A library does not set a whole page of its initialised variables to zero. The user's program may, but not a page that is
+read-only after relocation.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from ompd.binary.elf.elf import PF_W, PT_GNU_RELRO, PT_LOAD, ElfFile, Segment
 from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import MemoryFault
 
-# Of a module's variables so many bytes are looked at, and pages that begin with so many bytes other than 0 in them.
+# Limits: bytes of a module's variables that are examined, and initial bytes other than 0 that a page must have.
 _MAX_CHECKED = 1 << 20
 _MIN_NONZERO = 16
 
 
 def first_lost_page(target: Target, elf: ElfFile, bias: int, is_program: bool) -> int | None:
-    """Return the address of a page that reads as zeros though the module's file has something else to begin with, None
-    if there is none.
+    """Return the address of a page that reads as zeros although the module's file has other initial values, None
+    without such a page.
     """
     size = page_size(target)
     for segment in elf.segments:
@@ -32,8 +31,8 @@ def first_lost_page(target: Target, elf: ElfFile, bias: int, is_program: bool) -
 
 
 def is_lost_page(target: Target, elf: ElfFile, bias: int, address: int) -> bool:
-    """Return whether the page at the target's *address* reads as zeros though the module's file has other values for it
-    to begin with. That a program set all of a page to zero is not impossible, but rare.
+    """Return whether the page at the target's *address* reads as zeros although the module's file has other initial
+    values. A program might have set the whole page to zero, but that is rare.
     """
     link, size = address - bias, page_size(target)
     for segment in elf.segments:
@@ -45,7 +44,7 @@ def is_lost_page(target: Target, elf: ElfFile, bias: int, address: int) -> bool:
 def _reads_as_zeros(
     target: Target, elf: ElfFile, bias: int, segment: Segment, page: int, size: int, least: int
 ) -> bool:
-    # Whether a page of *size* bytes does, of which the file has at least *least* bytes with another value.
+    # Whether a page of *size* bytes is zero although the file has at least *least* bytes other than 0 for it.
     low, high = max(page, segment.p_vaddr), min(page + size, segment.p_vaddr + segment.p_filesz)
     at = segment.p_offset + low - segment.p_vaddr
     if bytes(elf.data[at : at + high - low]).count(0) > high - low - least:
@@ -53,4 +52,4 @@ def _reads_as_zeros(
     try:
         return not any(target.read(bias + low, high - low))
     except MemoryFault:
-        return False  # which says so itself
+        return False  # an unreadable page is no lost page of zeros
