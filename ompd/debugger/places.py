@@ -1,4 +1,4 @@
-"""Where an address is in the source: symbol, file and line, functions and their names."""
+"""Places of addresses in the source: symbol, file and line, functions and their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Line = tuple[str | None, int | None]
 
 
 class KnownPlaces:
-    """The sources of addresses that were looked up. Files alone decide them, so they are the same at every stop."""
+    """The places that were looked up. They depend only on files, so they are the same at every stop."""
 
     def __init__(self) -> None:
         self.locations: dict[int, Location] = {}
@@ -28,13 +28,13 @@ class KnownPlaces:
 
 
 class Places:
-    """The source of one process's code, by symbols and debug information. Damaged ones say nothing."""
+    """Places of one process's code, by symbols and debug information. Damaged ones count as missing."""
 
     def __init__(self, modules: ModuleList, symbols: Symbols, known: KnownPlaces) -> None:
         self._modules, self._symbols, self.known = modules, symbols, known
 
     def _lines_at(self, address: int) -> tuple[KeptPlaces, int] | None:
-        # The debug information for an address of code, and the address in it; None without any.
+        # The debug information for an address of code, and the link-time address; None without debug information.
         loaded = self._modules.at(address)
         try:
             lines = loaded.lines if loaded is not None else None
@@ -43,7 +43,7 @@ class Places:
         return (lines, address - loaded.bias) if loaded is not None and lines is not None else None
 
     def locate(self, address: int) -> Location:
-        """Return what is at *address*; never fails, unknown parts are None."""
+        """Return symbol and module of *address*; never fails, unknown parts are None."""
         location = self.known.locations.get(address)
         if location is None:
             location = self.known.locations[address] = self._locate(address)
@@ -59,7 +59,7 @@ class Places:
         try:
             symbol = loaded.symbols.at(address - loaded.bias) if loaded.symbols is not None else None
         except MalformedFile:
-            symbol = None  # a damaged symbol table names nothing
+            symbol = None  # a damaged symbol table counts as missing
         if symbol is None:
             return Location(address, loaded.record, None, None)
         return Location(address, loaded.record, symbol.name, symbol.address + loaded.bias)
@@ -69,7 +69,7 @@ class Places:
         return self.locate(address).symbol
 
     def symbolize(self, address: int) -> str | None:
-        """Return the name of what is at *address*, ``name+8`` for an address inside of it; None without a symbol."""
+        """Return the symbol around *address* as text, ``name+8`` for an address inside of it; None without a symbol."""
         place = self.locate(address)
         if place.symbol is None or place.symbol_address is None:
             return None
@@ -80,7 +80,7 @@ class Places:
     def line_of(self, address: int, *, entry: bool = False) -> Line:
         """Return file and line of *address*, ``(None, None)`` if no debug information has them.
 
-        :param entry: the function that begins at *address* is meant, not its first statement
+        :param entry: return the line of the function that begins at *address*, not of its first statement
         """
         key = (address, entry)
         line = self.known.lines.get(key)
@@ -96,8 +96,8 @@ class Places:
         return described[0].digest(described[1], file) if described is not None else None
 
     def construct_line(self, entry: int) -> Line:
-        """Return file and line of the construct of which a compiler made the function that begins at *entry*, ``(None,
-        None)`` if no debug information has them.
+        """Return file and line of the construct whose outlined function begins at *entry*, ``(None, None)`` if no debug
+        information has them.
         """
         line = self.known.constructs.get(entry)
         if line is None:
@@ -107,8 +107,8 @@ class Places:
         return line
 
     def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the functions in the source at a code address, innermost first: the last contains the others, which
-        are inlined. Without debug information names are those of symbols.
+        """Return the functions in the source at a code address, innermost first. The last one contains the others,
+        which are inlined. Without debug information the names are symbols.
         """
         frames = self.known.sources.get(address)
         if frames is None:
@@ -124,7 +124,7 @@ class Places:
         if not frames:
             frames = [SourceFrame(None, file, line, False)]
         symbol = self.symbol_at(address)
-        # A function that a compiler made of a construct keeps the linker's name.
+        # An outlined function keeps its linker's name.
         if symbol is not None and (frames[-1].function is None or naming.is_construct(symbol)):
             name = symbol if naming.is_construct(symbol) else _demangled(symbol)
             frames[-1] = frames[-1]._replace(function=name)
@@ -135,26 +135,25 @@ class Places:
         return described[0].functions(described[1]) if described is not None else ()
 
     def has_parameter(self, address: int, name: str) -> bool:
-        """Return whether debug information knows a parameter called *name* of the function at an address of code, or of
-        one that is inlined there.
+        """Return whether, by debug information, a function at an address of code has a parameter called *name*. Functions
+        inlined there count, too.
         """
         described = self._lines_at(address)
         return described is not None and described[0].has_parameter(described[1], name)
 
     def declared_inside(self, address: int) -> str | None:
-        """Return the source function whose lines contain the declaration of the function at an address of code, as for
-        those that compilers make of constructs; None if that is unknown.
+        """Return the source function whose lines contain the declaration of the function at an address of code, None if
+        unknown. It is for outlined functions of constructs.
         """
         described = self._lines_at(address)
         return described[0].declared_inside(described[1]) if described is not None else None
 
     def source_name(self, module: Module | None, symbol: str, outlined: int | None = None) -> str:
-        """Return the source's name of the function *symbol* of *module*, by its debug information, or by demangling.
+        """Return the source's name of the function *symbol* in *module*, by debug information or by demangling.
 
-        For the names that compilers of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``) make.
+        It is for symbols of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``).
 
-        :param outlined: an address of code that a compiler made of a construct in that function, which may itself be
-            inlined everywhere
+        :param outlined: an address in an outlined function of that function, which may itself be inlined everywhere
         """
         is_mangled = symbol.startswith("_Z")
         if not (is_mangled or symbol.endswith("_") or "_MOD_" in symbol):
@@ -173,13 +172,13 @@ class Places:
         try:
             own = loaded.symbols.find(symbol) if loaded.symbols is not None and loaded.lines is not None else None
         except OmpdError:
-            return None  # damaged symbols say nothing
+            return None  # damaged symbols count as missing
         functions = self._functions_at(own.address + loaded.bias) if own is not None else ()
         return functions[-1].name if functions else None
 
     def _name_around(self, outlined: int, symbol: str) -> str | None:
         if not (self.symbol_at(outlined) or "").startswith(f"{symbol}."):
-            return None  # it was made of another function
+            return None  # it was outlined from another function
         described = self._lines_at(outlined)
         return described[0].function_around(described[1], symbol) if described is not None else None
 

@@ -1,4 +1,4 @@
-"""What is mapped where: ends of mappings, executable code, free ranges of addresses."""
+"""The mappings of a target: their ends, executable code, free ranges of addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ompd.debugger.targets.base import MemoryRegion, Target
 
 
 class Regions:
-    """The mappings of one target, as far as it names them."""
+    """The mappings that one target lists."""
 
     def __init__(self, target: Target, modules: ModuleList) -> None:
         self._target, self._modules = target, modules
@@ -29,11 +29,11 @@ class Regions:
         return index if index >= 0 and address < self._all[index].end else None
 
     def end_of(self, address: int) -> int | None:
-        """Return where the mapping ends that *address* is in, None if it is in none."""
+        """Return the end of the mapping around *address*, None without one."""
         index = self._index(address)
         if index is None:
             return None
-        # A snapshot has one mapping as several, one behind the other.
+        # A snapshot splits one mapping into several adjacent ones.
         here = self._all[index]
         end = here.end
         for region in self._all[index + 1 :]:
@@ -43,11 +43,11 @@ class Regions:
         return end
 
     def is_code(self, address: int) -> bool:
-        """Return whether *address* is in memory that can be executed."""
+        """Return whether the memory at *address* is executable."""
         index = self._index(address)
         if index is not None:
             return bool(self._all[index].flags & PF_X)
-        # gdb's cores leave out what was mapped from a file and not written to.
+        # gdb's cores leave out unmodified mappings of files.
         module = self._modules.at(address)
         segments = module.elf.segments if module is not None and module.elf is not None else ()
         return module is not None and any(
@@ -56,7 +56,7 @@ class Regions:
         )
 
     def is_free(self, start: int, end: int) -> bool:
-        """Return whether the target has nothing between two addresses, as far as it says."""
+        """Return whether the target lists no mapping between two addresses."""
         return not any(
             place.start < end and start < place.end
             for places in (self._all, self._target.mappings(), self._modules)

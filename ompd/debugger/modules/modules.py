@@ -1,9 +1,9 @@
-"""The modules of a process: which files are mapped where, and whether a file here is the one that was mapped there.
+"""The modules of a process: addresses of mapped files, and the proof that a file here is the mapped one.
 
-A core names files of another moment, often of another machine. A file is believed only when it proves to be the same:
-by build-id, or, where there is none, by every page that the target holds of what no one writes to. A target that has
-lost the pages that would prove it, a core that was cut off, leaves a file unproven: then it must at least fill exactly
-the mappings that the target names, and whatever is known by it has to be called unproven.
+A core names files of an earlier moment, often of another machine. A file here is used only if it is proven to be the
+same: by build-id, or, without one, by all read-only pages that the target holds. A truncated core may have lost these
+pages. Then the file remains unproven. It must still fill exactly the mappings that the target names, and all results
+based on it are marked as unproven.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 from ompd.safety.reading import PagedFile, open_paged
 
-# Large programs have some thousand modules. The loader maps a file once for each of its namespaces, of which there are
-# 16 (DL_NNS).
+# Large programs have thousands of modules. The loader maps a file once per namespace, at most 16 times (DL_NNS).
 _MAX_MODULES, _MAX_OF_ONE_FILE = 1 << 14, 32
-_DELETED = " (deleted)"  # what Linux appends to the name of a mapped file that has none any more
+_DELETED = " (deleted)"  # Linux appends this to the name of a mapped file that was deleted
 
 
 class _Opened(NamedTuple):
-    # A module's file, or why there is none, and what proves it.
+    # A module's file and its proof, or the reason why there is no file.
     elf: ElfFile | None
     path: str
     fault: str | None
@@ -59,7 +58,7 @@ _UNPROVEN = (
 
 
 class LoadedModule:
-    """One module: its record, and its file once that is found and proven."""
+    """One module: its record, and its file after the file was found and proven."""
 
     def __init__(
         self,
@@ -94,8 +93,8 @@ class LoadedModule:
 
     @cached_property
     def _opened(self) -> _Opened:
-        # The file, proven to be this module's, or why there is none. A file named by hand is that one or none; else one
-        # by the target's name for it is as good as one that is found by its build-id.
+        # The file that is proven to be this module's, or the reason why there is none. If the user named a file, no
+        # other counts. Otherwise the target's name for it and the build-id are equally good ways to find it.
         if self._exe is not None:
             return self._open(self._exe)
         if self.is_extract:
@@ -153,7 +152,7 @@ class LoadedModule:
 
     @cached_property
     def is_extract(self) -> bool:
-        """Whether what is read of its file is what a snapshot holds of that."""
+        """Whether its file is the extract in a snapshot."""
         return self._exe is None and self._extract(NT_OMPD_FILE) is not None
 
     def _extract(self, kind: int) -> bytes | None:
@@ -161,11 +160,11 @@ class LoadedModule:
             try:
                 self._extracts[kind] = self._target.extract(self.start, kind)
             except MalformedFile:
-                self._extracts[kind] = b""  # which is no file
+                self._extracts[kind] = b""  # not a valid file
         return self._extracts[kind]
 
     def _open_extract(self) -> _Opened:
-        # It has no memory to compare, but a build-id.
+        # A snapshot has no pages to compare, but a build-id.
         name = f"{self._target.name}: the file of {self.name}"
         try:
             elf = ElfFile(self._extract(NT_OMPD_FILE) or b"", name)
@@ -176,21 +175,21 @@ class LoadedModule:
 
     @cached_property
     def unproven(self) -> str | None:
-        """Why the file is not proven to be the one that was mapped; None if it is, or if there is none.
+        """The reason why the file is not proven to be the mapped one; None if it is proven, or without a file.
 
-        Of a target that is whole, what does not contradict its file is taken to be of it.
+        If the target is whole, a file without contradictions counts as proven.
         """
         if self._target.loss is None or self.elf is None or self._opened.proof.has_evidence:
             return None
         return _UNPROVEN
 
     def lost_data(self) -> int | None:
-        """Return the address of a page that was lost, None if none was; see :func:`first_lost_page`."""
+        """Return the address of a lost page of variables, None without one; see :func:`first_lost_page`."""
         return None if self.elf is None else first_lost_page(self._target, self.elf, self.bias, self.is_program)
 
     def variable_ranges(self) -> tuple[tuple[int, int, int], ...]:
-        """Return of each of its writable segments in the target, by the module's file, where it starts, from where on
-        the file has nothing of it, and where it ends; none without that file.
+        """Return three addresses of each writable segment: its start, the end of its content in the file, and its end.
+        Empty without the module's file.
         """
         segments = self.elf.segments if self.elf is not None else ()
         return tuple(
@@ -205,17 +204,17 @@ class LoadedModule:
 
     @property
     def damaged_bytes(self) -> int:
-        """How many bytes of its file the target holds with another value: few, or it would be another file."""
+        """Number of bytes that differ between target and file: few, because the file would not be proven otherwise."""
         return self._opened.proof.damaged_bytes
 
     @property
     def elf(self) -> ElfFile | None:
-        """The module's file, proven to be the one that was mapped, or None; ``record.fault`` then says why."""
+        """The module's file, proven to be the mapped one, or None with the reason in ``record.fault``."""
         return self._opened.elf
 
     @cached_property
     def bias(self) -> int:
-        """What is added to an address in the file to get the target's."""
+        """The load bias: address in the target minus address in the file."""
         if self.elf is not None:
             return bias_of(self.start, self.elf.e_type, self.elf.segments)
         if self.image.headers is not None:
@@ -225,7 +224,7 @@ class LoadedModule:
 
     @cached_property
     def record(self) -> Module:
-        """What the contract says of this module."""
+        """The contract's record of this module."""
         elf, path, fault, _ = self._opened
         in_file = elf.build_id() if elf is not None and self.unproven is None else None
         build_id = self.image.build_id or in_file
@@ -244,7 +243,7 @@ class LoadedModule:
 
     @cached_property
     def debug_elf(self) -> ElfFile | None:
-        """The separate debug file, None if there is none that belongs to this module."""
+        """The separate debug file of this module, None without one."""
         self.looked_up.add("debug_elf")
         elf, path, *_ = self._opened
         if self.is_extract:
@@ -257,7 +256,7 @@ class LoadedModule:
 
     @cached_property
     def _minidebug_elf(self) -> ElfFile | None:
-        # The functions that a stripped module still names, as Fedora builds them.
+        # The functions that a stripped module still names (Fedora's .gnu_debugdata).
         if self.elf is None or self.elf.section(".gnu_debugdata") is None:
             return None
         from ompd.binary.elf.symbols import open_minidebuginfo
@@ -270,7 +269,7 @@ class LoadedModule:
         self.looked_up.add("symbols")
         if self.elf is None:
             return None
-        # A module with a .symtab of its own has all that its debug file would add, and reading that costs a checksum.
+        # A debug file adds nothing to a module with .symtab, and reading one costs a checksum.
         others = None if self.elf.section(".symtab") else lambda: self.debug_elf or self._minidebug_elf
         return SymbolTable(self.elf, others, self._kept)
 
@@ -279,7 +278,7 @@ class LoadedModule:
 
     @cached_property
     def lines(self) -> KeptPlaces | None:
-        """The module's lines and functions, of its own debug information or its debug file's, None if there is none."""
+        """Lines and functions by the debug information of module or debug file, None without any."""
         self.looked_up.add("lines")
         elf = self.elf
         if elf is None or elf.section(".debug_line") is None:
@@ -293,8 +292,8 @@ class LoadedModule:
 
     @cached_property
     def types_elf(self) -> ElfFile | None:
-        """The file that has debug information of the module's types, itself or its debug file, None if none has."""
-        # Finding a debug file may cost its checksum, so the module's own sections are looked at first.
+        """The file with debug information of types: the module or its debug file, None without any."""
+        # Finding a debug file may cost its checksum, so the module's own sections are tried first.
         if self.elf is not None and self.elf.section(".debug_info") is not None:
             return self.elf
         if self.debug_elf is not None and self.debug_elf.section(".debug_info") is not None:
@@ -303,20 +302,20 @@ class LoadedModule:
 
     @cached_property
     def layouts(self) -> KeptLayouts:
-        """The layouts of structures that this file told before."""
+        """The kept layouts of structures in this file."""
         layouts = KeptLayouts(self._kept(self.types_elf) if self.types_elf is not None else None)
         self._at_close.append(layouts.save)
         return layouts
 
     def debug_files(self, elf: ElfFile) -> DebugFiles:
-        """Return the debug information of one of the module's files: lines and types share it."""
+        """Return the debug information of one of the module's files, which lines and types share."""
         if elf.name not in self._debug_files:
             self._debug_files[elf.name] = DebugFiles(elf, self.companions)
         return self._debug_files[elf.name]
 
     @cached_property
     def companions(self) -> Companions:
-        """What finds the files that the module's debug information refers to."""
+        """The finder of files that the module's debug information refers to."""
         elf, path, *_ = self._opened
         own = elf is not None and elf.section(".debug_info") is not None
         debug = None if own or self.debug_elf is None else self.debug_elf.name
@@ -333,7 +332,7 @@ class LoadedModule:
 
     @cached_property
     def debug_frame(self) -> UnwindTable | None:
-        """The unwind table of the module's debug information, its own or its debug file's, None if there is none."""
+        """The unwind table in the debug information of module or debug file, None without one."""
         for elf in (self.elf, self.debug_elf):
             try:
                 table = UnwindTable.from_debug_frame(elf) if elf is not None else None
@@ -344,11 +343,11 @@ class LoadedModule:
         return None
 
     def row(self, pc: int) -> Row | None:
-        """Return the row of unwind data that holds at the link-time address *pc*, None if none covers it.
+        """Return the row of unwind data for the link-time address *pc*, None if no row covers it.
 
         Code that was built without ``.eh_frame`` may still have ``.debug_frame``, for debuggers.
 
-        :raises MalformedFile: if what would cover it is damaged
+        :raises MalformedFile: if the unwind data there is damaged
         """
         fault: MalformedFile | None = None
         try:
@@ -363,15 +362,13 @@ class LoadedModule:
 
     def close(self) -> None:
         """Close the module's open files."""
-        # What was derived of the files is saved before they are closed.
+        # Caches derived from the files are saved before the files are closed.
         for close in reversed(self._at_close):
             close()
         self._at_close.clear()
 
     def read_file(self, address: int, size: int) -> bytes | None:
-        """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not
-        available.
-        """
+        """Return *size* bytes of the module's file for the target's *address*, None if these are not available."""
         if self.elf is None or self.is_extract or self.unproven is not None:
             return None
         for mapping in self.mappings:
@@ -381,7 +378,7 @@ class LoadedModule:
                     data = self.elf.data[offset : offset + size]
                 except MalformedFile as error:
                     raise MemoryFault(address, size, str(error)) from error
-                # Behind the end of a file its last page is zeros.
+                # The last page is filled with zeros behind the end of the file.
                 return (
                     bytes(data) + bytes(size - len(data))
                     if offset + size <= -(-len(self.elf.data) // self._page_size) * self._page_size
@@ -391,7 +388,7 @@ class LoadedModule:
 
 
 def _groups(mappings: Sequence[FileMapping]) -> Iterator[list[FileMapping]]:
-    # A module's mappings follow one another and begin at the start of its file. One file mapped twice is two modules.
+    # A module's mappings are adjacent and begin at the start of its file. A file that is mapped twice is two modules.
     group: list[FileMapping] = []
     end = 0
     for mapping in mappings:
@@ -433,7 +430,7 @@ class ModuleList:
         for group in _groups(mappings):
             copies[group[0].name] += 1
             if copies[group[0].name] > _MAX_OF_ONE_FILE:
-                continue  # data, whatever it looks like
+                continue  # data, even if it looks like a module
             if len(self._modules) == _MAX_MODULES:
                 raise CorruptState(group[0].start, f"the process has more than {_MAX_MODULES} modules")
             program = group[0].start <= program_headers < group[-1].end
@@ -453,8 +450,8 @@ class ModuleList:
         return next((module for module in self._modules if module.is_program), None)
 
     def function_extent(self, address: int) -> tuple[int, int] | None:
-        """Return the first address and the end of the function, or part of one, around *address*, by unwind data, which
-        stripped modules have as well; None if that does not cover it.
+        """Return start and end of the function, or part of one, around *address*; None if no unwind data covers it.
+        Stripped modules have unwind data, too.
         """
         module = self.at(address)
         try:
@@ -466,7 +463,7 @@ class ModuleList:
         return row.function_start + module.bias, row.function_end + module.bias
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for module in self._modules:
             module.close()
 
@@ -476,18 +473,18 @@ class ModuleList:
         if index < 0:
             return None
         module = self._modules[index]
-        # The module's end is determined only where it matters: it is known by its file, which has to be proven.
+        # The module's exact end needs its file, which must be proven first. So it is computed only if it matters.
         return module if address < module.end or address < _end(module) else None
 
 
 def _end(module: LoadedModule) -> int:
-    # The zeroed data behind a module's last page of file belongs to it and is no mapping of a file.
+    # Zeroed data behind a module's last page of file belongs to the module, but is not a mapping of the file.
     segments = module.elf.segments if module.elf is not None else ()
     return max([module.end, *(module.bias + s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD)])
 
 
 def _is_module(module: LoadedModule) -> bool:
-    # Many files are mapped that hold no code (locale archives, data). The headers tell, in memory or in the file.
+    # Many mapped files hold no code (locale archives, data). Headers in memory or in the file distinguish them.
     if module.image.headers is not None:
         return True
     try:
@@ -495,9 +492,9 @@ def _is_module(module: LoadedModule) -> bool:
     except MemoryFault:
         begin = b""
     if not any(begin):
-        # Left out, or lost. A file that is gone, or is another build now, was a module all the same.
+        # The page was left out or lost. A file that was deleted or replaced by another build was a module, too.
         return module.elf is not None or module._is_elf_file or ".so" in module.name.rpartition("/")[2]
     if begin.startswith(ELF_MAGIC):
         return True
-    # A damaged core may have lost the mark. The file has it.
+    # A damaged core may have lost the magic number, but the file has it.
     return ".so" in module.name.rpartition("/")[2] and (module.elf is not None or module._is_elf_file)

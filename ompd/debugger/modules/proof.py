@@ -1,5 +1,5 @@
-"""Whether a file here is the one that was mapped in the target: by build-id, or by every page that the target holds of
-what no one writes to.
+"""The proof that a file here is the one that was mapped in the target: by build-id, or by all read-only pages that the
+target holds.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _ANOTHER = "is another build than the one that ran"
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _MANY_PAGES = 16  # are compared at once
-# A core in which bytes were changed, on a bad disk or by a bad cable, holds some bytes of a module with another value.
-# Builds differ in most of their pages, and in most bytes of these; in a build-id in all of its bytes.
+# A bad disk or cable changes a few bytes of a module in a core. Other builds differ in most pages, in most bytes of a
+# page, and in all bytes of the build-id.
 _MAX_DAMAGED = 2
 _DAMAGE_RATIO = 400
 
 
 class Proof(NamedTuple):
-    """What a comparison of a file with the target's memory has shown: why it is not the one that was mapped, None if
-    nothing says so; whether there was anything to compare; how many bytes the target holds with another value.
+    """Result of the comparison of a file with the target's memory: the reason why it is not the mapped file, None
+    without one; whether there was anything to compare; the number of bytes that differ.
     """
 
     fault: str | None
@@ -38,7 +38,7 @@ class Proof(NamedTuple):
 
 
 class MappedImage:
-    """A module as it is in the target's memory: *mappings*, which follow one another."""
+    """A module in the target's memory, with adjacent *mappings*."""
 
     def __init__(self, target: Target, mappings: Sequence[FileMapping]) -> None:
         self._target = target
@@ -50,7 +50,7 @@ class MappedImage:
 
     @cached_property
     def headers(self) -> tuple[Header, tuple[Segment, ...]] | None:
-        """The headers as they are in the target's memory, None if it does not hold them."""
+        """The headers in the target's memory, None if it does not hold them."""
         try:
             header = parse_header(self._target.read(self.start, 64), self.name)
             size = min(header.e_phnum * header.e_phentsize, _MAX_HEADERS)
@@ -61,7 +61,7 @@ class MappedImage:
 
     @cached_property
     def build_id(self) -> bytes | None:
-        """The build-id that is in the target's memory, None if the module has none or the target does not hold it."""
+        """The build-id in the target's memory, None if the module has none or the target does not hold it."""
         if self.headers is None:
             return None
         header, segments = self.headers
@@ -81,9 +81,9 @@ class MappedImage:
         return None
 
     def prove(self, elf: ElfFile) -> Proof:
-        """Return whether *elf* is the file that was mapped.
+        """Return the proof whether *elf* is the file that was mapped.
 
-        :raises MalformedFile: if what would tell is malformed
+        :raises MalformedFile: if the parts to compare are malformed
         """
         in_memory, in_file = self.build_id, elf.build_id()
         if in_memory is not None and in_file is not None:
@@ -114,23 +114,23 @@ class MappedImage:
         return Proof(None, True, different + found)
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
-        # The pages that the target holds of what no one writes to, and where they are in the file.
+        # Yields the read-only pages that the target holds, with their offsets in the file.
         left, size = limits.pages(elf.disk_size), self._page_size
         many = _MANY_PAGES * size
         for segment in elf.segments:
             if segment.p_type != gabi.PT_LOAD or segment.p_flags & gabi.PF_W:
                 continue
             compared = min(segment.p_filesz, left)
-            left -= compared  # what lies in one another, or in holes, is not compared to its end
+            left -= compared  # bounds overlapping segments, and segments in holes of the file
             end = min(-(-compared // size) * size, segment.p_filesz)
             for start in range(0, end, many):
                 for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + many, end)):
-                    # A page that a damaged core has lost proves nothing, nor do zeros in the file.
+                    # Pages of zeros prove nothing: they may be lost pages of a damaged core.
                     if page.count(0) < len(page):
                         yield segment.p_offset + offset, page
 
     def _pages_read(self, address: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        # Those of a part of a segment: at once where the target has all of them.
+        # Yields the pages of a part of a segment. They are read at once if the target has all of them.
         try:
             whole = self._target.read(address + start, end - start)
         except MemoryFault:
@@ -146,9 +146,9 @@ class MappedImage:
                 continue
 
     def _dynamic_difference(self, elf: ElfFile, bias: int, *, has_pages: bool) -> int | None:
-        # In how many ways the dynamic section differs, None if it is not there.
-        # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds
-        # the sizes and places of all that is linked: two builds that agree in it are hardly two.
+        # Returns the number of differences in the dynamic section, None if it is missing. The section is always in a
+        # core, because the loader writes to it (relocated addresses). It has sizes and addresses of all linked tables,
+        # so two builds hardly ever agree in it.
         segment = next((s for s in elf.segments if s.p_type == gabi.PT_DYNAMIC), None)
         if segment is None or segment.p_filesz > _MAX_HEADERS:
             return None
@@ -168,7 +168,7 @@ class MappedImage:
                 break
             if tag == file_tag and (not file_value or value in (file_value, file_value + bias)):
                 continue
-            # Linked otherwise, several entries differ; one byte is damage where pages agree.
+            # In another build several entries differ. If pages agree, a single byte is damage.
             likely = file_value + bias if value >= bias else file_value
             different += (tag != file_tag) + _differ_in_bytes(value, likely, size) + (not has_pages)
             if different > 1:
@@ -176,9 +176,7 @@ class MappedImage:
         return different
 
     def implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
-        """Return why *elf* cannot be the file that was mapped where the target holds nothing any more that proves it,
-        None if it might be.
-        """
+        """Return why *elf* cannot be the mapped file, None if it might be. For targets that have lost all proof."""
         try:
             written = os.stat(elf.name).st_mtime  # noqa: PTH116  the hot path knows no pathlib
         except OSError as error:
@@ -213,7 +211,7 @@ def _differ_in_bytes(one: int, other: int, size: int) -> int:
 
 
 def _is_damage(held: bytes, ours: bytes) -> bool:
-    # Whether some bytes that differ are damage done to the target, and not another build: that would differ in more.
+    # Whether the difference is damage to the target. Another build would differ in more bytes.
     count = _count_different(held, ours)
     return count <= _MAX_DAMAGED or count * _DAMAGE_RATIO <= len(held)
 
@@ -224,12 +222,12 @@ def _table(header: Header, segments: Sequence[Segment]) -> bytes:
 
 
 def bias_of(start: int, e_type: int, segments: Sequence[Segment]) -> int:
-    """Return what is added to the addresses in a file to get those of the target.
+    """Return the load bias of a module: address in the target minus address in the file.
 
-    :param start: where the module's first mapping begins
+    :param start: the start of the module's first mapping
     """
     if e_type == gabi.ET_EXEC:
         return 0
-    # A module's first mapping begins at the start of its file, whose link-time address the first segment says.
+    # A module's first mapping begins at the start of its file. The first segment gives the link-time address of that.
     first = next((s for s in segments if s.p_type == gabi.PT_LOAD), None)
     return start if first is None else start - (first.p_vaddr - first.p_offset)

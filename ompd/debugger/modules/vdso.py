@@ -12,7 +12,7 @@ from ompd.contract.process import Module
 from ompd.debugger.targets.base import Target
 from ompd.errors import MalformedFile, MemoryFault
 
-# Two pages today; the kernel's mapping of it gives no target.
+# The vDSO has two pages today. No target knows the size of the kernel's mapping.
 _SIZE = 0x4000
 _MAX_SIZE = 0x10000
 
@@ -20,8 +20,8 @@ _MAX_SIZE = 0x10000
 class Vdso:
     """The vDSO of one process.
 
-    :param start: where it is (AT_SYSINFO_EHDR)
-    :param entry: where the code in it is by which calls of the kernel go (AT_SYSINFO), None if they go otherwise
+    :param start: the start of the image (AT_SYSINFO_EHDR)
+    :param entry: the address of its code for system calls (AT_SYSINFO), None if system calls do not use it
     """
 
     def __init__(self, target: Target, start: int, entry: int | None = None) -> None:
@@ -31,7 +31,7 @@ class Vdso:
 
     @cached_property
     def _elf(self) -> ElfFile | None:
-        # None if the target does not hold it, or holds something else there.
+        # None if the target does not hold the image, or has other bytes there.
         try:
             header = parse_header(self._target.read(self.start, 64), "[vdso]")
             size = header.e_phnum * header.e_phentsize
@@ -47,30 +47,30 @@ class Vdso:
 
     @cached_property
     def bias(self) -> int:
-        """What is added to an address in the image to get the target's."""
+        """The load bias: address in the target minus address in the image."""
         segments = self._elf.segments if self._elf is not None else ()
         return self.start - next((s.p_vaddr - s.p_offset for s in segments if s.p_type == PT_LOAD), 0)
 
     @cached_property
     def record(self) -> Module:
-        """What the contract says of it."""
+        """The contract's record of the vDSO."""
         return Module("[vdso]", self.bias, self.start, self.start + _SIZE, None, None, False)
 
     @cached_property
     def unwind_table(self) -> UnwindTable | None:
-        """Its unwind table, None without its image."""
+        """The unwind table, None without the image."""
         return UnwindTable.from_elf(self._elf) if self._elf is not None else None
 
     def row(self, pc: int) -> Row | None:
-        """Return the row of its unwind table that holds at *pc*, an address in the image; None if none covers it.
+        """Return the unwind row for *pc*, an address in the image; None if no row covers it.
 
         :raises MalformedFile: if the table is damaged
         """
         return self.unwind_table.row(pc) if self.unwind_table is not None else self._known_row(pc)
 
     def _known_row(self, pc: int) -> Row | None:
-        # A core that was cut off has lost the vDSO, which is at its end, and without it all threads that sleep would
-        # have no stack. That they stand there says which code it is.
+        # The vDSO is at the end of a core, so a truncated core has lost it, and stacks of sleeping threads need it. A
+        # thread at this address of the entry is in the known code for system calls.
         architecture, entry = self._target.architecture, self._entry
         known = architecture.kernel_entry
         if known is None or entry is None or pc + self.bias != entry + known.within:
@@ -82,15 +82,15 @@ class Vdso:
         return Row(pc, pc + 1, cfa, rules, start, pc + 1, False, architecture.return_address)
 
     def is_known(self, address: int) -> bool:
-        """Return whether it is known what is at *address* of it.
+        """Return whether the code at *address* of the vDSO is known.
 
-        Without its image it is not, where calls of the kernel and returns from handlers go by it: what would be taken
-        for a call there may be a signal.
+        If system calls and returns from handlers use the vDSO, its code is unknown without the image: a frame that
+        looks like a call there may be a signal.
         """
         return self._elf is not None or self._entry is None or self._known_row(address - self.bias) is not None
 
     def symbol_at(self, address: int) -> Symbol | None:
-        """Return the function at *address*, its address in the target with it; None if that is unknown."""
+        """Return the function at *address* with its address in the target, None if unknown."""
         try:
             symbol = SymbolTable(self._elf).at(address - self.bias) if self._elf is not None else None
         except MalformedFile:

@@ -1,4 +1,5 @@
-"""The program's variables: by name (``static``, ``choices``, ``names``), by type (``types``), those of a frame
-(``locals``), and their values (``reader``). The process opens them when they are needed; queries use ``names``,
-``choices`` and ``reader`` themselves.
+"""The program's variables.
+
+``static``, ``choices`` and ``names`` find variables by name, ``types`` by type, ``locals`` by frame; ``reader`` reads
+values. The process opens these on demand. Queries use ``names``, ``choices`` and ``reader`` directly.
 """

@@ -1,4 +1,4 @@
-"""Which variables a name means, of those that files have: by scopes, files and places."""
+"""The choice of the variables that a name means, by scopes, files and addresses."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MAX_LISTED = 20
 
 @record
 class StaticVariable:
-    """A variable that was found, or a part of one.
+    """A variable, or a part of one, that was found by name.
 
-    ``name`` is how the source would name it, ``mechanism`` one of :data:`TLS` …, None for one that has no place.
-    ``offset`` is a target address, of thread-local ones an offset in the module's TLS block, of emulated ones the
-    address of the control object. ``type`` is None if that is unknown, ``members`` those of a COMMON block, from
-    its start. ``constant`` are the bytes of one that the compiler made a constant of. ``fault`` says why it has no
-    place.
+    ``name`` is its name in the source, ``mechanism`` one of :data:`TLS` …, None for a variable without a place.
+    ``offset`` is a target address; for a thread-local variable, an offset in the module's TLS block; for an emulated
+    one, the address of the control object. ``type`` is None if unknown. ``members`` are the members of a COMMON block,
+    from its start. ``constant`` are the bytes of a variable that the compiler turned into a constant. ``fault`` is the
+    reason for a missing place.
     """
 
     name: str
@@ -50,8 +50,7 @@ class StaticVariable:
 
 
 def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswer:
-    """Return what is said where several variables are called so: each by a name that distinguishes it from the
-    others."""
+    """Return the error for an ambiguous name, which lists each variable by a distinguishing name."""
     shown = [variable.name for variable in found[:_MAX_LISTED]]
     more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
     return NoAnswer(
@@ -71,7 +70,7 @@ def is_meant(entry: NamedVariable, name: VariableName) -> bool:
 
 
 def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
-    # Whether the innermost scopes are called *wanted*, but for those that the source may leave out.
+    # Whether the innermost scopes match *wanted*, apart from scopes that the source may omit.
     rest = list(wanted)
     for scope in reversed(scopes):
         if not rest:
@@ -89,22 +88,22 @@ def is_path_end(wanted: str, path: str) -> bool:
 
 
 def identity(entry: NamedVariable) -> tuple[object, ...]:
-    """Return what is equal for all descriptions of one variable: its definition and declarations of it."""
+    """Return a key that the definition and all declarations of one variable share."""
     if entry.is_external:
         return entry.name, tuple(scope.name for scope in entry.scopes), entry.block
     return entry.name, tuple(scope.name for scope in entry.scopes), entry.block, entry.file
 
 
 def qualified_name(entry: NamedVariable) -> str:
-    """Return a variable's name as the source would qualify it: ``scope::x``, ``/block/x``."""
+    """Return a variable's qualified name: ``scope::x``, ``/block/x``."""
     if entry.block is not None:
         return f"/{'' if entry.block == BLANK else entry.block}/{entry.name}"
     return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
 
 
 def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
-    """Return those of the variables that were found that *name* means: those at one place once; those that have a place
-    before others; those called exactly so before others.
+    """Return the variables that *name* means, one per place. Variables with a place take precedence, then variables
+    with exactly this name.
     """
     unique: dict[object, StaticVariable] = {}
     for variable in found:
@@ -123,8 +122,8 @@ def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVari
 
 
 def distinguished(found: Sequence[StaticVariable]) -> list[StaticVariable]:
-    """Return the variables under different names, in their order: names that are shared, or might be taken for one of
-    those in scopes, get their file's in front, or their module's.
+    """Return the variables under distinct names, in their order. Ambiguous names are prefixed with the file's name or
+    the module's.
     """
     if len(found) < 2:
         return list(found)
@@ -143,5 +142,5 @@ def _in_file(variable: StaticVariable) -> StaticVariable:
 
 
 def in_module(variable: StaticVariable) -> StaticVariable:
-    """Return the variable with its module's name in front of its own."""
+    """Return the variable with its name prefixed by the module's name."""
     return replace(variable, name=f"{variable.module.name.rpartition('/')[2]}::{variable.name}")

@@ -1,24 +1,24 @@
-"""How large the frame of a function is that has no frame pointer, by its unwind data."""
+"""The frame size of a function without a frame pointer, by its unwind data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-_WORD, _STACK_ALIGNMENT = 8, 16  # of the processors whose code has no frame pointer and pushes arguments
+_WORD, _STACK_ALIGNMENT = 8, 16  # for processors whose code omits the frame pointer and pushes arguments
 
 
 def kept_frame_size(offsets: Sequence[int]) -> int | None:
-    """Return how far below the CFA the stack pointer is between calls, in a function without a frame pointer.
+    """Return the distance in bytes from stack pointer to CFA between calls, in a function without a frame pointer.
 
-    :param offsets: how far it is below, row by row of the function's unwind data
-    :returns: None if they are not those of a function that makes its frame once
+    :param offsets: this distance in each row of the function's unwind data
+    :returns: None if the function does not make its frame exactly once
     """
     top = next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets)) - 1
     if top + 1 >= len(offsets):
         return offsets[top] if offsets else None  # it never returns
-    # What ends the frame undoes its last step first. Arguments are pushed word by word, so that the stack is aligned at
-    # the call, and taken off in one step.
+    # An epilogue undoes the prologue's last step first. Arguments are pushed word by word, so that the stack is aligned
+    # at the call, and removed in one step.
     last = offsets[top] - offsets[top - 1] if top else 0
     size = offsets[top + 1]
     if offsets[top] - size == last:

@@ -1,4 +1,4 @@
-"""Types as the variables of one frame need them."""
+"""Types for the variables of one frame."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LAID = 1 << 80
 
 
 class FrameTypes(TypeReader):
-    """Types whose arrays may have bounds that the frame says, and values that are in registers.
+    """Types with array bounds that depend on the frame, and values in registers.
 
-    ``laid`` are the bytes of a value that is in no memory: they are read as if they were at :data:`LAID`.
+    ``laid`` are the bytes of a value outside of memory. They are read as if they were at :data:`LAID`.
     """
 
     frame: FrameContext | None = None

@@ -1,4 +1,4 @@
-"""The variables of frames: which a function has where it is, where in the frame they are, and their values."""
+"""The variables of frames: the variables of a function at an address, their places in the frame, and values."""
 
 from __future__ import annotations
 
@@ -49,16 +49,17 @@ Parts = Callable[[str], Sequence[Step]]
 
 
 class LocalValue(NamedTuple):
-    """A variable of a function, as it is in one frame.
+    """A variable of a function in one frame.
 
-    ``name`` is ``""`` for one that has none. ``type`` is as the source spells it, of a reference ``referred`` what it
-    refers to, which ``address`` and ``shown`` are of then, too. ``address`` is None for what is in no memory;
-    ``shown`` is None if the value is unknown, ``fault`` says why. ``depth`` counts the blocks that it is in,
-    ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word; ``is_copy`` marks one
-    that a function around declares, too, in the same place. ``derefs`` is how it is reached through the argument of
-    gcc's code of a construct: 0 for a part of what that points to, 1 for one that a pointer there leads to; None
-    otherwise. ``register`` is the number of the register that it is in as a whole, None elsewhere. ``storage`` is
-    ``frame``, ``static``, ``thread`` for thread-local storage, or ``""`` if that is unknown.
+    ``name`` is ``""`` for a variable without a name. ``type`` is spelled as in the source. For a reference ``referred``
+    is the referent's type, and ``address`` and ``shown`` belong to the referent. ``address`` is None outside of memory.
+    ``shown`` is None if the value is unknown, with the reason in ``fault``. ``depth`` counts the enclosing blocks,
+    ``line`` is the line of the declaration. ``is_artificial`` marks a variable that the compiler declares as its own.
+    ``is_copy`` marks a variable that an enclosing function declares in the same place of the source. ``derefs`` is for
+    variables reached through the argument of a construct's function (gcc): 0 for a member of the structure behind it, 1
+    for the target of a pointer in that structure; None otherwise. ``register`` is the register that holds the whole
+    variable, None without one. ``storage`` is ``frame``, ``static``, ``thread`` for thread-local storage, or ``""`` if
+    unknown.
     """
 
     name: str
@@ -79,14 +80,14 @@ class LocalValue(NamedTuple):
 
 @record
 class FunctionLocals:
-    """The variables of a function that a frame is in, innermost block first; ``fault`` says why they are unknown."""
+    """The variables of a frame's function, innermost block first; ``fault`` is the reason if they are unknown."""
 
     variables: tuple[LocalValue, ...]
     fault: str | None = None
 
 
 class _Prepared(NamedTuple):
-    # What the file alone says of a variable at one address.
+    # Facts from the file about a variable at one address.
     variable: LocalVariable
     told: LocalValue
     expression: bytes | None
@@ -94,8 +95,8 @@ class _Prepared(NamedTuple):
 
 
 class _Code(NamedTuple):
-    # What the file says of an address: the functions there, innermost first, and the base of their frame. Where that is
-    # the stack pointer, frame_size is how far below the CFA it is kept, None if that is unknown.
+    # Facts from the file about an address: the functions there, innermost first, and the base of their frame. If the
+    # base is the stack pointer, frame_size is its distance to the CFA between calls, None if unknown.
     scopes: list[list[_Prepared]]
     known: dict[Key, _Prepared]
     frame_base: bytes | None
@@ -188,7 +189,7 @@ class _ModuleLocals:
             raise Unavailable("it is thread-local")
         return self._storage.offset_address(self._module, offset, 0, "a variable", thread)
 
-    # What the file gives
+    # Facts from the file
 
     def _read(self, address: int) -> _Code:
         entry = self._module.lines.function_entry(address) if self._module.lines is not None else None
@@ -214,7 +215,7 @@ class _ModuleLocals:
                 _Prepared(variable, self._told(variable, expression, argument, outer), expression, fault)
                 for variable, (expression, fault) in zip(scope.variables, expressions, strict=True)
             ]
-            # What is declared in an inner block hides others, as a variable does that has the name of a parameter.
+            # Variables of inner blocks hide those of outer blocks, and variables hide parameters of the same name.
             rows.sort(key=lambda row: (-row.told.depth, row.told.is_parameter))
             found.append(rows)
         by_stack_pointer = frame_base == bytes((dw.DW_OP_REG0 + self._stack_pointer,))
@@ -224,8 +225,8 @@ class _ModuleLocals:
         )
 
     def _frame_size(self, address: int) -> int | None:
-        # LLVM gives places by the stack pointer as it is between calls. Where it pushes arguments of one, the pointer
-        # is lower, which no debugger can derive from the place: how low it is between calls is known by unwind data.
+        # LLVM describes places relative to the stack pointer between calls. While arguments of a call are pushed, the
+        # pointer is lower. Unwind data has its value between calls.
         row = self._module.row(address)
         if row is None:
             return None
@@ -240,11 +241,11 @@ class _ModuleLocals:
         if at < row.function_end or any(register != self._stack_pointer for register, _ in rows):
             return None
         size = kept_frame_size([offset for _, offset in rows])
-        # Before it is that large the frame is not there yet, or not any more.
+        # If the distance is smaller, the frame does not exist yet, or any more.
         return size if size is not None and row.cfa.offset >= size else None
 
     def _declared_around(self, function: EntryRef) -> set[tuple[str, int | None]]:
-        # Names and lines of what the functions around declare, where a compiler may have described them once more.
+        # Names and lines of variables of enclosing functions. gcc may describe these again in a construct's function.
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
             name = function.unit.string(self._info.index.entry(function)[1].get(dw.DW_AT_NAME))
@@ -297,7 +298,7 @@ class _ModuleLocals:
         )
 
     def _referred(self, place: EntryRef) -> EntryRef | None:
-        # What a reference refers to in the end, None for what is none.
+        # The final referent of a reference, None for other types.
         target: EntryRef | None = None
         try:
             for _ in range(_MAX_REFERENCES):
@@ -309,7 +310,7 @@ class _ModuleLocals:
             return target
         return target
 
-    # What the frame gives
+    # Facts from the frame
 
     def _value(
         self,
@@ -346,7 +347,7 @@ class _ModuleLocals:
         )
 
     def _source(self, row: _Prepared, context: FrameContext) -> tuple[EntryRef, int | bytes]:
-        # Type and address, or bytes, of what the variable is or refers to.
+        # Type, and address or bytes, of the variable, for a reference of the referent.
         variable = row.variable
         if row.fault is not None:
             raise Unsupported(row.fault)
@@ -408,9 +409,9 @@ def _register(expression: bytes | None) -> int | None:
 
 
 class Locals:
-    """The variables of the frames of one stop. What files tell is kept for other frames at the same address.
+    """The variables of the frames of one stop. Facts from files are kept for other frames at the same address.
 
-    :param elements: how many elements of an array, and characters of a string, are shown
+    :param elements: the number of elements of an array, and of characters of a string, that are shown
     """
 
     def __init__(
@@ -430,7 +431,7 @@ class Locals:
         self._of_modules: dict[int, _ModuleLocals | None] = {}
 
     def names_at(self, frame: Frame) -> Collection[str]:
-        """Return the names of the variables of the functions that a frame is in, as far as files give them."""
+        """Return the names of the variables of a frame's functions, empty if debug information has none."""
         try:
             return self._in_module(frame).names_at(frame.call_site)
         except OmpdError:
@@ -443,11 +444,11 @@ class Locals:
         holds_address: Callable[[str], bool] | None = None,
         parts: Parts | None = None,
     ) -> Sequence[FunctionLocals]:
-        """Return the variables of each function that a frame is in, one for each of ``source_frames(frame.call_site)``.
+        """Return the variables of a frame's functions, one item for each of ``source_frames(frame.call_site)``.
 
-        :param thread: the native id of the thread that the frame is of, for thread-local variables
-        :param holds_address: whether a pointer of that name stands for what it points to
-        :param parts: of which variables a part is wanted in place of the whole
+        :param thread: the native id of the frame's thread, for thread-local variables
+        :param holds_address: returns whether a pointer of that name represents the object that it points to
+        :param parts: the variables of which only a part is requested
         """
         count = len(self._places.source_frames(frame.call_site))
         try:

@@ -1,4 +1,4 @@
-"""Which variables of a function instructions name: by where these are kept."""
+"""The variables of a function that instructions read, found by the places of the variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ompd.debugger.variables.locals import FunctionLocals, Locals, LocalValue
 
 
 class _Elsewhere(NamedTuple):
-    # A frame as it is at another place of its function, where the stack has not changed.
+    # The same frame at another address of its function, with the same stack.
     pc: int
     call_site: int
     sp: int
@@ -24,8 +24,8 @@ class _Elsewhere(NamedTuple):
 
 
 def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[FunctionLocals]:
-    """Return the variables that the function of *frame* has at another address of its code: where they are kept there,
-    not what they had then.
+    """Return the variables that the function of *frame* has at another address of its code. Their places are right for
+    that address; values are current ones, not those of the past.
     """
     there = _Elsewhere(
         address,
@@ -42,9 +42,7 @@ def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[Functio
 
 
 def mentioned(locals: Locals, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
-    """Return the names, and the lines of declaration, of the variables of the function of *frame* that its instructions
-    name.
-    """
+    """Return name and line of declaration of the variables that instructions in the function of *frame* read."""
     return {
         (variable.name, variable.line)
         for read in reads
@@ -55,7 +53,7 @@ def mentioned(locals: Locals, frame: Frame, reads: Sequence[Read]) -> Collection
 
 
 def parameters(locals: Locals, frame: Frame, address: int) -> int | None:
-    """Return how many parameters the function has that begins at an address, None if debug information does not tell.
+    """Return the number of parameters of the function that begins at *address*, None without debug information.
 
     :param frame: any frame of the process
     """

@@ -1,4 +1,4 @@
-"""Names of variables: as a user may write them, as the source has them, and as the linker does."""
+"""Names of variables: in users' input, in the source, and in symbol tables."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NAME = re.compile(r"([^\W\d]\w*(?:\$\w+)*)(.*)", re.DOTALL)
 
 @record
 class VariableName:
-    """What a user may call a variable: ``file.c::x``, ``ns::Class::x``, ``function::x``, ``/block/member``, ``x.a[2]``.
+    """A variable's name from a user: ``file.c::x``, ``ns::Class::x``, ``function::x``, ``/block/member``, ``x.a[2]``.
 
-    ``scopes`` are from outside in; ``block`` is the COMMON block's name, ``""`` the blank one's, None without one.
-    ``name`` is empty where a whole block is meant.
+    ``scopes`` are ordered from outside in. ``block`` is the name of the COMMON block, ``""`` for the blank one, None
+    without one. ``name`` is empty for a whole block.
     """
 
     text: str
@@ -35,9 +35,9 @@ class VariableName:
 
 
 def parse_name(text: str) -> VariableName:
-    """Return what *text* names.
+    """Return *text* as a variable's name.
 
-    :raises BadInput: if it can be no variable's name
+    :raises BadInput: if *text* is not a possible name
     """
     rest = text.strip()
     stars = len(rest) - len(rest.lstrip("* "))
@@ -65,7 +65,7 @@ def _no_name(text: str) -> BadInput:
 
 
 def split_scopes(text: str) -> list[str]:
-    """Return the parts of *text* between ``::``, but for those in brackets and quotes."""
+    """Return the parts of *text* between ``::``, except for ``::`` in brackets and quotes."""
     parts, depth, start, quote = [], 0, 0, ""
     index = 0
     while index < len(text):
@@ -87,9 +87,9 @@ def split_scopes(text: str) -> list[str]:
 
 
 def is_called(name: str, wanted: str, fold: bool) -> bool:
-    """Return whether a scope called *name* may be written *wanted*: without arguments of templates, too.
+    """Return whether *wanted* may mean a scope called *name*. Arguments of templates may be omitted.
 
-    :param fold: upper and lower case are the same
+    :param fold: ignore the difference of upper and lower case
     """
     if fold:
         return name.lower() == wanted.lower()
@@ -99,15 +99,15 @@ def is_called(name: str, wanted: str, fold: bool) -> bool:
 
 
 def canonical(name: str) -> str:
-    """Return *name* with arguments of templates as one compiler spells them, without spaces."""
+    """Return *name* without spaces, with arguments of templates in a common spelling of all compilers."""
     return shortened(name).replace(" ", "")
 
 
 def linker_names(name: VariableName) -> Iterator[str]:
-    """Yield what compilers call a variable of that name in symbol tables, as far as that needs no type of it."""
+    """Yield possible names of a variable in symbol tables. Names that depend on a type are left out."""
     if name.block is not None:
         if name.name:
-            return  # it is unknown where in its block a member is
+            return  # symbols do not give the offset of a member in its block
         yield f"{name.block.lower()}_" if name.block else BLANK
         return
     yield "::".join((*name.scopes, name.name)) if name.scopes else name.name
@@ -121,7 +121,7 @@ def linker_names(name: VariableName) -> Iterator[str]:
 
 
 def source_names(names: Iterable[str]) -> Iterator[str]:
-    """Yield what the source may call the symbols *names*, of those that can be variables of the user's."""
+    """Yield possible names in the source for the symbols *names* that may be the user's variables."""
     from ompd.binary.demangle import demangle
 
     for name in names:

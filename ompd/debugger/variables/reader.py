@@ -1,4 +1,4 @@
-"""One variable as every thread of one stop has it: where its copies are, their values, whether they are initialised."""
+"""One variable in all threads of one stop: addresses of its copies, their values, and whether they are initialised."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MAX_DIGESTED = 1 << 22
 
 
 class VariableReader:
-    """One variable, or a part of one, as each thread of one stop has it.
+    """One variable, or a part of one, in each thread of one stop.
 
     :param steps: the steps to the part, see :func:`parse_name`
-    :param letter: how values are written, and ``elements``, ``x87``: see :class:`Options`
+    :param letter: the format of values; for this, ``elements`` and ``x87`` see :class:`Options`
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class VariableReader:
         self._types = TypeReader(variable.info, process.memory.read_data, bias) if variable.info is not None else None
 
     def address(self, thread: int) -> int | None:
-        """Return where *thread* has its copy of the whole variable, None if it has no storage yet.
+        """Return the address of the whole variable in *thread*, None if the thread has no storage for it yet.
 
-        :raises Unavailable: if it has no place, or that is unknown
+        :raises Unavailable: if the variable has no place, or an unknown one
         """
         variable = self.variable
         if variable.module.unproven is not None:
@@ -76,10 +76,10 @@ class VariableReader:
         return self._process.storage.offset_address(module, offset, size, name, thread)
 
     def show(self, address: int | None) -> tuple[int | None, Shown, str | None]:
-        """Return address, value and type of the part that is requested, in the copy that is at *address*.
+        """Return address, value and type of the requested part, in the copy at *address*.
 
-        :param address: None for a variable that the compiler made a constant of
-        :raises OmpdError: if it cannot be read, or its type is unknown
+        :param address: None for a variable that the compiler turned into a constant
+        :raises OmpdError: if the part cannot be read, or its type is unknown
         """
         if address is None:
             return None, *self._constant()
@@ -89,8 +89,9 @@ class VariableReader:
         return self._shown[address]
 
     def digest(self, address: int) -> str | None:
-        """Return a digest of the value at *address*, which distinguishes it from others with the same shown part; None
-        if it cannot be read as a whole. Of very large variables the first megabytes are compared.
+        """Return a digest of the value at *address*, None if it cannot be read as a whole.
+
+        It distinguishes values with the same beginning. Only the first megabytes of very large variables count.
         """
         size = min(self.variable.size or 0, _MAX_DIGESTED)
         if not size or self._steps:
@@ -138,7 +139,7 @@ class VariableReader:
 
     @property
     def type(self) -> str | None:
-        """The type's name, None if that is unknown, or only a value would say that of the part."""
+        """The name of the type, None if it is unknown or depends on the value."""
         variable = self.variable
         if variable.members:
             return "COMMON block"
@@ -146,11 +147,11 @@ class VariableReader:
 
     @property
     def untyped(self) -> str:
-        """Why the type is unknown."""
+        """The reason why the type is unknown."""
         return f"no debug information of {self.variable.module.name} describes its type"
 
     def _words(self, address: int) -> Shown:
-        # Without a type: bytes of the size of a number as one, others as words.
+        # Without a type, a value of the size of a number is shown as a number, others as words.
         size = self.variable.size
         if self.variable.mechanism == EMUTLS:
             size = self._process.emulated_tls.control(self.variable.offset).size
@@ -170,14 +171,14 @@ class VariableReader:
         values: list[Json] = list(words)
         return Shown(f"{{{', '.join(words)}{'...' if cut else ''}}}", values, cut)
 
-    # Variables of C++ that code initialises
+    # Variables of C++ with dynamic initialisation
 
     def initialised(self, thread: int) -> bool | None:
-        """Return whether the code that initialises the copy of *thread* has run; None if there is no such code.
+        """Return whether the initialiser of the copy of *thread* has run, None without an initialiser.
 
-        A thread runs it when it uses the variable, or another one of its file, for the first time.
+        A thread runs it at the first use of the variable, or of another one in the same file.
 
-        :raises Unavailable: if it is unknown which guard is this variable's
+        :raises Unavailable: if this variable's guard is unknown
         """
         if self.variable.mechanism != TLS or self.variable.is_fortran or self.variable.info is None:
             return None

@@ -1,7 +1,7 @@
-"""Finds variables of a process by the names that its source has for them.
+"""Finds variables of a process by their names in the source.
 
-The program is searched first: its debug information, then its symbols; other modules only if it has no variable of that
-name, or if the name is qualified by theirs. A symbol alone gives address and size, and no type.
+The program's debug information is searched first, then its symbols. Other modules are searched only if the program has
+no such variable, or if the name is qualified by a module's. A symbol gives address and size, but no type.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _MAX_NEAR = 5
 
 
 class Variables:
-    """Finds variables in the files of a process's modules. What is found is kept: it does not change between stops.
+    """Finds variables in the files of a process's modules. Results are kept, because they are the same at every stop.
 
-    :param info_of: gives a module's types, None without debug information
+    :param info_of: returns a module's types, None without debug information
     """
 
     def __init__(self, modules: Iterable[LoadedModule], info_of: Callable[[LoadedModule], TypeInfo | None]) -> None:
@@ -50,9 +50,9 @@ class Variables:
         self._found: dict[str, tuple[StaticVariable, ...]] = {}
 
     def find(self, name: VariableName) -> tuple[StaticVariable, ...]:
-        """Return the variables that *name* may mean, those of one place once; several differ in their names.
+        """Return the variables that *name* may mean, one per place. If there are several, their names differ.
 
-        :raises NoAnswer: if there is none
+        :raises NoAnswer: if there is no such variable
         """
         if name.text not in self._found:
             self._found[name.text] = tuple(self._find(name))
@@ -67,7 +67,7 @@ class Variables:
         raise self._not_found(name, faults)
 
     def _searches(self, name: VariableName) -> Iterator[tuple[list[LoadedModule], VariableName]]:
-        # A name that begins with a module's asks for that module.
+        # A module's name at the beginning selects that module.
         if name.scopes:
             named = [m for m in self._modules if is_path_end(name.scopes[0], m.record.name)]
             if named:
@@ -77,7 +77,7 @@ class Variables:
         yield program, name
         yield [m for m in others if not m.record.is_system_library], name
         if name.scopes:
-            # The C library and the loader have hundreds of names that users have too, as "data".
+            # The C library and the loader share hundreds of names with users' code, such as "data".
             yield self._system_libraries(), name
 
     def _system_libraries(self) -> list[LoadedModule]:
@@ -121,7 +121,7 @@ class Variables:
             if variable is not None:
                 found.append(variable)
         if not found and not name.scopes:
-            # A COMMON block may be meant, which the source names between slashes.
+            # The name may mean a COMMON block, although the source has it between slashes.
             found = self._in_blocks(module, info, replace(name, block=name.name, name=""))
         return found
 
@@ -147,7 +147,7 @@ class Variables:
         if kind == "tls":
             return replace(made, mechanism=TLS, offset=_block_offset(module, number))
         if kind == "constant" and (copy := _storage_of(module, entry.name)) is not None:
-            # gcc writes down what a static variable begins with where constructs alone use it (12, -O0).
+            # gcc 12 (-O0) describes a static variable used only in constructs by its initial value.
             return replace(made, fault=f"its debug information gives only its initial value; its storage may be {copy}")
         if kind == "constant":
             size = made.size or 8
@@ -162,8 +162,7 @@ class Variables:
         return replace(made, fault="its debug information gives no location: the compiler may have removed it")
 
     def _preempted(self, module: LoadedModule, entry: NamedVariable, made: StaticVariable) -> StaticVariable:
-        # A variable of a library of which the program has the only copy in use: the loader binds both to what the
-        # program exports, which may be a copy that the linker made room for.
+        # If the program exports a library's variable, the loader binds both to the program's copy (a copy relocation).
         name = entry.linkage or entry.name
         if module.record.is_program or not entry.is_external or name not in _exported(module):
             return made
@@ -174,7 +173,7 @@ class Variables:
         return made
 
     def _declared(self, made: StaticVariable) -> StaticVariable | None:
-        # What another file defines, without debug information of its own: its symbol says where.
+        # A variable that is defined in a file without debug information. The symbol has its address.
         for module in sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library)):
             symbol = _symbol(module, made.linkage or made.short_name)
             if symbol is None:
@@ -186,7 +185,7 @@ class Variables:
         return None
 
     def _emulated(self, module: LoadedModule, entry: NamedVariable) -> int | None:
-        # The control object of a variable: called after its linker's name, one in a function after both.
+        # The address of a variable's control object, named after the variable, in a function after both.
         symbols = _symbols(module)
         function = next((scope.name for scope in reversed(entry.scopes) if scope.kind == "function"), None)
         names = [entry.linkage or entry.name]
@@ -274,9 +273,9 @@ class Variables:
                 yield made
 
     def guards(self, variable: StaticVariable) -> list[Symbol]:
-        """Return the thread-local symbols that may say whether a thread-local *variable* of C++ is initialised.
+        """Return the symbols of possible guards of a thread-local *variable* of C++, which record its initialisation.
 
-        Empty for one that needs no code for it (Itanium C++ ABI, 2.8, and the thread wrappers of gcc and clang).
+        Empty for static initialisation (Itanium C++ ABI, 2.8, and the thread wrappers of gcc and clang).
         """
         module = next(m for m in self._modules if m.start == variable.module.start)
         symbols, linkage = _symbols(module), variable.linkage or variable.short_name
@@ -287,7 +286,7 @@ class Variables:
         if symbols.find(f"_ZTH{mangled}") is not None:
             return [symbol for symbol in symbols.find_prefix("__tls_guard") if symbol.type == STT_TLS]
         if any(scope.kind == "function" for scope in variable.scopes) and linkage == variable.short_name:
-            # clang does not say the linker's name of a variable in a function.
+            # clang's debug information lacks the linker's name of a variable in a function.
             local = re.compile(rf"_ZGVZ.*E{len(linkage)}{re.escape(linkage)}(?:_\d+)?")
             function = next(s.name.partition("<")[0] for s in reversed(variable.scopes) if s.kind == "function")
             return [
@@ -299,7 +298,7 @@ class Variables:
             ]
         return []
 
-    # What is said of a name that there is not
+    # Errors for unknown names
 
     def _not_found(self, name: VariableName, faults: Mapping[str, str]) -> NoAnswer:
         near = self._near(name)
@@ -344,7 +343,7 @@ class Variables:
 
 
 def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
-    # Fortran's names have no case; its compilers write them in one.
+    # Fortran ignores case, and its compilers use either lower or upper case.
     found = find_named(info, name)
     for other in dict.fromkeys((name.lower(), name.upper())):
         if other != name:
@@ -360,7 +359,7 @@ def _symbols(module: LoadedModule) -> SymbolTable:
 
 
 def _block_offset(module: LoadedModule, number: int) -> int:
-    # With split debug information gcc has the linker write an address where the offset in the TLS block belongs.
+    # With split debug information gcc makes the linker write an address in place of the offset in the TLS block.
     segment = next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
     if segment is not None and segment.p_memsz <= segment.p_vaddr <= number < segment.p_vaddr + segment.p_memsz:
         return number - segment.p_vaddr
@@ -368,7 +367,7 @@ def _block_offset(module: LoadedModule, number: int) -> int:
 
 
 def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
-    # clang forgets the name of a function that it has inlined everywhere. The linker's name of the variable has it.
+    # clang omits the name of a function that is inlined everywhere. The linker's name of the variable contains it.
     nameless = [at for at, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
     if not nameless or entry.location.kind not in ("address", "tls", "none"):
         return entry
@@ -395,7 +394,7 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
 
 
 def _around(symbol: str, name: str) -> list[str]:
-    # What a variable of a function of C++ is in, as the linker's name says.
+    # The scopes of a variable in a function of C++, by its linker's name.
     from ompd.binary.demangle import demangle
 
     parts = split_scopes(demangle(symbol) or "")
@@ -406,18 +405,18 @@ def _exported(module: LoadedModule) -> Mapping[str, Symbol]:
     try:
         return module.symbols.exported_variables if module.symbols is not None else {}
     except OmpdError:
-        return {}  # damaged symbols say nothing
+        return {}  # damaged symbols count as missing
 
 
 def _symbol(module: LoadedModule, name: str) -> Symbol | None:
     try:
         return _symbols(module).find(name)
     except OmpdError:
-        return None  # no file, or a damaged table: it names nothing
+        return None  # no file, or a damaged table
 
 
 def _storage_of(module: LoadedModule, name: str) -> str | None:
-    # What the linker calls a static variable of a function: its name and a number.
+    # The symbol of a static variable in a function: its name and a number.
     try:
         symbols = module.symbols.find_prefix(f"{name}.") if module.symbols is not None else ()
     except MalformedFile:

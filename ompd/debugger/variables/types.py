@@ -1,4 +1,4 @@
-"""Types of the target's modules, by their debug information: what DMPL's callbacks ask, and layouts for our plugins."""
+"""Types in the debug information of the target's modules, for DMPL's callbacks and the layouts of ompd's plugins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Types:
-    """The types of all modules of a process. A module's debug information is opened at the first need of it."""
+    """The types of all modules of a process. A module's debug information is opened at its first use."""
 
     def __init__(self, modules: ModuleList) -> None:
         self._modules = modules
@@ -36,10 +36,10 @@ class Types:
         self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
 
     def find(self, name: str) -> TypeRef:
-        """Return the type *name* of the first module that defines it: the program, then other modules by address, C
+        """Return the type *name* of the first module that defines it. The program is first, then modules by address, C
         and compiler libraries last.
 
-        :raises TypeNotFound: if none does
+        :raises TypeNotFound: if no module defines it
         """
         fault: MalformedFile | Unsupported | None = None
         order = sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library))
@@ -56,18 +56,18 @@ class Types:
     def find_in(self, module: Module, name: str) -> TypeRef:
         """Return the type *name* of one module.
 
-        :raises TypeNotFound: if its debug information does not define it
-        :raises LayoutUnavailable: if it has none
+        :raises TypeNotFound: if the module's debug information does not define it
+        :raises LayoutUnavailable: if the module has no debug information
         """
         return TypeRef(self._of(module, name))
 
     def layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
-        """Return where *members* of the structure *name* of *module* are, bit fields as masks.
+        """Return the offsets of *members* of the structure *name* in *module*, bit fields as masks.
 
-        What it does not have, or has at no fixed place, is absent.
+        Members that are missing, or without a fixed place, are absent from the result.
 
         :raises TypeNotFound: if the module's debug information does not define it
-        :raises LayoutUnavailable: if it has none
+        :raises LayoutUnavailable: if the module has no debug information
         """
         loaded = self._loaded(module)
         told = loaded.layouts.get(name, members) if loaded is not None else None
@@ -81,8 +81,8 @@ class Types:
         return layout
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
-        """Return everything in static storage of *module* whose type has one of *names*; see
-        :meth:`Process.variables_of_type`. An array of more than 65,536 elements is left out.
+        """Return all objects in static storage of *module* whose type has one of *names*; see
+        :meth:`Process.variables_of_type`. Arrays of more than 65,536 elements are left out.
         """
         key = module.start, tuple(names)
         if key not in self._variables:
@@ -91,7 +91,7 @@ class Types:
             try:
                 rows = find_variables(info, names) if info is not None else []
             except OmpdError:
-                rows = []  # damaged debug information says nothing
+                rows = []  # damaged debug information counts as missing
             found = (Variable(expression, address + module.bias) for expression, address in rows)
             self._variables[key] = tuple(v for v in found if self._modules.at(v.address) is loaded)
         return self._variables[key]
@@ -135,7 +135,7 @@ class Types:
 def sizeof(type_ref: TypeRef) -> int:
     """Return the size of a type in bytes.
 
-    :raises BadInput: if it is not one that :class:`Types` gave
+    :raises BadInput: if *type_ref* is not from :class:`Types`
     """
     return _checked(type_ref).size
 
@@ -143,8 +143,8 @@ def sizeof(type_ref: TypeRef) -> int:
 def field_offset(type_ref: TypeRef, field: str) -> int:
     """Return the offset of member *field* in bytes; ``a.b`` is member b of the structure in member a.
 
-    :raises FieldNotFound: if the type has none of that name
-    :raises Unsupported: if it is a bit field
+    :raises FieldNotFound: if the type has no such member
+    :raises Unsupported: if the member is a bit field
     """
     found = _checked(type_ref)
     member = found.member(field)
