@@ -135,8 +135,8 @@ class Places:
         return described[0].functions(described[1]) if described is not None else ()
 
     def has_parameter(self, address: int, name: str) -> bool:
-        """Return whether, by debug information, a function at an address of code has a parameter called *name*. Functions
-        inlined there count, too.
+        """Return whether debug information has a parameter called *name* for the function at an address of code, or for
+        a function inlined there.
         """
         described = self._lines_at(address)
         return described is not None and described[0].has_parameter(described[1], name)

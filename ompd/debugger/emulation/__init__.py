@@ -1,4 +1,4 @@
-"""Results of routines of the target, which are not run there: decoded, or emulated.
+"""Results of the target's routines, decoded or emulated here without running anything in the target.
 
-The process calls them by ``routines``; ``emulate`` imports unicorn at the first call.
+The process calls routines through ``routines``; ``emulate`` imports unicorn at the first call.
 """

@@ -1,5 +1,5 @@
-"""Checks before a routine of the target is decoded or emulated: its code is that of the verified file, and the thread's
-storage is there.
+"""Checks before a routine of the target is decoded or emulated: its code equals the verified file, and the thread's
+storage is present.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ class TargetCode:
         """Return *size* bytes of data at *address*.
 
         :raises MemoryFault: if the target does not hold them
-        :raises CorruptState: if they are lost, and zeros stand there
+        :raises CorruptState: if they are lost and read as zeros
         """
         self.memory.check_data(address)
         return self.memory.read_data(address, size)
 
     def fault(self, page: int) -> str | None:
-        """Return why the code in the page at *page* must not be followed, None if it may be; it goes on after "it".
+        """Return why the code in the page at *page* must not be followed, None if it may be. The text continues after
+        "it".
 
         :raises MemoryFault: if the target does not hold the page
         """
@@ -67,17 +68,17 @@ class TargetCode:
         if not self._regions.is_code(page):
             return f"comes to {self.name(page)}, where no code is"
         if module is not None:
-            # The target's bytes are those that would run. If they differ from the file, it is
-            # a breakpoint, or damage.
+            # The target's bytes would run. A difference from the file is a breakpoint or damage.
             original = module.read_file(page, PAGE)
             if original is not None and original != self.read_code(page):
                 return f"comes to code of {module.name} at {page:#x} that is not what its file has"
         return None
 
     def storage_of(self, thread: int) -> int:
-        """Return the thread pointer of *thread*, for ABIs whose thread control block begins with its own address ("ELF
-        Handling For Thread-Local Storage", 3.4.6): code finds the address of thread-local variables there. Where a page
-        was lost, zeros are there, and every variable would be zero.
+        """Return the thread pointer of *thread*, if the thread control block begins with its own address.
+
+        In such ABIs code reads the base of thread-local variables there ("ELF Handling For Thread-Local Storage",
+        3.4.6). On a lost page that base, and every variable, would read as zero.
 
         :raises Unavailable: if the block is lost
         """

@@ -1,9 +1,8 @@
-"""Routines of the target that only load, decoded and followed without an emulator: nothing of the target runs.
+"""Routines of the target that only load, decoded and followed without an emulator: nothing runs in the target.
 
-Getters of OpenMP runtimes are a few plain loads: of the runtime's word in the linkage table, then of a thread-local
-variable. :mod:`ompd.isa` carries out such instructions; each load reads the target, and is noted. A routine that does
-more is refused: one that writes, calls the kernel or runs for long. The code is not trusted: it has to be that of the
-verified file (``code_checks``).
+Getters of OpenMP runtimes are a few plain loads: the runtime's word in the linkage table, then a thread-local variable.
+:mod:`ompd.isa` executes such instructions. Each load reads the target and is recorded. A routine that writes, calls the
+kernel or runs for long is refused. The code is not trusted: it must equal the verified file (``code_checks``).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ompd.isa.architecture import Architecture
 from ompd.isa.getters import State, Undecoded
 from ompd.isa.processors import getters_of
 
-_PIECE = 16  # bytes of code that are given at a time
+_PIECE = 16  # bytes of code per step
 
 
 class Decoder:
@@ -28,9 +27,9 @@ class Decoder:
         self._pages: dict[int, bytes] = {}
 
     def call(self, routine: int, thread: int) -> CallResult:
-        """Return the result of *routine* in *thread*, and its reads.
+        """Return the result and the reads of *routine* in *thread*.
 
-        :raises Unavailable: if it does more than load, or if its code or data cannot be read or trusted
+        :raises Unavailable: if the routine does more than load, or if its code or data cannot be read or trusted
         """
         machine = getters_of(self._architecture.e_machine)
         if machine is None:
@@ -44,7 +43,7 @@ class Decoder:
             machine.REGISTERS,
             self._code,
             self._load,
-            # The last page of all addresses, which no program has.
+            # The last page of the address space, which no program uses.
             stack=(1 << 8 * size) - 16,
             stack_register=machine.STACK_POINTER,
             pointer_size=size,

@@ -1,4 +1,4 @@
-"""Routines of the target's own code, run over its frozen memory by an emulator: nothing of the target runs or changes.
+"""Routines of the target's own code, run by an emulator on a copy of its memory: nothing runs or changes in the target.
 
 The emulator (unicorn, the extra ``emulate``) copies pages from the target when they are first read. Only a scratch
 stack can be written to. A routine that would write elsewhere, call the kernel or leave the code of verified files is
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ompd.debugger.emulation.linking import Linkage
 
 _PAGE = 4096
-# Older ones lack calls that are made here. 2.1.2, with a byte for builds.
+# Older versions lack calls that are used here. 2.1.2, with a byte for builds.
 _OLDEST = 0x02010200
 
 # Limits of a routine. Getters of OpenMP runtimes run some ten to a few hundred instructions.
@@ -33,9 +33,9 @@ _MAX_INSTRUCTIONS = 200_000
 _MAX_READS = 20_000
 _MAX_PAGES = 1_024
 _MAX_BINDINGS = 64
-# Pages that are kept between calls. Beyond that, all of them are let go.
+# Limit of pages that are kept between calls. Beyond it, all of them are dropped.
 _MAX_KEPT = 1 << 14
-# Room for the machine code that the emulator makes, which it makes again where it is full.
+# Size of the emulator's buffer for translated code. If it is full, the emulator translates anew.
 _TRANSLATED = 16 << 20
 _STACK_SIZE = 1 << 16
 
@@ -46,8 +46,8 @@ _TRAP_AT = _RETURN_AT + 1
 _START_AT = _TRAP_AT + 1
 _FIRST = _START_AT + 1
 
-# Its addresses among the target's: the stack between unmapped pages, the address that a routine returns to, and the
-# one at which the emulator begins.
+# Addresses in the target's address space: the scratch stack between unmapped pages, a routine's return address, and the
+# emulator's start address.
 _GAP = 1 << 24
 _RETURN = 3 * _GAP + _PAGE // 2
 _ROOM = 4 * _GAP
@@ -70,11 +70,11 @@ class _Call:
 
 
 class Emulator:
-    """Runs routines of one process at one stop. Pages are kept from call to call; close it.
+    """Runs routines of one process at one stop. Pages are kept between calls. It must be closed.
 
     :param is_free: returns whether the target has nothing between two addresses
     :param loader_code: first and end address of each dynamic loader
-    :raises Unavailable: if unicorn is not installed, or this processor is not one that is emulated
+    :raises Unavailable: if unicorn is not installed, or if this processor is not emulated
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Emulator:
         self._open()
 
     def close(self) -> None:
-        """Let go of the emulator and its pages. The next call makes another one."""
+        """Free the emulator and its pages. The next call makes a new emulator."""
         uc, self._uc, self._context = self._uc, None, None
-        # Hooks keep it, and so this, alive.
+        # Hooks keep the emulator alive, and through it this object.
         for hook in self._hooks if uc is not None else ():
             uc.hook_del(hook)
         self._hooks = []
@@ -139,7 +139,7 @@ class Emulator:
         except self._unicorn.UcError as error:
             pc, call.reason = None, call.reason or f"the emulator has given up: {error}"
         finally:
-            # The trapped page has an entry that no other call may find.
+            # Later calls must not use the entry of the trapped page.
             if call.trapped is not None and self._uc is not None:
                 uc.ctl(self._unicorn.UC_CTL_TLB_FLUSH, self._unicorn.UC_CTL_IO_WRITE)
         raise self._refusal(routine, thread, call, pc)
@@ -161,7 +161,7 @@ class Emulator:
     # Runs
 
     def _run(self, routine: int, call: _Call) -> int | None:
-        # The address at which it stopped, None if it returned.
+        # The address at which the routine stopped, None if it returned.
         uc, pc = self._uc, routine
         for _ in range(_MAX_BINDINGS):
             fault = None
@@ -193,7 +193,7 @@ class Emulator:
         return f"cannot go on at {self._code.name(pc)}: {fault}"
 
     def _bind(self, call: _Call) -> int | None:
-        # The loader's routine that binds an entry has its arguments on the stack, above them the return address.
+        # The loader's binding routine gets its arguments on the stack, with the return address above them.
         uc = self._uc
         sp: int = uc.reg_read(self._stack_pointer)
         link_map, index = self._stack_word(sp), self._stack_word(sp + 8)
@@ -219,8 +219,8 @@ class Emulator:
         self._stack_pointer = getattr(constants, machine.stack_pointer)
         self._program_counter = getattr(constants, machine.program_counter)
         self._result = getattr(constants, machine.result)
-        # By number of the target's page: the address in the emulator, and the permitted accesses. And by number of the
-        # emulator's page, from _FIRST on: the target's address.
+        # One map from the target's page number to the emulator's address and the permitted accesses. One map from the
+        # emulator's page number, starting at _FIRST, to the target's address.
         self._pages: dict[int, tuple[int, int]] = {}
         self.owners: list[int] = []
         self._entry = self._stack_end - 256 - machine.return_size
@@ -228,7 +228,8 @@ class Emulator:
         at = self._entry - self.stack_start
         stack[at : at + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
-        # Without memory for translated code, the emulator ends the process. So it gets little, which is tried first.
+        # Without memory for translated code, the emulator ends the process. So the buffer is small, and allocated
+        # first.
         try:
             mmap.mmap(-1, 2 * _TRANSLATED + (_FIRST + _MAX_KEPT) * _PAGE).close()
         except (OSError, ValueError) as error:
@@ -264,7 +265,7 @@ class Emulator:
         last = (_FIRST + _MAX_KEPT) * _PAGE - 1
         self._hooks = [
             add(unicorn.UC_HOOK_TLB_FILL, self._fill),
-            # By addresses in the emulator; reads of the scratch stack do not count.
+            # Keyed by addresses in the emulator. Reads of the scratch stack do not count.
             add(unicorn.UC_HOOK_MEM_READ, self._note_read, None, _FIRST * _PAGE, last),
             add(
                 unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE,
@@ -290,7 +291,7 @@ class Emulator:
     # Hooks
 
     def _fill(self, _uc: Any, address: int, access: int, entry: Any, _data: object) -> bool:
-        # A page of the target is used in a way that it was not used in before.
+        # Called at the first access of each kind to a page of the target.
         call = self._call
         try:
             unicorn = self._unicorn
@@ -304,11 +305,11 @@ class Emulator:
                 call.trapped = address - address % _PAGE, access, None
                 entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
                 return True
-            # Code is executed once it was fetched as code.
+            # A page is executed only after it was fetched as code.
             entry.paddr, entry.perms = found[0], found[1] & (_READ | _WRITE)
             return bool(found[1] & (_READ | _WRITE))
         except MemoryFault as error:
-            # The hook of the page that is mapped instead sees which bytes.
+            # The hook of the page that is mapped instead sees the accessed bytes.
             call.trapped = address - address % _PAGE, access, error
             entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
             return True
@@ -398,7 +399,7 @@ class Emulator:
     # Code
 
     def _code_fault(self, number: int) -> str | None:
-        # Why a page's code is not run, None if it is.
+        # The reason why a page's code is not run, None if it is run.
         if number not in self._checked:
             self._checked[number] = self._code.fault(number * _PAGE)
         return self._checked[number]

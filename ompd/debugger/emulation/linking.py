@@ -1,8 +1,8 @@
-"""The routines to which the loader would bind entries of linkage tables, for calls that the program has not made yet.
+"""The routines to which the loader would bind unused entries of linkage tables.
 
-In a lazily bound program the loader's code does that. It writes to memory and saves registers in ways that no emulator
-knows, so the name is looked up here, as ``_dl_fixup`` of glibc does. If several libraries have the name, and the order
-depends on how they were opened, which the loader does not record, there is no answer.
+With lazy binding the loader does this at the first call. Its code writes to memory and saves registers in ways that no
+emulator supports. So this module looks the name up, like ``_dl_fixup`` of glibc. There is no result if several
+libraries have the name and their order depends on how they were opened, because the loader does not record that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Linked(NamedTuple):
 
 
 class Linkage:
-    """The linkage tables of one process; what its files say of them is kept.
+    """The linkage tables of one process. Facts from files are kept.
 
     :param module_at: returns the module around an address
     """
@@ -54,7 +54,7 @@ class Linkage:
         self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
 
     def is_binder(self, routine: int, link_map: int) -> bool:
-        """Return whether *routine* is the one that the module with that ``struct link_map`` calls to bind an entry."""
+        """Return whether the module with that ``struct link_map`` calls *routine* to bind an entry."""
         if link_map not in self._maps:
             return False
         try:
@@ -68,11 +68,11 @@ class Linkage:
             return False
 
     def bind(self, link_map: int, index: int) -> int:
-        """Return the address of the routine that entry *index* of a module's linkage table is for.
+        """Return the address of the routine for entry *index* of a module's linkage table.
 
         :param link_map: the module's ``struct link_map``
-        :raises Unavailable: if it depends on the processor (STT_GNU_IFUNC), or if no module has one, or several between
-            which the loader may have chosen
+        :raises Unavailable: if the routine depends on the processor (STT_GNU_IFUNC), if no module has it, or if the
+            loader may choose between several
         :raises MalformedFile: if a module's tables are not in its file
         """
         key = link_map, index
@@ -124,7 +124,7 @@ class Linkage:
         return self._routine(wanted, linked, found)
 
     def _reached(self, asking: _Linked) -> set[int]:
-        # The module and all that it needs, directly or not: it sees these, however it was opened.
+        # The module and its direct and indirect dependencies. It sees these, however it was opened.
         opened = self._opened_as(asking.link_map.namespace)
         reached, queue = {asking.link_map.address}, [asking]
         for linked in queue:
@@ -182,8 +182,8 @@ class Linkage:
         return self._global[namespace]
 
     def _count_first(self, maps: list[LinkMap]) -> int:
-        # How many modules were loaded with the program: itself, preloaded ones, and all that these need. Modules that
-        # are opened later come behind them in the loader's list.
+        # The number of modules loaded with the program: itself, preloaded ones, and their dependencies. Modules that
+        # are opened later are behind them in the loader's list.
         opened = self._opened_as(maps[0].namespace) if maps else {}
         count, at = min(1, len(maps)), 0
         while at < count:
@@ -195,7 +195,7 @@ class Linkage:
         return count
 
     def _opened_as(self, namespace: int) -> dict[str, tuple[int, LinkMap]]:
-        # The place of each in the list, by the name that it was opened by, and that others need it by.
+        # The index in the list, by the name for which the module was opened, which others need it by.
         if namespace not in self._names:
             maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
             names: dict[str, tuple[int, LinkMap]] = {}
@@ -212,7 +212,7 @@ class Linkage:
         raise Unavailable(f"the loader's list does not have {name}")
 
     def _name(self, link_map: LinkMap) -> str:
-        # The file name that it was opened by, which may be that of a symbolic link.
+        # The file name for which the module was opened, perhaps the name of a symbolic link.
         raw = self._memory.read_string(link_map.l_name, _MAX_PATH) if link_map.l_name else b""
         return raw.decode("utf-8", "replace").rpartition("/")[2]
 

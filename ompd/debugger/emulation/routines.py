@@ -1,4 +1,4 @@
-"""Routines of the target, called in one way or the other: decoded, or run by an emulator, which is made when needed."""
+"""Calls of the target's routines: decoded, or run by an emulator that is made on demand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ompd.debugger.emulation.emulate import Emulator
     from ompd.debugger.emulation.linking import Linkage
 
-# glibc's, and as others name theirs
+# names in glibc and other C libraries
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
 
 
@@ -64,7 +64,7 @@ class Routines:
     def emulator(self) -> Emulator:
         """Return the emulator, made at the first call.
 
-        :raises Unavailable: if there is none, which is found out once
+        :raises Unavailable: if no emulator can be made, which is tried only once
         """
         if self._emulator is None:
             from ompd.debugger.emulation.emulate import Emulator
@@ -80,19 +80,19 @@ class Routines:
         return self._emulator
 
     def close(self) -> None:
-        """Let go of the emulator, which takes some megabytes; a later call makes another one."""
+        """Free the emulator, which takes some megabytes. A later call makes a new one."""
         emulator, self._emulator = self._emulator, None
         if emulator is not None and not isinstance(emulator, Unavailable):
             emulator.close()
 
     def linkage(self, jump_slot: int) -> Linkage:
-        """Return what binds entries of linkage tables that the program has not used yet."""
+        """Return the resolver of unused entries of linkage tables."""
         from ompd.debugger.emulation.linking import Linkage
 
         return Linkage(self.code.memory, self._loader, self._modules.at, jump_slot)
 
     def loader_code(self) -> Sequence[tuple[int, int]]:
-        """Return where the dynamic loaders are, from and to which address."""
+        """Return first and end address of each dynamic loader."""
         base = self._modules.auxiliary_vector.get(AT_BASE)
         return [
             (module.start, module.end)

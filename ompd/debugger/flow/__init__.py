@@ -1,3 +1,3 @@
-"""Follows the code of functions: which routines one has called on every way to a place, with which first arguments, and
-which branches lead there.
+"""Follows the code of functions: the routines called on every way to a place, their first arguments, and the branches
+on these ways.
 """

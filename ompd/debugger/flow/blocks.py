@@ -1,4 +1,4 @@
-"""The basic blocks of a function: runs of instructions of which only the first is jumped to."""
+"""The basic blocks of a function: runs of instructions with jumps only to the first one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def find_blocks(
     """Return the blocks by their addresses, and the address of each instruction's block.
 
     :param code: returns the instruction at an address, None if there is none
-    :param ways: returns the targets of an instruction besides the one behind it
-    :param goes_on: returns whether the instruction behind it may be next
+    :param ways: returns the targets of an instruction, except for the next instruction
+    :param goes_on: returns whether execution may go on with the next instruction
     :param most: the largest number of instructions
-    :raises Unavailable: if there are more, or code that is not understood
+    :raises Unavailable: if there are more instructions, or code that is not understood
     """
     instructions: dict[int, Instruction] = {}
     leaders = {entry}

@@ -1,6 +1,6 @@
-"""The branches at which the ways of two threads through a function parted: only one side leads to a call.
+"""The branches at which the ways of two threads through a function parted: a call is reachable from one side only.
 
-A way ends at a barrier: two threads of a team at different places have not passed one since their ways parted.
+A way ends at a barrier, because threads of a team at different places have not passed a barrier since they parted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Branches:
     """The branches of the functions of one process.
 
     :param called: returns the effects of a call
-    :param leads_to: returns the function that is called, None if the code does not say
+    :param leads_to: returns the called function, None if the code does not show it
     :param spend: takes a number of instructions before they are followed; raises Unavailable if there are too many
     """
 
@@ -56,15 +56,15 @@ class Branches:
         self._graphs: dict[int, Ways | OmpdError] = {}
 
     def entry(self, frame: Frame) -> int:
-        """Return where the function of a frame begins.
+        """Return the entry of the function of a frame.
 
         :raises Unavailable: if that is unknown
         """
         return self._code.entry(frame.call_site)
 
     def parting(self, frame: Frame, other: Frame | None, *, has_returned: bool = False) -> tuple[Branch, ...]:
-        """Return the branches of which one side leads to the call that *frame* is in, and the other side only to where
-        another thread is, the nearest first.
+        """Return the branches with the call of *frame* on one side, and only the other thread's place on the other
+        side. The nearest branch is first.
 
         :param other: the frame of the other thread in this function, None if it has none
         :param has_returned: whether the other thread has left this function; if not, and without a frame, it has ended
@@ -81,7 +81,7 @@ class Branches:
         return found
 
     def leads_on(self, frame: Frame, other: Frame) -> bool:
-        """Return whether a way leads from the call that *frame* is in to where *other* is in this function.
+        """Return whether the place of *other* in this function can be reached from the call of *frame*.
 
         :raises Unavailable: if the code cannot be followed
         """
@@ -91,7 +91,7 @@ class Branches:
         return place in found or ANYWHERE in found
 
     def loop(self, frame: Frame) -> Loop | None:
-        """Return the innermost loop that *frame* is in, None if it is in none.
+        """Return the innermost loop around *frame*, None without a loop.
 
         :raises Unavailable: if the code cannot be followed
         """
@@ -106,10 +106,10 @@ class Branches:
         is_earlier: Callable[[int], bool],
         parameters: Callable[[int], int | None],
     ) -> Condition:
-        """Return what a branch in the function of *frame* depends on; addresses are those that the frame shows.
+        """Return the operands of a branch in the function of *frame*, with addresses in this frame.
 
         :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
-        :param is_earlier: returns whether it belongs to a statement before that
+        :param is_earlier: returns whether the instruction belongs to an earlier statement
         :param parameters: returns how many parameters the function at an address has, None if that is unknown
         :raises Unavailable: if the code cannot be followed
         """
@@ -131,7 +131,7 @@ class Branches:
     def _places(
         self, block: Sequence[Instruction], fixed: Mapping[int, int | None]
     ) -> Iterator[tuple[int, int | None]]:
-        # The addresses of the operands in a block. Stack and frame pointer count as they are at calls.
+        # The addresses of the operands in a block, computed with stack and frame pointer as at calls.
         known = dict(fixed)
         for found in block:
             address = _address(found.operand, known)
@@ -140,7 +140,7 @@ class Branches:
             known.update(fixed)
 
     def tested(self, frame: Frame, branch: Branch) -> str:
-        """Return the name of the routine whose result a branch compares with 0, ``""`` if it compares anything else.
+        """Return the name of the routine whose result a branch compares with 0, ``""`` for other comparisons.
 
         :raises Unavailable: if the code cannot be followed
         """
@@ -165,7 +165,7 @@ class Branches:
         return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
 
     def _carry_out(self, found: Instruction, address: int | None, known: dict[int, int | None]) -> None:
-        # Enough to follow the pointers by which compilers reach a construct's variables.
+        # Enough steps for the pointers through which compilers access a construct's variables.
         assert self._processor is not None
         lost = self._processor.lost if found.flow == "call" else found.clobbers
         for register in lost:
@@ -213,7 +213,7 @@ class Ways:
     :param max_size: how many bytes an instruction has at most
     :param is_own: returns whether an address is in the function
     :param called: returns the effects of a call
-    :raises Unavailable: if there is more code than is followed, or some that is not understood
+    :raises Unavailable: if the code is too large, or not understood
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Ways:
 
     @property
     def is_open(self) -> bool:
-        """Whether a way from the function's beginning leads to an unknown place."""
+        """Whether an unknown place can be reached from the function's entry."""
         return ANYWHERE in self._reached(self._entry, (), None)
 
     def _jumps(self, found: Instruction) -> Sequence[int]:
@@ -279,7 +279,7 @@ class Ways:
         :raises Unavailable: if no followed way leads there
         """
         if frame.call_site == frame.pc:
-            # If the function ended by a jump, the pc is at any byte of that.
+            # If the function ended by a jump, the pc may be at any byte of the jump.
             for size in range(self._max_size + 1):
                 inside = self.instructions.get(frame.pc - size)
                 if inside is not None and inside.end > frame.pc:
@@ -292,9 +292,9 @@ class Ways:
         raise Unavailable("no way through its function is seen that leads to where it is")
 
     def loop(self, at: int) -> Loop | None:
-        """Return the innermost loop around an instruction, None if it is in none.
+        """Return the innermost loop around an instruction, None without a loop.
 
-        :raises Unavailable: if a jump may lead anywhere: into the middle of a loop, too
+        :raises Unavailable: if a jump has unknown targets, because it may enter the middle of a loop
         """
         if any(ANYWHERE in each for each in self._next.values()):
             raise Unavailable("a jump of the function may lead anywhere")
@@ -308,8 +308,8 @@ class Ways:
         return Loop(tuple(each.address for leader in leaders for each in self.blocks[leader]), (head, *back))
 
     def parting(self, to: int, other: int | None) -> Iterator[Branch]:
-        """Yield the branches of which only one side leads to the call at *to*, or to another call of the same function,
-        and the other side leads to *other*, the nearest first.
+        """Yield the branches with the call at *to*, or another call of the same function, on one side only, and *other*
+        on the other side. The nearest branch is first.
 
         :param other: an address, or :data:`EXIT` or :data:`STOP`; None for any
         """
@@ -325,7 +325,7 @@ class Ways:
                     yield Branch(block[-1].address, tuple(found.address for found in block))
 
     def _alike(self, to: int) -> set[int]:
-        # Other calls of, and jumps to, the same function. Barriers are told apart.
+        # Other calls of, and jumps to, the same function. Different barriers count as different.
         called = self.instructions[to].target
         if to in self._barriers.get(self._block_of[to], ()):
             return set()
@@ -339,7 +339,7 @@ class Ways:
         }
 
     def reached_behind(self, call: int, other: int) -> set[int]:
-        """Return which of *other*, the end and an unknown place are reached from behind a call."""
+        """Return the places reached after a call: *other*, the end, or an unknown place."""
         leader = self._block_of[call]
         events = [at for at in self._events(leader, (other,)) if at > call]
         if events:
@@ -350,7 +350,7 @@ class Ways:
         return found
 
     def _branches_before(self, to: int) -> list[int]:
-        # The blocks that end with a branch from which the call is reached, the nearest first.
+        # The blocks with a final branch from which the call can be reached, the nearest first.
         start = self._block_of[to]
         seen, found = {start}, []
         front = [start]
@@ -371,7 +371,7 @@ class Ways:
         return sorted(inside.union(self._barriers.get(leader, ())))
 
     def _reached(self, start: int, goals: Sequence[int | None], stop: int | None) -> set[int]:
-        # The goals, or the end, that are reached without a barrier, and without the end of the block *stop*.
+        # The goals, and the end, reached without a barrier and without the end of the block *stop*.
         found: set[int] = set()
         seen = {start}
         waiting = [start]

@@ -24,7 +24,7 @@ _MAX_BEFORE = 3  # bytes of an instruction before the distance
 class Reference(NamedTuple):
     """A place in code that looks like a call, a jump or a load of a word.
 
-    ``address`` is the target of a call, or the word that is read by a load, or by a call that ``is_through`` one.
+    ``address`` is the target of a call, or the word read by a load or by a call with ``is_through``.
     """
 
     place: int
@@ -34,7 +34,7 @@ class Reference(NamedTuple):
 
 
 class Code:
-    """The functions of one process, whose extents unwind data and symbols give.
+    """The functions of one process. Their extents are from unwind data and symbols.
 
     :param locate: returns the symbol and module of an address
     """
@@ -54,10 +54,10 @@ class Code:
         """What :meth:`constant` returned."""
 
     def references(self, elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
-        """Yield what looks like a call, a jump or a load in the code of a module, if it names an address in the module.
+        """Yield possible calls, jumps and loads in the code of a module that refer to an address in the module.
 
-        :param limit: how many bytes of code are looked through
-        :raises Unavailable: if there is more, or if code of this processor is not followed
+        :param limit: the number of bytes of code to search
+        :raises Unavailable: if there is more code, or if code of this processor is not followed
         """
         loads = [segment for segment in elf.segments if segment.p_type == PT_LOAD]
         first = min((segment.p_vaddr for segment in loads), default=0)
@@ -174,9 +174,9 @@ class Code:
         raise Unavailable("it is in a part of a function of which the beginning is unknown")
 
     def pads_of(self, call: int) -> Sequence[int]:
-        """Return the handlers of exceptions that are thrown in a call.
+        """Return the landing pads for exceptions thrown in a call.
 
-        :raises MalformedFile: if the table of these is malformed
+        :raises MalformedFile: if the table of landing pads is malformed
         """
         start = self.start(call)
         loaded = self._modules.at(call)
@@ -204,9 +204,9 @@ class Code:
         return FunctionCode(self, self._memory, self._modules, entry, processor)
 
     def constant(self, address: int) -> int | None:
-        """Return the word at an address that only the loader writes to, None elsewhere.
+        """Return the word at an address that only the loader writes to, None at other addresses.
 
-        Code finds functions of other modules by such words.
+        Code finds functions of other modules through such words.
         """
         loaded = self._modules.at(address)
         for segment in loaded.elf.segments if loaded is not None and loaded.elf is not None else ():
@@ -223,7 +223,7 @@ class Code:
 
 
 class FunctionCode:
-    """The instructions of one function, with the parts that a compiler moved elsewhere."""
+    """The instructions of one function, including parts that a compiler moved elsewhere."""
 
     def __init__(self, code: Code, memory: TargetMemory, modules: ModuleList, entry: int, processor: Processor) -> None:
         self._code, self._memory, self._modules = code, memory, modules
@@ -259,8 +259,8 @@ class FunctionCode:
 
 
 def _distances(code: bytes, target: int) -> Iterator[int]:
-    """Yield where *code* has four bytes that are the distance from their end to the index *target*, little-endian."""
-    # The distance falls by one from each index to the next. Those with the same upper half are searched for it.
+    """Yield indices in *code* of four bytes with the distance from their end to the index *target*, little-endian."""
+    # The distance decreases by one per index. Indices with the same upper half of it are searched for that half.
     for high in range((target - len(code)) >> 16, ((target - 4) >> 16) + 1):
         first, last = max(target - 4 - (high << 16) - 0xFFFF, 0), min(target - 4 - (high << 16), len(code) - 4)
         half, place = (high & 0xFFFF).to_bytes(2, "little"), first + 1

@@ -1,5 +1,5 @@
-"""The operands that a branch depends on: those of its comparison, and of the instructions of the same statement that
-made them.
+"""The operands that a branch depends on: the operands of its comparison, and of the instructions of the same statement
+that compute these.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Read(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """The operands that a branch depends on. ``calls`` are the functions whose results are compared, in order; None is
-    one that is called by a pointer.
+    """The operands that a branch depends on. ``calls`` are the functions whose results are compared, in order; None
+    stands for a call by a pointer.
     """
 
     reads: tuple[Read, ...]
@@ -36,7 +36,7 @@ class Slice:
 
     :param blocks: the function's blocks by their addresses
     :param address_of: returns the address of an instruction's operand in memory, None if it is unknown
-    :param leads_to: returns the function that is called, None if the code does not say
+    :param leads_to: returns the called function, None if the code does not show it
     :param parameters: returns how many parameters the function at an address has, None if that is unknown
     """
 
@@ -64,7 +64,7 @@ class Slice:
 
         :param before: the predecessors of each block
         :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
-        :param is_earlier: returns whether it belongs to a statement before that, whose calls are ignored
+        :param is_earlier: returns whether it belongs to an earlier statement, whose calls are ignored
         """
         # The registers and addresses of memory that are needed at the end of each block.
         needed: dict[int, tuple[set[int], set[int]]] = {leader: ({FLAGS}, set())}
@@ -76,7 +76,7 @@ class Slice:
                 last = self._blocks[other][-1]
                 if other in needed or len(order) == _MAX_BLOCKS or not is_wanted(last.address):
                     continue
-                # The branch that leads here is a part of the condition, as in a && b.
+                # A branch before this block is a part of the condition, as in a && b.
                 flags = {FLAGS} if last.flow == "branch" else set()
                 needed[other] = registers | flags, set(addresses)
                 order.append(other)
@@ -91,7 +91,7 @@ class Slice:
         addresses: set[int],
         is_earlier: Callable[[int], bool],
     ) -> None:
-        # Backwards: registers and addresses become those that are needed at the beginning of the block.
+        # Goes backwards: updates registers and addresses to those needed at the beginning of the block.
         for number in range(len(block) - 1, -1, -1):
             instruction = block[number]
             if instruction.flow == "call":
@@ -113,8 +113,8 @@ class Slice:
         count = self._parameters(target) if target is not None else None
         passed = set(_written_since_call(block, number))
         arguments = processor.arguments[:count] if count is not None else processor.arguments
-        # Arguments that the block has not set are the function's own parameters, if debug information says that the
-        # called function has them.
+        # If the called function has parameters, by debug information, that the block has not set, their values are the
+        # caller's own parameters.
         own = {register for register in arguments if register in passed or count is not None}
         registers.update(own)
         base = {instruction.source} if instruction.source is not None else set()
@@ -129,7 +129,7 @@ class Slice:
         is_there = address is not None and address in addresses
         is_stored = is_there and (instruction.does == "store" or (instruction.stores and bool(vectors)))
         is_kept = is_there and instruction.stores
-        # Arithmetic of vectors writes one of those that it reads, unless it stores one or makes a number of it.
+        # Vector arithmetic writes one of the registers that it reads, unless it stores or converts to a number.
         is_of_vectors = bool(vectors & registers) and not instruction.stores and not instruction.clobbers
         if not (written & registers or is_kept or is_stored or is_of_vectors):
             return

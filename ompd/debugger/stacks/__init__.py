@@ -1,3 +1,4 @@
-"""Native stacks and the calls in them: ``stacks`` for frames, ``calls`` for who called what. The process makes both,
-and others use the process; the other files of the room serve these two.
+"""Native stacks: ``stacks`` for frames, ``calls`` for callers and called functions.
+
+The process makes both, and all other code uses the process. The other files here serve these two.
 """

@@ -1,8 +1,8 @@
-"""Which function called which, by the machine code of calls, and by what debug information says of them.
+"""Callers and called functions, by the machine code of calls and by their debug information.
 
-Compilers give the code of different constructs names that do not distinguish them. Each is passed to the routine of the
-runtime that begins the construct. A function that ends with a call may jump to the called one, whose frame then takes
-the place of its own.
+Compilers name outlined functions of different constructs alike. But each one is passed to the runtime's routine that
+begins its construct. A function that ends with a call may jump to the called function, whose frame then replaces its
+own.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ompd.isa.architecture import Architecture, CallPatterns
 if TYPE_CHECKING:
     from ompd.debugger.stacks.tail_calls import DescribedCalls
 
-# A source function has some pieces and copies, and outlined functions of its constructs.
+# A source function has several pieces, copies and outlined functions.
 _MAX_FUNCTIONS = 1 << 10
 _MAX_CODE = 1 << 20
 # Other arguments are computed between taking a function's address and the call.
 _MAX_BETWEEN = 128
-# Functions that end with a jump are short, and so are chains of jumps. The last is the limit for one question.
+# Functions that end with a jump are short, and so are chains of jumps. The last limit is for one query.
 _MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
 
 
 class Calls:
-    """The calls in one process's code. Unknown facts are None, or empty."""
+    """The calls in one process's code. Unknown results are None or empty."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class Calls:
     # Targets
 
     def routine_called(self, pc: int) -> str | None:
-        """Return the name of the routine that the instruction before *pc* calls, None if the code does not say."""
+        """Return the name of the routine that the instruction before *pc* calls, None if unknown."""
         target = self.target(pc)
         return self._places.symbol_at(target) if target is not None else None
 
     def target(self, pc: int) -> int | None:
-        """Return the start of the routine that the instruction before *pc* calls, None if the code does not say."""
+        """Return the start of the routine that the instruction before *pc* calls, None if the code does not show it."""
         patterns = self._patterns
         if patterns is None:
             return None
@@ -92,9 +92,9 @@ class Calls:
         return target
 
     def leads_to(self, target: int | None, word: int | None) -> int | None:
-        """Return the routine that a call or a jump leads to, also behind an entry of the linkage table.
+        """Return the address of the routine that a call or jump reaches, directly or by a linkage table.
 
-        :param target: its target
+        :param target: the target of the call or jump
         :param word: the address of the word that has the target
         :raises MemoryFault: if the target does not hold the word
         """
@@ -110,7 +110,7 @@ class Calls:
         return read_pointer(self._memory, word) if word is not None else None
 
     def _target(self, call: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
-        # The routine that a call or a jump leads to, behind an entry of the linkage table.
+        # Returns the routine that a call or jump reaches, directly or by a linkage table.
         target = self._address_in(call, start, patterns)
         try:
             if target is not None and call["through"] is None:
@@ -148,7 +148,7 @@ class Calls:
         return self.is_stub(address) and self._places.symbol_at(address) is None
 
     def is_stub(self, address: int) -> bool:
-        """Return whether the code at *address* is that of an entry of a linkage table."""
+        """Return whether an entry of a linkage table begins at *address*, by its code."""
         if address not in self._stubs:
             self._stubs[address] = self._is_stub(address)
         return self._stubs[address]
@@ -208,7 +208,7 @@ class Calls:
         return self._pointer_calls[pc]
 
     def _find_pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
-        # All that may be one: the beginning of an instruction does not follow from its end.
+        # Yields all possible calls, because the end of an instruction does not determine its beginning.
         patterns = self._patterns
         named = self.target(pc)
         if patterns is None or (named is not None and self._modules.function_extent(named) is not None):
@@ -240,7 +240,7 @@ class Calls:
     # Jumps at the end of functions
 
     def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
-        """Return the ways from one function to another by jumps alone; empty if there are too many to look at."""
+        """Return the chains of jumps from one function to another; empty if there are too many."""
         ways: list[tuple[TailCall, ...]] = []
         looked_at = 0
         waiting: list[tuple[int, tuple[TailCall, ...]]] = [(function, ())]
@@ -257,7 +257,7 @@ class Calls:
         return tuple(ways)
 
     def _jumps(self, function: int) -> tuple[TailCall, ...]:
-        # The jumps of a function to the entries of others.
+        # The jumps of a function to entries of other functions.
         if function not in self._jumps_of:
             self._jumps_of[function] = tuple(self._find_jumps(function))
         return self._jumps_of[function]
@@ -331,5 +331,5 @@ class Calls:
             if loaded is not None and loaded.lines is not None:
                 return [address + loaded.bias for address in loaded.lines.passed(inside - loaded.bias)]
         except OmpdError:
-            pass  # damaged debug information says nothing
+            pass  # damaged debug information counts as missing
         return ()

@@ -17,7 +17,7 @@ class Frame(NamedTuple):
     pc: int
     cfa: int | None  # canonical frame address; None if it is unknown
     sp: int
-    registers: Mapping[int, int]  # by DWARF number; only those whose value in this frame is known
+    registers: Mapping[int, int]  # by DWARF number; unknown registers are absent
     function_start: int | None  # the beginning of the function, or part of one, by unwind data; None without
     is_signal_frame: bool  # the kernel's frame below a signal handler
     how: How

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ompd.debugger.regions import Regions
     from ompd.debugger.stacks.unwind import Unwinder
 
-# How many words above the stack pointer are searched for a return address, and how often: for one stack, and for all.
+# Number of words above the stack pointer in one search for a return address. Number of searches per stack, in all.
 _MAX_WORDS = 1024
 _MAX_SCANS, _MAX_ALL_SCANS = 64, 4096
 # Without symbols, a function is assumed to reach from a called address over this many bytes.
 _MAX_FUNCTION_SIZE = 1 << 16
 _CODE_BYTES = 16
 _PAGE = 4096  # the pages of all processors are multiples of it
-# How many callers of a return address have to make sense.
+# The number of further callers that must be plausible.
 _DEPTH = 2
 
 
@@ -66,7 +66,7 @@ class Guesser:
     def caller(self, pc: int, registers: Mapping[int, int], *, is_exact: bool) -> Guess | str:
         """Return the likely caller of the frame at *pc*, or a sentence why there is none.
 
-        :param is_exact: whether the frame stands at *pc*, and has not called something from there
+        :param is_exact: whether the frame executes at *pc*, and is not in a call from there
         """
         sp = registers[self._sp]
         end = self._regions.end_of(sp)
@@ -108,7 +108,7 @@ class Guesser:
         return self._guess(sp + offset + self._size, return_address, kept, "scan")
 
     def _edge(self, pc: int) -> int | None:
-        # From the stack pointer to the return address, None if the code at pc is no such edge of a function.
+        # The distance from stack pointer to return address, None if pc is not at the entry or end of a function.
         code_before, code_behind = self._bytes_before(pc, _CODE_BYTES), self._bytes_at(pc, _CODE_BYTES)
         for before, behind, offset in self._edges:
             if behind.match(code_behind) and before.search(code_before):
@@ -127,14 +127,14 @@ class Guesser:
         return self._guess(fp + record.cfa, return_address, {self._fp: saved}, "frame-pointer")
 
     def _by_call(self, pc: int, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
-        # By a return address behind a call of the function around pc.
+        # Guesses by a return address behind a call of the function around pc.
         for address, word in self._return_addresses(sp, limit):
             if self._calls(word, pc):
                 return self._scanned(address, word, registers, end)
         return None
 
     def _by_unwind_data(self, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
-        # By a return address into code with unwind data that leads to further callers.
+        # Guesses by a return address into code whose unwind data gives plausible further callers.
         for address, word in self._return_addresses(sp, limit):
             guess = self._scanned(address, word, registers, end)
             if self._leads_to_callers(guess.pc, guess.cfa, guess.registers.get(self._fp), end):
@@ -155,7 +155,7 @@ class Guesser:
     # What is likely
 
     def _leads_to_callers(self, pc: int, sp: int, fp: int | None, end: int) -> bool:
-        # Whether unwind data at pc leads to callers that make sense.
+        # Whether unwind data at pc gives plausible callers.
         steps = self._unwinder.steps
         for depth in range(_DEPTH):
             if self._unwinder.signals.is_return(pc):
@@ -180,7 +180,7 @@ class Guesser:
         return True
 
     def _has_saved_registers(self, pc: int, sp: int) -> bool:
-        # Whether the kernel has saved registers there: the address may be on the stack as data.
+        # Whether the kernel saved registers there. Otherwise the address is mere data on the stack.
         saved = self._unwinder.signals.interrupted_registers(pc, sp)
         if saved is None:
             return False
@@ -208,7 +208,7 @@ class Guesser:
         return self._return_of(address)[0]
 
     def _calls(self, address: int, pc: int) -> bool:
-        # Whether the call before the return address goes directly to the function around pc.
+        # Whether the call before the return address directly calls the function around pc.
         target = self._return_of(address)[1]
         if target is None:
             return False
@@ -224,7 +224,7 @@ class Guesser:
         return self._starts[pc]
 
     def _return_of(self, address: int) -> tuple[bool, int | None]:
-        # Whether address may be a return address, and the target of the call before it, None if it is indirect.
+        # Whether address may be a return address; and the target of the call before it, None for an indirect call.
         if address not in self._returns:
             self._returns[address] = self._look_before(address)
         return self._returns[address]
@@ -241,7 +241,7 @@ class Guesser:
     # Memory
 
     def _bytes_at(self, address: int, size: int) -> bytes:
-        # Up to *size* bytes, perhaps only those up to the end of a page.
+        # Up to *size* bytes, perhaps fewer: up to the end of a page.
         for count in (size, min(size, -address % _PAGE)):
             try:
                 return self._memory.read(address & self._mask, count)

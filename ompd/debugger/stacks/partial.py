@@ -23,7 +23,7 @@ _MAX_CODE = 1 << 18  # of one function
 
 
 class FrameRegisters(dict[int, int]):
-    """Registers of a frame, by DWARF number; access to one that only a stop would give calls *on_want*."""
+    """Registers of a frame, by DWARF number. Access to a register that only a stop reveals calls *on_want*."""
 
     def __init__(self, values: Mapping[int, int], unknown: frozenset[int], on_want: Callable[[], None]) -> None:
         super().__init__(values)
@@ -36,7 +36,7 @@ class FrameRegisters(dict[int, int]):
         return super().get(number, default)
 
     def values(self) -> Iterator[int]:  # type: ignore[override]
-        """Yield the known values; a search through all of them wants the unknown ones as well."""
+        """Yield the known values. Such a search counts as access to the unknown registers."""
         yield from super().values()
         if self._unknown:
             self._on_want()
@@ -85,7 +85,7 @@ class PartialStacks:
         value = self._computed_frame_pointer(last)
         if value is None:
             return None
-        # No frame inside of that one has saved the register, so that the thread still has it.
+        # No inner frame has saved the register, so the thread still has it.
         walk = self._unwinder.unwind({**registers, self._architecture.fp: value})
         for _ in walk:
             pass
@@ -112,7 +112,7 @@ class PartialStacks:
         return int.from_bytes(self._memory.read(address, self._memory.pointer_size), self._memory.byte_order)
 
     def _size(self, frame: Frame, start: int, end: int, below_cfa: int) -> int | None:
-        # The frame's size at its pc. All threads of a team stand at the same few places.
+        # The frame's size at its pc, kept because all threads of a team are at the same few places.
         if frame.pc not in self._sizes:
             self._sizes[frame.pc] = self._size_by_code(frame.pc, start, end, below_cfa)
         return self._sizes[frame.pc]
@@ -130,8 +130,8 @@ class PartialStacks:
             return None
 
     def _calls(self, address: int, function: int) -> bool:
-        # Whether the instruction before *address* calls the function: directly, by a pointer, or through a linkage
-        # table. Handlers of signals are called by the kernel.
+        # Whether the function may return to *address*: the instruction before is a call of it, a call by a pointer or a
+        # call through a linkage table; or the kernel called a signal handler.
         if self._unwinder.signals.is_return(address):
             return True
         architecture = self._architecture

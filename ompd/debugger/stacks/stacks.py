@@ -39,7 +39,7 @@ class Stacks:
         self.steps = steps
         self.unwinder = Unwinder(memory, architecture, modules, symbols, regions, places, steps)
         self._stacks: dict[tuple[int, bool], Stack] = {}
-        self._shapes: dict[Shape, Shape] = {}  # most threads of a team have the same one
+        self._shapes: dict[Shape, Shape] = {}  # most threads of a team share one shape
 
     def stack(self, thread: int, *, guess: bool = False) -> Stack:
         """Return the native stack of *thread*.

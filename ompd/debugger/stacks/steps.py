@@ -1,4 +1,4 @@
-"""Unwind steps: rows of unwind data, prepared so that a frame is undone quickly."""
+"""Unwind steps: rows of unwind data, prepared for fast unwinding of a frame."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ompd.debugger.modules.modules import ModuleList
     from ompd.debugger.symbols import Symbols
 
-# A frame that saves more words side by side has them read one by one. No known processor does.
+# If a frame saves more adjacent words, they are read one by one. No known processor does this.
 _MAX_SPAN_WORDS = 32
 NOTHING = -1
 """In place of a register's number: none."""
 
 
 class UnwindStep(NamedTuple):
-    """A row of unwind data at the target's addresses. Words that are saved side by side are unpacked together."""
+    """A row of unwind data at the target's addresses. Adjacent saved words are unpacked together."""
 
     row: Row
     function_start: int
@@ -43,7 +43,7 @@ Steps = dict[int, "UnwindStep | str"]
 
 
 class StepTable:
-    """The unwind steps of one stopped process. ``known`` are those that were looked up.
+    """The unwind steps of one stopped process. ``known`` are the steps that were looked up.
 
     :param known: the steps of an earlier stop of the same process, to which new ones are added
     """
@@ -101,7 +101,7 @@ class StepTable:
 
     def _prepare(self, row: Row, bias: int) -> UnwindStep:
         size = self._architecture.pointer_size
-        # Vector registers are saved as well, and no frame depends on them.
+        # Saved vector registers are ignored, because no frame depends on them.
         rules = {n: rule for n, rule in row.registers.items() if n in self._numbers or n == row.return_register}
         offsets = {rule.value: number for number, rule in rules.items() if rule.kind == "offset"}
         low, high = min(offsets, default=0), max(offsets, default=-size)
@@ -118,7 +118,7 @@ class StepTable:
         return_rule = row.registers.get(row.return_register)
         return_kind = "same_value" if return_rule is None else return_rule.kind
         clears = {NOTHING} & set(columns)
-        # If the return address has a register of its own, as on AArch64, a leaf function leaves it there.
+        # On processors with a link register, such as AArch64, a leaf function leaves the return address there.
         if return_kind == "same_value" and row.return_register == self._pc:
             clears.add(row.return_register)
         return UnwindStep(

@@ -1,8 +1,8 @@
 """Functions that left the stack by a tail call, found by the calls that debug information describes.
 
-If a caller called one function and its callee's frame is another one's, the first ended by a jump to the second, or
-to a function that did. As in gdb (``call_site_find_chain``), all ways between the two are followed; the jumps that all
-of them share are certain.
+If a caller called one function and the next frame belongs to another one, the first ended by a jump to the second, or
+by a chain of such jumps. Like gdb (``call_site_find_chain``), this follows all ways between the two. Jumps that all
+ways share are certain.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ _MAX_CHAIN = 256
 
 
 class ChainLink(NamedTuple):
-    """A function that left the stack: its entry, and an address in the jump at its end, None if only the function is
-    certain.
-    """
+    """A function that left the stack: its entry, and an address in the jump at its end, None for an uncertain jump."""
 
     start: int
     jump: int | None
 
 
 class Chain(NamedTuple):
-    """The functions between one that was called and the one that runs, innermost first.
+    """The functions between a called function and the running one, innermost first.
 
-    Unless it ``is_whole``, unknown functions are missing behind the first *inner* ones: there are several ways, or none
-    is described.
+    Unless it ``is_whole``, the chain has a gap after the first *inner* functions, because several ways are possible or
+    no way is described.
     """
 
     links: tuple[ChainLink, ...]
@@ -49,21 +47,19 @@ class DescribedCalls:
         self._chains: dict[tuple[int, int], Chain] = {}
 
     def calls_of(self, address: int) -> Sequence[Call] | None:
-        """Return the calls of the function around *address*, with ``start`` if it is known; None if nothing describes
-        them.
-        """
+        """Return the calls of the function around *address*, with ``start`` if known; None without a description."""
         loaded = self._modules.at(address)
         if loaded is None or loaded.lines is None:
             return None
         if loaded.record.is_system_library:
-            return ()  # these do not jump to code of others
+            return ()  # these do not jump to other files' code
         link_address = address - loaded.bias
         try:
             if loaded.lines.function_entry(link_address) is None:
                 return None
             calls = loaded.lines.calls(link_address)
         except OmpdError:
-            return None  # damaged debug information says nothing
+            return None  # damaged debug information counts as missing
         bias = loaded.bias
         return [
             call._replace(
@@ -75,7 +71,7 @@ class DescribedCalls:
         ]
 
     def _start_of(self, loaded: LoadedModule, name: str | None) -> int | None:
-        # The function that code of a module calls by a linker's name: one of its own, or another module's.
+        # The function that code of a module calls by a linker's name, in this module or another one.
         key = loaded.start, name or ""
         if name is not None and key not in self._starts:
             symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
@@ -102,7 +98,7 @@ def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
     try:
         ways = _ways(calls, called, runs)
     except OmpdError:
-        ways = None  # damaged debug information says nothing
+        ways = None  # damaged debug information counts as missing
     if not ways:
         return Chain((ChainLink(called, None),), 0, False)
     first, others = ways[0], ways[1:]
@@ -114,7 +110,7 @@ def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
     links = first[::-1][:inner]
     if outer:
         return Chain((*links, *first[:outer][::-1]), inner, False)
-    # It is certain that the outermost function was called, but not by which jump it ended.
+    # The call of the outermost function is certain, but its last jump is not.
     has_outermost = bool(links) and links[-1].start == called
     return Chain(links if has_outermost else (*links, ChainLink(called, None)), inner, False)
 
@@ -157,7 +153,7 @@ def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink
 
 
 def _jumps(calls: DescribedCalls, function: int) -> list[Call] | None:
-    # The tail calls of a function, None if nothing describes them: it may end by any jump.
+    # The tail calls of a function, None without a description: it may end by any jump.
     described = calls.calls_of(function)
     return None if described is None else [call for call in described if call.is_tail]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ompd.debugger.symbols import Symbols
 
 MAX_FRAMES = 100_000
-# The frames of all stacks together, which take some 200 MB. Beyond that, each stack has its innermost ones.
+# Limit for the frames of all stacks together (some 200 MB). Beyond it, each stack has only its innermost frames.
 MAX_ALL_FRAMES, _FRAMES_OF_EACH = 1 << 18, 48
 # Stacks are read in aligned blocks of this many bytes, because a read costs more than its bytes.
 _BLOCK_SIZE = 4096
@@ -67,8 +67,8 @@ class Unwinder:
         no unwind data covers the pc, if memory cannot be read, if a CFA is not beyond the inner frame's, and after
         :data:`MAX_FRAMES`, or fewer if all stacks together have many. Nothing is raised for these.
 
-        :param guess: go on by guesses if unwind data does not give the caller. All frames from there on are marked as
-            guessed, because a guess may lead to another stack.
+        :param guess: guess the caller if unwind data does not give it. All frames from there on are marked as guessed,
+            because a guess may be on another stack.
         """
         return StackWalk(self, registers, self._guesser_of_new_stack() if guess else None)
 
@@ -81,9 +81,9 @@ class Unwinder:
         return self._guesser
 
     def caller_of(self, step: UnwindStep, sp: int, fp: int | None) -> tuple[int, int] | None:
-        """Return CFA and return address of a frame of which only stack and frame pointer are known.
+        """Return CFA and return address of a frame from its stack pointer and frame pointer only.
 
-        :returns: None if these two do not give them
+        :returns: None if these two are not enough
         """
         registers = {self.sp: sp} | ({} if fp is None else {self.fp: fp})
         try:
@@ -106,8 +106,8 @@ class Unwinder:
         return (base + step.cfa_offset) & self.mask
 
     def kept(self, step: UnwindStep, registers: dict[int, int]) -> dict[int, int]:
-        """Return the registers that a called function preserves for its caller, all of them for a signal frame: a
-        signal may come when any register is in use.
+        """Return the registers that a called function preserves for its caller. A signal frame preserves all registers,
+        because a signal may interrupt code that uses any of them.
         """
         if step.row.is_signal_frame:
             return registers
@@ -117,9 +117,9 @@ class Unwinder:
     def caller_registers(
         self, step: UnwindStep, registers: Mapping[int, int], kept: dict[int, int], cfa: int
     ) -> dict[int, int]:
-        """Return the registers of the caller of a frame: what the callee kept, what it saved, and the stack pointer.
+        """Return the registers of a frame's caller: those that the frame preserved or saved, and the stack pointer.
 
-        The latter is the CFA by definition (DWARF 5, 6.4: its value at the call, which it has again after the return).
+        The caller's stack pointer is the CFA by definition (DWARF 5, 6.4: its value at the call and after the return).
         """
         caller = kept.copy()
         caller[self.sp] = cfa
@@ -131,7 +131,7 @@ class Unwinder:
                 words = self._saved_words(step, address)
             else:
                 words = step.span.unpack_from(block, offset)
-            caller.update(zip(step.columns, words))  # noqa: B905  they are as many
+            caller.update(zip(step.columns, words))  # noqa: B905  equal in number
         for number in step.clears:
             caller.pop(number, None)
         for number, rule in step.rest:
@@ -202,11 +202,11 @@ class Unwinder:
 class StackWalk(Iterator[Frame]):
     """The frames of one stack, innermost first, each found when it is taken.
 
-    ``stopped`` says, at the end, why the stack could not be followed further; None if its outermost frame was reached.
+    After the last frame, ``stopped`` is the reason why the stack ends there, None if it is the outermost frame.
     """
 
-    # The next frame: its pc and registers, and how it was found. It is_exact if it stands at the pc, and has not called
-    # something from there.
+    # The next frame: its pc and registers, and how it was found. It is_exact if it executes at the pc, and is not in a
+    # call from there.
     _pc: int
     _registers: dict[int, int]
     _how: How
@@ -258,7 +258,7 @@ class StackWalk(Iterator[Frame]):
                 if self._is_new_thread(registers):
                     yield Frame(pc, None, registers[sp], registers, None, False, self._how, False, False, lookup)
                     return
-                # In the thread that called it, the call has changed nothing that undoes the frame.
+                # In the calling thread, the call has not changed any register that unwinding needs.
                 step = unwinder.steps.at(pc - clone - 1)
                 fault = "" if step is not None else fault
             cfa: int | None = None
@@ -302,10 +302,10 @@ class StackWalk(Iterator[Frame]):
         self.stopped = f"more than {MAX_FRAMES} frames"
 
     def _pass(self, step: UnwindStep, cfa: int) -> bool:
-        # Go on to the caller; False if there is none, or if it is unknown, which ``stopped`` then says.
+        # Goes on to the caller. False without a caller, or for an unknown one, with the reason in ``stopped``.
         unwinder, pc, registers = self._unwinder, self._pc, self._registers
         is_signal_frame = step.row.is_signal_frame
-        # A handler may run on a stack of its own, anywhere.
+        # The stack of a signal handler may be at any address.
         if cfa <= self._inner_cfa and not self._interrupted and not is_signal_frame:
             self.stopped = f"the frame at {pc:#x} is not outside of the one that it called: {cfa:#x}"
             return False
@@ -330,7 +330,7 @@ class StackWalk(Iterator[Frame]):
         return True
 
     def _pass_signal_frame(self) -> Frame | None:
-        # Return the kernel's frame below a handler and go on to the interrupted one; None if this is not one.
+        # Returns the kernel's frame below a handler and goes on to the interrupted frame; None for any other frame.
         unwinder, pc, registers = self._unwinder, self._pc, self._registers
         saved = unwinder.signals.interrupted_registers(pc, registers[unwinder.sp])
         if saved is None:
@@ -347,7 +347,7 @@ class StackWalk(Iterator[Frame]):
     def _pass_guessed(
         self, step: UnwindStep | None, lookup: int, fault: str, guesser: Guesser | None
     ) -> tuple[Frame, bool]:
-        # Return a frame whose caller can only be guessed, and whether there is a guess to go on to.
+        # Returns a frame whose caller can only be guessed, and whether there is a guess for its caller.
         sp, pc, registers = self._unwinder.sp, self._pc, self._registers
         guess = guesser.caller(pc, registers, is_exact=self._is_exact) if guesser is not None else ""
         start, is_signal_frame = (step.function_start, step.row.is_signal_frame) if step else (None, False)
@@ -371,14 +371,14 @@ class StackWalk(Iterator[Frame]):
         return frame, True
 
     def _clone_call_before(self, pc: int) -> int | None:
-        # The size of the kernel call right before pc, by which a thread may have been created; None for other code.
-        # C libraries leave the code behind it out of their unwind data, because the new thread begins there.
+        # The size of the system call right before pc if it may have created a thread; None for other code. C libraries
+        # have no unwind data for the code behind it, because the new thread begins there.
         calls = self._unwinder.architecture.system_calls
         if calls is None or not any(self._unwinder.signals.ends_with(pc, code) for code in calls.clones):
             return None
         return len(calls.instruction)
 
     def _is_new_thread(self, registers: Mapping[int, int]) -> bool:
-        # Behind that call: it returns 0 in the thread that it has created.
+        # Behind that call: it returns 0 in the new thread.
         calls = self._unwinder.architecture.system_calls
         return calls is not None and registers.get(calls.result) == 0
