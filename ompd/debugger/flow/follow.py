@@ -1,7 +1,7 @@
-"""Follows all ways through one function, from its beginning to each place that its code comes to.
+"""Follows all ways through one function, from its entry to each reachable place.
 
-Only ways by calls, jumps and exception handlers are followed. A fact is doubtful at a place if it holds on some ways
-there and not on others.
+Only ways by calls, jumps and exception handlers are followed. A fact is doubtful at a place if it holds only on some of
+the ways there.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from ompd.errors import Unavailable
 from ompd.isa.instructions import FLAGS, Instruction, Processor
 from ompd.naming import Routine
 
-# These write to the object that is their first argument, and nowhere else.
+# These write only to the object that is their first argument.
 _WRITES_ITS_ARGUMENT = frozenset(("sigemptyset", "sigfillset", "sigaddset", "sigdelset"))
 _MAX_STATES = 16  # at one place, one for each way there
 _MAX_VISITS = 1 << 20  # instructions, each as often as its facts change
 
 
 class Called(NamedTuple):
-    """The effects of a call: the ``routine`` of the table that it leads to, or what the user's code may let go of, None
-    if that is unknown. A call that ``ends`` never returns, one that ``is_twice`` may return again.
+    """The effects of a call: the called ``routine`` of the table, or the objects that the user's code may release, None
+    if unknown. A call that ``ends`` never returns, a call that ``is_twice`` may return twice.
     """
 
     name: str = ""
@@ -62,7 +62,7 @@ _ANYWHERE = Origin(Value("number", 0), 0)
 
 
 class PlaceFacts(NamedTuple):
-    """The facts at one place: a ``state``, and by each call in it why it may be undone already."""
+    """The facts at one place: a ``state``, and for each call in it the doubt whether it still holds."""
 
     state: State
     doubts: Mapping[int, str]
@@ -79,7 +79,7 @@ class Function:
     :param constant: returns the word at an address that is never written to, None for any other
     :param routine_at: returns the routine that begins at an address, None for any other
     :param spend: takes a number of instructions before they are followed; raises Unavailable if there are too many
-    :raises Unavailable: if there is more code than may be followed, or some that is not understood
+    :raises Unavailable: if the code is too large, or not understood
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Function:
         return ()
 
     def _ways(self, instruction: Instruction) -> Sequence[int]:
-        # The successors besides the instruction behind it.
+        # The successors, except for the next instruction.
         return [*self._jumps(instruction), *(self._pads(instruction.address) if instruction.flow == "call" else ())]
 
     def _goes_on(self, instruction: Instruction) -> bool:
@@ -197,7 +197,7 @@ class Function:
         yield block[-1].end, state
 
     def _leave(self, state: State, jump: Instruction | None = None) -> None:
-        # Note what the function releases here that others had taken.
+        # Records the objects of other functions that this function has released before it returns.
         self.lets_go |= state.released
         if jump is not None:
             there = self._called(jump)
@@ -212,7 +212,7 @@ class Function:
                 self.lets_go |= there.lets_go
 
     def _decided(self, state: State, instruction: Instruction, is_equal: bool | None) -> State:
-        # The state behind a branch on the result of a routine that may have taken something.
+        # The state after a branch on the result of a routine that may have acquired an object.
         if state.flags is None or is_equal is None:
             return state.copy()
         site, means_nonzero = state.flags
@@ -243,7 +243,7 @@ class Function:
         return None
 
     def states_before(self, address: int) -> Sequence[State]:
-        """Return the states before the instruction at *address*, one for each block that leads to its own."""
+        """Return the states before the instruction at *address*, one for each predecessor of its block."""
         leader = self._block_of.get(address)
         if leader is None or leader not in self._before:
             return ()
@@ -259,7 +259,7 @@ class Function:
         return states
 
     def _either(self, instruction: Instruction, state: State, *, is_alone: bool) -> Sequence[State]:
-        # The states behind an instruction: two behind a conditional move, which may have moved a value or not.
+        # The states after an instruction: two after a conditional move, which may or may not have moved a value.
         chosen = (state.registers.get(register) for register in instruction.reads[:2])
         self._carry_out(instruction, state)
         if is_alone or not _is_conditional_move(instruction):
@@ -270,7 +270,7 @@ class Function:
         return others
 
     def call_before(self, address: int) -> int | None:
-        """Return the address of the call that ends at *address*, None if no followed way leads to one."""
+        """Return the address of the call that ends at *address*, None if no followed way reaches such a call."""
         for size in range(1, self._processor.max_size + 1):
             instruction = self._code(address - size) if address - size in self._block_of else None
             if instruction is not None and instruction.flow == "call" and instruction.end == address:
@@ -282,7 +282,7 @@ class Function:
         return self._code(address)
 
     def _doubts(self, state: State, here: Instruction) -> Mapping[int, str]:
-        # Why each call may be undone at this place: by the ways there, or by the instruction here.
+        # The doubt about each call at this place, by the ways there or by the instruction here.
         doubts: dict[int, str] = {}
         there = self._called(self._resolved(here, state)) if here.flow == "call" else Called()
         for site, held in state.held.items():
@@ -424,7 +424,7 @@ class Function:
             state.slots[at.at] = made, instruction.width
         origin = Origin(at._replace(more=0), at.more) if at is not None and at.kind == "made" else _ANYWHERE
         if self.origins.setdefault(instruction.address, origin) != origin:
-            self.origins[instruction.address] = _ANYWHERE  # another one each time
+            self.origins[instruction.address] = _ANYWHERE  # a different value each time
         state.set(to, made)
 
     def _compare(self, instruction: Instruction, state: State, value: Value | None) -> None:
@@ -436,21 +436,21 @@ class Function:
         if value is None or value.kind != "result":
             return
         held = state.held.get(value.at)
-        # A routine that returns 0 for success may return something else than 1 for failure.
+        # A routine that returns 0 for success may return any other value for failure.
         if instruction.value == 0 or (instruction.value == 1 and held is not None and held.routine.on):
             state.flags = value.at, bool(value.more) == bool(instruction.value)
 
     # Calls
 
     def called_at(self, address: int) -> int | None:
-        """Return the target of the call at *address*, which may be an entry of the linkage table; None if unknown."""
+        """Return the target of the call at *address*, perhaps an entry of the linkage table; None if unknown."""
         instruction, place = self._code(address), self.at(address)
         if instruction is None or place is None or instruction.flow != "call":
             return None
         return self._resolved(instruction, place.state).target
 
     def _resolved(self, instruction: Instruction, state: State) -> Instruction:
-        # Fill in the target of a call by a known pointer: compilers keep entries of the linkage table in registers.
+        # Sets the target of a call by a known pointer: compilers keep entries of the linkage table in registers.
         if instruction.target is not None or instruction.word is not None:
             return instruction
         value = state.registers.get(instruction.source) if instruction.source is not None else None
@@ -460,13 +460,13 @@ class Function:
         return instruction._replace(target=value.at) if value is not None and value.kind == "number" else instruction
 
     def _give_away(self, value: Value | None) -> None:
-        # A function that gets the address of a routine may call it.
+        # A function that receives the address of a routine may call the routine.
         routine = self._routine_at(value.at) if value is not None and value.kind == "number" else None
         if routine is not None and not routine.begins:
             self.lets_go |= {(routine.kind, None)}
 
     def argument(self, routine: Routine, state: State) -> Value | None:
-        """Return the object that a routine gets if it is called in a state, None if that is unknown."""
+        """Return the object that a routine receives if it is called in a state, None if unknown."""
         registers, size = self._processor.arguments, self._processor.entry_distance
         if routine.argument is None:
             return None
@@ -540,13 +540,13 @@ class Function:
                 continue
             is_vague = all(each is None or each.kind in LOCAL for each in (held.value, value))
             if is_vague and None in (state.seen(held.value), state.seen(value)):
-                del state.held[site]  # neither value can be read: more likely one object than two
+                del state.held[site]  # neither value can be read: one object is more likely than two
                 continue
             state.held[site] = held._replace(doubt=held.doubt or OTHER)
 
 
 def _is_conditional_move(instruction: Instruction) -> bool:
-    # From one register to another: it reads both and the flags, and keeps the flags.
+    # A move between registers: it reads both and the flags, and keeps the flags.
     reads = instruction.reads[1:]
     return (
         not instruction.does

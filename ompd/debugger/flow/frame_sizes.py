@@ -1,4 +1,4 @@
-"""The size of a function's frame where it calls, computed from its instructions."""
+"""The size of a function's frame at its calls, computed from its instructions."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from ompd.isa.instructions import Instruction, Processor
 def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa: int) -> int | None:
     """Return the distance from the stack pointer to the CFA at *pc*, in bytes; None if the code does not prove it.
 
-    All instructions of the function are read. All calls, jumps and branches have to be at one distance, and all returns
-    at that of the entry. Then the way to *pc* does not matter, be it a jump table or a handler of exceptions. Functions
-    that pass arguments on the stack, or call ``alloca()``, do not meet this.
+    All instructions of the function are read. All calls, jumps and branches must be at one distance, and all returns at
+    the entry's distance. Then the way to *pc* does not matter, even through a jump table or an exception handler.
+    Functions that pass arguments on the stack, or call ``alloca()``, do not meet this condition.
 
-    :param code: the function's code, all of it, which begins at *start*
-    :param below_cfa: how far its frame pointer is below its CFA, once it has one
+    :param code: the whole code of the function, which begins at *start*
+    :param below_cfa: the distance in bytes from the frame pointer, after its setup, to the CFA
     """
     size: int | None = processor.entry_distance
-    body: int | None = None  # behind the prologue, which ends with the first call, jump or branch
-    sizes: dict[int, int] = {}  # by the target of a jump
+    body: int | None = None  # after the prologue, which ends with the first call, jump or branch
+    sizes: dict[int, int] = {}  # by jump target
     address, end, result = start, start + len(code), None
     while address < end:
         if size is not None and sizes.get(address, size) != size:
             return None
-        # Code behind a jump to which no direct jump leads is entered at the distance of all jumps.
+        # Code after a jump, without a direct jump to it, is entered at the distance of all jumps.
         size = sizes.setdefault(address, size if size is not None else body or processor.entry_distance)
         if address == pc:
             result = size
@@ -50,12 +50,12 @@ def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa
 
 
 def _leaves(instruction: Instruction, is_inside: bool) -> bool:
-    # Whether the function ends by this instruction: a return, or a jump to another function.
+    # Whether this instruction ends the function: a return, or a jump to another function.
     return instruction.flow == "return" or (instruction.flow in ("jump", "computed") and not is_inside)
 
 
 def _size_after(processor: Processor, instruction: Instruction, size: int, below_cfa: int) -> int | None:
-    # The distance behind an instruction, None if that is unknown.
+    # The distance after an instruction, None if unknown.
     sp, fp, does = processor.stack_pointer, processor.frame_pointer, instruction.does
     word = processor.entry_distance
     if sp in instruction.clobbers:

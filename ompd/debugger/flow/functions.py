@@ -1,4 +1,4 @@
-"""The functions of one process, each followed once: the effects of calls, and what a frame's function has begun."""
+"""The functions of one process, each followed once: effects of calls, and constructs and locks that frames hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_CODE = 1 << 20  # of one function
 _MAX_ALL_CODE = 1 << 24  # of all the user's modules
 _MAX_FUNCTIONS = 1 << 12
 _MAX_FOLLOWED = 3 << 20  # instructions in all: some seconds
-# These never return.
+# Functions that never return.
 _ENDS = frozenset(
     (
         *("abort", "exit", "_exit", "_Exit", "quick_exit", "__assert_fail", "__stack_chk_fail", "_Unwind_Resume"),
@@ -37,17 +37,17 @@ _ENDS = frozenset(
     )
 )
 _OF_FORTRAN = re.compile(r"(?:_25|_30)?_$")
-# Whether a library releases these does not matter: the C library records their holders.
+# The C library records the holders of these, so releases by other libraries do not matter.
 _KEPT_BY_OTHERS = frozenset(("mutex",))
 _TWICE = frozenset(("setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "getcontext"))
 
 
 class Begun(NamedTuple):
-    """Something that a function has begun and not ended before the place where it is.
+    """A construct or lock that a function has begun and not ended before its current place.
 
-    ``call`` is the address of the call that began it, of the routine called ``name``. ``object`` is the object's
-    address, None if the routine has none, or if it is unknown. ``doubt`` is empty, or a word of
-    :mod:`ompd.debugger.flow.state`. If ``is_fixed``, every frame at this place has the same.
+    ``call`` is the address of the call that began it; ``name`` is the called routine. ``object`` is the object's
+    address, None if the routine has no object, or an unknown one. ``doubt`` is empty, or a word of
+    :mod:`ompd.debugger.flow.state`. If ``is_fixed``, every frame at this place has the same object.
     """
 
     call: int
@@ -61,8 +61,8 @@ class Begun(NamedTuple):
 class Functions:
     """The functions of one process at one stop.
 
-    :param routines: what routines do, by their names
-    :param is_users: returns whether code at an address is the user's; no other code ends what that has begun
+    :param routines: the effects of routines, by their names
+    :param is_users: returns whether code at an address is the user's; only such code ends what the user's code began
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Functions:
         called = partial(self._called, is_alone=True)
         return Branches(self._memory, self._code, self._processor, called, self._leads_to, self._spend)
 
-    # What frames have begun
+    # Constructs and locks of frames
 
     def begun(self, frame: Frame) -> tuple[Begun, ...]:
-        """Return what the function of *frame* has begun and not ended, ordered by the addresses of the calls.
+        """Return constructs and locks that the function of *frame* has begun and not ended, ordered by call address.
 
         :raises Unavailable: if its code cannot be followed to where the frame is
         """
@@ -120,9 +120,9 @@ class Functions:
         for site, held in sorted(place.state.held.items()):
             found, doubt = self._read(held.value, frame, place.state, function), place.doubts[site]
             if held.passed is not None and found is None:
-                found, doubt = held.passed, doubt or BRANCH  # on which way is unknown
+                found, doubt = held.passed, doubt or BRANCH  # the way is unknown
             if held.passed is not None and found != held.passed:
-                continue  # on the way that led here it was another call
+                continue  # another call began it on the way to here
             is_fixed = held.value is None or held.value.kind == "number"
             yield Begun(site, held.name, held.routine, found, doubt, is_fixed)
 
@@ -140,7 +140,8 @@ class Functions:
         return tuple(self._read(value, frame, place.state, function) for value in known)
 
     def wanted(self, frame: Frame) -> int | None:
-        """Return the address of the object that *frame* has passed to a routine that begins something, as a lock.
+        """Return the address of the object, such as a lock, that *frame* has passed to a routine that begins or
+        acquires.
 
         :returns: None if the frame is in no such routine, or if the object is unknown
         :raises Unavailable: if its code cannot be followed to where the frame is
@@ -157,9 +158,9 @@ class Functions:
         return self._read(function.argument(routine, place.state), frame, place.state, function)
 
     def let_go(self, frame: Frame) -> frozenset[tuple[str, int | None]] | None:
-        """Return what the function of *frame* may have ended so far that other functions had begun.
+        """Return constructs and locks of other functions that the function of *frame* may have ended so far.
 
-        :returns: kinds, each with the object's address, or None if that is unknown; None if even the kinds are unknown
+        :returns: kinds, each with the object's address, None for an unknown one; None if even the kinds are unknown
         """
         if self.loose() == frozenset():
             return frozenset()
@@ -174,7 +175,7 @@ class Functions:
         return frozenset((k, self._read(value, frame, place.state, function)) for k, value in place.state.released)
 
     def left(self, frame: Frame, inner: Frame | None) -> frozenset[tuple[str, int | None]] | None:
-        """Return what functions may have ended that *frame* called and that left the stack by a jump.
+        """Return constructs and locks that may be ended by functions that *frame* called and that left by a jump.
 
         :param inner: the frame in their place, None for an innermost *frame*
         """
@@ -212,7 +213,7 @@ class Functions:
         return frame.pc if frame.call_site == frame.pc else function.call_before(frame.pc)
 
     def _read(self, value: Value | None, frame: Frame, state: State, function: Function) -> int | None:
-        # The number that a value stands for, None if neither register nor memory has it any more.
+        # The number of a value, None if neither register nor memory has it any more.
         if value is None or value.kind in ("result", "bit"):
             return None
         if value.kind == "number":
@@ -226,7 +227,7 @@ class Functions:
         processor = self._processor
         if origin is None or processor is None or origin.base.kind != "made":
             return None
-        # A construct's function gets a structure of pointers from the runtime, which the compiler made.
+        # The runtime passes the compiler's structure of pointers to a construct's function.
         base = self._still_there(origin.base, frame, state)
         if base is None or origin.displacement in function.stored or origin.base.at != -1 - processor.arguments[0]:
             return None
@@ -260,7 +261,7 @@ class Functions:
     # Functions
 
     def _function(self, entry: int, *, is_alone: bool) -> Function:
-        # is_alone: without the effects of the functions that it calls
+        # is_alone: without the effects of called functions
         key = entry, is_alone
         if key not in self._known:
             try:
@@ -297,7 +298,7 @@ class Functions:
     # Calls
 
     def _leads_to(self, found: Instruction) -> int | None:
-        # Also None for a call by a pointer.
+        # None if unknown, and for a call by a pointer.
         key = found.target, found.word
         if key not in self._leads:
             self._leads[key] = self._calls.leads_to(found.target, found.word)
@@ -308,7 +309,7 @@ class Functions:
         if target not in self._routine_at:
             place = self._locate(target)
             bare = naming.routine_name(place.symbol) if place.symbol_address == target else ""
-            # The C library has further names for the standard's routines, with underscores; Fortran's end with one.
+            # Names in the C library may have leading underscores. Fortran's names end with an underscore.
             names = (bare, bare.lstrip("_"), _OF_FORTRAN.sub("", bare))
             routine = next((self._routines[name] for name in names if name in self._routines), None)
             self._routine_at[target] = Called(bare.rstrip("_"), routine, bare in _ENDS, bare in _TWICE)
@@ -317,7 +318,7 @@ class Functions:
     def _called(self, found: Instruction, is_alone: bool) -> Called:
         there = self._does(found, is_alone)
         if found.flow == "call" and self._code.start(found.end) != self._code.start(found.address):
-            return there._replace(ends=True)  # the function has no code behind it
+            return there._replace(ends=True)  # no code of the function follows
         return there
 
     def _does(self, found: Instruction, is_alone: bool) -> Called:
@@ -332,11 +333,11 @@ class Functions:
         return there if loose == frozenset() else there._replace(lets_go=self.let_go_by(target))
 
     def is_routine(self, target: int) -> bool:
-        """Return whether a routine that begins or ends something is at an address."""
+        """Return whether a routine of the table, which begins or ends constructs or locks, is at an address."""
         return self._at(target).routine is not None
 
     def states_before(self, address: int) -> Sequence[State]:
-        """Return the different states before the instruction at *address*, by the ways that lead there.
+        """Return the different states before the instruction at *address*, one for each way into its block.
 
         :raises Unavailable: if its function cannot be followed
         """
@@ -375,7 +376,7 @@ class Functions:
                     yield found.address, word
 
     def _may_begin(self, entry: int, address: int) -> bool:
-        # A quick check whether a function calls any routine that begins something.
+        # A quick check whether a function calls any routine that begins a construct or acquires a lock.
         starts = {entry, self._code.start(address) or entry}
         for start in starts:
             if start not in self._begins:
@@ -383,10 +384,10 @@ class Functions:
                 self._begins[start] = any(routine is not None and routine.begins for routine in known)
         return any(self._begins[start] for start in starts)
 
-    # Things that functions end and have not begun
+    # Constructs and locks that functions end without having begun them
 
     def loose(self) -> frozenset[Released] | None:
-        """Return all that functions of the user's end and have not begun themselves, None if that is unknown."""
+        """Return everything that the user's functions end without having begun it, None if unknown."""
         if not self._is_loose_known:
             self._is_loose_known = True
             try:
@@ -422,30 +423,30 @@ class Functions:
         return loose
 
     def _ended_by(self, loaded: LoadedModule) -> set[str] | None:
-        # The kinds that a library may end, by its names: most have nothing to do with OpenMP, and interpreters are
-        # large. None for the program, which may be stripped.
+        # The kinds that a library may end, by the names that it mentions. This avoids following its code, which is
+        # large in interpreters and seldom uses OpenMP. None for the program, which may be stripped.
         if loaded.record.is_program or loaded.symbols is None:
             return None
         ending = [name for name, routine in self._routines.items() if not routine.begins]
         return {self._routines[name].kind for name in loaded.symbols.mentions(ending)}
 
     def _takes_end(self, at: int) -> bool:
-        # Whether the word at an address points to a routine that ends something.
+        # Whether the word at an address points to a routine that ends a construct or releases a lock.
         word = self._code.constant(at)
         routine = self._at(word).routine if word is not None else None
         return routine is not None and not routine.begins
 
     def _ends_something(self, at: int) -> bool:
-        # Whether a routine that ends something is at an address, or, if it is negative, at the one in the word there.
+        # Whether a call reaches such a routine. A negative address is that of a word with the target.
         try:
             to = self._calls.leads_to(at, None) if at > 0 else self._calls.leads_to(None, -at)
         except OmpdError:
-            return False  # it only looked like a call
+            return False  # not really a call
         routine = self._at(to).routine if to is not None else None
         return routine is not None and not routine.begins
 
     def _own(self, start: int) -> frozenset[Released]:
-        # What a function itself ends and has not begun. Objects that differ from call to call are None.
+        # Everything that a function itself ends without having begun it. Objects that differ between calls are None.
         try:
             found = self._function(self._code.entry(start), is_alone=True).lets_go
         except OmpdError:
@@ -465,7 +466,7 @@ class Functions:
             return frozenset((-1,))
 
     def let_go_by(self, target: int) -> frozenset[Released] | None:
-        """Return what a function and those that it calls end and have not begun, None if that is unknown."""
+        """Return everything that a function and its callees end without having begun it, None if unknown."""
         if target in self._lets_go:
             return self._lets_go[target]
         found: frozenset[Released] = frozenset()

@@ -1,7 +1,7 @@
-"""The handlers of signals that a process may have, and whether one may set another thread free, by their code.
+"""The possible signal handlers of a process, and whether one may set another thread free, by their code.
 
-The kernel knows which signals have handlers, but not the handlers themselves. So the calls that install handlers are
-looked for. Their arguments are followed, and then the calls of the handlers.
+The kernel reports which signals have handlers, but not the handlers themselves. So this module searches the calls that
+install handlers, and follows first their arguments, then the calls in the handlers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ompd.isa.architecture import Architecture
 from ompd.isa.instructions import Processor
 from ompd.isa.processors import processor_of
 
-# They get the handler, or the address of a structure that begins with it, as their second argument.
+# Their second argument is the handler, or the address of a structure that begins with the handler.
 _BY_ADDRESS = ("signal", "bsd_signal", "sysv_signal", "ssignal", "sigset")
 _BY_STRUCTURE = ("sigaction",)
-_BY_NUMBER = "syscall"  # whose first argument is the number of the system call
+_BY_NUMBER = "syscall"  # its first argument is the number of the system call
 _WITH_UNDERSCORES = ("__sysv_signal", "__bsd_signal", "__sigaction")
-# libgfortran's for programs in Fortran, whose arguments are not followed.
+# libgfortran's routines for programs in Fortran. Their arguments are not followed.
 _OF_FORTRAN = (
     *("_gfortran_signal_func", "_gfortran_signal_func_int", "_gfortran_signal_sub", "_gfortran_signal_sub_int"),
     *("_gfortran_alarm_sub_i4", "_gfortran_alarm_sub_i8", "_gfortran_alarm_sub_int_i4", "_gfortran_alarm_sub_int_i8"),
@@ -42,28 +42,28 @@ _OF_FORTRAN = (
 _WITHOUT_RESTART = ("sysv_signal", "sigset")
 # The arguments of these are followed.
 _FOLLOWED = (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES)
-_INTERRUPTS = "siginterrupt"  # takes SA_RESTART back
+_INTERRUPTS = "siginterrupt"  # removes SA_RESTART
 _INSTALLERS = (*_FOLLOWED, *_OF_FORTRAN, _INTERRUPTS)
-# A sleeping thread does not cause these; a handler that has interrupted one may.
+# A sleeping thread does not cause these signals, but a handler that interrupts it may.
 _FAULTS = frozenset((signal.SIGILL, signal.SIGTRAP, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS))
-_SIGNALS = frozenset(range(1, 65)) - _FAULTS - {32, 33}  # glibc has these two for itself
+_SIGNALS = frozenset(range(1, 65)) - _FAULTS - {32, 33}  # glibc reserves these two
 _NO_FUNCTIONS = (0, 1, 2, MASK)  # SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR
 # Libraries whose handlers print the stack and end the process: libgfortran (runtime/compile_options.c), Open MPI
-# (opal/util/stacktrace.c), PMIx, and UCX (ucs/debug/debug.c). libevent's writes to a socket of its own (signal.c), and
-# OpenSSL's are there while it asks for a password (crypto/ui/ui_openssl.c).
+# (opal/util/stacktrace.c), PMIx, and UCX (ucs/debug/debug.c). libevent's handler writes to a private socket (signal.c).
+# OpenSSL's handlers exist only while it prompts for a password (crypto/ui/ui_openssl.c).
 _KNOWN = re.compile(
     r"(?:^|/)lib(?:(gfortran)|open-pal|pmix|ucs|event(?:_core|_pthreads)?|crypto)(?:-[0-9a-f.]+)*\.so(?:\.\d+)*"
     r"(?: \(deleted\))?$"
 )
 _BY_GFORTRAN = (signal.SIGQUIT, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ, *_FAULTS)
-# libomp's end the process, too (KMP_HANDLE_SIGNALS; z_Linux_util.cpp).
+# libomp's handlers end the process, too (KMP_HANDLE_SIGNALS; z_Linux_util.cpp).
 _BY_LIBOMP = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGTERM, signal.SIGPIPE),
     *_FAULTS,
 )
-# CPython's handler notes that the signal came (Modules/signalmodule.c), faulthandler's writes stacks.
+# CPython's handler records the signal (Modules/signalmodule.c), faulthandler's handler writes stacks.
 _OF_PYTHON = "PyErr_CheckSignals"
-# Functions that set no thread free: they write, end the process, or send a signal, whose handler is looked at, too.
+# Functions that set no thread free: they write, end the process, or send a signal, whose handler is checked, too.
 _HARMLESS = re.compile(
     r"write|read|open|close|fsync|lseek|getpid|getppid|gettid|time|clock_gettime|gettimeofday|times|clock|kill|raise|abort"
     r"|_exit|_Exit|signal|sigaction|sigemptyset|sigfillset|sigaddset|sigdelset|alarm|setitimer|pthread_self|pthread_kill"
@@ -71,7 +71,7 @@ _HARMLESS = re.compile(
     r"|mem(?:set|cpy|move|cmp|chr)|str(?:n?len|n?cpy|n?cat|n?cmp|r?chr)|malloc|calloc|realloc|free|sleep|usleep|nanosleep"
     r"|backtrace(?:_symbols(?:_fd)?)?|stack_chk_fail|omp_get_\w+|kmpc_global_thread_num|sched_yield"
 )
-# The same, unless the program has streams or conversions of its own, whose code these run.
+# The same, unless the program defines streams or conversions, whose code these functions run.
 _OF_STREAMS = re.compile(r"v?f?printf|f?puts|f?putc|putchar|fflush|fwrite|perror|psignal")
 _MAKES_STREAMS = ("fopencookie", "register_printf_function", "register_printf_specifier")
 _MAX_FUNCTIONS = 64
@@ -79,10 +79,10 @@ _MAX_CODE = 1 << 25  # of one module: OpenBLAS has 20 MB
 
 
 class Handler(NamedTuple):
-    """A handler that a process may have, for the signal ``number``, None if that is unknown.
+    """A possible handler in a process, for the signal ``number``, None if unknown.
 
-    If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it ``ends``, a wait
-    for a semaphore that it has interrupted may end when it returns: it was installed without SA_RESTART.
+    If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it
+    ``ends``, an interrupted wait for a semaphore may end when the handler returns: it was installed without SA_RESTART.
     """
 
     number: int | None
@@ -90,7 +90,7 @@ class Handler(NamedTuple):
     ends: bool = True
 
     def may_come(self, blocked: Collection[int]) -> bool:
-        """Return whether it may run in a thread that has these signals *blocked*."""
+        """Return whether the handler may run in a thread with these signals *blocked*."""
         return self.number not in blocked if self.number is not None else bool(_SIGNALS.difference(blocked))
 
 
@@ -101,7 +101,7 @@ class Handlers:
     """The handlers of one process at one stop.
 
     :param modules_naming: yields the modules that have or refer to symbols of some names; see :meth:`Symbols.naming`
-    :param functions: made with the names that :class:`Unbound` gives to code that was not called yet
+    :param functions: made with the names of :class:`Unbound` for code that was not called yet
     :param is_users: returns whether code at an address is the user's
     """
 
@@ -125,7 +125,7 @@ class Handlers:
         self._releases: dict[int, bool] = {}
 
     def all(self, caught: Collection[int] | None) -> list[Handler]:
-        """Return the handlers that may run while threads sleep, and set one free or end its wait.
+        """Return the handlers that may run while threads sleep, and that may set a thread free or end its wait.
 
         :param caught: the numbers of the signals that have handlers, None if they are unknown
         """
@@ -139,7 +139,7 @@ class Handlers:
             else:
                 known.update(self._of(loaded, names))
         if caught is not None:
-            # One that no code is seen to install may do anything.
+            # A handler without a known installing call may do anything.
             by_number = {n: [h for h in known if h.number in (None, n)] for n in caught}
             known = {
                 handler._replace(number=number)
@@ -171,11 +171,11 @@ class Handlers:
     def _installing_calls(
         self, loaded: LoadedModule, elf: ElfFile, symbols: SymbolTable, processor: Processor
     ) -> Iterator[tuple[int | None, str]]:
-        # The calls that install handlers, with the names of the called functions; None if only the address is taken.
+        # The calls that install handlers, with the called function's name; None if code only takes its address.
         yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
         own = {symbol.address + loaded.bias: name for name, symbol in symbols.find_many(_FOLLOWED).items()}
         words: dict[int, str] = {}
-        if own:  # it was linked statically, or has functions of these names
+        if own:  # a static program, or one with functions of these names
             words.update((word, own[to]) for word, to in self._code.words_with(own, elf, loaded.bias).items())
         for link_address, relocation, name in DynamicLinking(elf).words(_FOLLOWED):
             word = link_address + loaded.bias
@@ -183,7 +183,7 @@ class Handlers:
                 yield None, name
                 continue
             function = read_pointer(self._memory, word)
-            # A function that is missing, or that the loader has not bound yet, was not called.
+            # A missing function, or one that the loader has not bound yet, was not called.
             if function in own or (function is not None and self._code.module_at(function) is not loaded):
                 words[word] = name
         leads_to = {**own, **words}
@@ -224,7 +224,7 @@ class Handlers:
             ends = _plain(name) in _WITHOUT_RESTART
             if _plain(name) in _BY_STRUCTURE:
                 if passed == Value("number", 0):
-                    continue  # it asks which one there is
+                    continue  # the call only queries the handler
                 flags = _word(state, passed, signals.sa_flags, 4)
                 ends = flags is None or flags.kind != "number" or not flags.at & signals.sa_restart
                 passed = _word(state, passed, 0, 8)
@@ -265,7 +265,7 @@ class Handlers:
                 if functions.is_routine(to) or (self._does_no_harm(name) and not self._is_users(to)):
                     continue
                 if name == _BY_NUMBER and self._is_harmless_call(call, self._processor):
-                    seen.discard(to)  # the next call of it may be another one
+                    seen.discard(to)  # its next call may be different
                     continue
                 if not self._is_users(to):
                     return False
@@ -280,7 +280,7 @@ class Handlers:
         return any(True for _ in self._modules_naming(_MAKES_STREAMS))
 
     def _is_by_variable(self, call: int, processor: Processor) -> bool:
-        # Whether it calls by a word that may be written to.
+        # Whether the call goes through a writable word.
         found = processor.decode(self._memory.read_code(call, processor.max_size), 0, call)
         return found is None or (found.word is not None and self._code.constant(found.word) is None)
 
@@ -294,7 +294,7 @@ class Handlers:
 
 
 class Unbound:
-    """Names entries of linkage tables whose routine was not called yet.
+    """Names of entries of linkage tables whose routine was not called yet.
 
     :param locate: returns the symbol and module of an address
     """
@@ -311,7 +311,7 @@ class Unbound:
         self._patterns, self._jump_slot = architecture.calls, architecture.jump_slot
 
     def locate(self, address: int) -> Location:
-        """Return the symbol and module of an address; in a linkage table, the symbol that the entry leads to."""
+        """Return the symbol and module of an address; in a linkage table, the symbol that the entry refers to."""
         found = self._locate(address)
         if found.symbol_address == address or not self._calls.is_stub(address):
             return found

@@ -1,4 +1,4 @@
-"""The loops of a function: blocks through which ways lead again and again."""
+"""The loops of a function."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ class Loop(NamedTuple):
 
 
 def loop_around(block: int, entry: int, following: Mapping[int, Sequence[int]]) -> tuple[int, frozenset[int]] | None:
-    """Return the first block, and all, of the innermost loop that a block is in, None if it is in none.
+    """Return the head and all blocks of the innermost loop around a block, None without a loop.
 
-    A loop has a head, through which every way to its other blocks leads, and a jump back to the head. Other circles are
-    no loops.
+    Every way into a loop goes through its head, and a jump leads back to the head. Other cycles are not loops.
 
-    :param entry: the block in which the function begins
-    :param following: to which blocks each leads
-    :raises Unavailable: if there are too many
+    :param entry: the function's first block
+    :param following: the successors of each block
+    :raises Unavailable: if there are too many blocks
     """
     if len(following) > _MOST:
         raise Unavailable("the function has too many branches")
@@ -48,7 +47,7 @@ def loop_around(block: int, entry: int, following: Mapping[int, Sequence[int]]) 
 
 
 def _order(entry: int, following: Mapping[int, Sequence[int]]) -> list[int]:
-    # Reverse postorder: each block before its successors, loops aside.
+    # Reverse postorder: each block before its successors, except in loops.
     seen = {entry}
     done: list[int] = []
     work = [(entry, iter(following.get(entry, ())))]
@@ -91,7 +90,7 @@ def _dominates(head: int, block: int, dominator: Mapping[int, int]) -> bool:
 
 
 def _leading_to(end: int, head: int, before: Mapping[int, Sequence[int]]) -> set[int]:
-    # The blocks from which a way leads to the end of the loop without its head.
+    # The blocks that reach the end of the loop without passing its head.
     seen = {head, end}
     waiting = [end] if end != head else []
     while waiting:

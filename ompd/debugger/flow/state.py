@@ -1,4 +1,4 @@
-"""The facts at one place of a function that hold on every way to it: values, and which calls are not undone yet."""
+"""The facts that hold on every way to one place of a function: values, and calls that are not undone yet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ompd.isa.instructions import Operand
 from ompd.naming import Routine
 
 MASK = (1 << 64) - 1
-_OBJECTS = ("lock", "nest_lock", "mutex")  # may be acquired on some ways only
+_OBJECTS = ("lock", "nest_lock", "mutex")  # may be acquired on only some ways
 _MAX_SLOTS = 1 << 10  # words of a frame that are followed; further ones count as unknown
 
-# Why it is doubtful that what a call began still holds: what lies between the call and the place.
+# Reasons to doubt that the effect of a call still holds, by events between the call and the place.
 ENTERED, BRANCH, CALLEE, POINTER, OTHER, LEAVING, JUMP, TWICE, PAUSED = (
     *("entered", "branch", "callee", "pointer", "other", "leaving", "jump", "twice", "paused"),
 )
@@ -36,15 +36,15 @@ class Value(NamedTuple):
     kind: str
     at: int
     more: int = 0
-    of: tuple[bool, int] = (False, 0)  # whether it is in the frame, and its distance from the CFA or the register
+    of: tuple[bool, int] = (False, 0)  # whether it is in the frame; distance from the CFA, or the register
 
 
 class Held(NamedTuple):
-    """Something that a call began: its object ``value``, and why it is doubtful that it still holds (``""`` if it is
-    certain).
+    """A construct or lock that a call began: its object ``value``, and the doubt whether it still holds (``""`` if it
+    is certain).
 
-    ``passed`` is the number that the call passes, None if it is no number. If ``value`` is another one, it is from
-    another call, on another way to the same place.
+    ``passed`` is the number that the call passes, None for other values. If ``value`` differs, it is from another call,
+    on another way to the same place.
     """
 
     routine: Routine
@@ -68,24 +68,24 @@ class State:
     def __init__(self, registers: dict[int, Value]) -> None:
         self.registers = registers
         self.slots: dict[int, tuple[Value, int]] = {}  # by distance from the CFA: the value, and its width in bytes
-        self.escaped: int | None = None  # from this distance from the CFA upwards, others may write
+        self.escaped: int | None = None  # from this distance to the CFA upwards, other functions may write
         self.held: dict[int, Held] = {}
         self.released: frozenset[Released] = frozenset()
-        self.flags: tuple[int, bool] | None = None  # a call; whether "equal" means that its result is not 0
+        self.flags: tuple[int, bool] | None = None  # a call, and whether "equal" means a result other than 0
 
     def copy(self) -> State:
-        """Return another state with the same facts."""
+        """Return a copy of this state."""
         made = State(dict(self.registers))
         made.slots, made.escaped = dict(self.slots), self.escaped
         made.held, made.released, made.flags = dict(self.held), self.released, self.flags
         return made
 
     def join(self, other: State, where: int) -> bool:
-        """Keep the facts that *other* has, too; return whether this has changed.
+        """Keep only the facts that *other* has, too, and return whether this state has changed.
 
-        Places with different values get a new one, ``joined``. Places that had the same value on each way get the same.
+        Places with different values get a new value, ``joined``. Places that had one value on each way share a new one.
 
-        :param where: the place in the code at which the ways meet
+        :param where: the address at which the ways meet
         """
         joined: dict[tuple[Value, Value], Value] = {}
         changed = False
@@ -116,13 +116,13 @@ class State:
 
     def _join_held(self, others: Mapping[int, Held], joined: Mapping[tuple[Value, Value], Value], where: int) -> bool:
         def both(value: Value | None, other: Value | None) -> Value | None:
-            # The value of both behind the place where the ways meet.
+            # The common value after the ways have met.
             if value is None or other is None:
                 return None
             return value if value == other and not _is_of_join(value, where) else joined.get((value, other))
 
         def like(held: Held, some: Iterable[Held], is_other: bool) -> Held | None:
-            # Return *held* if some certainly hold the same object by another call, else None.
+            # Returns *held* if another call certainly holds the same object, else None.
             for each in some if not held.doubt else ():
                 value = both(each.value, held.value) if is_other else both(held.value, each.value)
                 if (each.routine.kind, each.routine.argument) != (held.routine.kind, held.routine.argument):
@@ -146,7 +146,7 @@ class State:
                 assert other is not None
                 value = None if _is_of_join(other.value, where) else other.value
                 joint = like(other, mine.values(), True) or other._replace(value=value, doubt=other.doubt or BRANCH)
-            # The code of a construct is entered at its beginning only. Else it is over, or was left by a jump.
+            # A construct's code is entered only at its beginning. Any other way has ended or left it.
             is_over = joint.routine.kind not in _OBJECTS and joint.doubt == BRANCH
             if (one is None or other is None) and (is_over or not joint.routine.ends):
                 joint = None
@@ -159,7 +159,7 @@ class State:
     # Values
 
     def forget(self, where: int) -> None:
-        """Invalidate the values that the instruction at *where* made before: it makes new ones."""
+        """Invalidate earlier values of the instruction at *where*, which now makes new ones."""
 
         def is_gone(value: Value | None) -> bool:
             return value is not None and value.kind not in ("number", "frame", "joined") and value.at == where
@@ -177,11 +177,11 @@ class State:
             self.flags = None
 
     def keep(self, register: int, where: int) -> None:
-        """Give a register a new value: the one that the instruction at *where* left in it."""
+        """Set a register to the value that the instruction at *where* left in it."""
         self.registers[register] = Value("computed", where, 0, (False, register))
 
     def set(self, register: int, value: Value | None) -> None:
-        """Give a register a value, None if it is unknown."""
+        """Set a register to a value, None if unknown."""
         if value is None:
             self.registers.pop(register, None)
         else:
@@ -196,7 +196,7 @@ class State:
         return added(self.registers.get(operand.base), operand.displacement)
 
     def write(self, operand: Operand | None, width: int, value: Value | None) -> None:
-        """Note that *width* bytes are written to an operand; None stands for an unknown address."""
+        """Record a write of *width* bytes to an operand. None stands for an unknown address."""
         at = self.address_of(operand) if operand is not None else None
         if at is not None and at.kind == "frame":
             self._drop(at.at, at.at + width)
@@ -210,25 +210,25 @@ class State:
             self.write_escaped()
 
     def seen(self, value: Value | None) -> Value | None:
-        """Return *value*, None if it can be read only from a place, and no place has it any more."""
+        """Return *value*, None if only a place has it and no place holds it any more."""
         if value is None or value.kind not in LOCAL:
             return value
         values = (*self.registers.values(), *(value for value, _ in self.slots.values()))
         return value if any(has_same_base(each, value) for each in values) else None
 
     def write_from(self, value: Value) -> bool:
-        """Note that others may have written from *value* on upwards; return whether it is an address in the frame."""
+        """Record possible writes by other code from *value* upwards. Return whether it is an address in the frame."""
         if value.kind == "frame":
             self._drop(value.at, None)
         return value.kind == "frame"
 
     def write_escaped(self) -> None:
-        """Note that others may have written wherever they can."""
+        """Record possible writes by other code to all memory that it can reach."""
         if self.escaped is not None:
             self._drop(self.escaped, None)
 
     def escape(self, value: Value | None) -> None:
-        """Note that the address *value* was taken: if it is in the frame, others may write from there on upwards."""
+        """Record that the address *value* was taken. If it is in the frame, other code may write from there upwards."""
         if value is not None and value.kind == "frame" and (self.escaped is None or value.at < self.escaped):
             self.escaped = value.at
 
@@ -238,12 +238,12 @@ class State:
 
 
 def _is_of_join(value: Value | None, where: int) -> bool:
-    # A value that was joined there is of the time before: what comes there now gets another one.
+    # An earlier joined value of this place is outdated, because the place now gets a new one.
     return value is not None and value.kind == "joined" and value.at == where
 
 
 def added(value: Value | None, distance: int) -> Value | None:
-    """Return the sum of *value* and a distance, None if it is unknown."""
+    """Return the sum of *value* and a distance, None if unknown."""
     if value is None or value.kind in ("result", "bit"):
         return None
     if value.kind in ("made", *LOCAL):
@@ -252,7 +252,7 @@ def added(value: Value | None, distance: int) -> Value | None:
 
 
 def meets(one: Value | None, other: Value | None) -> bool | None:
-    """Return whether two values are the same object, None if that is unknown."""
+    """Return whether two values are the same object, None if unknown."""
     if one is None or other is None:
         return None
     if one == other:
