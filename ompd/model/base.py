@@ -99,7 +99,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def to_dataframe(rows: Sequence[Any]) -> DataFrame:
-    """Return a table with one line per record. Each member of an inner record is a column of its own, for example
+    """Return a table with one line per record. Each member of an inner record has a separate column, for example
     ``where.line``.
 
     :raises Unsupported: if pandas is not installed
@@ -131,7 +131,7 @@ def _cells(row: Record, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _dtype(cells: Sequence[object]) -> str:
-    # By default pandas converts a column with a missing number to floating point, and addresses lose digits.
+    # pandas converts a column with a missing number to floating point by default, and addresses lose digits.
     kinds = {cell.__class__ for cell in cells if cell is not None}
     if kinds == {bool}:
         return "boolean"

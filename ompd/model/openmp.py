@@ -165,7 +165,7 @@ class Wait(Record):
 
     The other fields are evidence, None if a runtime has no such word. ``owner_address`` and ``owner_value`` are the
     word that names the owner. ``owner_gone`` describes an owner that no thread executes: a thread that has ended, or a
-    complete task that holds the lock (then ``owner`` is the task's thread, if it still exists). ``value`` is the
+    complete task that holds the lock (then ``owner`` is the thread that had it, if it still exists). ``value`` is the
     content of a barrier's ``object``, ``generation`` the number of times that the team has passed it. If two looks at a
     process agree in ``object`` and ``generation``, no thread went on in between. ``construct`` is ``copyprivate`` for a
     barrier of such a ``single`` construct, None for any other.

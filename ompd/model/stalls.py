@@ -189,8 +189,8 @@ class DifferingVariable(Record):
 
     ``is_read`` is True if the branch's line reads the variable; such variables come first. ``arrived`` are the values
     in threads at the barrier. ``absent`` are the values in threads that did not come but have a frame of the function.
-    Of many threads only some are examined, and all values are current ones. ``line`` is the line of the declaration.
-    ``unavailable`` has the reasons for unknown values under ``arrived`` and ``absent``.
+    If there are many threads, only some are examined. All values are current ones. ``line`` is the line of the
+    declaration. ``unavailable`` has the reasons for unknown values under ``arrived`` and ``absent``.
     """
 
     name: str

@@ -63,8 +63,8 @@ class Branches:
         return self._code.entry(frame.call_site)
 
     def parting(self, frame: Frame, other: Frame | None, *, has_returned: bool = False) -> tuple[Branch, ...]:
-        """Return the branches with the call of *frame* on one side, and only the other thread's place on the other
-        side. The nearest branch is first.
+        """Return the branches with one side that reaches the call of *frame*, and another side that reaches only the
+        place of the other thread. The nearest branch is first.
 
         :param other: the frame of the other thread in this function, None if it has none
         :param has_returned: whether the other thread has left this function; if not, and without a frame, it has ended

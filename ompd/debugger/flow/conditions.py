@@ -129,7 +129,7 @@ class Slice:
         is_there = address is not None and address in addresses
         is_stored = is_there and (instruction.does == "store" or (instruction.stores and bool(vectors)))
         is_kept = is_there and instruction.stores
-        # Vector arithmetic writes one of the registers that it reads, unless it stores or converts to a number.
+        # Vector arithmetic writes a register that it reads, unless it stores a vector or converts one to a number.
         is_of_vectors = bool(vectors & registers) and not instruction.stores and not instruction.clobbers
         if not (written & registers or is_kept or is_stored or is_of_vectors):
             return

@@ -437,7 +437,7 @@ class Functions:
         return routine is not None and not routine.begins
 
     def _ends_something(self, at: int) -> bool:
-        # Whether a call reaches such a routine. A negative address is that of a word with the target.
+        # Whether a call reaches such a routine. If the address is negative, a word there has the target.
         try:
             to = self._calls.leads_to(at, None) if at > 0 else self._calls.leads_to(None, -at)
         except OmpdError:

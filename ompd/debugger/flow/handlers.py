@@ -81,8 +81,8 @@ _MAX_CODE = 1 << 25  # of one module: OpenBLAS has 20 MB
 class Handler(NamedTuple):
     """A possible handler in a process, for the signal ``number``, None if unknown.
 
-    If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it
-    ``ends``, an interrupted wait for a semaphore may end when the handler returns: it was installed without SA_RESTART.
+    If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it ``ends``, an
+    interrupted wait for a semaphore may end when the handler returns: it was installed without SA_RESTART.
     """
 
     number: int | None

@@ -308,7 +308,7 @@ class LoadedModule:
         return layouts
 
     def debug_files(self, elf: ElfFile) -> DebugFiles:
-        """Return the debug information of one of the module's files, which lines and types share."""
+        """Return the debug information of a file of the module, shared by lines and types."""
         if elf.name not in self._debug_files:
             self._debug_files[elf.name] = DebugFiles(elf, self.companions)
         return self._debug_files[elf.name]

@@ -49,7 +49,7 @@ class Calls:
         self._symbols, self._places = symbols, places
         self._patterns = architecture.calls
         self._mask = (1 << 8 * architecture.pointer_size) - 1
-        # Many threads are at the same places.
+        # Results are kept, because many threads are at the same places.
         self._by_pointer: dict[int, bool | None] = {}
         self._pointer_calls: dict[int, Sequence[re.Match[bytes]]] = {}
         self._stubs: dict[int, bool] = {}
@@ -120,7 +120,7 @@ class Calls:
                 target = self._address_in(stub, target, patterns)
             if target is None:
                 return None
-            # The loader has bound the word: the routine was called, or its function would not run.
+            # The loader has bound the word, because the call has been made.
             return read_pointer(self._memory, target)
         except OmpdError:
             return None
@@ -222,9 +222,9 @@ class Calls:
                 yield call
 
     def function_called(self, frame: Frame) -> int | None:
-        """Return the function that a caller's frame called by a pointer in a register, None if that is unknown.
+        """Return the function that a caller's frame called by a pointer in a register, None if unknown.
 
-        Only registers that callees keep still have in the caller the value that they had at the call.
+        Only callee-saved registers still have the value that they had at the call.
         """
         patterns, functions = self._patterns, set()
         if patterns is None:

@@ -448,7 +448,7 @@ class Locals:
 
         :param thread: the native id of the frame's thread, for thread-local variables
         :param holds_address: returns whether a pointer of that name represents the object that it points to
-        :param parts: the variables of which only a part is requested
+        :param parts: returns the steps to the requested part of a variable, none for the whole
         """
         count = len(self._places.source_frames(frame.call_site))
         try:

@@ -25,7 +25,7 @@ class _Elsewhere(NamedTuple):
 
 def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[FunctionLocals]:
     """Return the variables that the function of *frame* has at another address of its code. Their places are right for
-    that address; values are current ones, not those of the past.
+    that address; values are current, not past ones.
     """
     there = _Elsewhere(
         address,
