@@ -30,7 +30,7 @@ _DEPTH = 2
 
 
 class Guess(NamedTuple):
-    """The likely caller of a frame, and with it that frame's CFA."""
+    """The likely caller of a frame, and the CFA of the frame."""
 
     cfa: int
     pc: int
@@ -60,11 +60,11 @@ class Guesser:
         self._scans_left, self._all_scans_left = _MAX_SCANS, _MAX_ALL_SCANS
 
     def begin_stack(self) -> None:
-        """Allow a new stack its guesses."""
+        """Reset the number of searches for a new stack."""
         self._scans_left = min(_MAX_SCANS, self._all_scans_left)
 
     def caller(self, pc: int, registers: Mapping[int, int], *, is_exact: bool) -> Guess | str:
-        """Return the likely caller of the frame at *pc*, or a sentence why there is none.
+        """Return the likely caller of the frame at *pc*, or the reason why there is none, as a sentence.
 
         :param is_exact: whether the frame executes at *pc*, and is not in a call from there
         """
@@ -85,7 +85,7 @@ class Guesser:
         self._scans_left -= 1
         self._all_scans_left -= 1
         limit = min(end, sp + _MAX_WORDS * self._size)
-        # A function without a frame pointer has its caller's, which would skip the caller.
+        # In a function without a frame pointer, the register belongs to the caller. Its use would skip the caller.
         below = limit if by_frame_pointer is None else min(limit, by_frame_pointer.cfa)
         return (
             self._by_call(callee, registers, sp, below, end)
@@ -152,7 +152,7 @@ class Guesser:
     def _guess(self, cfa: int, pc: int, kept: dict[int, int], how: Literal["frame-pointer", "scan"]) -> Guess:
         return Guess(cfa, pc, {**kept, self._sp: cfa, self._architecture.return_address: pc}, how)
 
-    # What is likely
+    # Plausibility
 
     def _leads_to_callers(self, pc: int, sp: int, fp: int | None, end: int) -> bool:
         # Whether unwind data at pc gives plausible callers.
@@ -173,7 +173,7 @@ class Guesser:
                 return depth > 0  # much of a stack is 0
             if not sp < cfa <= end or not self._is_return(pc):
                 return False
-            # If this frame may have saved the frame pointer, it is unknown in the next one.
+            # If this frame may have saved the frame pointer, its value in the next frame is unknown.
             sp, fp = cfa, None if fp is not None and fp < cfa else fp
             if steps.at(pc - 1) is None:
                 return True

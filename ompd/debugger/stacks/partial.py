@@ -56,8 +56,8 @@ class PartialStacks:
         self._sizes: dict[int, int | None] = {}
 
     def follow(self, registers: PartialRegisters, *, guess: bool) -> tuple[tuple[Frame, ...], str | None]:
-        """Return the frames of the thread that has *registers*, and why its stack could not be followed further, None
-        if it is whole. The frames' :class:`FrameRegisters` note if an unknown register is wanted.
+        """Return the frames of the thread with *registers*, and the reason why its stack ends early, None if complete.
+        The frames' :class:`FrameRegisters` record access to an unknown register.
         """
         walk = self._unwinder.unwind(registers, guess=guess)
         frames = tuple(walk)
@@ -118,7 +118,7 @@ class PartialStacks:
         return self._sizes[frame.pc]
 
     def _size_by_code(self, pc: int, start: int, end: int, below_cfa: int) -> int | None:
-        # A cold part of a function begins inside of its frame, so that its own code does not show the frame's size.
+        # A cold part of a function begins with the frame already set up, so its code does not show the frame's size.
         processor, entry = self._processor, self._unwinder.steps.at(start)
         if processor is None or entry is None or end - start > _MAX_CODE:
             return None

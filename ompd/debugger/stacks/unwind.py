@@ -61,9 +61,9 @@ class Unwinder:
         self.frames_given = 0
 
     def unwind(self, registers: Mapping[str, int], *, guess: bool = False) -> StackWalk:
-        """Return the walk along the stack of the thread that has *registers*, by the psABI's lower-case names.
+        """Return the walk along the stack of a thread with *registers*, by the psABI's lower-case names.
 
-        It ends at the frame whose return address is undefined or 0, or in which the thread was created. It also ends if
+        It ends at a frame with an undefined or zero return address, or with the thread's creation. It also ends if
         no unwind data covers the pc, if memory cannot be read, if a CFA is not beyond the inner frame's, and after
         :data:`MAX_FRAMES`, or fewer if all stacks together have many. Nothing is raised for these.
 
@@ -172,7 +172,7 @@ class Unwinder:
         return page if block is not None and not any(block) else None
 
     def _apply(self, rule: Rule, registers: Mapping[int, int], cfa: int) -> int | None:
-        # The caller's value of one register, None if it was not kept.
+        # The caller's value of one register, None if unknown.
         if rule.kind == "offset":
             return self._word((cfa + rule.value) & self.mask)
         if rule.kind == "val_offset":
