@@ -1,6 +1,6 @@
-"""Ask an OpenMP program what it is doing: a core file, or a process that runs.
+"""Inspection of OpenMP programs: core files and running processes.
 
-The public functions of the library. Importing it loads nothing else: neither LLDB nor any optional package is needed.
+The public functions of the library. Its import loads nothing else and needs neither LLDB nor an optional package.
 
 >>> import ompd
 >>> with ompd.open_core("core.1234") as session:            # doctest: +SKIP
@@ -10,7 +10,7 @@ The public functions of the library. Importing it loads nothing else: neither LL
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # like typing.TYPE_CHECKING, but the import of `typing` takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,8 +50,8 @@ def open_core(
     :param max_size: largest size in bytes of a compressed core once it is unpacked
     :param progress: receives a line to show while something takes long: unpacking, downloading
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
-        one that the runtime itself names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
+        that the runtime names (docs/hosted.md)
     :param source_dirs: folders with source files, if they are not where they were compiled
     :raises BadFile: if *core* is not a readable core file, or a file it needs is another build
     :raises BadInput: if *debuginfod* is set and DEBUGINFOD_URLS names no server, or a folder has no plugin
@@ -81,24 +81,24 @@ def attach(
     ompd_library: str | PathLike[str] | None = None,
     source_dirs: tuple[str | PathLike[str], ...] = (),
 ) -> Inspection:
-    """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
+    """Return a session on the running process *process_id*; close it, or use it in a ``with`` statement.
 
-    The process runs on. Each query stops it for some milliseconds, and its answer is of that moment. To have several
-    queries of one moment, put them into a function for :meth:`~ompd.session.session.Session.ask`.
+    The process keeps running. Each query stops it for some milliseconds, and its answer is of that moment. To run
+    several queries on one moment, put them into a function for :meth:`~ompd.session.session.Session.ask`.
 
-    :param exe: the program's executable, if the one of the process cannot be read
-    :param sysroot: folder that holds its files, if that is not its own root folder
+    :param exe: the program's executable, if the process's own cannot be read
+    :param sysroot: folder that holds the process's files, if it is not the process's root folder
     :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
     :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
     :param nonblocking: never stop it: facts about different threads may then be of different moments
     :param max_stop: longest stop, in milliseconds; if None, 50, and 0.2 more for each thread above 256
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
-        one that the runtime itself names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
+        that the runtime names (docs/hosted.md)
     :param source_dirs: folders with source files, if they are not where they were compiled
     :raises BadInput: if *max_stop* is not positive, or is more than an hour, or a folder has no plugin
-    :raises BadProcess: if there is no such process, or it may not be read; queries raise it if the process does not
-        stop in time
+    :raises BadProcess: if there is no such process, or it may not be read; also raised by queries if the process
+        does not stop in time
     """
     from ompd.debugger.files.finder import FileOptions
     from ompd.inspection import Inspection
@@ -124,8 +124,8 @@ def from_lldb(
     The session belongs to this stop: once the process has run, queries raise :class:`~ompd.errors.StaleHandle`.
 
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
-        one that the runtime itself names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
+        that the runtime names (docs/hosted.md)
     :raises BadInput: if such a folder has no plugin
     :raises TargetGone: if there is no process, or it has ended
     :raises TargetError: if it is running
@@ -137,13 +137,13 @@ def from_lldb(
 
 
 def from_gdb(*, ompd_library: str | PathLike[str] | None = None) -> Inspection:
-    """Return a session on what gdb's selected inferior is, a stopped process or a core file, in gdb's own Python.
+    """Return a session on gdb's selected inferior, a stopped process or a core file, in gdb's own Python.
 
-    The session belongs to this stop: once the process has run, queries raise :class:`~ompd.errors.StaleHandle`. gdb
-    runs it, and a new session is for the next stop.
+    The session belongs to this stop: once gdb has run the process, queries raise :class:`~ompd.errors.StaleHandle`.
+    Open a new session for the next stop.
 
-    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
-        one that the runtime itself names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
+        that the runtime names (docs/hosted.md)
     :raises TargetGone: if there is no process
     :raises TargetError: if it is running
     :raises Unsupported: if this is not gdb's Python, or gdb reaches the process through another program
@@ -180,8 +180,8 @@ def launch(
     :param cwd: the folder in which it runs, by default that of this process
     :param omp_debug: whether to start it with ``OMP_DEBUG=enabled``, without which Intel's runtime has no events
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
-        one that the runtime itself names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
+        that the runtime names (docs/hosted.md)
     :raises BadInput: if it cannot be started, or a folder has no plugin
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """

@@ -75,8 +75,9 @@ class LibraryError(OmpdError):
     """A library for debuggers that the user named (``--ompd-library``) refused a call, or has failed.
 
     ``name`` is its file's name, ``call`` the called function of its interface, or None. ``fault`` is the failure,
-    ``reason`` the debugger's refusal of a request that the library made. ``rc`` is the library's return code if that is
-    one of the standard's. ``has_ended`` is True if the library's process has ended, so that every later call fails.
+    ``reason`` the debugger's refusal of a request that the library made. ``rc`` is the library's return code if the
+    standard defines that code. ``has_ended`` is True if the library's process has ended and every later call
+    fails.
     """
 
     def __init__(

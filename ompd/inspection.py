@@ -1,4 +1,4 @@
-"""A session with its queries as methods: what the functions of :mod:`ompd` return."""
+"""A session with its queries as methods, which the functions of :mod:`ompd` return."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer", bound=Answer[Any])
 _T = TypeVar("_T")
-# Old names of what is listed under its new one.
+# Deprecated names, which `dir` does not list.
 _OLD = frozenset(("ask_variable",))
 _QUERIES = re.compile("ask(_[a-z]+)?")
 _PUBLIC = ("close", "process", "runtimes", "snapshot", "wait_until")
@@ -48,12 +48,12 @@ class Inspection(Session):
     """The names of methods that run the program, which some kinds of session have."""
 
     def __dir__(self) -> list[str]:
-        """Return what docs/api.md calls public."""
+        """Return the names that docs/api.md documents as public."""
         queries = {name for name in dir(type(self)) if _QUERIES.fullmatch(name)} - _OLD
         return sorted(queries | {*_PUBLIC, *self._running_methods})
 
     def __repr__(self) -> str:
-        """Return the target, for a person."""
+        """Return a text with the target's name."""
         text = f"session on {self.target.name}" + ("" if self._is_open else ", closed")
         return f"<{repr(text)[1:-1]}>"
 
@@ -69,11 +69,11 @@ class Inspection(Session):
         return _answer_of("threads", self.ask(threads.ask))
 
     def ask_why(self, samples: int = 2, interval: float = 0.5) -> WhyAnswer:
-        """Return the reasons why threads do not go on, the one to read first in front, and the graph they rest on.
+        """Return the reasons why threads are blocked, most important first, and the wait-for graph.
 
-        :param samples: how often to look at a live process, which runs in between
-        :param interval: seconds between two looks
-        :raises BadInput: if one of these makes no sense
+        :param samples: how often to sample a live process, which runs between two samples
+        :param interval: seconds between two samples
+        :raises BadInput: if *samples* or *interval* is out of range
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         earlier = why.look_before(self, samples, interval)
@@ -81,7 +81,7 @@ class Inspection(Session):
         return _answer_of("why", self.ask(lambda session: why.ask(session, earlier), may_stop=may_stop))
 
     def ask_parallel(self) -> Answer[ParallelRecord]:
-        """Return the parallel regions that are being executed, enclosing ones before those they enclose.
+        """Return the active parallel regions, enclosing regions before enclosed ones.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
@@ -97,10 +97,10 @@ class Inspection(Session):
     def ask_stacks(
         self, *, raw: bool = False, fold: bool = False, thread: int | None = None, locals: bool = False
     ) -> Answer[StackRecord]:
-        """Return the stack of each thread as the source reads, a worker's continued by that of the thread that started
-        its region.
+        """Return the source-level stack of each thread. The stack of the thread that started the region continues a
+        worker's stack.
 
-        :param raw: all frames of each thread's own stack instead
+        :param raw: return all frames of each thread's own stack instead
         :param fold: group threads with equal stacks in one row
         :param thread: only the thread with this native id or, if there is none, threads with this thread number
         :param locals: add the variables of your functions' frames
@@ -120,21 +120,21 @@ class Inspection(Session):
         return _answer_of("icvs", self.ask(icvs.ask))
 
     def ask_diff(self, earlier: Inspection) -> DiffAnswer:
-        """Return what differs from *earlier*, a session on another core or process, to this one.
+        """Return the differences between *earlier*, a session on another core or process, and this session.
 
-        :raises NoAnswer: if no OpenMP runtime of one of the two can be read
+        :raises NoAnswer: if one of the two has no readable OpenMP runtime
         """
         return diff.ask(self, earlier)
 
     def ask_doctor(self) -> DoctorAnswer:
-        """Return what keeps answers on this target from being better, the risks of the process, and what mends each."""
+        """Return the limits of answers on this target and the risks of the process, each with a remedy."""
         return _answer_of("doctor", self.ask(doctor.ask))
 
     def ask_check(self) -> CheckAnswer:
-        """Return where the library for debuggers that this session was opened with differs from our own plugin, and
-        which known difference explains it.
+        """Return the differences between the session's OMPD library and our own plugin, each with the known difference
+        that explains it.
 
-        :raises NoAnswer: if no library serves a runtime of the program, or we have no plugin for it
+        :raises NoAnswer: if no OMPD library reads a runtime of the program, or we have no plugin for that runtime
         """
         from ompd.questions.check import answering
 
@@ -143,15 +143,15 @@ class Inspection(Session):
     def ask_var(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
     ) -> VariableAnswer:
-        """Return a variable, or a part of one, in each thread.
+        """Return a variable, or a part of a variable, in each thread.
 
         :param name: its name in the source, qualified if needed: ``x``, ``file.c::x``, ``ns::x``, ``function::x``,
             ``/block/member``, ``x.member[2]``
         :param format: one of gdb's letters (x d u o t c f s a z) for the text
         :param stats: compute the answer's ``stats``
-        :param elements: the most elements of an array, or characters of a string, to show; 200 if None
+        :param elements: maximum number of array elements or string characters to show; 200 if None
         :raises NoAnswer: if there is no such variable, or more than one
-        :raises BadInput: if it has no such part
+        :raises BadInput: if the variable has no such part
         """
         return _answer_of(
             "var",
@@ -161,18 +161,18 @@ class Inspection(Session):
     def ask_variable(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
     ) -> VariableAnswer:
-        """Return what :meth:`ask_var` does. This is its old name, which will go."""
+        """Return the result of :meth:`ask_var`. This old name is deprecated and will be removed."""
         warnings.warn("ask_variable() is now ask_var()", DeprecationWarning, stacklevel=2)
         return self.ask_var(name, format=format, stats=stats, elements=elements)
 
     def snapshot(
         self, path: str | PathLike[str], *, data_limit: int = snapshot.DATA_LIMIT, keep_environment: bool = False
     ) -> SnapshotRecord:
-        """Write a small ELF core to *path* with what all queries read, of memory and of the modules' files.
+        """Write a small ELF core to *path*, with the memory and the parts of the modules' files that queries read.
 
         :param data_limit: bytes of writable data to keep of each of the user's modules
         :param keep_environment: keep the whole environment and the folders in arguments, not only OpenMP's variables
-        :raises BadFile: if it cannot be written there
+        :raises BadFile: if *path* cannot be written
         """
         return snapshot.take_snapshot(self, path, data_limit=data_limit, keep_environment=keep_environment)
 
@@ -184,23 +184,22 @@ class Inspection(Session):
         interval: float = INTERVAL,
         seconds: float = SECONDS,
     ) -> _T:
-        """Look at the process again and again until *predicate*, called with this session, has returned something true
-        *stable* times in a row, and return that. What it reads in one call is of one moment.
+        """Return the result of *predicate*, called with this session, once it has been true *stable* times in a row.
 
-        While there is no answer yet (no runtime has been loaded, the process did not stop in time), that counts as
-        false.
+        The process runs between two calls. All reads in one call are of one moment. A call without an answer (no
+        runtime is loaded yet, or the process did not stop in time) counts as false.
 
-        :param interval: how long the process runs between two looks, in seconds
-        :param seconds: how long to wait in all
-        :raises BadInput: if one of the numbers makes no sense
+        :param interval: seconds that the process runs between two calls
+        :param seconds: longest wait in all
+        :raises BadInput: if a number is out of range
         :raises TargetGone: if the program ended
-        :raises TimeLimit: if it took longer than *seconds*
-        :raises Unavailable: if *predicate* is false of a core file, which does not change
+        :raises TimeLimit: if *seconds* have passed
+        :raises Unavailable: if *predicate* is false for a core file, which never changes
         """
         return wait_until(self, predicate, self._let_run, stable=stable, interval=interval, seconds=seconds)
 
     def _let_run(self, seconds: float) -> None:
-        # Returns after the process has run for so long; a live one does so anyway.
+        # Returns after the process has run for *seconds*. A live process runs between queries anyway.
         if self.target.kind == "core":
             raise Unavailable("a core file does not change, and what is waited for is not so in it")
         if self.target.kind == "gdb":

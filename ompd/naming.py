@@ -278,7 +278,7 @@ def _routines() -> dict[str, Routine]:
         routines.update((name, Routine(kind, False, argument)) for name in end.split())
     routines["GOMP_single_start"] = Routine("single", True, on=True, ends=False)
     routines["GOMP_single_copy_start"] = Routine("single", True, on=False)
-    # The initialization of a static variable in C++: over where ways meet that did and did not do it.
+    # The initialization of a static variable in C++. The hold ends where control flow with and without it joins.
     routines["__cxa_guard_acquire"] = Routine("once", True, 0, on=True, ends=False)
     routines["pthread_mutex_lock"] = Routine("mutex", True, 0)
     routines["pthread_mutex_unlock"] = Routine("mutex", False, 0)
@@ -379,8 +379,8 @@ def source_place(text: str) -> tuple[str, str, int] | None:
     return (parts[1], parts[2], line) if line else None
 
 
-# Environment variables that MPI launchers set for each rank. Those of MPI come before those of the batch system: a
-# launcher in a batch script inherits the script's.
+# Environment variables that MPI launchers set for each rank. MPI's variables come before the batch system's: a launcher
+# in a batch script inherits the script's variables.
 RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "ALPS_APP_PE")
 SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
 JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_JOBID")

@@ -1,9 +1,9 @@
 """Records: immutable classes of named members.
 
-They are dataclasses: :func:`dataclasses.fields` and :func:`dataclasses.replace` work. A command loads many more records
-than it makes instances of, and the standard decorator compiles functions for each. So a class gets slots and the
-functions that all share at once; the standard decorator is called when the first instance is made, or the members are
-asked for. Only the type checker refuses assignments to members.
+Records are dataclasses: :func:`dataclasses.fields` and :func:`dataclasses.replace` work. A command loads many record
+classes and instantiates few, and the standard decorator compiles functions for each class. So a class first gets slots
+and functions that all records share. The standard decorator is applied to it for its first instance, or when its
+members are listed. Only the type checker refuses assignments to members.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _make_record(declared: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
 
 
 class _Later:
-    """An attribute of a record's class that is made when it is used first, with all others of its kind."""
+    """An attribute of a record's class that is made on first use, together with the other attributes of its kind."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -88,7 +88,7 @@ _COMPLETING = RLock()
 def _complete(record_class: Any) -> None:
     with _COMPLETING:
         if "__declared__" not in record_class.__dict__:
-            return  # another thread was first
+            return  # another thread has completed the class
         declared, kw_only = record_class.__declared__
         made: Any = dataclass(repr=False, eq=False, kw_only=kw_only)(declared)
         for name in _FROM_DATACLASS:

@@ -1,11 +1,11 @@
-"""The installed command. From its first line on Ctrl-C is quiet, so nothing is imported before but what is built in."""
+"""The installed command. Ctrl-C never prints a traceback: only built-in modules are imported before it is handled."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-# Not `signal`, whose enumerations take as long to make as all of Python to start.
+# Not `signal`: its enumerations take as long as the start of Python.
 from _signal import (  # type: ignore[import-not-found]
     SIG_DFL,
     SIG_IGN,
@@ -32,22 +32,22 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     os._exit(EXIT_INTERRUPTED)
 
 
-# What is being imported may turn an exception into another one, or ignore it (the making of classes, callbacks of weak
-# references), and there is nothing to clean up yet. Where Ctrl-C is ignored, or somebody else's, it stays so.
+# An exception during an import may be replaced or ignored, in class creation and in callbacks of weak references. So
+# Ctrl-C ends the process at once; there is nothing to clean up yet. Another handler of SIGINT is kept, SIG_IGN too.
 _IS_OURS = getsignal(SIGINT) is default_int_handler
 if _IS_OURS:
     signal(SIGINT, _end)
 
-import atexit  # noqa: E402  built in, as the next one
-import gc  # noqa: E402  built in, but looked for by name as others are
+import atexit  # noqa: E402  built in, like gc
+import gc  # noqa: E402  built in, but the import system searches for it by name
 
-# How each stream is opened if it was closed: reading and writing fail as they should, messages are dropped.
+# How a closed stream is opened: its reads and writes fail, as they do for a closed stream, and messages are dropped.
 _STREAMS = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
 
 
 def _repair_inheritance() -> None:
-    # Our parent may have closed streams: Python has None for them, and the next open file gets their number. It may
-    # also ignore SIGCHLD: the kernel then keeps no status of our children.
+    # The parent process may have closed streams. Python has None for a closed stream, and the next opened file gets its
+    # number. The parent may also ignore SIGCHLD, and then the kernel keeps no exit status of our children.
     for number, (name, mode, flags) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, flags)
@@ -59,8 +59,8 @@ def _repair_inheritance() -> None:
 
 
 def _pass_on(unraisable: UnraisableHookArgs) -> None:
-    # Ctrl-C has come within a callback of a weak reference, or where an object goes, which no exception leaves. It
-    # comes once more, a little later: what is raised in here is lost, too.
+    # Ctrl-C came in a callback of a weak reference or in a destructor, and no exception leaves those. Send SIGINT again
+    # a little later, because an exception raised in this hook would be lost, too.
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         start_new_thread(_interrupt_soon, (get_ident(),))
     else:
@@ -73,8 +73,8 @@ def _interrupt_soon(thread: int) -> None:
 
 
 def _end_now(code: object) -> None:
-    # Takes no leave of each object one by one, which takes as long as a tenth of an answer. Where something is still to
-    # be said, or cannot be written, Python ends as ever.
+    # Skip the destruction of all objects, which takes a tenth of the time of an answer. If there is a message to print,
+    # or a stream cannot be flushed, Python ends the usual way.
     if code is not None and not isinstance(code, int):
         return
     try:
@@ -83,14 +83,14 @@ def _end_now(code: object) -> None:
                 stream.flush()
     except (OSError, ValueError):
         return
-    # Temporary folders go.
+    # Exit functions remove temporary folders.
     atexit._run_exitfuncs()
     os._exit((code or 0) & 0xFF)
 
 
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
-    # One answer makes many records, its modules many classes, and neither cycles worth finding before the process ends.
+    # An answer makes many records and classes, but few reference cycles: garbage collection does not pay.
     gc.disable()
     _repair_inheritance()
     from ompd.commands.main import main as run
@@ -102,7 +102,7 @@ def main() -> NoReturn:
         try:
             run()
         finally:
-            # All is said and written, and Python, which takes some milliseconds to end, would complain.
+            # All output is written. Ctrl-C in the milliseconds that Python takes to end would print a traceback.
             if _IS_OURS:
                 signal(SIGINT, SIG_IGN)
     except SystemExit as ended:

@@ -1,9 +1,11 @@
-"""Asking a live process: rehearse the question while it runs, stop it, copy what the answer reads, let it go.
+"""Queries of a live process: rehearse the query while the process runs, stop it, copy the memory that the answer reads,
+resume it.
 
-If all threads slept during the rehearsal nothing has changed, and its answer is the answer: most hangs are not stopped.
+If all threads slept during the rehearsal, nothing has changed, and the rehearsal's answer is valid. So most hanging
+programs are never stopped.
 
-A program that makes tasks and regions all the time may have other structures at each stop, and these at other places.
-So there are a few stops, each with a limit in time; then the best of them is what is answered from, as far as it goes.
+A program that keeps making tasks and regions may have other structures, at other addresses, at each stop. So there are
+a few stops, each with a time limit. If none of them is complete, the best one gives the answer, with gaps.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MAX_STOPS = 5
-# What a rehearsal may read: what it finds may change under its hands, and leads nowhere then. An answer may read more.
+# Reads of a rehearsal are limited: a walk of changing structures may not end. An answer may read more.
 _MAX_REHEARSED, _MAX_REHEARSED_PER_THREAD = 400_000, 1_000
 _LONGEST_STOP = 3_600_000.0  # an hour, in milliseconds
 _NOT_STOPPED = "the process was not stopped: what this tells of different threads may be of different moments"
@@ -35,13 +37,13 @@ _UNREAD = "asleep in a system call that a stop might disturb, so that some regis
 
 _T = TypeVar("_T")
 Begin = Callable[[Moment, StoppedProcess], Stop]
-"""Makes a session one on the process at a moment, and gives what belongs to that."""
+"""Switches a session to a moment of the process, and returns the stop for that moment."""
 
 
 class Stopper:
     """The stops of one session on a live process.
 
-    :param nonblocking: whether the process is read as it runs, and never stopped
+    :param nonblocking: whether the process is read while it runs, and never stopped
     """
 
     def __init__(
@@ -56,10 +58,10 @@ class Stopper:
         self.nonblocking = nonblocking
         self.held_by: str | None = None
         self._moment: Moment | None = None
-        self._best: Moment | None = None  # of an earlier stop, for an answer that may be from it
-        # Why the last answer is not whole.
+        self._best: Moment | None = None  # the best earlier stop, which may give the answer
+        # Why the last answer is incomplete.
         self._shortfalls: list[str] = []
-        # What files tell is read once, before the first stop, and belongs to no moment.
+        # Facts from files are read once, before the first stop, and belong to no moment.
         self.base = self._look()
 
     def _look(self) -> StoppedProcess:
@@ -84,13 +86,13 @@ class Stopper:
         max_stop: float | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> Self:
-        """Return the stopper of the process with that number. It runs on.
+        """Return the stopper of the process *process_id*, which keeps running.
 
-        :param max_stop: how long a stop may last, in milliseconds; if None, see
+        :param max_stop: longest stop, in milliseconds; if None, see
             :meth:`~ompd.debugger.targets.live.live.LiveProcess.limit_ns`
-        :param clock: the time in nanoseconds, by which stops end
-        :raises BadInput: if no stop can be that long
-        :raises BadProcess: if it cannot be looked into
+        :param clock: returns the time in nanoseconds, for the limit of stops
+        :raises BadInput: if *max_stop* is out of range
+        :raises BadProcess: if the process cannot be inspected
         """
         process = LiveProcess(process_id, max_stop_ns=_nanoseconds(max_stop), clock=clock)
         try:
@@ -101,24 +103,24 @@ class Stopper:
 
     @property
     def has_asked(self) -> bool:
-        """Whether there was a stop, or a glance, of which handles may be."""
+        """Whether there was a stop, or a glance without one, so that handles may exist."""
         return self._moment is not None
 
     def close(self) -> None:
-        """Let go of the process and of its files."""
+        """Detach from the process, and close its files."""
         self.base.close()
         self.process.close()
 
     @property
     def shortfalls(self) -> Sequence[str]:
-        """Why the last answer is not whole: what of it was not copied while the process was stopped."""
+        """Why the last answer is incomplete: the data that no stop of the process copied."""
         return tuple(self._shortfalls)
 
     def ask(self, begin: Begin, question: Callable[[], _T], *, may_stop: bool = True) -> _T:
-        """Return what *question* answers when all that it reads of its session is of one moment.
+        """Return the result of *question*, whose reads through its session are all of one moment.
 
-        :param begin: is called for each moment of which the question is asked
-        :param may_stop: whether the process is stopped for it; else the answer is of the process as it runs
+        :param begin: is called for each moment at which *question* runs
+        :param may_stop: whether the process may be stopped; else it is read while it runs
         :raises NotStopped: if the process did not stop within the limit of a stop
         """
         first = len(self.process.stops_ns)
@@ -153,17 +155,17 @@ class Stopper:
         try:
             result.append(question())
         except OmpdError as error:
-            # Structures that change while they are read may contradict themselves.
+            # Structures that change during the read may be inconsistent.
             fault = error
         if isinstance(fault, NoAnswer) and not stop.runtimes:
-            raise fault  # to stop it would bring no more
+            raise fault  # a stop would not help
         if not may_stop or (glance.confirm() and not glance.lacking):
             glance.settle()
             if fault is not None:
                 raise fault
             return result[0], stop
         if self.process.serves_page_faults():
-            # Reading such a page waits for a thread of the process, which a stop would hold.
+            # A read of such a page waits for a thread of the process, and a stop would stop that thread, too.
             why = "supplies pages of its own memory (userfaultfd), so that a stop might not end"
             hint = "--nonblocking reads it as it runs"
             return self._ask_unstopped(begin, question, BadProcess(self.process.process_id, why, hint=hint))
@@ -209,7 +211,7 @@ class Stopper:
         return self._answer_from(begin, best, stops, question, has_ended=has_ended)
 
     def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: BadProcess) -> tuple[_T, Stop]:
-        # A process that cannot be stopped is read as it runs, if a warning can be given with the answer.
+        # Read a process that cannot be stopped while it runs, if its answer can carry a warning.
         glance = self.process.glance()
         stop = self._show(begin, glance)
         try:
@@ -227,7 +229,7 @@ class Stopper:
     def _answer_from(
         self, begin: Begin, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
     ) -> tuple[_T, Stop]:
-        # What is not of that moment is not read: the answer has gaps, and is of one moment.
+        # Data from other moments is not used: the answer has gaps, but is of one moment.
         pages, left_out = len(moment.missed), moment.left_out
         times = "one stop" if stops == 1 else f"any of {stops} stops"
         if left_out:
@@ -254,7 +256,7 @@ class Stopper:
         return result, stop
 
     def _show(self, begin: Begin, moment: Moment, *, keep: Moment | None = None, is_limited: bool = False) -> Stop:
-        # From here on the session is of this moment. What was read at the one before is forgotten, unless it is kept.
+        # Switch the session to this moment, and drop the data of earlier moments except *keep*.
         if not self._fits(moment):
             self.base.close()
             self.base = self._look()
@@ -268,8 +270,8 @@ class Stopper:
         return begin(moment, process)
 
     def _fits(self, moment: Moment) -> bool:
-        # Whether what is known of the files is of those that are mapped at this moment: the program may have loaded a
-        # library since, or have become another program.
+        # Whether the files that were read are those mapped at this moment. The program may have loaded a library or
+        # called execve since.
         return moment.code_mappings() == self._code
 
     def _notes(self, stop: Stop) -> list[str]:
@@ -293,7 +295,7 @@ class Stopper:
 
 
 def _answers(result: object) -> bool:
-    # Return whether a question returned answers, which have warnings.
+    # Whether *result* holds answers, which can carry warnings.
     return any(isinstance(each, Answer) for each in (result if isinstance(result, tuple) else (result,)))
 
 

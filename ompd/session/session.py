@@ -1,4 +1,4 @@
-"""Opening a program, querying it at one moment after the other, and closing it. No query is answered here."""
+"""Sessions: open a program, switch from one moment to the next, close it. The queries are elsewhere."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from ompd.session.live import Stopper
 
 PLUGINS = "OMPD_PLUGINS"
-"""The environment variable that names folders with plugins where a program, or a debugger's commands, name none."""
+"""The environment variable that names folders with plugins if a caller or a command names none."""
 
 _T = TypeVar("_T")
 
 
 class Session:
-    """A stopped program, open for questions. Use it in a ``with`` statement, or close it.
+    """A stopped program, open for queries. Use it in a ``with`` statement, or close it.
 
-    A live process runs between questions; :meth:`ask` stops it for each.
+    A live process runs between queries; :meth:`ask` stops it for each.
     """
 
     stop: Stop
@@ -54,11 +54,11 @@ class Session:
         self.ompd_library = fspath(ompd_library) if ompd_library is not None else None
         self._libraries: Libraries | None = None
         if self.plugin_folders:
-            self.plugins  # noqa: B018  which have to be there
+            self.plugins  # noqa: B018  raises BadInput if a folder has none
         self._is_open = True
         self._stopper = stopper
         self._is_asking = False
-        # Why the target is not whole, and what is odd about it, from before it could be read.
+        # Why a compressed core could not be unpacked completely, and a note about it.
         self.fault: str | None = None
         self.note: str | None = None
         process = process or StoppedProcess(target, finder, finder.exe)
@@ -125,18 +125,18 @@ class Session:
 
     @staticmethod
     def find_refusal(process_id: int, *, nonblocking: bool) -> BadProcess | None:
-        """Return why the process with that number cannot be inspected, None if it can be, or if there is none."""
+        """Return why the process *process_id* cannot be inspected, None if it can be or does not exist."""
         from ompd.debugger.targets.live.refusals import find_refusal
 
         return find_refusal(process_id, nonblocking=nonblocking)
 
     def ask(self, question: Callable[[Self], _T], *, may_stop: bool = True) -> _T:
-        """Return what *question* answers when it is called with this session: all that it reads is of one moment.
+        """Return the result of *question*, called with this session, with all its reads of one moment.
 
-        Of a live process it may be called more than once; the last result counts. Within a question others may be
-        asked: they are then of the same moment.
+        For a live process *question* may be called more than once, and the last result is returned. Calls of
+        :meth:`ask` inside of it are of the same moment.
 
-        :param may_stop: False to read a live process as it runs, as a session that is nonblocking does
+        :param may_stop: False to read a live process while it runs, as a nonblocking session does
         :raises TargetGone: if the session was closed, or the process ended
         """
         if self._is_asking or (self._stopper is None and self.ompd_library is None):
@@ -151,16 +151,16 @@ class Session:
 
     @property
     def may_stop(self) -> bool:
-        """Whether questions stop the process; False for other targets than a live one, too."""
+        """Whether queries stop the process; False for a target that is no live process."""
         return self._stopper is not None and not self._stopper.nonblocking
 
     @property
     def is_held(self) -> bool:
-        """Whether the process did not run when it was asked, because a signal had stopped it, or a debugger."""
+        """Whether a signal or a debugger had stopped the process before the last query."""
         return self._stopper is not None and self._stopper.held_by is not None
 
     def _ask(self, question: Callable[[Self], _T], *, may_stop: bool) -> _T:
-        # A library that fails while it is used is given up: the query begins anew, by our own plugin.
+        # If a library fails during a query, drop it and run the query again with our own plugin.
         while True:
             lost = self._lost_libraries
             try:
@@ -183,24 +183,24 @@ class Session:
 
     @property
     def hosted_faults(self) -> Sequence[OmpdError]:
-        """What went wrong with libraries that the user named, each of which has been given up."""
+        """The failures of libraries that the user named; a library that failed is not used again."""
         return self._libraries.faults if self._libraries is not None else ()
 
     @property
     def changed_files(self) -> Sequence[str]:
-        """The files that have changed since they were opened: the core file, and those of modules."""
+        """The core file and the modules' files that have changed since they were opened, by name."""
         files = [self.target.file] if isinstance(self.target, CoreTarget) else []
         files += [file for module in self.process.modules for file in module.files]
         return [file.name for file in files if file.has_changed()]
 
     @property
     def shortfalls(self) -> Sequence[str]:
-        """Why what was asked last is not whole: what a stop of a live process left out. Empty for other targets."""
+        """Why the last answer on a live process is incomplete. Empty for other targets."""
         return self._stopper.shortfalls if self._stopper is not None else ()
 
     @property
     def hosted_notes(self) -> Sequence[str]:
-        """What those libraries have printed, and why others that a runtime names were not taken."""
+        """The output of OMPD libraries, and why libraries that a runtime names were not used."""
         return self._libraries.notes if self._libraries is not None else ()
 
     def _begin(self, stop: Stop) -> Stop:
@@ -208,8 +208,9 @@ class Session:
         return stop
 
     def begin_stop(self, target: Target, process: StoppedProcess) -> Stop:
-        """From now on be a session on *process* as *target* has it, and return that stop. Nothing is kept of the one
-        before but whose code is at an address, if the files are the same.
+        """Switch the session to a new stop of *process*, and return that stop.
+
+        Only the owners of code addresses are kept from the stop before, if the modules are the same.
         """
         before = self.stop
         before.process.routines.close()
@@ -217,7 +218,7 @@ class Session:
         return self._begin(Stop(target, process, self._found_runtimes, owners))
 
     def own_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
-        """Yield the runtimes of a process with the plugins that serve them where no library for debuggers does."""
+        """Yield the runtimes of *process*, each with the plugin that reads it without an OMPD library."""
         return discover(process.contract, lambda: self.plugins, are_named=bool(self.plugin_folders))
 
     def _found_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
@@ -237,7 +238,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let go of the target. What was answered stays; asking on raises :class:`~ompd.errors.TargetGone`."""
+        """Close the target. Answers stay valid; later queries raise :class:`~ompd.errors.TargetGone`."""
         self._is_open = False
         if self._libraries is not None:
             self._libraries.close()
@@ -262,7 +263,7 @@ class Session:
     def plugins(self) -> Plugins:
         """The plugins of other distributions.
 
-        :raises BadInput: if a folder that the user named has none
+        :raises BadInput: if a folder that the user named has no plugin
         """
         from ompd.runtimes.installed import Plugins
 

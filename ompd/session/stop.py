@@ -1,4 +1,4 @@
-"""What belongs to one moment of a program: its target, the process, its runtimes, and what was found out there."""
+"""One moment of a program: its target, the process, its runtimes, and facts derived from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ompd.runtimes.discovery import Found
 
 @record
 class LoadedRuntime:
-    """An OpenMP runtime of the process: what was found, and its handles, or why there are none."""
+    """An OpenMP runtime of the process, with its address space handle, or ``fault``, the reason why it has none."""
 
     id: str
     found: Found
@@ -30,13 +30,14 @@ class LoadedRuntime:
 
     @property
     def is_initialised(self) -> bool:
-        """Whether anything of OpenMP has run on it, as far as can be told."""
+        """Whether OpenMP code has run on the runtime; True if that is unknown."""
         return not isinstance(self.fault, NotInitialised)
 
 
 class Straight(NamedTuple):
-    """What code alone tells of where a thread is, the same for all stacks of one shape: which frame is the
-    innermost one that is the user's, and its place. None where more is needed to tell it.
+    """The innermost user frame of a stack, by index, and its place, derived from code addresses only.
+
+    They are the same for all stacks of one shape. None if code addresses are not enough.
     """
 
     frame: int | None
@@ -44,10 +45,10 @@ class Straight(NamedTuple):
 
 
 class Stop:
-    """One moment. Nothing of it changes but what is found out later, and it is thrown away whole.
+    """One moment of a program. Facts are added to it when they are needed, and all are dropped with it.
 
     :param discover: finds the OpenMP runtimes of a process
-    :param owners: whose code is at an address, as far as an earlier moment found out of the same files
+    :param owners: owners of code addresses, from an earlier moment with the same files
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Stop:
     ) -> None:
         self.target, self.process = target, process
         self._discover = discover
-        # For questions.places: whose code is at an address; the user's function of a region, by the region's id; where
-        # a thread is, by its stack's shape.
+        # Caches of questions.places: the owner of the code at an address; the user's function of a region, by its id;
+        # the place of a thread, by the shape of its stack.
         self.owners: dict[int, str] = {} if owners is None else owners
         self.source_functions: dict[str, str | None] = {}
         self.straight: dict[Shape, Straight] = {}
@@ -77,7 +78,7 @@ class Stop:
                 try:
                     self._check(found.module)
                     space = found.plugin.process_initialize(self.process.contract, found.module)
-                    with suppress(CorruptState, MemoryFault):  # which is for the queries to report
+                    with suppress(CorruptState, MemoryFault):  # the queries report it
                         space.threads()
                 except NotInitialised as error:
                     fault = self._contradiction(found.module, error) or (error if space is None else None)
@@ -88,7 +89,8 @@ class Stop:
         return tuple(loaded)
 
     def _check(self, module: Module) -> None:
-        # Variables are found by the symbols of a module's file. They must be the right ones, and still be there.
+        # The symbols of a module's file give the addresses of its variables: the file must be the right build, and the
+        # variables must be in the target.
         if module.unproven is not None:
             raise Unavailable(
                 f"{module.name}: its variables are not read, since nothing that is left proves this file to be the"
@@ -99,14 +101,14 @@ class Stop:
             raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
 
     def _contradiction(self, module: Module, error: NotInitialised) -> CorruptState | None:
-        # Zeros that stand for lost variables look as if nothing had run yet. Stacks know better.
+        # Lost variables read as zeros, like those of an unused runtime. Stacks show which one it is.
         count = self.threads_inside(module)
-        if count <= 1:  # one may be on its way into the runtime, or out of it
+        if count <= 1:  # a single thread may be initialising or leaving the runtime
             return None
         return CorruptState(module.start, f"{error}, yet {count} threads are in its code: its variables are lost")
 
     def threads_inside(self, module: Module) -> int:
-        """Return how many threads have a frame of *module* on their stacks: none if it was merely loaded."""
+        """Return the number of threads with a frame of *module* on their stacks."""
         process = self.process
         return sum(
             any(process.symbols.module_at(frame.call_site) is module for frame in process.stacks.stack(thread).frames)
@@ -120,7 +122,7 @@ class Stop:
 
     @cached_property
     def whole_runtimes(self) -> frozenset[Module]:
-        """Those that hold nothing else, whatever their functions are called."""
+        """The modules that hold nothing but a runtime, whatever their functions are named."""
         return frozenset(
             runtime.found.module
             for runtime in self.runtimes
@@ -129,13 +131,15 @@ class Stop:
 
     @cached_property
     def lost_libraries(self) -> tuple[str, ...]:
-        """Those of :attr:`lost_runtimes` that are called like an OpenMP runtime: one of it was surely there."""
+        """The faults in :attr:`lost_runtimes` of modules with the file name of an OpenMP runtime."""
         return tuple(fault for name, fault in self._lost if is_runtime_file(name))
 
     @cached_property
     def lost_runtimes(self) -> tuple[str, ...]:
-        """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file was not
-        found, or that were in a part of the target that is lost.
+        """The faults of modules that may hold an OpenMP runtime but cannot be read.
+
+        They are the program and modules with the file name of a runtime. Their file is missing, or they were in a lost
+        part of the target.
         """
         return tuple(fault for _, fault in self._lost)
 
@@ -151,13 +155,13 @@ class Stop:
 
     @cached_property
     def record(self) -> TargetRecord:
-        """What was inspected."""
+        """The record of the target."""
         target, process = self.target, self.process
         program = process.modules.program
         return TargetRecord(
             kind=target.kind,
             file=target.name if target.kind != "live" else None,
-            # A module whose name is lost has a made-up one, that is no path.
+            # A module whose name is lost has an invented name, which is no path.
             executable=program.name if program is not None and "/" in program.name else None,
             process_id=target.process_id,
             command=target.command,
@@ -171,7 +175,7 @@ class Stop:
 
 
 def signal_name(number: int | None) -> str | None:
-    """Return what a signal is called, None for one without a name, as those of real time."""
+    """Return the name of a signal, None for a signal without one, such as a real-time signal."""
     try:
         return signal.Signals(number).name if number is not None else None
     except ValueError:

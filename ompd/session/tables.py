@@ -1,5 +1,5 @@
-"""A table of layouts from a file that no process has loaded: the debugger's half reads its debug information, the
-runtimes' half knows what a table has.
+"""Makes a layout table from a file that no process has loaded. The debugger's half reads its debug information, the
+runtimes' half chooses the types and fields of the table.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ompd.safety.child import GivenUp
 
 
 def add(path: str, name: str | None = None, runtime: str | None = None) -> tuple[table.Table, list[str]]:
-    """Make a table from the debug information of a runtime, and write it into the user's folder.
+    """Make a layout table from a runtime's debug information, and write it into the user's folder.
 
     :param path: the runtime's own file, or its separate debug file
-    :param name: name of the table and of the runtime's release, None: read from the file
-    :param runtime: one of :data:`generate.FAMILIES`, None: the one whose types are there
-    :returns: the table, and what the user has to know of it
+    :param name: name of the table and of the runtime's release; if None, the file gives it
+    :param runtime: one of :data:`generate.FAMILIES`; if None, the types in the file decide
+    :returns: the table, and notes about it for the user
     :raises BadFile: if the file is of the wrong kind, or damaged, or the table cannot be written
     :raises BadInput: if the table's name is that of a shipped one
     :raises LayoutUnavailable: if the debug information is missing, of no known runtime, or lacks a type
@@ -66,7 +66,8 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> t
 def _read_again(
     file: DebugFile, family: generate.Family, structs: Mapping[str, generate.Shape]
 ) -> tuple[str, list[str]]:
-    # Who has read it, for the table; and what the user has to know of that. Raises LayoutUnavailable if they disagree.
+    # Return the readers of the debug information, for the table's provenance, and notes for the user.
+    # Raises LayoutUnavailable if the readers disagree.
     wanted = {name: [name, *([family.aliases[name]] if name in family.aliases else [])] for name in family.types}
     try:
         version, found = second_reader.read(file.debug_path, wanted, generate.is_wanted)
@@ -83,7 +84,7 @@ def _read_again(
 
 
 def _difference(name: str, ours: generate.Shape | None, found: Sequence[generate.Shape]) -> str | None:
-    if ours is None:  # one that is in some builds only; of several with the name none is taken
+    if ours is None:  # the type is optional; if several types have its name, none is taken
         return f"{name} is missing, and is there" if len(found) == 1 else None
     if not found:
         return f"{name} is there, and is missing"
@@ -115,11 +116,11 @@ def _has(file: DebugFile, type_name: str) -> bool:
     try:
         return file.types.find(type_name) is not None
     except TypeNotFound:
-        return True  # several
+        return True  # several types have this name
 
 
 def _shape(file: DebugFile, family: generate.Family, type_name: str) -> generate.Shape | None:
-    # None of an optional type that this build does not have, or whose name stands for several there.
+    # None for an optional type that is missing in this build or has an ambiguous name.
     try:
         found = file.types.find(type_name)
         if found is None and type_name in family.aliases:

@@ -1,4 +1,4 @@
-"""Waiting for something to be so in a process, and to stay so."""
+"""Waits until a predicate holds in a process, and goes on holding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ompd.errors import BadInput, NoAnswer, OmpdError, TimeLimit
 from ompd.session.session import Session
 
 STABLE, INTERVAL, SECONDS = 3, 0.1, 60.0
-_STANDING = ("core", "gdb")  # kinds of targets that nobody here has run
+_STANDING = ("core", "gdb")  # kinds of targets that a session cannot run
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=Session)
@@ -26,12 +26,12 @@ def wait_until(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> _T:
-    """Return what *predicate* returns of *session* once that has been true *stable* times in a row.
+    """Return the result of *predicate*, called with *session*, once it has been true *stable* times in a row.
 
-    :param let_run: returns when the process has run for so many seconds
-    :param clock: the time in seconds
-    :raises BadInput: if one of the numbers makes no sense
-    :raises TimeLimit: if it took longer than *seconds*
+    :param let_run: lets the process run for a number of seconds, then returns
+    :param clock: returns the time in seconds
+    :raises BadInput: if a number is out of range
+    :raises TimeLimit: if *seconds* have passed
     """
     from ompd.debugger.targets.live.tracer import NotStopped
 
