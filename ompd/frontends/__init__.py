@@ -1,7 +1,7 @@
-"""What the front ends of LLDB and gdb share; neither debugger is imported here.
+"""Code that the front ends of LLDB and gdb share; neither debugger is imported here.
 
-``commands`` has the commands of a debugger's prompt, for any debugger that gives what ``debugger`` lists; those of the
-shell's table are in ``prompt``. ``selecting`` finds threads by their OpenMP numbers, ``printing`` is ``print``,
-``walking`` and ``walker`` are breakpoints and steps, ``events`` the places at which runtimes announce theirs.
+``commands`` has the commands of a debugger's prompt, for any debugger that implements ``debugger``. ``prompt`` adapts
+the shell's table of commands. ``selecting`` finds threads by their OpenMP numbers, ``printing`` is ``print``,
+``walking`` and ``walker`` are breakpoints and steps, ``events`` has the runtimes' breakpoint routines.
 ``ompd/lldb/`` and ``ompd/gdb/`` are the two adapters.
 """

@@ -1,4 +1,4 @@
-"""The commands at a debugger's prompt: those of the shell's table, and those that only a debugger has."""
+"""The commands at a debugger's prompt: commands of the shell's table, and commands that only debuggers have."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ _LIBRARY_HELP = f"      --{LIBRARY.long} {LIBRARY.metavar}   {LIBRARY.help}\n"
 
 
 class Refused(Exception):
-    """A command has failed; the message is what the debugger is to print as the error."""
+    """A command has failed; the debugger prints the message as the error."""
 
 
 @record
 class Argument:
-    """The argument of a command: what it is (``name``, ``number``, ``file`` or ``switch``), and how often it may be
-    given, in LLDB's words (``plain``, ``optional`` or ``plus``).
+    """The argument of a command: its kind (``name``, ``number``, ``file`` or ``switch``) and its repetition.
+
+    The repetition is in LLDB's terms: ``plain``, ``optional`` or ``plus``.
     """
 
     kind: str
@@ -74,25 +75,26 @@ class PromptCommand(ABC, Generic[D]):
 
     @abstractmethod
     def run(self, debugger: D, words: Sequence[str]) -> str:
-        """Return what the command prints."""
+        """Run the command, and return its output."""
 
     @abstractmethod
     def help(self, prompt: str) -> str:
         """Return the help of the command."""
 
     def option_values(self, debugger: D, option: str) -> Sequence[str]:
-        """Return the values of an option if they can be listed, by its long name."""
+        """Return the possible values of *option*, a long name, empty if they cannot be listed."""
         return debugger.thread_numbers() if option in ("thread", "omp-thread") else ()
 
     def argument_values(self, debugger: D) -> Sequence[str]:
-        """Return the values of the argument if they can be listed."""
+        """Return the possible values of the argument, empty if they cannot be listed."""
         return ()
 
 
 def reply_to(command: PromptCommand[D], debugger: D, given: str | Sequence[str]) -> str:
-    """Return what *command* prints, or its help if *given*, a line or its words, asks for that.
+    """Return the output of *command*, or its help if *given* has ``-h`` or ``--help``.
 
-    :raises Refused: if it fails; nothing else is raised
+    :param given: the text after the command's name, or its words
+    :raises Refused: if the command fails; no other exception is raised
     """
     words: list[str] = []
     try:
@@ -129,17 +131,17 @@ class TableCommand(PromptCommand[Debugger]):
         return format_reply(self._command, session, given, debugger.screen(), debugger.indices())
 
     def help(self, prompt: str) -> str:
-        """Return the help of the table."""
+        """Return the help from the table."""
         return format_help(self._command, prompt)
 
     def option_values(self, debugger: Debugger, option: str) -> Sequence[str]:
-        """Return the choices of the table, or the thread numbers."""
+        """Return the choices from the table, or the thread numbers."""
         choices = {own.word: own.choices for own in self._command.options}
         return choices.get(option) or super().option_values(debugger, option)
 
 
 class ThreadCommand(PromptCommand[Debugger]):
-    """``ompd thread N``: select a thread by its OpenMP number, and its innermost frame of the user's."""
+    """``ompd thread N``: select a thread by its OpenMP number, and its innermost user frame."""
 
     name = "thread"
     summary = "Select a thread of the team by its OpenMP number."
@@ -148,7 +150,7 @@ class ThreadCommand(PromptCommand[Debugger]):
     completes_argument = True
 
     def run(self, debugger: Debugger, words: Sequence[str]) -> str:
-        """Select the thread, and return where it is; without a number, return which one is selected."""
+        """Select the thread, and return its place; without a number, describe the selected thread."""
         rest, library = without_library(words)
         number, level = parse_thread(rest)
         session = debugger.session(library)
@@ -180,7 +182,7 @@ class ThreadCommand(PromptCommand[Debugger]):
 
 
 class PrintCommand(PromptCommand[Debugger]):
-    """``ompd print NAME``: a variable as the code sees it where the selected thread is."""
+    """``ompd print NAME``: a variable as the code of the selected thread sees it."""
 
     name = "print"
     summary = print_words.SUMMARY
@@ -227,7 +229,7 @@ class SnapshotCommand(PromptCommand[Debugger]):
     argument = Argument("file")
 
     def run(self, debugger: Debugger, words: Sequence[str]) -> str:
-        """Write the file, and return what is in it."""
+        """Write the file, and return a description of it."""
         words, library = without_library(words)
         rest = [word for word in words if word not in ("--keep-env", "--debug", "-o", "--output")]
         if len(rest) != 1 or rest[0].startswith("-"):
@@ -253,7 +255,7 @@ class SwitchCommand(PromptCommand[D]):
     completes_argument = True
 
     def run(self, debugger: D, words: Sequence[str]) -> str:
-        """Change the setting if a word says so, and return it."""
+        """Change the setting if there is a word, and return the setting."""
         given = [word for word in words if word != "--debug"]
         if given not in (["on"], ["off"], []):
             raise BadInput("expected on or off", hint=f"ompd {self.name} on")
@@ -267,7 +269,7 @@ class SwitchCommand(PromptCommand[D]):
 
     @abstractmethod
     def describe(self, debugger: D) -> str:
-        """Return the setting, on or off, and what more there is to say."""
+        """Return the setting, on or off, with details."""
 
     def argument_values(self, debugger: D) -> Sequence[str]:
         """Return the two settings."""
@@ -281,7 +283,7 @@ class AutoCommand(SwitchCommand[Debugger]):
     summary = "Turn the OpenMP summary at each stop on or off."
 
     def switch(self, debugger: Debugger, on: bool) -> None:
-        """Print the lines from now on, or no more."""
+        """Start or stop printing a line at each stop."""
         debugger.print_stops(on)
 
     def describe(self, debugger: Debugger) -> str:
@@ -298,7 +300,7 @@ class AutoCommand(SwitchCommand[Debugger]):
 
 
 class StatusCommand(PromptCommand[D]):
-    """``ompd status``: what these commands see. Each debugger adds lines of its own."""
+    """``ompd status``: versions, process, runtimes and settings. Each debugger adds lines."""
 
     name = "status"
 
@@ -317,15 +319,15 @@ class StatusCommand(PromptCommand[D]):
         return clean_lines("\n".join(f"{key:<10}{text}" for key, text in lines))
 
     def names(self, debugger: D) -> Mapping[str, str]:
-        """Return what else is said of the installation."""
+        """Return more lines about the installation: texts by key."""
         return {}
 
     def settings(self, debugger: D) -> Mapping[str, str]:
-        """Return the other settings."""
+        """Return the debugger's other settings: texts by key."""
         return {}
 
     def help(self, prompt: str) -> str:
-        """Return the summary, which says all."""
+        """Return the summary, because there are no options."""
         return self.summary
 
 
@@ -371,12 +373,12 @@ class WalkCommand(PromptCommand[D]):
             self.flags = (Flag("only", "only", "o", "The other threads stand meanwhile."),)
 
     def run(self, debugger: D, words: Sequence[str]) -> str:
-        """Run the program, and return where it has stopped."""
+        """Run the program, and return the place where it stopped."""
         return self.walk(debugger, only=walk_words.parse_walk(self.name, words))
 
     @abstractmethod
     def walk(self, debugger: D, *, only: bool) -> str:
-        """Run the program, and return where it has stopped; with *only* the other threads stand meanwhile."""
+        """Run the program, and return the place where it stopped. With *only*, the other threads do not run."""
 
     def help(self, prompt: str) -> str:
         """Return the help of the command."""

@@ -1,4 +1,4 @@
-"""What a debugger gives to the commands at its prompt, and the sessions on what it debugs."""
+"""The interface of a debugger for the commands at its prompt, and the sessions on its processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ompd.model import StackFrame
 from ompd.records import record
 from ompd.render.words import Indices
 
-_MAX_SESSIONS = 4  # processes that are debugged side by side, of which the last answers are kept
+_MAX_SESSIONS = 4  # processes whose last session is kept, for a debugger with several processes
 
 S = TypeVar("S", bound=Inspection)
 
 
 @record
 class ProcessState:
-    """The process or core file that a debugger has selected, and how many threads it has."""
+    """The process or core file that a debugger has selected, with its number of threads."""
 
     process_id: int
     is_core: bool
@@ -30,14 +30,14 @@ class ProcessState:
 
 
 class Debugger(ABC):
-    """A debugger, as the commands see it: its process, threads and frames. Threads are named by their native ids."""
+    """A debugger, as the commands see it: its process, threads and frames. Threads are given by native id."""
 
     name: str
-    """Of the debugger, as in messages."""
+    """The debugger's name in messages."""
     prompt: str
-    """What it prints before a command."""
+    """The prompt that the debugger prints."""
     script: str
-    """The file of ``ompd/`` that users load."""
+    """The file in ``ompd/`` that users load."""
 
     # The settings of `auto`
 
@@ -48,7 +48,7 @@ class Debugger(ABC):
 
     @abstractmethod
     def print_stops(self, on: bool) -> None:
-        """Print a line at each stop from now on, or no more."""
+        """Start or stop printing a line at each stop."""
 
     # The process
 
@@ -58,20 +58,20 @@ class Debugger(ABC):
 
     @abstractmethod
     def screen(self) -> Screen:
-        """Return how wide answers may be, and whether they have colours."""
+        """Return the width of answers, and whether they have colours."""
 
     @abstractmethod
     def session(self, ompd_library: str | None = None) -> Inspection:
-        """Return the session of the selected process at this stop, the same one until something in it changes.
+        """Return the session of the selected process at this stop, the same one until the process changes.
 
         :param ompd_library: as for :func:`ompd.open_core`
         """
 
     @abstractmethod
     def process_state(self) -> ProcessState:
-        """Return what the selected process is.
+        """Return the state of the selected process.
 
-        :raises OmpdError: if there is none, or it runs
+        :raises OmpdError: if there is no process, or it is running
         """
 
     # Threads
@@ -84,14 +84,14 @@ class Debugger(ABC):
     def selected_thread(self) -> int:
         """Return the selected thread.
 
-        :raises TargetGone: if none is
+        :raises TargetGone: if no thread is selected
         """
 
     @abstractmethod
     def thread_name(self, thread: int) -> str:
-        """Return what the debugger calls a thread.
+        """Return the debugger's name of a thread.
 
-        :raises TargetGone: if it has no such thread
+        :raises TargetGone: if the debugger has no such thread
         """
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Debugger(ABC):
         """
 
     def thread_numbers(self) -> Sequence[str]:
-        """Return the OpenMP numbers of the threads in the team of the selected one, none if they are unknown."""
+        """Return the OpenMP numbers of the threads in the selected thread's team, empty if they are unknown."""
         with suppress(OmpdError):
             return numbers_of_team(self.session(), self.selected_thread())
         return ()
@@ -111,31 +111,31 @@ class Debugger(ABC):
 
     @abstractmethod
     def select_frame(self, frame: StackFrame, stack_pointer: str) -> bool:
-        """Select the debugger's frame for *frame*, and return whether it has one.
+        """Select the debugger's frame for *frame*, and return whether there is one.
 
         :param stack_pointer: the register's name
         """
 
     @abstractmethod
     def selected_frame(self, stack_pointer: str) -> tuple[int | None, str] | None:
-        """Return the stack pointer in the selected frame, and its function; None if no frame is selected.
+        """Return the stack pointer in the selected frame and the frame's function, None if no frame is selected.
 
         :param stack_pointer: the register's name
         """
 
     @abstractmethod
     def where(self) -> str:
-        """Return what the debugger prints of the selected frame."""
+        """Return the debugger's text for the selected frame."""
 
 
 class Sessions(Generic[S]):
-    """The sessions on the processes that are debugged side by side, each at its last stop."""
+    """The sessions on the debugger's processes, each at its last stop."""
 
     def __init__(self) -> None:
         self._sessions: dict[Any, tuple[Hashable, S]] = {}
 
     def find(self, key: Hashable, moment: Hashable, make: Callable[[], S]) -> S:
-        """Return the session with that *key* if it is of that *moment*; else close it, and make a new one."""
+        """Return the session of *key* if it is of *moment*; else close that session, and return a new one."""
         kept_moment, session = self._sessions.pop(key, (None, None))
         if session is not None and kept_moment != moment:
             session.close()
@@ -148,7 +148,7 @@ class Sessions(Generic[S]):
         return session
 
     def close(self, is_over: Callable[[Any, S], bool]) -> None:
-        """Close the sessions of which *is_over* says so, by their keys."""
+        """Close the sessions for which *is_over*, called with key and session, is true."""
         for key, (_, session) in list(self._sessions.items()):
             if is_over(key, session):
                 del self._sessions[key]

@@ -1,6 +1,6 @@
-"""The events of OpenMP at which a debugger can stop the program: runtimes pass a place for each, ``ompd_bp_*``.
+"""The OpenMP events at which a debugger can stop the program: a runtime calls a routine ``ompd_bp_*`` for each.
 
-OpenMP 5.2, 20.6. A runtime decides by its environment whether it passes them, once it begins.
+OpenMP 5.2, 20.6. The environment decides, when a runtime is initialised, whether it calls these routines.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NO_EVENTS = "the runtime passes its places for events only if the program was s
 
 
 def symbol_of(event: str) -> str:
-    """Return the symbol of an event's place."""
+    """Return the symbol of an event's routine."""
     return f"ompd_bp_{event}"
 
 
 def check_events(session: Session) -> bool:
-    """Return whether a runtime of the process has places for events.
+    """Return whether a runtime of the process has routines for events.
 
-    :raises Unavailable: if one that has begun does not pass them
+    :raises Unavailable: if an initialised runtime has them but does not call them
     """
     process, has_places = session.process, False
     for runtime in session.runtimes:

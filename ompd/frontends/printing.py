@@ -1,4 +1,4 @@
-"""``print`` at a debugger's prompt: what is typed after it, and the line that it prints."""
+"""``print`` at a debugger's prompt: its arguments, and the line that it prints."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OPTIONS = (
     ("thread", "N", "In the thread with this native id or, if there is none, with this OpenMP number in the team."),
     ("frame", "N", "In the frame with this number of ompd stack, in place of the selected one."),
 )
-"""The options: name, what a value is called, what it does."""
+"""The options: name, name of the value, help."""
 
 
 @record
 class Request:
-    """What is to be printed: the variable's ``name``; the thread and the frame if they are named."""
+    """A request for a variable by ``name``, in a ``thread`` and ``frame``, each None for the selected one."""
 
     name: str
     thread: int | None
@@ -32,9 +32,9 @@ class Request:
 
 
 def parse_request(words: Sequence[str]) -> Request:
-    """Return what the words after ``print`` ask for.
+    """Return the request in the words after ``print``.
 
-    :raises BadInput: if they say something else
+    :raises BadInput: if the words are not valid
     """
     rest, given = split_options("print", words, numbers=("thread", "frame"), flags=("verbose",), short={"v": "verbose"})
     if not rest:
@@ -44,7 +44,7 @@ def parse_request(words: Sequence[str]) -> Request:
 
 
 def format_printed(found: Printed, thread: int, verbose: bool = False) -> str:
-    """Return the line for a variable in *thread*: its value, and what it is."""
+    """Return the line for a variable in *thread*: value, type and origin."""
     row = found.local or found.static
     text = row.text if row is not None else None
     shown = clean(text if text is not None else UNKNOWN)

@@ -1,6 +1,6 @@
-"""The commands at a debugger's prompt: the same words and options as in the shell, from the same table.
+"""The table's commands at a debugger's prompt, with the names and options of the shell.
 
-There the target is the process that is being debugged, so no option names it or its files.
+The target is the process in the debugger, so there are no options for the target or its files.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _OPTIONS = (*(row.parameter for row in SHARED), "unfold", "verbose", "debug", OM
 
 @record
 class Flag:
-    """An option: the parameter's ``name``, its words, its help, and its value's name in the help (None without a
-    value).
+    """An option: the parameter's ``name``, its long and short spelling, its help, and its value's name in the help.
+
+    ``short`` is None without a short spelling, ``metavar`` None without a value.
     """
 
     name: str
@@ -46,14 +47,14 @@ class Flag:
 
 @record
 class Screen:
-    """How to show an answer: with colours or not, and how wide, None for no limit."""
+    """How to show an answer: with colours or not, and its width in columns, None for no limit."""
 
     color: bool
     width: int | None
 
 
 def flags_of(command: Command) -> tuple[Flag, ...]:
-    """Return the options that *command* has at a prompt, in the shell's words."""
+    """Return the options that *command* has at a prompt, spelled as in the shell."""
     of_shell = {OWN + option.name for option in command.options if option.status is not None or option.is_of_look}
     return tuple(
         Flag(
@@ -72,9 +73,9 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
 
 
 def parse_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the options and of the argument in *words*, by the names of the parameters.
+    """Return the values of options and argument in *words*, by parameter name.
 
-    :raises BadInput: if a word is not one of *command*, or one that it needs is missing
+    :raises BadInput: if *command* does not take a word, or a required word is missing
     """
     found: dict[str, Any] = {}
     rest = list(words)
@@ -118,9 +119,9 @@ def _value(command: Command, flag: Flag, text: str) -> Any:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a line as a shell would have them.
+    """Return the words of a line, split as a shell does.
 
-    :raises BadInput: if a quotation does not end
+    :raises BadInput: if a closing quote is missing
     """
     try:
         return shlex.split(text)
@@ -129,7 +130,7 @@ def split_words(text: str) -> list[str]:
 
 
 def clean_lines(text: str) -> str:
-    """Return *text* with control characters escaped, but for the ends of its lines."""
+    """Return *text* with control characters escaped, except newlines."""
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
@@ -141,7 +142,7 @@ def format_runtimes(answer: Answer[RuntimeRecord]) -> list[str]:
 
 
 def format_help(command: Command, prompt: str) -> str:
-    """Return the help of *command*: what it shows, sample output, options."""
+    """Return the help of *command*: description, sample output, options."""
     example = "\n".join(f"  {line}" for line in command.example.splitlines())
     words = [
         (f"{f'-{f.short}, ' if f.short else '    '}--{f.long}" + (f" {f.metavar}" if f.metavar else ""), f.help)
@@ -155,7 +156,7 @@ def format_help(command: Command, prompt: str) -> str:
 
 
 def format_reply(command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Indices) -> str:
-    """Return the output of *command*, as JSON if *given* says so, else as text with notes.
+    """Return the output of *command* in the format that *given* chooses; text is followed by notes.
 
     :param indices: the debugger's numbers of the threads
     :raises BadInput: if options exclude each other
@@ -173,6 +174,6 @@ def format_reply(command: Command, session: Session, given: Mapping[str, Any], s
         text = file.getvalue()
     else:
         text = render(chosen, command.name, answer, **numbered)
-    # What other programs read of any command says in itself whether it is complete.
+    # The formats that all commands share state whether the answer is complete.
     notes = [] if chosen in {row.name for row in SHARED} else format_warnings(answer)
     return "\n".join([text.rstrip("\n"), *notes])

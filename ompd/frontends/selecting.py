@@ -1,4 +1,4 @@
-"""Which thread a person means who names it by its OpenMP number, at a debugger's prompt."""
+"""Finds the thread with an OpenMP number, as a user types it at a debugger's prompt."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ompd.render.words import UNKNOWN, format_count, format_numbers
 
 
 def without_library(words: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return the other words, and the OMPD library that is to answer, None if none is named.
+    """Return *words* without ``--ompd-library``, and that option's value, None if it is not given.
 
-    :raises BadInput: if its name is missing
+    :raises BadInput: if its value is missing
     """
     rest, library = [], None
     waiting = list(words)
@@ -37,11 +37,12 @@ def split_options(
     flags: Sequence[str] = (),
     short: Mapping[str, str] = {},
 ) -> tuple[list[str], dict[str, int]]:
-    """Return the words that are no options, and the options: those with a number by that, flags by 1.
+    """Return the words that are no options, and the options by name: the number of an option, 1 for a flag.
 
-    :param numbers: the names of options with a number, ``flags`` of those without
-    :param short: names by the letters that stand for them
-    :raises BadInput: if an option is another one, or its value is no number
+    :param numbers: names of options with a number
+    :param flags: names of options without a value
+    :param short: names of options by their letters
+    :raises BadInput: if an option is unknown, or its value is no number
     """
     rest: list[str] = []
     given: dict[str, int] = {}
@@ -68,9 +69,9 @@ def split_options(
 
 
 def parse_thread(words: Sequence[str]) -> tuple[int | None, int | None]:
-    """Return the thread number, None for none, and the level, None for no level, in the words of ``thread``.
+    """Return thread number and level in the words of ``thread``, each None if it is not given.
 
-    :raises BadInput: if they say something else
+    :raises BadInput: if the words are not valid
     """
     rest, level = list(words), None
     for word in ("--level", "-l"):
@@ -91,10 +92,11 @@ def _number(word: str, what: str) -> int:
 
 
 def region_of(session: Inspection, native: int, level: int | None) -> ParallelRecord | None:
-    """Return the innermost region of the thread *native*, None outside of all, or the one at *level* around it. From a
-    thread that is in no team there is no other way to go than to the only one.
+    """Return the innermost region of the thread *native*, or its enclosing region at *level*, None outside all regions.
 
-    :raises BadInput: if it is in no such region
+    For a thread in no team, return the only region of the process.
+
+    :raises BadInput: if there is no such region, or the thread is in no team and there is not exactly one region
     """
     regions = {(region.runtime, region.id): region for region in session.ask_parallel().rows}
     row = _row(session, native)
@@ -118,16 +120,16 @@ def region_of(session: Inspection, native: int, level: int | None) -> ParallelRe
 
 
 def _row(session: Inspection, native: int) -> ThreadRecord | None:
-    # That of a thread of a team.
+    # The row of the thread, None if it is in no team.
     rows = session.ask_threads().rows
     return next((row for row in rows if row.native_thread_id == native and row.thread_num is not None), None)
 
 
 def member_of(region: ParallelRecord | None, native: int, number: int) -> int:
-    """Return the native id of the thread that has the *number* in *region*; outside of all *native* is the only one.
+    """Return the native id of the thread with *number* in *region*. Outside all regions, *native* is thread 0.
 
-    :raises BadInput: if there is none
-    :raises NoAnswer: if it is unknown
+    :raises BadInput: if there is no such thread
+    :raises NoAnswer: if its id is unknown
     """
     members = region.threads if region is not None else (native,)
     if number >= len(members):
@@ -140,15 +142,16 @@ def member_of(region: ParallelRecord | None, native: int, number: int) -> int:
 
 
 def innermost_of_users(session: Inspection, native: int) -> StackFrame | None:
-    """Return the innermost frame of the user's on the thread's own stack, None if there is none, or none is certain."""
+    """Return the innermost user frame on the thread's own stack, None if no such frame is certain."""
     (row,) = session.ask_stacks(thread=native).rows
     own = (f for f in row.frames if f.thread == native and f.kind == "user" and f.cfa is not None and not f.guessed)
     return next(own, None)
 
 
 def native_of(session: Inspection, native: int, wanted: int | None) -> int:
-    """Return the native id of the thread that *wanted* means, seen from the thread *native*: an id, or a number in its
-    team; without it that thread itself.
+    """Return the native id of the thread *wanted*, a native id or a number in the team of the thread *native*.
+
+    Return *native* if *wanted* is None.
 
     :raises BadInput: if there is no such thread
     """
@@ -158,18 +161,18 @@ def native_of(session: Inspection, native: int, wanted: int | None) -> int:
 
 
 def numbers_of_team(session: Inspection, native: int) -> list[str]:
-    """Return the numbers of the threads in the team of the thread *native*, or of the only team.
+    """Return the thread numbers in the team of the thread *native*, or in the only team.
 
-    :raises OmpdError: if it is in none
+    :raises OmpdError: if the thread is in no team and there is not exactly one
     """
     region = region_of(session, native, None)
     return [str(number) for number in range(len(region.threads) if region is not None else 1)]
 
 
 def format_current(session: Inspection, native: int, name: str) -> str:
-    """Return what the thread *native* is, as ``thread`` without a number says it.
+    """Return the description of the thread *native*, as ``thread`` without a number prints it.
 
-    :param name: what the debugger calls the thread
+    :param name: the debugger's name of the thread
     """
     rows = session.ask_threads().rows
     row = next((row for row in rows if row.native_thread_id == native), None)
@@ -185,11 +188,11 @@ def format_current(session: Inspection, native: int, name: str) -> str:
 
 
 def format_selected(region: ParallelRecord | None, number: int, name: str, begins: bool, has_frame: bool) -> str:
-    """Return the line that says which thread was selected.
+    """Return the line that describes the thread after it was selected.
 
-    :param name: what the debugger calls it
-    :param begins: it is about to begin its region
-    :param has_frame: it has a frame of the user's
+    :param name: the debugger's name of the thread
+    :param begins: whether the thread is about to begin its region
+    :param has_frame: whether a user frame was selected
     """
     size = region.team_size if region is not None else 1
     at = region.level if region is not None else 0
@@ -198,8 +201,10 @@ def format_selected(region: ParallelRecord | None, number: int, name: str, begin
 
 
 def tags_of(session: Inspection) -> dict[int, str]:
-    """Return what threads of OpenMP are called in a debugger's or editor's own list: ``OMP 1/4``, and ``OMP pool`` for
-    one that waits for a region. Others are not in it, and nobody is where no runtime can be read.
+    """Return the labels of OpenMP threads in a debugger's or editor's own list, by native id.
+
+    ``OMP 1/4`` is a thread of a team, ``OMP pool`` an idle thread of the pool. Other threads have no label. The result
+    is empty if no runtime can be read.
     """
     try:
         rows = session.ask_threads().rows

@@ -1,4 +1,4 @@
-"""Steps through the code of regions and tasks: which way to go, whatever debugger runs the program."""
+"""Steps through the code of regions and tasks, for any debugger that runs the program."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from ompd.model import StackFrame
 from ompd.questions import walking
 from ompd.questions.walking import Begun, WayOut
 
-_MOST_STEPS = 64  # through code that is not the user's, until it is
+_MOST_STEPS = 64  # through code that is not the user's, until user code is reached
 CONTINUE = "continue"
 
 
 class Point(NamedTuple):
-    """A place to stop at: an address, and the native id of the thread that is meant, None for any."""
+    """A breakpoint: an address, and the native id of the thread that stops there, None for any thread."""
 
     address: int
     thread: int | None
 
 
 class Halt(NamedTuple):
-    """Why a run has ended: ``points`` that were reached; else ``why`` in words, None where the command was done.
-    ``thread`` is the native id of the thread that stopped.
+    """The reason why a run has ended: the ``points`` that were reached, else ``why`` as text.
+
+    ``why`` is None if the command is complete. ``thread`` is the native id of the thread that stopped.
     """
 
     thread: int
@@ -36,26 +37,27 @@ class Halt(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The program has ended, with an exit code if that is known."""
+    """The program has ended, with exit ``code``, None if that is unknown."""
 
     code: int | None = None
 
 
 class Driver(Protocol):
-    """What runs the program: a debugger."""
+    """A debugger that runs the program."""
 
     def session(self) -> Inspection:
-        """Return a session on the present stop."""
+        """Return a session on the current stop."""
         ...
 
     def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
-        """Have *thread* step or continue, all of the program with it unless *only*, until it has or comes to one of
-        *points*, which are gone afterwards whatever happens.
+        """Let *thread* step or continue until the command is complete or one of *points* is reached.
+
+        The other threads run too, unless *only* is True. The breakpoints at *points* are removed in any case.
         """
         ...
 
     def pc(self, thread: int) -> int:
-        """Return where a thread is."""
+        """Return the program counter of a thread."""
         ...
 
     def select(self, thread: int) -> None:
@@ -63,18 +65,18 @@ class Driver(Protocol):
         ...
 
     def name(self, thread: int) -> str:
-        """Return what the debugger calls a thread."""
+        """Return the debugger's name of a thread."""
         ...
 
     def behind_prologue(self, entry: int) -> int:
-        """Return where to stop in the function that begins at *entry*: once its variables are there."""
+        """Return the address after the prologue of the function at *entry*, at which its variables are set up."""
         ...
 
 
 def surely(undo: Callable[[], None]) -> None:
-    """Call *undo* until it comes to its end: Ctrl-C may end it before, and is raised afterwards then.
+    """Call *undo* until it completes. Ctrl-C may interrupt it; then it is called again.
 
-    :raises KeyboardInterrupt: if it was typed meanwhile
+    :raises KeyboardInterrupt: after *undo* has completed, if Ctrl-C interrupted it
     """
     interrupted = False
     while True:
@@ -88,13 +90,13 @@ def surely(undo: Callable[[], None]) -> None:
 
 
 class Walker:
-    """A command that walks with *thread*; with *only* the others stand where it steps through plain code."""
+    """A command that steps *thread*. With *only*, the other threads do not run while it steps through plain code."""
 
     def __init__(self, driver: Driver, thread: int, *, only: bool = False) -> None:
         self._driver, self._thread, self._only = driver, thread, only
 
     def walk(self, command: str) -> str:
-        """Do ``step``, ``next`` or ``finish``, and return what is to be said besides where the program has stopped."""
+        """Run ``step``, ``next`` or ``finish``, and return a message for the user, ``""`` for none."""
         frame = self._here()
         if command == FINISH:
             return self._leave(has_left=frame is None)
@@ -111,7 +113,7 @@ class Walker:
         return innermost_of_users(self._driver.session(), self._thread)
 
     def _is_in(self, frame: StackFrame | None) -> bool:
-        # Not in a function that it has called.
+        # Whether the thread is in *frame* itself, not in a function that the frame called.
         return frame is not None and self._driver.pc(self._thread) == frame.address
 
     def _begun(self, frame: StackFrame) -> Sequence[Begun]:
@@ -140,8 +142,8 @@ class Walker:
         return halt
 
     def _go(self, command: str, what: str, way: WayOut | None, points: Sequence[int] = ()) -> str | None:
-        # Until the command is done, the thread comes to one of the points, or the region ends by the way out. What is
-        # to be said, None where the command is done or a point is reached.
+        # Run until the command is complete, the thread reaches one of the points, or the region ends at the way out.
+        # Return a message, None if the command is complete or a point is reached.
         out = Point(way.address, way.thread) if way is not None else None
         wanted = [Point(address, self._thread) for address in points]
         while True:
@@ -150,7 +152,7 @@ class Walker:
                 now = innermost_of_users(self._driver.session(), way.thread)
                 if now is not None and now.cfa == way.cfa:
                     return self._ended(way)
-                continue  # another call of the same function
+                continue  # a different call of the same function
             if halt.points or halt.why is None:
                 return None
             return f"stopped by {halt.why} before it came to {what}"
@@ -170,7 +172,7 @@ class Walker:
         return f"{describe_end(way)}; the program goes on in {self._driver.name(way.thread)}, which is selected"
 
     def _enter(self, begun: Sequence[Begun], frame: StackFrame) -> str:
-        # A region's code in this thread, a task's in any.
+        # Run to a region's code in this thread, or to a task's code in any thread.
         what = f"the code that {place_of(frame)} begins"
         addresses = [self._driver.behind_prologue(each.entry) for each in begun]
         of_any = any(each.is_task is not False for each in begun)
@@ -185,7 +187,7 @@ class Walker:
             if all(each.is_task for each in begun) or self._executes_task(halt.thread):
                 self._driver.select(halt.thread)
                 return f"{self._driver.name(halt.thread)} executes the task, and is selected"
-            of_any = False  # another thread of the region's team was there first
+            of_any = False  # another thread of the region's team was first; wait for this thread
 
     def _executes_task(self, thread: int) -> bool:
         (row,) = self._driver.session().ask_stacks(thread=thread).rows
@@ -193,7 +195,7 @@ class Walker:
         return construct is not None and (construct.kind or "").startswith("task")
 
     def _line(self, command: str, frame: StackFrame) -> str:
-        # By the debugger's own command, past what is not the user's, out of a region where its code ends.
+        # Step with the debugger's own command, skip code that is not the user's, and leave a region if its code ends.
         way = self._way()
         if not self._is_in(frame):
             told = self._go(CONTINUE, place_of(frame), way, [frame.address or 0])

@@ -1,4 +1,4 @@
-"""What is typed to set a breakpoint by OpenMP number and to step through regions and tasks, and what is printed."""
+"""Arguments and texts of the commands for breakpoints by OpenMP number and for steps through regions and tasks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ompd.render.words import basename, clean
 
 
 class Spot(NamedTuple):
-    """A place that a debugger finds for a line: its address, and the linker's name of the function."""
+    """A code location that a debugger finds for a line: address, and symbol of the function."""
 
     address: int
     function: str
 
 
 def choose_spots(spots: Sequence[Spot]) -> list[Spot]:
-    """Return which places of a line are meant: those in the code of a construct if the line is in one, each once.
+    """Return the locations of a line for a breakpoint: if the line is in a construct, one for each function of its code.
 
-    A construct's first line is in the function that begins it, too, and clang has a function around its code.
+    A construct's first line also has code in the enclosing function, and clang adds a wrapper around its body.
     """
     code = [spot for spot in spots if naming.is_construct_code(spot.function) and not naming.is_added(spot.function)]
     bodies = [spot for spot in code if naming.is_body(spot.function) or naming.is_by_gcc(spot.function)]
@@ -39,7 +39,10 @@ def choose_spots(spots: Sequence[Spot]) -> list[Spot]:
 
 @record
 class BreakRequest:
-    """Where to stop, and which threads: those with that number in their team, at that level."""
+    """A breakpoint at ``place``, for threads with the number ``thread`` in their team, in regions at ``level``.
+
+    ``thread`` and ``level`` are None for any.
+    """
 
     place: str
     thread: int | None
@@ -47,9 +50,9 @@ class BreakRequest:
 
 
 def parse_break(words: Sequence[str]) -> BreakRequest:
-    """Return what the words after ``break`` ask for.
+    """Return the request in the words after ``break``.
 
-    :raises BadInput: if they say something else
+    :raises BadInput: if the words are not valid
     """
     rest, given = split_options("break", words, numbers=("omp-thread", "level"), short={"l": "level"})
     if not rest:
@@ -58,7 +61,7 @@ def parse_break(words: Sequence[str]) -> BreakRequest:
 
 
 def format_threads(request: BreakRequest) -> str:
-    """Return which threads a breakpoint is for, ``""`` for all."""
+    """Return a text with the threads of a breakpoint, ``""`` for all threads."""
     if request.thread is None:
         return f", in regions of level {request.level}" if request.level is not None else ""
     level = f" of the team at level {request.level}" if request.level is not None else ""
@@ -66,9 +69,9 @@ def format_threads(request: BreakRequest) -> str:
 
 
 def parse_walk(command: str, words: Sequence[str]) -> bool:
-    """Return whether the other threads are to stand while ``step`` or its like runs.
+    """Return whether the other threads stand still during ``step``, ``next`` or ``finish``.
 
-    :raises BadInput: if the words say something else
+    :raises BadInput: if the words are not valid
     """
     rest, given = split_options(command, words, flags=("only",) if command != "finish" else ())
     if rest:
@@ -77,7 +80,7 @@ def parse_walk(command: str, words: Sequence[str]) -> bool:
 
 
 def refuse_core(command: str) -> None:
-    """Raise what is said where a core file is to be walked through.
+    """Raise the error for *command* on a core file.
 
     :raises Unavailable: always
     """
@@ -127,7 +130,7 @@ def format_help(command: str, prompt: str) -> str:
 
 
 def describe_end(way: WayOut) -> str:
-    """Return what is over at the end of :func:`way_out`."""
+    """Return the message that the region or task of *way* has ended."""
     construct = way.ends.construct if way.ends is not None else None
     kind = construct.kind if construct is not None and construct.kind is not None else "construct"
     kind = "region" if kind == "parallel" else kind
