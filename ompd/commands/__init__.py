@@ -1,1 +1,1 @@
-"""One table of commands, from which the shell's and LLDB's commands are made."""
+"""The table of commands, and the shell's commands made from it; debuggers use the same table."""

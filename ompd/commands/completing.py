@@ -1,4 +1,4 @@
-"""What shells complete besides commands, options and lists of values: targets, files and folders."""
+"""Shell completion of targets, files and folders."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ if TYPE_CHECKING:
 
 
 VARIABLE = "_OMPD_COMPLETE"
-"""The variable of the environment by which a shell asks."""
+"""The environment variable with which a shell requests completions."""
 
 
 def targets(start: str) -> list[CompletionItem]:
-    """Return the processes whose numbers begin with the digits *start*, and that a file may be meant."""
+    """Return completions for a target: files, and processes whose numbers begin with the digits *start*."""
     from click.shell_completion import CompletionItem
 
     numbers = [path.name for path in Path("/proc").glob("[0-9]*") if path.name.startswith(start)] if start else []
-    # bash forgets what came before a file.
+    # bash discards completions before an item of type file.
     return [CompletionItem(start, type="file"), *map(CompletionItem, sorted(numbers, key=int))]
 
 
 def complete_target(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    """Return what a target may be."""
+    """Return the completions of a target."""
     return targets(start)
 
 
 def complete_folder(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    """Return that a folder is meant."""
+    """Return the completion of a folder: the shell lists folders."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(start, type="dir")]
 
 
 def complete_library(_context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    """Return ``named``, and that a file may be meant."""
+    """Return the completions of an OMPD library: files and ``named``."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(start, type="file"), *([CompletionItem("named")] if "named".startswith(start) else [])]

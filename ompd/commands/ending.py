@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and what it says on standard error."""
+"""The end of a command: its exit code, and its messages on standard error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Exit codes:
   2    wrong usage
   3    parts of the answer were unreadable; standard error lists them
   130  interrupted"""
-"""What the help of each command ends with."""
+"""The end of each command's help."""
 
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
@@ -31,7 +31,7 @@ EXIT_INTERRUPTED = 130
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, where names of a target do no harm. An answer does without those that fail."""
+    """Print lines on standard error, with control characters escaped. Lines that cannot be written are dropped."""
     with suppress(OSError):
         for line in lines:
             click.echo(harmless(line), err=True)
@@ -39,10 +39,10 @@ def say(*lines: str) -> None:
 
 def end_of_output(error: OSError) -> NoReturn:
     """End the command because its answer cannot be written."""
-    # Python flushes standard output once more when it ends, and must not complain again.
+    # Python flushes standard output again at its end, and must not report the error twice.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
-        sys.exit(0)  # whoever read the answer has seen enough
+        sys.exit(0)  # the reader has closed the pipe
     why = "standard output is closed" if error.errno == errno.EBADF else error.strerror
     say(f"ompd: cannot write the answer: {why}")
     sys.exit(EXIT_NO_ANSWER)
@@ -63,7 +63,7 @@ _HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed"))
 
 
 def status_of_why(answer: Answer[Any]) -> int:
-    """Return the exit code that the first verdict, which is the surest one, gives ``why --exit-code``."""
+    """Return the exit code of ``why --exit-code``, which the first and surest verdict decides."""
     first = answer.rows[0] if answer.rows else None
     if first is not None and first.stuck == "proven":
         return 10

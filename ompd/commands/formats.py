@@ -1,4 +1,4 @@
-"""The formats of answers besides text: one table of the functions that write them."""
+"""The formats of answers other than text: a table of the functions that write them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TEXT = "text"
 class Format:
     """A format of answers.
 
-    ``render`` names the function that returns an answer as text, by ``module:name``. ``commands`` are the commands
-    that have the format. Without them all commands that ask a target have it, as an option with the text ``help``.
+    ``render`` names the function that formats an answer, by ``module:name``. ``commands`` are the commands with the
+    format. If it is empty, all commands that query a target have the format, as an option with the help ``help``.
     """
 
     name: str
@@ -44,11 +44,11 @@ FORMATS = (
 )
 
 SHARED = tuple(row for row in FORMATS if not row.commands)
-"""The formats of all commands that ask a target."""
+"""The formats of all commands that query a target."""
 
 
 def render(name: str, command: str, answer: Any, **numbered: Any) -> str:
-    """Return the answer to *command* in the format *name*, with the end of its last line.
+    """Return the answer to *command* in the format *name*, ending in a newline unless it is empty.
 
     :param numbered: ``indices``, a debugger's numbers of the threads, for commands whose rows are threads
     """

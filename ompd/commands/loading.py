@@ -1,4 +1,4 @@
-"""Functions and commands that tables name by ``module:name``: they are imported when they are needed."""
+"""Imports functions and commands on demand, which tables name by ``module:name``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def load(place: str) -> Any:
-    """Return what ``module:name`` names, after importing its module."""
+    """Return the object that *place*, a ``module:name``, names, and import its module."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""The ``ompd`` command: its commands by name, each imported when it is typed. Errors become messages here."""
+"""The ``ompd`` command: finds the typed command and imports only that. Errors become messages here."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _PLACES = {command.name: command.place for command in OTHERS}
 
 
 class _Commands(click.Group):
-    # The commands in groups, and a target alone stands for the command that most people want first. A command is
-    # imported if it is typed: to list them, the table is enough.
+    # Lists the commands in groups. A target without a command runs the default command. A command is imported when it
+    # is typed, because the table is enough to list them.
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for _, names in GROUPS for name in names]
@@ -96,7 +96,7 @@ def cli() -> None:
 
 
 def _is_from(error: OSError, function: Callable[..., None]) -> bool:
-    # Whether the error was raised in this function, or in one of C that it called.
+    # Whether *function*, or a C function that it called, raised the error.
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -106,7 +106,7 @@ def _is_from(error: OSError, function: Callable[..., None]) -> bool:
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name must not end the answer in an 8-bit locale
+        sys.stdout.reconfigure(errors="backslashreplace")  # an 8-bit locale cannot encode all names
     if VARIABLE in os.environ:
         from ompd.commands.setup.completion import answer_shells
 
@@ -120,14 +120,14 @@ def main() -> NoReturn:
             error.show()
         sys.exit(error.exit_code)
     except OmpdError:
-        raise  # --debug requested it
+        raise  # with --debug, for the traceback
     except MemoryError:
         say("ompd: not enough memory for the answer")
         sys.exit(EXIT_NO_ANSWER)
-    except Exception as error:  # the outer edge: our faults are not the user's
+    except Exception as error:  # the outer edge: report our own faults as internal errors
         if isinstance(error, OSError) and _is_from(error, click.echo):
             end_of_output(error)
-        if isinstance(error.__cause__, KeyboardInterrupt):  # until 3.12, in a class that is being made
+        if isinstance(error.__cause__, KeyboardInterrupt):  # before Python 3.12, Ctrl-C during the creation of a class
             sys.exit(EXIT_INTERRUPTED)
         if "--debug" in sys.argv:
             raise

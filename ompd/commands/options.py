@@ -1,4 +1,4 @@
-"""Options as click has them: those that single commands have, and those that let code of others read a runtime."""
+"""click's options: options of single commands, and options for third-party plugins and OMPD libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ompd.commands.completing import complete_folder, complete_library
 from ompd.commands.table import Option
 
 OWN = "own_"
-"""Prefix of the names of parameters that only one command has."""
+"""Prefix of the names of parameters of a single command."""
 
 FOREIGN = (
     click.Option(
@@ -30,14 +30,14 @@ FOREIGN = (
         help="Let an OMPD library answer: FILE, or named, the one that the runtime itself names.",
     ),
 )
-"""The options that let plugins and libraries of others read a runtime."""
+"""The options for third-party plugins and OMPD libraries."""
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _KINDS: dict[str, Any] = {"number": int, "seconds": click.FloatRange(0, 86_400), "text": str}
 
 
 def own_option(option: Option) -> click.Option:
-    """Return an option that only one command has."""
+    """Return click's declaration of an option of a single command."""
     words = [f"--{option.word}", f"{OWN}{option.name}"]
     if option.kind == "flag":
         return click.Option(words, is_flag=True, help=option.help)
@@ -46,7 +46,10 @@ def own_option(option: Option) -> click.Option:
 
 
 def parse_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Return the number of bytes that people write as 500M or 2G: a callback of click's."""
+    """Return the number of bytes in a size such as 500M or 2G; a callback for click.
+
+    :raises click.BadParameter: if *text* is not a size
+    """
     if text is None and parameter.name == "max_size":
         from ompd.debugger.files.opening import MAX_SIZE
 

@@ -1,4 +1,4 @@
-"""One line on a terminal's standard error, if a command takes longer than a second."""
+"""A progress line on a terminal's standard error, for commands that take longer than a second."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _INTERVAL = 0.1
 
 
 def harmless(text: str) -> str:
-    """Return *text* with control characters escaped: names and messages of a target are data."""
+    """Return *text* with control characters escaped, because text from a target is untrusted."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Progress:
-    """Shows the lines that it receives, from the second second on; they are gone at the end of its context."""
+    """Shows the latest line after the first second, and erases it at the end of its context."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _PATIENCE

@@ -1,4 +1,4 @@
-"""The commands: one table, from which the shell, LLDB and gdb make theirs."""
+"""The table of commands, from which the shell, LLDB and gdb make theirs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from ompd.model import Answer
     from ompd.session import Session
 
-# The line above every answer, as the examples have it.
+# The first line of each example.
 _HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\n\n"
 
 
 @record
 class Option:
-    """An option that only one command has. Functions are named by ``module:name``.
+    """An option of a single command. Functions are named by ``module:name``.
 
-    The question gets it by name: a flag as a bool, one with a value as that value, None if it is not given. ``metavar``
-    is the value's name in the help, ``choices`` are all its possible values. Four kinds of options do not reach the
-    question: a flag with ``select`` selects rows of the answer, in text and in JSON; one that ``is_format`` chooses the
-    format, a flag the one of its name, another the one of its value; with ``status`` a function chooses the exit code;
-    one that ``is_of_look`` is for the command's look before the question. The last two make sense in the shell alone.
+    The query gets the option as a keyword argument: a flag as a bool, another option's value, or None if it is not
+    given. ``metavar`` is the value's name in the help, ``choices`` are all possible values. Four kinds of options are
+    not passed to the query. A flag with ``select`` selects rows of the answer, in text and in JSON. An option with
+    ``is_format`` chooses the format: a flag by its name, another option by its value. ``status`` names a function that
+    chooses the exit code. An option with ``is_of_look`` is passed to the command's ``look``. The last two kinds are
+    for the shell only.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Option:
 
     @property
     def is_passed(self) -> bool:
-        """Whether the question gets it, or the look before it."""
+        """Whether the option is passed to the query or to its ``look``."""
         return self.select is None and not self.is_format and self.status is None
 
 
@@ -68,13 +69,13 @@ class Argument:
 class Command:
     """One command. Functions are named by ``module:name``, and imported when the command runs.
 
-    ``ask`` is its question, ``printer`` prints the answer as text on a console. ``example`` is sample output, for the
-    arguments ``example_words``. ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense.
-    ``alone`` makes the target optional: it answers without one, or says of a process why it cannot be inspected, and
-    returns None if the target is to be opened. ``look`` looks at a moment before the question's and gets the options
-    in its place; the question gets its result. ``compare`` is the same for a target of its own, which is an earlier
-    moment of the process. ``status`` returns the exit code if the answer decides it, else None. ``ompd_library`` is
-    the library for debuggers that is used unless the user names another one, None for none.
+    ``ask`` is the query, ``printer`` prints its answer as text on a console. ``example`` is sample output for the
+    arguments ``example_words``. ``folds`` is True if the text folds equal rows, so that the command has ``--all``.
+    ``alone`` makes the target optional: it answers without a target, or explains why a process cannot be inspected. It
+    returns None if the target has to be opened. ``look`` samples an earlier moment of the process; it gets the options
+    in place of the query, and the query gets its result. ``compare`` does the same with an earlier moment in a
+    separate target. ``status`` returns the exit code if the answer decides it, else None. ``ompd_library`` is the
+    default OMPD library, None for none.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Command:
     ompd_library: str | None = None
 
     def run(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
-        """Return the answer in a new moment, after a look at an earlier one if the command compares moments.
+        """Return the answer at a new moment, after a sample of an earlier one if the command compares moments.
 
         :param given: as for :meth:`answer`
         """
@@ -103,9 +104,9 @@ class Command:
         return session.ask(partial(self.answer, given=given, earlier=earlier), may_stop=may_stop)
 
     def run_later(self, earlier: Session, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
-        """Run the question after a look at another target, which is an earlier moment of the same process.
+        """Return the answer at *session*, compared with *earlier*, an earlier moment of the same process.
 
-        :raises BadInput: if it is not, or the command does not compare moments
+        :raises BadInput: if *earlier* is not one, or the command does not compare moments
         """
         if self.compare is None:
             raise BadInput(f"{self.name} takes one target")
@@ -120,10 +121,10 @@ class Command:
         }
 
     def answer(self, session: Session, given: Mapping[str, Any], earlier: Any = None) -> Answer[Any]:
-        """Return the answer to the question.
+        """Return the answer to the query.
 
-        :param given: the argument and the command's own options, by name; a missing one was not given
-        :param earlier: what the command's look before returned
+        :param given: the given argument and own options of the command, by name
+        :param earlier: the result of the command's ``look`` or ``compare``
         """
         options = self._passed(given) if self.look is None else {"earlier": earlier}
         words = (given[self.argument.name],) if self.argument is not None else ()
@@ -134,7 +135,7 @@ class Command:
         return self._named(answer)
 
     def answer_alone(self, process_id: int | None, *, nonblocking: bool) -> Answer[Any] | None:
-        """Return the answer without a target, or why a process cannot be inspected; None if it is to be opened."""
+        """Return the answer without a target, or why a process cannot be inspected, None if it has to be opened."""
         answer = load(self.alone)(process_id, nonblocking=nonblocking) if self.alone is not None else None
         return self._named(answer) if answer is not None else None
 
@@ -144,8 +145,8 @@ class Command:
     def format_of(self, given: Mapping[str, Any]) -> str:
         """Return the name of the format that options choose, ``text`` if none does.
 
-        :param given: the command's own options by name, and those of the formats that all commands have
-        :raises BadInput: if options want different ones
+        :param given: the command's own options and the shared format options, by name
+        :raises BadInput: if two options choose different formats
         """
         shared = next((row.name for row in SHARED if given.get(row.parameter)), None)
         for option in self.options:
@@ -431,7 +432,7 @@ COMMANDS = (
 
 @record
 class OtherCommand:
-    """A command that asks no target, or several; ``place`` names click's declaration by ``module:name``."""
+    """A command with no target or several; ``place`` names click's declaration by ``module:name``."""
 
     name: str
     place: str
@@ -480,4 +481,4 @@ GROUPS = (
     ("Libraries", ("runtimes", "check", "conformance", "layout")),
     ("Set up", ("doctor", "setup", "lldb-init", "gdb-init", "completion", "manual")),
 )
-"""How ``ompd --help`` groups the commands, those of the table and all others: a title, and its commands in order."""
+"""The groups of all commands in ``ompd --help``: a title, and its commands in order."""

@@ -1,11 +1,11 @@
-"""What a user may name as a target: a core file, or a process by its number."""
+"""Recognises targets: core files, and processes by their numbers."""
 
 from __future__ import annotations
 
 import os
 import re
 
-# A word that can be nothing but a core file, whether or not it is there: no command has such a name.
+# Matches words that name a core file, existing or not: no command has such a name.
 _LIKE_A_FILE = re.compile(r"core([._-].*)?|.*[/.:].*", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _FOLDER = re.compile(r"/proc/([0-9]+)/?", re.ASCII)
@@ -14,7 +14,7 @@ _FOLDER = re.compile(r"/proc/([0-9]+)/?", re.ASCII)
 def process_id_of(target: str) -> int | None:
     """Return the number of the process that *target* names, None if it names a file.
 
-    Digits are a process, unless there is a file of that name; ``/proc/1234`` is one in any case.
+    Digits are a process, unless a file has that name; ``/proc/1234`` is always a process.
     """
     folder = _FOLDER.fullmatch(target)
     if folder is not None:
@@ -28,5 +28,5 @@ def is_target(word: str) -> bool:
 
 
 def _number(digits: str) -> int:
-    # No process has a number of more digits than these, and very many of them are refused by Python.
+    # No process number has more digits, and Python refuses to convert very long ones.
     return int(digits.lstrip("0")[:20] or "0")

@@ -22,7 +22,7 @@ class Spot(NamedTuple):
 
 
 def choose_spots(spots: Sequence[Spot]) -> list[Spot]:
-    """Return the locations of a line for a breakpoint: if the line is in a construct, one for each function of its code.
+    """Return the locations of a line for a breakpoint: one for each function if the line is in a construct's code.
 
     A construct's first line also has code in the enclosing function, and clang adds a wrapper around its body.
     """

@@ -1,3 +1,3 @@
-"""What ompd puts into a user's account, and takes back: the words that shells complete, the page of the manual, and the
-lines that load the commands into debuggers.
+"""Installs and removes files in a user's account: shell completion, the manual page, and the lines that load the
+commands into debuggers.
 """

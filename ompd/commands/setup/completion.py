@@ -1,4 +1,4 @@
-"""Completion in shells: click's own, for which a shell asks ``ompd`` at each TAB (:mod:`click.shell_completion`)."""
+"""Completion in shells: click's own, with which a shell runs ``ompd`` at each TAB (:mod:`click.shell_completion`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import ompd
 from ompd.commands.completing import VARIABLE
 
 MARK = "made by `ompd completion"
-"""What the head of each file contains, whichever release made it."""
+"""Text in the head of each file, the same in all releases."""
 
-# The functions are those of the click that is installed, because what they and click say to each other has changed.
+# The installed click generates the shell functions, because their protocol differs between releases of click.
 _BASH = f"""\
 eval "$({VARIABLE}=bash_source ompd)"
 """
@@ -55,7 +55,7 @@ def format_completion(shell: str) -> str:
 
 
 class _Bash(BashComplete):
-    # bash takes --option=value apart, and click looks for the option in front of the value alone.
+    # bash splits --option=value at the equals sign, and click expects the option directly before the value.
 
     def get_completion_args(self) -> tuple[list[str], str]:
         words, incomplete = super().get_completion_args()
@@ -63,7 +63,7 @@ class _Bash(BashComplete):
 
 
 class _WithOption(ShellComplete):
-    # zsh and fish replace the whole of --option=value.
+    # zsh and fish replace the whole word --option=value.
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         completions = super().get_completions(args, incomplete)
@@ -79,7 +79,7 @@ class _Zsh(_WithOption, ZshComplete):
 
 
 class _Fish(_WithOption, FishComplete):
-    # fish's function for files does not find those of --option=value.
+    # fish's function for files does not complete a file in --option=value.
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         completions = super().get_completions(args, incomplete)
@@ -92,6 +92,6 @@ class _Fish(_WithOption, FishComplete):
 
 
 def answer_shells() -> None:
-    """Have click answer shells as they complete ``--option=value``."""
+    """Register completion classes with click that handle ``--option=value`` for each shell."""
     for shell in (_Bash, _Zsh, _Fish):
         add_completion_class(shell)

@@ -1,7 +1,7 @@
-"""The files in a user's home that make ``ompd`` at home there: completion, the manual page, the debuggers' own files.
+"""The files that ``ompd setup`` writes into a user's home: completion, the manual page, the debuggers' start files.
 
-What ``ompd`` wrote has a mark in its first lines. Nothing else is replaced or removed. A file is written where its name
-says it is: a link out of the home is not followed, since whoever reads or owns what is there did not ask for it.
+Files that ``ompd`` wrote have a mark in their first lines; no other file is replaced or removed. Links out of the home
+are not followed, because the files behind them may belong to other users or have other readers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ompd.errors import BadFile, OmpdError
 from ompd.records import record
 from ompd.safety.writing import Destination, make_folder
 
-_HEAD = 400  # bytes in which the mark is
+_HEAD = 400  # bytes at the start of a file that are searched for the mark
 
 
 @record
 class _File:
-    # A file of ours: what it holds, how it is known, the folder that it must be in, behind all links, and what its user
-    # has yet to do.
+    # A file that ompd writes: its text, its mark, the folder that it must be in after links are resolved, and a note
+    # with the user's next step.
     path: Path
     text: str
     mark: str
@@ -34,7 +34,7 @@ class _File:
 
 
 def set_up(page: str, *, dry_run: bool = False, undo: bool = False) -> tuple[list[str], list[OmpdError]]:
-    """Write all files, or remove them, and return what was done, and what was refused.
+    """Write all files, or remove them, and return messages about the changes, and the errors.
 
     :param page: the text of the manual page
     :raises BadFile: if there is no home
@@ -65,7 +65,7 @@ def set_up(page: str, *, dry_run: bool = False, undo: bool = False) -> tuple[lis
 
 
 def _folder(variable: str, usual: str) -> Path:
-    # The specification of these variables has others than absolute paths ignored.
+    # The XDG Base Directory Specification: ignore values that are not absolute paths.
     named = Path(os.environ.get(variable, ""))
     return named if named.is_absolute() else start_files.home() / usual
 
@@ -98,7 +98,7 @@ def _is_here(debugger: str) -> bool:
 
 
 def _check_inside(path: Path, base: Path) -> None:
-    # Raises BadFile if the file is elsewhere, behind links.
+    # Raises BadFile if links lead out of *base*.
     real, inside = os.path.realpath(path), os.path.realpath(base)
     if os.path.commonpath((real, inside)) != inside:
         raise BadFile(
@@ -109,7 +109,7 @@ def _check_inside(path: Path, base: Path) -> None:
 
 
 def _found(place: Destination, file: _File) -> str | None:
-    # What is there, None for nothing; BadFile if it is not ours.
+    # Return the present text of the file, None without a file. Raises BadFile if ompd did not write it.
     if place.replaced is None:
         return None
     text = place.read()
@@ -155,7 +155,7 @@ def _removed(file: _File, dry_run: bool) -> str | None:
 
 
 def _remove_empty(folder: Path, base: Path) -> None:
-    # A folder with nothing in it is of no use to anybody, whoever made it.
+    # Remove the folder and its parents below *base* while they are empty, even if ompd did not create them.
     while folder != base and base in folder.parents:
         with suppress(OSError):
             folder.rmdir()

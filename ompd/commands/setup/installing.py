@@ -1,6 +1,4 @@
-"""The commands that are about the user's shell, manual and debuggers: completion files, the manual page, and setting
-all of it up.
-"""
+"""The commands that print or install completion files, the manual page, and the debuggers' start lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manual page, made of what ``--help`` says: roff, for ``man``."""
+"""The manual page in roff, generated from the commands' help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import ompd
 from ompd.records import record
 
 MARK = "made by `ompd manual`"
-"""What the head of the page contains, whichever release made it."""
+"""Text in the head of the page, the same in all releases."""
 
 _VARIABLES = (
     ("OMPD_PLUGINS", "Folders with plugins for other OpenMP runtimes, where no --plugins names some."),
@@ -26,7 +26,7 @@ _WIDTH = 72
 
 @record
 class Switch:
-    """An option: its words with their dashes, its help, and what its value is called there, ``""`` for none."""
+    """An option: its spellings with their dashes, its help, and its value's name in the help, ``""`` for none."""
 
     words: tuple[str, ...]
     help: str
@@ -35,7 +35,7 @@ class Switch:
 
 @record
 class Leaf:
-    """A command of the page: its words, its help, its options, and the names of its arguments."""
+    """A command on the page: its words, its help, its options, and the names of its arguments."""
 
     words: tuple[str, ...]
     help: str
@@ -44,7 +44,7 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """Its words as they are typed."""
+        """The command as it is typed."""
         return " ".join(self.words)
 
 
@@ -52,7 +52,7 @@ HELP = Switch(("-h", "--help"), "Show this message and exit.")
 
 
 def leaves(group: click.Group, before: Sequence[str] = ()) -> Iterator[Leaf]:
-    """Yield the commands of *group* and of the groups in it, in the order of the help."""
+    """Yield the commands of *group* and of its subgroups, in the order of the help."""
     context = click.Context(group)
     for name in group.commands if before else group.list_commands(context):
         command, words = group.get_command(context, name), (*before, name)
@@ -64,7 +64,7 @@ def leaves(group: click.Group, before: Sequence[str] = ()) -> Iterator[Leaf]:
 
 
 def _switches(command: click.Command) -> tuple[Switch, ...]:
-    # Without hidden options, which only our scripts use.
+    # Omit hidden options, which only our scripts use.
     shown = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
     return (*map(_switch, shown), HELP)
 
@@ -83,12 +83,12 @@ def _choices(parameter: click.Parameter) -> tuple[str, ...]:
 
 
 def _text(text: str) -> str:
-    # Without the mark by which click is asked to keep lines as they are: those are indented.
+    # Remove click's mark for lines that are not wrapped: they are indented anyway.
     return re.sub(r"^[ \t]*\x08\n", "", inspect.cleandoc(text), flags=re.MULTILINE)
 
 
 def format_manual(group: click.Group) -> str:
-    """Return the page of the commands in *group*."""
+    """Return the manual page of the commands in *group*."""
     commands, own = list(leaves(group)), _switches(group)
     first, _, rest = _text(group.help or "").partition("\n\n")
     common = [switch for switch in _common(commands) if switch not in own]
@@ -122,7 +122,7 @@ def format_manual(group: click.Group) -> str:
 
 
 def _common(commands: Sequence[Leaf]) -> list[Switch]:
-    # The options of all commands that take a target.
+    # The options that all commands with a target share.
     targets = ("TARGET", "[TARGET]", "A")
     first, *others = (leaf.switches for leaf in commands if any(name in targets for name in leaf.arguments))
     return [switch for switch in first if all(switch in each for each in others)]
@@ -135,7 +135,7 @@ def _command(leaf: Leaf, common: Sequence[Switch]) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    # Lines that are indented stay as they are.
+    # Indented lines are not wrapped.
     for number, paragraph in enumerate(re.split(r"\n\s*\n", text.strip("\n"))):
         if number:
             yield ".PP"
@@ -165,7 +165,7 @@ def _filled(text: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    # A backslash begins what roff acts on, a dot or an apostrophe at the beginning of a line a request, and a plain
-    # "-" is a hyphen, which cannot be copied into a shell.
+    # In roff a backslash begins an escape, and a dot or an apostrophe at the start of a line begins a request. A plain
+    # "-" is a hyphen, which a shell does not accept in a copied option.
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("'", "\\(aq")
     return f"\\&{text}" if text.startswith((".", "\\(aq")) else text

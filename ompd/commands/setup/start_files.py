@@ -1,4 +1,4 @@
-"""The lines that load the commands into LLDB and gdb, and the files that these debuggers read at their start."""
+"""The lines that load the commands into LLDB and gdb, and these debuggers' start files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from ompd.safety.writing import Destination
 
 @record
 class Debugger:
-    """A debugger: its ``name``, its ``command`` that loads a script, and ours, ``script``. ``ours`` is how a line with
-    that begins and ends, whoever installed it; ``files`` are those that it reads at its start, of which it takes the
-    first that is there, and the last one is made if none is.
+    """A debugger: its ``name``, its ``command`` that loads a script, and our ``script``.
+
+    ``quotes`` is True if the debugger needs quotes around special paths. At its start it reads the first of ``files``
+    that exists; if none exists, the last one is created.
     """
 
     name: str
@@ -31,22 +32,22 @@ class Debugger:
 
     @property
     def ours(self) -> re.Pattern[str]:
-        """What a line that loads a script of ours looks like, whichever installation it is of."""
+        """Matches a line that loads our script, from any installation."""
         return re.compile(rf'^\s*{self.command}\s+"?.*/ompd/{re.escape(self.script.name)}"?\s*$')
 
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 DEBUGGERS = {
     "LLDB": Debugger("LLDB", "command script import", _PACKAGE / "lldb_script.py", True, ("~/.lldbinit",)),
-    # gdb takes all behind the word for the name of the file. (gdb's manual, "Startup")
+    # gdb takes the rest of the line as the file name. (gdb's manual, "Startup")
     "gdb": Debugger("gdb", "source", _PACKAGE / "gdb_script.py", False, ("$XDG_CONFIG_HOME/gdb/gdbinit", "~/.gdbinit")),
 }
 
 
 def change(name: str, *, install: bool, uninstall: bool) -> str:
-    """Return the line for the debugger of that name, or what was done with it.
+    """Return the line for the debugger *name*, or install or remove it and return a message.
 
-    :raises BadInput: if both are wanted
+    :raises BadInput: if both *install* and *uninstall* are set
     :raises BadFile: as :func:`install_line` does
     """
     debugger = DEBUGGERS[name]
@@ -58,9 +59,9 @@ def change(name: str, *, install: bool, uninstall: bool) -> str:
 
 
 def changes(debugger: Debugger, *, undo: bool = False, dry_run: bool = False) -> list[str]:
-    """Write the line into the debugger's file, or remove it, and return what was done with which file.
+    """Write the line into the debugger's file, or remove it, and return a message for each file.
 
-    :param dry_run: change nothing, and return what would be done
+    :param dry_run: change nothing, and return the messages for the changes
     :raises BadFile: as :func:`install_line` does
     """
     would = "would be " if dry_run else ""
@@ -73,9 +74,9 @@ def changes(debugger: Debugger, *, undo: bool = False, dry_run: bool = False) ->
 
 
 def _packages() -> Iterator[str]:
-    # The files of what the script imports.
+    # The files of the packages that the script imports.
     for name in PACKAGES:
-        with suppress(ModuleNotFoundError):  # of a package in a package
+        with suppress(ModuleNotFoundError):  # a subpackage of a missing package
             spec = find_spec(name)
             if spec is not None and spec.origin is not None:
                 yield spec.origin
@@ -84,7 +85,7 @@ def _packages() -> Iterator[str]:
 def format_line(debugger: Debugger) -> str:
     """Return the debugger's command that loads the script of this installation.
 
-    :raises BadFile: if this is the single file that ``make pyz`` makes, of which a debugger loads nothing
+    :raises BadFile: if this is the archive of ``make pyz``, from which a debugger cannot load scripts
     """
     path = str(debugger.script)
     if not debugger.script.is_file():
@@ -97,13 +98,13 @@ def format_line(debugger: Debugger) -> str:
 
 
 def install_line(debugger: Debugger, line: str, *, dry_run: bool = False) -> tuple[Path, bool]:
-    """Write *line* into the debugger's file in place of those for other installations, else at the end.
+    """Write *line* into the debugger's file in place of lines for other installations, else at the end.
 
-    The debugger runs what these files contain, so files that somebody else could have written are refused.
+    The debugger runs the contents of these files, so files that other users can write are refused.
 
-    :param dry_run: do not change it
+    :param dry_run: do not change the file
     :returns: the file, and whether it was changed, or would be
-    :raises BadFile: if it cannot be read or written, or others could change it or the script
+    :raises BadFile: if the file cannot be read or written, or other users can write to it or to the script
     """
     for path in (str(debugger.script), *_packages()):
         fault = others_fault(path, private_groups=True)
@@ -119,7 +120,7 @@ def install_line(debugger: Debugger, line: str, *, dry_run: bool = False) -> tup
 
 
 def files_of(debugger: Debugger) -> list[Path]:
-    """Return the files that the debugger reads at its start, whether or not they are there.
+    """Return the debugger's start files, whether or not they exist.
 
     :raises BadFile: if there is no home
     """
@@ -133,7 +134,7 @@ def home() -> Path:
 
     :raises BadFile: if there is none
     """
-    # Python takes the root folder for an empty HOME.
+    # Python expands an empty HOME to the root folder.
     name = os.path.expanduser("~") if os.environ.get("HOME") != "" else ""  # noqa: PTH111
     if not name.startswith("/") or not Path(name).is_dir():
         raise BadFile(name or "HOME", "is no folder, and should be your home", hint="set HOME")
@@ -141,7 +142,7 @@ def home() -> Path:
 
 
 def _rewrite(debugger: Debugger, file: Path, line: str | None, dry_run: bool) -> bool:
-    # Puts the line into the file, None for no line of ours at all; whether that changes it.
+    # Put *line* into the file, or remove our lines if it is None. Return whether the file changes.
     with Destination(file) as place:
         fault = others_fault(str(file if place.replaced is not None else file.parent), private_groups=True)
         if fault is not None:

@@ -1,1 +1,1 @@
-"""What the shell alone has: what all its commands share (``request``), and commands that are not in the table."""
+"""Code for the shell only: ``request``, which all its commands share, and commands outside the table."""

@@ -1,4 +1,4 @@
-"""``ompd conformance``: its options, what it prints, and how it ends."""
+"""``ompd conformance``: its options, output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``diff``, which has two targets, or looks at one again and again."""
+"""``ompd diff``, which compares two targets, or samples one target repeatedly."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _compare(request: Request, other: Request) -> DiffAnswer:
 
 
 def _saved(target: str) -> Look | None:
-    # What a file of ours holds, None for any other target.
+    # Return the saved answer in a JSON file that ompd wrote, None for any other target.
     import ompd.questions.diff as questions
     import ompd.render.saved as saved
     from ompd.analysis.differences import Sight
@@ -91,7 +91,7 @@ def _saved(target: str) -> Look | None:
 
 
 def _watch(request: Request, own: dict[str, Any], seconds: float, samples: int | None) -> int:
-    # Until the process ends, or as often as wanted; 10 if anything has differed.
+    # Sample until the process ends, or *samples* times. Return the exit code: 10 if anything has differed.
     import ompd.questions.diff as questions
 
     found = 0

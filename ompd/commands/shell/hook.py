@@ -1,4 +1,4 @@
-"""``ompd hook``: scripts that have the ranks of a job triaged before the job is ended."""
+"""``ompd hook``: scripts that triage the ranks of a job before the job is ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ompd.commands.ending import end_of_output, fail
 from ompd.errors import OmpdError
 from ompd.safety.writing import Destination
 
-# What both scripts do on each host, with `ranks` that prints the processes.
+# The common part of both scripts on each host. Each script defines `ranks`, which prints the processes.
 _COMMON = """\
 enter() {
     # The folder is new and this user's alone. All files are named from within, so nobody can put another in its place.
@@ -113,7 +113,7 @@ _SCRIPTS = {"slurm": _SLURM, "pmi": _PMI}
 
 
 def _new_folder(name: str) -> str:
-    # The random name keeps other users from putting something in its place before.
+    # The name is random, so other users cannot create it in advance.
     try:
         with Destination(f"{name}.{os.urandom(4).hex()}") as place:
             return place.new_folder()

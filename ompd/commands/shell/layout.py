@@ -1,4 +1,4 @@
-"""``ompd layout``: the tables of structure layouts that stripped runtimes need."""
+"""``ompd layout``: tables of structure layouts for stripped runtimes."""
 
 from __future__ import annotations
 

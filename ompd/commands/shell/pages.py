@@ -1,4 +1,4 @@
-"""Where a page is written: known before the work begins that it is about."""
+"""The output file of an HTML page, checked before the work for the page begins."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Page:
         self.size = ""
 
     def write(self, text: str) -> None:
-        """Write the page. Who looks finds all of it, or what was there before.
+        """Write the page atomically: other readers see the old file or the whole page.
 
-        :raises BadFile: if it cannot be written
+        :raises BadFile: if the file cannot be written
         """
         data = text.encode("utf-8", "replace")
         with self._place.written() as stream:
@@ -33,11 +33,11 @@ class Page:
 
 @contextmanager
 def page_file(output: str | None, inputs: Iterable[str]) -> Iterator[Page | None]:
-    """Yield the file, None without one and for standard output.
+    """Yield the page's file, None if *output* is None or standard output.
 
-    :param inputs: what the page is about, which it must not replace
-    :raises Unsupported: if pages cannot be made here
-    :raises BadFile: if there can be no such file
+    :param inputs: the page's input files, which it must not replace
+    :raises Unsupported: if jinja2 is not installed
+    :raises BadFile: if the file cannot be created or is an input
     """
     if output is None:
         yield None

@@ -1,4 +1,4 @@
-"""The commands of the table as click has them: open the target, ask, print the answer."""
+"""click's commands for the table: open the target, run the query, print the answer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _run(command: Command, **options: Any) -> None:
 
 
 def _answer_alone(command: Command, target: str | None, *, nonblocking: bool) -> Answer[Any] | None:
-    # None if the target is to be opened: a core always is.
+    # None if the command has to open the target, as it always does for a core.
     process_id = process_id_of(target) if command.alone is not None and target is not None else None
     if command.alone is None or (target is not None and process_id is None):
         return None

@@ -1,4 +1,4 @@
-"""The command ``report``, which writes a page."""
+"""``ompd report``, which writes an HTML page."""
 
 from __future__ import annotations
 

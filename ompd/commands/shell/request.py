@@ -1,4 +1,4 @@
-"""What all commands have in common in the shell: the target, where its files are, and how to print."""
+"""Options that all shell commands share: the target, the places of its files, and the output format."""
 
 from __future__ import annotations
 
@@ -89,8 +89,9 @@ OPTIONS: tuple[click.Parameter, ...] = (
 
 @record
 class Request:
-    """The options of all commands: the target, where its files are, and how to print the answer. ``format`` is the
-    name of one that all commands have, or ``text``.
+    """The options of all commands: the target, the places of its files, and the output format.
+
+    ``format`` is ``text`` or the name of a format that all commands have.
     """
 
     target: str
@@ -111,7 +112,7 @@ class Request:
 
     @contextmanager
     def opened(self) -> Iterator[Session]:
-        """Open the target; an error, also of the queries on it, ends the command with a message."""
+        """Open the target. An error, there or in the context's body, ends the command with a message."""
         progress = Progress()
         try:
             with progress, self._open(progress if sys.stderr.isatty() else None) as session:
@@ -146,7 +147,7 @@ class Request:
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Request, dict[str, Any]]:
-    """Return what :class:`Request` has of *options*, and the rest."""
+    """Return the :class:`Request` of the shared options, and the command's own options by name."""
     names = {field.name for field in fields(Request)}
     chosen = next((row.name for row in SHARED if options[row.parameter]), TEXT)
     of_all = {name: value for name, value in options.items() if name in names}

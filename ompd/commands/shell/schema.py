@@ -1,4 +1,4 @@
-"""``ompd schema``: the JSON Schema of what commands print with ``--json``."""
+"""``ompd schema``: the JSON Schema of commands' output with ``--json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ompd triage``, which is about any number of targets and so no command of the table."""
+"""``ompd triage``, which takes any number of targets and so is not in the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ompd.triage.engine import Engine
 
 _SECONDS, _MEMORY = 60.0, 2 << 30
-_WORDS = 4  # paths of the command that the page shows
+_WORDS = 4  # number of the command's paths that the page shows
 _EXIT_CODES = """\b
 Exit codes:
   0    all targets are in groups
@@ -53,9 +53,9 @@ its own, which may take --max-time and --max-memory; one that fails is named, an
 
 
 def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
-    """Do what the options say, and return the answer and whether it was interrupted.
+    """Run the triage, and return the answer and whether it was interrupted.
 
-    :raises OmpdError: if the targets, the baseline or the file of results make no sense
+    :raises OmpdError: if the targets, the baseline or the file of results are not valid
     """
     from ompd.triage.baseline import read_baseline
     from ompd.triage.run import triage
@@ -63,7 +63,7 @@ def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
     from ompd.triage.work import Limits
 
     baseline = read_baseline(options["baseline"]) if options["baseline"] is not None else None
-    # Names of files may have any bytes but the newline.
+    # File names may contain any byte except a newline.
     with open(sys.stdin.fileno(), errors="surrogateescape", newline="\n", closefd=False) as lines:
         targets, left_out = find_targets(options["words"], process_id_of, lines)
     limits = Limits(
@@ -101,7 +101,7 @@ def _engine(options: dict[str, Any]) -> Engine:
 
 
 def _inputs(options: dict[str, Any]) -> list[str]:
-    # What the page must not replace.
+    # The files that the page must not replace.
     return [each for each in (*options["words"], options["results"], options["baseline"]) if each is not None]
 
 
