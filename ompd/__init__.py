@@ -90,7 +90,7 @@ def attach(
     :param sysroot: folder that holds the process's files, if it is not the process's root folder
     :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
     :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
-    :param nonblocking: never stop it: facts about different threads may then be of different moments
+    :param nonblocking: never stop the process: facts about different threads may then be of different moments
     :param max_stop: longest stop, in milliseconds; if None, 50, and 0.2 more for each thread above 256
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
@@ -119,14 +119,14 @@ def from_lldb(
     plugins: tuple[str | PathLike[str], ...] = (),
     ompd_library: str | PathLike[str] | None = None,
 ) -> LldbInspection:
-    """Return a session on *process*, an ``lldb.SBProcess`` that is stopped or a core file. It stays LLDB's.
+    """Return a session on *process*, an ``lldb.SBProcess`` that is stopped or a core file. LLDB keeps the process.
 
     The session belongs to this stop: once the process has run, queries raise :class:`~ompd.errors.StaleHandle`.
 
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
         that the runtime names (docs/hosted.md)
-    :raises BadInput: if such a folder has no plugin
+    :raises BadInput: if a folder in *plugins* has no plugin
     :raises TargetGone: if there is no process, or it has ended
     :raises TargetError: if it is running
     :raises Unsupported: if its architecture is not supported
@@ -172,17 +172,17 @@ def launch(
 ) -> LldbInspection:
     """Return a session on a program that is started under LLDB and stopped at its first instruction.
 
-    Its methods ``continue_to``, ``step_into_region`` and ``events`` run it. Closing the session ends the program: use
-    it in a ``with`` statement.
+    The session's methods ``continue_to``, ``step_into_region`` and ``events`` run the program. Closing the session ends
+    the program: use it in a ``with`` statement.
 
     :param arguments: the program and its arguments
     :param env: environment variables to add to those of this process, None removes one
-    :param cwd: the folder in which it runs, by default that of this process
+    :param cwd: the folder in which the program runs, by default the current folder of this process
     :param omp_debug: whether to start it with ``OMP_DEBUG=enabled``, without which Intel's runtime has no events
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
         that the runtime names (docs/hosted.md)
-    :raises BadInput: if it cannot be started, or a folder has no plugin
+    :raises BadInput: if the program cannot be started, or a folder has no plugin
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """
     from ompd.lldb.control import launch as launch_it

@@ -1,4 +1,4 @@
-"""Every failure of this package, and OMPD's return codes.
+"""The errors of this package, and OMPD's return codes.
 
 Each class is one way to fail. Its attributes hold the facts (addresses, names, files), the OMPD return code for a C
 caller, and, if the user can act, a ``hint``.

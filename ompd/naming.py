@@ -5,14 +5,14 @@ Text only, no target.
 Functions of constructs: gcc writes ``main._omp_fn.0``, for parallel regions and tasks alike, and
 ``main._omp_cpyfn.1`` for copies of task arguments. clang up to 16 writes ``.omp_outlined.`` and
 ``.omp_outlined._debug__`` (with -g the body is in the second), from 17 on ``main.omp_outlined`` and
-``main.omp_outlined_debug__``, and for a construct inside of another's lines one mark behind the other:
-``main.omp_outlined_debug__.omp_outlined``. Its tasks are entered at ``.omp_task_entry.`` and have their code in
+``main.omp_outlined_debug__``. A construct inside another construct appends a second mark:
+``main.omp_outlined_debug__.omp_outlined``. clang's tasks are entered at ``.omp_task_entry.`` and have their code in
 ``.omp_outlined.`` functions of their own: ``.omp_outlined..3.omp_outlined`` is a region in a task. The code of a
 ``target`` construct is ``__omp_offloading_DEVICE_FILE_main_l12``, with ``_debug__`` behind it as above. Copies of a
 function (``.isra.0``, ``.part.1``, ``.cold``) follow the name.
 
-A runtime's functions: user code calls its entry points (``__kmpc_barrier``, ``GOMP_parallel``, ``omp_set_lock``) and
-nothing else of it. In the symbol table an entry point may have a prefix or a version: see :func:`routine_name`.
+A runtime's functions: user code calls only its entry points (``__kmpc_barrier``, ``GOMP_parallel``, ``omp_set_lock``).
+In the symbol table an entry point may have a prefix or a version: see :func:`routine_name`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _compiled = cache(re.compile)  # compiled at first use: few programs need all of
 
 # Functions that compilers make of constructs
 
-# The suffixes after the compilers' marks. Marks are searched from the end, each once: a name in a damaged file may be
-# megabytes of them.
+# The suffixes after the compilers' marks. Marks are searched from the end, each once, because a name in a damaged file
+# may contain megabytes of marks.
 _COPIES = r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\d+)?)*"
 _GCC, _CLANG, _CLANG_TASK = "._omp_fn.", ".omp_outlined", ".omp_task_entry."
 _BEHIND_GCC = r"\d+" + _COPIES
@@ -77,7 +77,7 @@ def is_added(name: str) -> bool:
 class Outlined:
     """An outlined function: ``parent`` is the function with its construct, ``construct`` is ``task`` or ``target``.
 
-    Each is None if the name does not tell.
+    Each is None if the name does not show it.
     """
 
     parent: str | None
@@ -93,7 +93,7 @@ def is_body(name: str) -> bool:
 
 
 def is_by_gcc(name: str) -> bool:
-    """Return whether *name* is an outlined function of gcc, whose names do not tell the construct."""
+    """Return whether *name* is an outlined function of gcc, whose names do not show the construct."""
     return _GCC in name
 
 
@@ -143,7 +143,7 @@ def parse_outlined(name: str) -> Outlined | None:
 
 
 def _without_marks(name: str) -> str:
-    # A name of clang's without the marks at its end.
+    # Return *name* without clang's marks at its end.
     end = len(name)
     while True:
         mark = name.rfind(_CLANG, 0, end)

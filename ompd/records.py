@@ -35,7 +35,7 @@ def record(*, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Cal
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: Any = None, /, *, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Any:
-    """Make a record of a class with annotations.
+    """Return a record class made from *cls*, a class with annotations; a decorator.
 
     :param eq: whether equality and hash use the members; else identity
     :param kw_only: whether the constructor takes keywords only
