@@ -1,14 +1,13 @@
-"""OpenMP commands for gdb: ``source`` of this file adds ``omp``, with what the shell's ``ompd`` has, and ``ompd`` if
-that is free.
+"""OpenMP commands for gdb: ``source`` of this file adds ``omp`` with the commands of the shell's ``ompd``, and also
+``ompd`` if that name is free.
 
-The commands are made of the same table, ask what is being debugged, and change nothing in it. gdb has a Python of its
-own, which does not see a virtual environment: what this file was installed with is looked for beside it. LLVM's plugin
-for gdb is called ``ompd``, too, as a package and as a command: modules of ours are loaded under that name only while
-they run.
+The commands come from the same table as the shell's. They read the program or core file in gdb and do not change it.
+gdb's own Python does not see a virtual environment, so the packages are searched beside this file. LLVM's plugin for
+gdb uses the name ``ompd``, too, for its package and its command. Our modules have that name only while they run.
 """
 
-# gdb runs this as a part of its own module __main__, which it shares with its user: nothing but two names is left
-# there. Nothing but `sys`, which is built in, is imported before it is settled where modules come from.
+# gdb runs this file in its module __main__, which it shares with the user: only two names are left there. Before
+# the path of modules is safe, only `sys` is imported, which is built in.
 import sys
 
 
@@ -59,7 +58,7 @@ try:
         raise ImportError("ompd needs Python 3.10 or later, and this gdb has {}.{}".format(*sys.version_info[:2]))
     _load_ompd(__file__)
 except ImportError as _error:
-    # Where it was raised in Python is of no use to whoever starts gdb.
+    # A traceback does not help the user of gdb.
     sys.stderr.write(f"ompd: {_error}\n")
 finally:
     del _load_ompd

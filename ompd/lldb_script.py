@@ -1,18 +1,18 @@
-"""OpenMP commands for LLDB: ``command script import`` of this file adds ``ompd``, with what the shell's ``ompd`` has.
+"""OpenMP commands for LLDB: ``command script import`` of this file adds ``ompd`` with the commands of the shell's.
 
-The commands are made of the same table, ask the process that is being debugged, and change nothing in it. LLDB has a
-Python of its own, which does not see a virtual environment: what this file was installed with is looked for beside it.
+The commands come from the same table as the shell's. They read the process in LLDB and do not change it. LLDB's own
+Python does not see a virtual environment, so the packages are searched beside this file.
 """
 
-# Nothing but `sys`, which is built in, is imported before it is settled where modules come from.
+# Before the path of modules is safe, only `sys` is imported, which is built in.
 import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036  LLDB has a Python of its own
     _HAVE = "{}.{}".format(*sys.version_info[:2])
     raise ImportError("ompd needs Python 3.10 or later, and this LLDB has " + _HAVE)
 
-# LLDB's path ends in the current folder, and may begin with what PYTHONPATH says. At first it is Python's own library
-# alone, then what ompd.safety.isolation makes of it.
+# LLDB's path ends in the current folder, and may begin with the folders of PYTHONPATH. Use only the folders of
+# Python's library until ompd.safety.isolation sets the path.
 _LIBRARY = (
     f"{sys.base_prefix}/{sys.platlibdir}/python3",
     (getattr(sys.modules.get("os"), "__file__", None) or "").rpartition("/")[0] or "?",
@@ -28,7 +28,7 @@ try:
     sys.path.append(os.path.dirname(_HERE))  # noqa: PTH120
     from ompd.safety.isolation import Isolation
 finally:
-    # LLDB adds the folder of a script; its modules are found by their whole names only.
+    # LLDB adds the folder of a script. Modules there must be found by their full names only.
     _USUAL_PATH[:] = [folder for folder in _USUAL_PATH if os.path.realpath(folder) != _HERE or folder[:1] != "/"]
     sys.path = _USUAL_PATH
 
@@ -55,7 +55,7 @@ with _ISOLATION:
     from ompd.lldb.prompts import PARSES, CompletingPrompt, Prompt
 
 _MODULE = __name__
-# What LLDB calls of a command and is more than a word or two.
+# Methods of a command that LLDB calls, except those that only return a word or two.
 _CALLED = (
     "__call__",
     "get_long_help",
@@ -66,7 +66,7 @@ _CALLED = (
 
 
 def _isolated(made: type[Any], *called: str, **members: Any) -> type[Any]:
-    # LLDB makes objects of classes of this module, and calls their methods at any time.
+    # LLDB makes objects of the classes in this module, and calls their methods at any time.
     methods = {name: _ISOLATION(getattr(made, name)) for name in called if hasattr(made, name)}
     return type(made.__name__, (made,), {**methods, **members, "__module__": _MODULE})
 
@@ -98,5 +98,5 @@ def __lldb_init_module(debugger: Any, internal_dict: dict[str, Any]) -> None:
     if not interpreter.AliasExists("omp") and not interpreter.CommandExists("omp"):
         run_command(debugger, "command alias omp ompd")  # lldb-dap does not see a container
     if commands.CAN_HIDE and state_of(internal_dict).hides:
-        with suppress(OmpdError):  # `ompd bt` says what it is
+        with suppress(OmpdError):  # `ompd bt` shows the error
             commands.frames_of(debugger, _MODULE).switch(True)

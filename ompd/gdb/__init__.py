@@ -1,8 +1,7 @@
 """gdb's adapter of ``ompd/frontends/``, and what only gdb has.
 
-``debugger`` gives the commands gdb's inferior, threads and frames; ``prompts`` is what gdb calls of a command;
-``commands`` lists all of them and adds them to gdb. ``frames`` says which frames gdb's own ``bt`` leaves out,
-``functions`` are those that expressions and conditions of breakpoints can use. ``ompd/gdb_script.py``, which users
-load, calls that; nothing else imports from here. What is used of gdb's Python is in that of gdb 12, which a list in the
-tests checks.
+``debugger`` gives the commands gdb's inferior, threads and frames; ``prompts`` has the methods of a command that gdb
+calls; ``commands`` lists all commands and adds them to gdb. ``frames`` hides frames in gdb's own ``bt``, ``functions``
+has the functions for expressions and conditions of breakpoints. Users load ``ompd/gdb_script.py``, the only importer
+of this package. The package uses only gdb's Python interface of gdb 12; the tests check that with a list.
 """

@@ -1,4 +1,4 @@
-"""The commands that only gdb has, and adding all of them to gdb."""
+"""The commands that only gdb has, and the function that adds all commands to gdb."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _SUMMARY = "What an OpenMP program is doing."
 
 
 class StatusCommand(shared.StatusCommand[Gdb]):
-    """``omp status``: what these commands see."""
+    """``omp status``: the versions, the process and its runtimes."""
 
     summary = "Versions of ompd and gdb, the process, its runtimes."
 
     def names(self, debugger: Gdb) -> Mapping[str, str]:
-        """Return by which prefixes the commands can be called."""
-        # Whoever was loaded later may have taken the name.
+        """Return the prefixes of the commands that are in use."""
+        # A package that was loaded later may have taken the name.
         ours = [prefix for prefix in debugger.prefixes if _is_taken(f"{prefix} {self.name}")]
         taken = "" if _LONG_PREFIX in ours else "; ompd is another package's here"
         return {"prefix": f"{' or '.join(ours)}{taken}"}
 
 
 def _is_taken(name: str) -> bool:
-    # Python is not told which commands there are. Completing a word lists them.
+    # gdb's Python does not list commands, but completing a word does.
     with suppress(gdb.error):
         return name in gdb.execute(f"complete {name}", to_string=True).splitlines()
     return False
@@ -56,7 +56,7 @@ def _add_prefix(name: str) -> None:
 
 
 def add_commands(isolation: Isolation) -> None:
-    """Add the commands to gdb: as ``omp threads``, and as ``ompd threads`` unless somebody else has that name."""
+    """Add the commands to gdb: as ``omp threads``, and as ``ompd threads`` if that name is free."""
     debugger = Gdb()
     debugger.prefixes = (_PREFIX, *(() if _is_taken(_LONG_PREFIX) else (_LONG_PREFIX,)))
     add_functions(debugger, isolation)

@@ -1,4 +1,4 @@
-"""gdb as the commands see it: what belongs to one gdb, its inferior, threads and frames."""
+"""gdb for the commands: the state of one gdb, its inferior, threads and frames."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ompd.inspection import Inspection
 from ompd.model import StackFrame
 from ompd.render.words import Indices
 
-_MOST_FRAMES = 256  # between the innermost frame of a thread and the first of the user's
+_MOST_FRAMES = 256  # between a thread's innermost frame and the user's first
 
 
 class Gdb(Debugger):
-    """One gdb: make only one."""
+    """gdb, and the state of the commands in it. Make only one object."""
 
     name, prompt, script = "gdb", "(gdb) ", "gdb_script.py"
 
     def __init__(self) -> None:
         self.stops = Stops()
         self.prefixes: tuple[str, ...] = ()
-        self.walks = False  # whether a command of ours runs the program, and prints where it has stopped
+        self.walks = False  # whether one of our commands runs the program, and prints its stop
         self.events: set[int] = set()  # numbers of breakpoints at events
         self.arm: Callable[[], None] = lambda: None  # watches for runtimes that begin, if anything needs it
         self._prints_stops = False
@@ -77,8 +77,8 @@ class Gdb(Debugger):
         )
 
     def session_of_thread(self) -> Inspection:
-        """Return a session that can be asked about the selected thread, also while others run, as where gdb evaluates
-        the condition of a breakpoint. What its modules are is kept as long as gdb sees no others.
+        """Return a session for the selected thread only, usable while other threads run, for example in the condition
+        of a breakpoint. The list of modules is kept until gdb's modules change.
         """
         inferior = gdb.selected_inferior()
         thread = thread_selected()
@@ -100,9 +100,9 @@ class Gdb(Debugger):
         return session
 
     def process_state(self) -> ProcessState:
-        """Return what the selected inferior is.
+        """Return the state of the selected inferior.
 
-        :raises OmpdError: if it has no process, or that runs
+        :raises OmpdError: if it has no process, or if the process is running
         """
         inferior = gdb.selected_inferior()
         check_stopped(inferior)
@@ -113,9 +113,9 @@ class Gdb(Debugger):
         return Indices("gdb", {native_id(thread): thread.num for thread in gdb.selected_inferior().threads()})
 
     def selected_thread(self) -> int:
-        """Return the thread that is selected.
+        """Return the native id of the selected thread.
 
-        :raises TargetGone: if none is
+        :raises TargetGone: if no thread is selected
         """
         thread = thread_selected()
         if thread is None:
@@ -149,7 +149,7 @@ class Gdb(Debugger):
             for _ in range(_MOST_FRAMES):
                 if candidate is None:
                     return False
-                # gdb ends a stack with main, whose caller would tell its address.
+                # gdb ends a stack with main. Without a caller, main's address is unknown.
                 cfa = _cfa_of(candidate, stack_pointer) if candidate.pc() == frame.address else 0
                 if cfa in (frame.cfa, None):
                     candidate.select()
@@ -165,8 +165,8 @@ class Gdb(Debugger):
         return None
 
     def where(self) -> str:
-        """Return what gdb prints of the selected frame."""
-        # Colours would be printed as what they are made of: of an escape nobody can tell whether gdb has written it.
+        """Return gdb's text for the selected frame."""
+        # No colours: clean_lines cannot tell gdb's escapes from those in the target's text.
         return clean_lines(gdb.execute("with style sources off -- frame", to_string=True).rstrip("\n").expandtabs())
 
 
@@ -182,7 +182,7 @@ def thread_of(native: int) -> Any:
 
 
 def _cfa_of(frame: Any, stack_pointer: str) -> int | None:
-    # The canonical frame address, None if it is unknown: what the stack pointer is in the caller.
+    # Return the canonical frame address, which is the caller's stack pointer, None if it is unknown.
     with suppress(gdb.error):
         while frame is not None and frame.type() == gdb.INLINE_FRAME:
             frame = frame.older()
@@ -192,6 +192,6 @@ def _cfa_of(frame: Any, stack_pointer: str) -> int | None:
 
 
 def writable(text: str) -> str:
-    """Return *text* without what the terminal's character set does not have: gdb raises an error of its own for it."""
+    """Return *text* with escapes for characters outside the terminal's set, for which gdb would raise an error."""
     name = locale.nl_langinfo(locale.CODESET)
     return text.encode(name, "backslashreplace").decode(name, "replace")

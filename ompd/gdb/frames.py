@@ -1,9 +1,9 @@
-"""What gdb's own ``bt`` leaves out, and how it shows the code of regions and tasks: a frame filter.
+"""A frame filter, which hides frames in gdb's own ``bt`` and names the bodies of regions and tasks.
 
-Left out are the frames of an OpenMP runtime, the C library's where the runtime called it or began a thread with it, and
-what clang puts around the body of a construct. Whose a frame is, the session knows by the frame's address, as for
-``omp stack --raw``. Frame 0 is always shown, since the thread is there. Frames keep their numbers, ``bt -no-filters``
-shows all, and ``disable frame-filter global ompd`` is for good.
+The filter hides three kinds of frames: frames of an OpenMP runtime; frames of the C library that the runtime called, or
+that began its thread; and clang's frames around the body of a construct. The session derives the owner of a frame from
+the frame's address, as for ``omp stack --raw``. Frame 0 is always shown, because the thread executes it. Frames keep
+their numbers. ``bt -no-filters`` shows all frames, and ``disable frame-filter global ompd`` turns the filter off.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ompd.render.words import basename, clean
 from ompd.safety.isolation import Isolation
 
 _NAME = "ompd"
-_PRIORITY = 90  # others of the user's, which have 100 as a rule, see all frames
+_PRIORITY = 90  # the user's filters usually have 100, run before this one and see all frames
 
 
 @record
 class Known:
-    """What is known of a thread's frames by their program counters: of each whether it is left out, and the names of
-    those with the code of constructs.
+    """Facts about a thread's frames by program counter: whether each frame is hidden, and the names of frames with a
+    construct's body.
     """
 
     hides: Mapping[int, bool]
@@ -40,7 +40,7 @@ class Known:
 
 
 def known_of(frames: Sequence[StackFrame]) -> Known:
-    """Return what the raw stack of a thread says, innermost frame first."""
+    """Return the facts from the raw stack of a thread, given innermost frame first."""
     kinds = [frame.kind for frame in frames]
     inner, outer = _nearest(kinds), _nearest(kinds[::-1])[::-1]
     hides = {
@@ -58,7 +58,7 @@ def known_of(frames: Sequence[StackFrame]) -> Known:
 
 
 def _nearest(kinds: Sequence[str]) -> list[str | None]:
-    # Of each its own kind, or where that is the C library's the last one before that is not.
+    # Return for each frame its kind, for the C library's frames the last other kind before, None if there is none.
     found: list[str | None] = []
     for kind in kinds:
         found.append(kind if kind != SYSTEM else found[-1] if found else None)
@@ -66,19 +66,19 @@ def _nearest(kinds: Sequence[str]) -> list[str | None]:
 
 
 class _Body(FrameDecorator):  # type: ignore[misc, unused-ignore]
-    # The frame of a construct's code, by the name of the function that the construct is in.
+    # The frame of a construct's body, with the name of the function around the construct.
 
     def __init__(self, base: Any, name: str) -> None:
         super().__init__(base)
         self._shown = name
 
     def function(self) -> str:
-        """Return the name that gdb shows."""
+        """Return the name for gdb to show."""
         return self._shown
 
 
 def _is_wrapper(name: str, inner: str | None) -> bool:
-    # Whether it does nothing but call the body, which is the next frame inwards.
+    # Return whether the function only calls the body, which is the next frame inwards.
     if inner is None or not _is_outlined(inner):
         return False
     return naming.is_task_entry(name) or (_is_outlined(name) and not naming.is_body(name) and naming.is_body(inner))
@@ -89,13 +89,13 @@ def _is_outlined(name: str) -> bool:
 
 
 def shown(decorated: Iterable[Any], known: Known) -> Iterator[Any]:
-    """Yield of *decorated*, gdb's frames from the innermost on, those that are shown."""
+    """Yield the frames to show among *decorated*, gdb's frames from the innermost on."""
     inner: str | None = None
     is_hidden = False
     for each in decorated:
         frame = each.inferior_frame()
         name, at = frame.name() or "", frame.pc()
-        # gdb adds functions that left the stack by a jump: they belong to what they called.
+        # gdb adds functions that left the stack by a jump: they are hidden if the function they called is.
         is_hidden = known.hides.get(at, is_hidden)
         is_wrapper = _is_wrapper(name, inner)
         inner = name
@@ -107,7 +107,7 @@ def shown(decorated: Iterable[Any], known: Known) -> Iterator[Any]:
 
 
 class FrameFilter:
-    """The filter as gdb knows it. No error of ours may reach gdb: then all frames are shown."""
+    """The filter for gdb. After an error it shows all frames, because gdb must not get our errors."""
 
     name = _NAME
     enabled = True
@@ -120,7 +120,7 @@ class FrameFilter:
         self._known: dict[int, Known] = {}
 
     def filter(self, decorated: Iterable[Any]) -> Iterable[Any]:
-        """Return the frames to show of the selected thread, for gdb."""
+        """Return the frames of the selected thread that gdb shows."""
         with suppress(BaseException), self._isolation:
             thread = thread_selected()
             if thread is not None and self._has_runtime():
@@ -137,7 +137,7 @@ class FrameFilter:
             yield frame
 
     def _has_runtime(self) -> bool:
-        # Quickly, since `bt` is for all programs: by the file of a runtime, or the entry points in a static program.
+        # A quick test, because `bt` is for all programs: the file of a runtime, or entry points in a static program.
         loaded = gdb.selected_inferior().progspace.objfiles()
         if any(naming.is_runtime_file(objfile.filename or "") for objfile in loaded):
             return True
@@ -152,7 +152,7 @@ class FrameFilter:
         if moment != self._moment:
             self._moment, self._known = moment, {}
         if native not in self._known:
-            # Whoever wants a second one may want those of hundreds, as `thread apply all bt`.
+            # The second request may be one of hundreds, as in `thread apply all bt`: then read all stacks.
             wanted = None if self._known else native
             for row in self._debugger.session().ask_stacks(raw=True, thread=wanted).rows:
                 if row.native_thread_id is not None:
@@ -162,5 +162,5 @@ class FrameFilter:
 
 
 def add_filter(debugger: Gdb, isolation: Isolation) -> None:
-    """Add the filter to those of all programs."""
+    """Add the filter to gdb's global filters."""
     gdb.frame_filters[_NAME] = FrameFilter(debugger, isolation)

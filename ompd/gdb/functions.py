@@ -1,8 +1,8 @@
-"""``$_ompd_thread_num()``, ``$_ompd_team_size()`` and ``$_ompd_level()``: what the selected thread is, for expressions
-and for conditions of breakpoints.
+"""``$_ompd_thread_num()``, ``$_ompd_team_size()`` and ``$_ompd_level()``: numbers of the selected thread, for
+expressions and for conditions of breakpoints.
 
-While gdb evaluates a condition, only the thread that came to the breakpoint has stopped. Of the others nothing but
-memory can be read then, and that changes: what is asked here is the thread's own.
+If gdb evaluates a condition, only the thread at the breakpoint has stopped. The other threads still run and change
+memory, and their registers cannot be read. So these functions use only data of the selected thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What threads are called in an editor that uses gdb by its own debug adapter: ``OMP 1/4``."""
+"""Names of threads (``OMP 1/4``) for editors that use gdb's own debug adapter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADAPTER = "gdb.dap"
 
 
 def add_names(debugger: Gdb, isolation: Isolation) -> None:
-    """Have threads named at each stop, where an editor shows them."""
+    """Name the threads at each stop if an editor shows them."""
     given: dict[int, str] = {}  # by native id
 
     @isolation
@@ -29,7 +29,7 @@ def add_names(debugger: Gdb, isolation: Isolation) -> None:
             tags = tags_of(debugger.session())
             for thread in gdb.selected_inferior().threads():
                 native = native_id(thread)
-                # A name that its user gave it stays.
+                # Keep a name that the user has set.
                 if thread.name in (given.get(native), _own_name(native)):
                     thread.name = tags.get(native)
             given.clear()

@@ -1,4 +1,4 @@
-"""The commands as gdb has them: what it calls of each, and completes."""
+"""gdb's side of the commands: the methods that gdb calls, and completion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_command(name: str, command: PromptCommand[Gdb], debugger: Gdb, isolation
                 text = reply_to(command, debugger, argument)
             except Refused as error:
                 raise gdb.GdbError(writable(str(error))) from None
-            with suppress(KeyboardInterrupt):  # who ends gdb's pager has seen enough
+            with suppress(KeyboardInterrupt):  # the user quit gdb's pager
                 if text:
                     gdb.write(writable(text.rstrip("\n")) + "\n")
 
@@ -39,8 +39,8 @@ def add_command(name: str, command: PromptCommand[Gdb], debugger: Gdb, isolation
 
 
 def _complete(command: PromptCommand[Gdb], debugger: Gdb, text: str, word: str | None) -> list[str]:
-    # What the last word of the text may become, without what stands before *word* in it. gdb takes `-` for the end of a
-    # word: of `--js` it asks to complete `js`. At first it asks without a word.
+    # Return completions of the text's last word, without the part of it before *word*. gdb ends a word at `-`: for
+    # `--js` it wants completions of `js`. gdb's first call has no word.
     if word is None:
         return []
     *before, last = text.split(" ")

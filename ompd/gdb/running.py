@@ -1,7 +1,7 @@
 """Running the inferior in gdb from one stop to another, for the commands that walk.
 
-Whatever ends a run, the breakpoints that were made for it are gone, and those of the user's are as they were: also if
-the program ends or takes a signal, if Ctrl-C stops it, or an error is raised.
+After each run its own breakpoints are deleted, and the user's breakpoints are unchanged. This also holds if the program
+ends or gets a signal, if Ctrl-C stops it, or if an error is raised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOCKING = "scheduler-locking"
 
 
 def symbol_at(address: int) -> tuple[str, int] | None:
-    """Return the linker's name of what is at *address*, and how far behind its beginning that is."""
+    """Return the linker's name of the symbol around *address*, and the distance from its beginning in bytes."""
     with suppress(gdb.error):
         found = _SYMBOL.match(gdb.execute(f"with print demangle off -- info symbol {address:#x}", to_string=True))
         if found is not None:
@@ -33,7 +33,7 @@ def symbol_at(address: int) -> tuple[str, int] | None:
 
 
 def spots_of(location: str) -> list[Spot]:
-    """Return the places at which gdb would stop for *location*, behind what begins a function.
+    """Return the places at which gdb would stop for *location*, behind the prologue in a function.
 
     :raises BadInput: if there is none
     """
@@ -55,7 +55,7 @@ def spots_of(location: str) -> list[Spot]:
 
 
 def expression_of(spot: Spot) -> str | None:
-    """Return what gdb calls the place wherever the program is loaded, None where it has no name for it."""
+    """Return gdb's expression for the place, valid at any load address, None if gdb has no name for the place."""
     known = symbol_at(spot.address)
     if known is None or "'" in known[0]:
         return None
@@ -67,7 +67,7 @@ def expression_of(spot: Spot) -> str | None:
 
 
 class Stopped:
-    """Why the inferior has stopped: the breakpoints that were hit, the signal if it was one; whether it has ended."""
+    """The reason of a stop: the breakpoints hit, the signal if there was one, and whether the inferior has ended."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -81,7 +81,7 @@ class Stopped:
         self.signal = getattr(event, "stop_signal", None)
 
     def note_exit(self, event: Any) -> None:
-        """Note that it has ended, for gdb."""
+        """Note the end of the inferior, for gdb."""
         self.has_ended = True
         self.exit_status = getattr(event, "exit_code", None)
 
@@ -103,7 +103,7 @@ def run(command: str) -> Stopped:
 
 
 class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
-    # It is in the list of those to delete before it is there: Ctrl-C may come between any two steps.
+    # Listed for deletion before gdb creates it, because Ctrl-C may come between any two steps.
 
     def __init__(self, made: list[_Temporary], point: Point) -> None:
         made.append(self)
@@ -115,13 +115,13 @@ class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
 
 @contextmanager
 def temporary(points: Sequence[Point]) -> Iterator[list[int]]:
-    """Have breakpoints at *points*; gives their numbers."""
+    """Set breakpoints at *points* for the time of the context, and yield their numbers."""
     made: list[_Temporary] = []
 
     def undo() -> None:
         for one in made:
             with suppress(gdb.error, RuntimeError):
-                if one.is_valid():  # gdb itself deletes those of a thread that has ended
+                if one.is_valid():  # gdb deletes a thread's breakpoints when the thread ends
                     one.delete()
 
     try:
@@ -132,10 +132,10 @@ def temporary(points: Sequence[Point]) -> Iterator[list[int]]:
 
 @contextmanager
 def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
-    """Have the user's breakpoints count for *thread* alone, a ``gdb.InferiorThread``; with *others_stand* no other
-    thread runs.
+    """Restrict the user's breakpoints to *thread*, a ``gdb.InferiorThread``, for the time of the context. With
+    *others_stand* only this thread runs.
     """
-    # Not by the thread of a breakpoint: gdb deletes those of a thread that ends.
+    # By conditions, because gdb deletes breakpoints with a ``thread`` when the thread ends.
     conditions: list[tuple[Any, str | None, str]] = []
     locking = gdb.parameter(_LOCKING)
 

@@ -1,4 +1,4 @@
-"""Sessions on what gdb debugs, a process or a core file."""
+"""Sessions on a process or core file in gdb."""
 
 from __future__ import annotations
 

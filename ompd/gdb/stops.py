@@ -32,7 +32,7 @@ def summary_of(debugger: Gdb) -> str:
 
 
 def add_stops(debugger: Gdb, isolation: Isolation) -> None:
-    """Have gdb call what prints at stops, and where a runtime begins."""
+    """Register the functions that print at stops, and when a runtime begins."""
     begin: list[gdb.Breakpoint] = []
 
     @isolation
@@ -64,7 +64,7 @@ def add_stops(debugger: Gdb, isolation: Isolation) -> None:
 
     class Begin(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
-            # A breakpoint at a name: gdb finds the place again in the next run.
+            # A breakpoint by name: gdb finds the place again in the next run.
             super().__init__(DLL_LOCATIONS_VALID, internal=True)
             self.silent = True
 
@@ -74,7 +74,7 @@ def add_stops(debugger: Gdb, isolation: Isolation) -> None:
 
     @isolation
     def arm(_event: object = None) -> None:
-        # gdb complains about a breakpoint at a symbol that it does not have yet: so it waits for a file that has it.
+        # gdb reports an error for a breakpoint at an unknown symbol: so wait for a file that has the symbol.
         if any(point.is_valid() for point in begin) or not (debugger.prints_stops or _event_points(debugger)):
             return
         with suppress(gdb.error):

@@ -35,7 +35,7 @@ class BreakCommand(shared.BreakCommand[Gdb]):
     """``omp break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers, or at an event."""
 
     def run(self, debugger: Gdb, words: Sequence[str]) -> str:
-        """Set it, and return where it is."""
+        """Set the breakpoint, and return its description."""
         request = parse_break(words)
         _check_runs(self.name)
         if request.place in EVENTS:
@@ -61,7 +61,7 @@ class BreakCommand(shared.BreakCommand[Gdb]):
         return EVENTS
 
     def help(self, prompt: str) -> str:
-        """Return the help of the command, and what events there are."""
+        """Return the help of the command, with the list of events."""
         return (
             f"{super().help(prompt)}\nLOCATION may be an event: {', '.join(EVENTS)}. LLVM's and Intel's runtimes pass"
             " their places for events if the program was started with OMP_DEBUG=enabled.\n\n"
@@ -90,7 +90,7 @@ def _check_runs(command: str) -> None:
 
 
 def _body_of(spot: Spot) -> Spot:
-    # Where clang has a function around the user's code, that code.
+    # If the function only wraps the user's code (clang), return that code.
     known = symbol_at(spot.address)
     if known is None or not naming.is_construct_code(spot.function) or naming.is_by_gcc(spot.function):
         return spot
@@ -102,7 +102,7 @@ def _body_of(spot: Spot) -> Spot:
     for size in _CODE_SIZES:
         try:
             code = bytes(gdb.selected_inferior().read_memory(start, size))
-        except gdb.error:  # the section ends before
+        except gdb.error:  # the section is shorter
             continue
         body = walking.body_called(references.calls(code, start), start, symbol_at)
         if body is not None:
@@ -119,14 +119,14 @@ def _condition(thread: int | None, level: int | None) -> str | None:
 
 
 def _set(location: str, condition: str | None, *, may_wait: bool = False) -> str:
-    # gdb says of its own accord where a breakpoint is, on its own output.
+    # gdb prints the place of a breakpoint itself: capture its output.
     words = "with breakpoint pending on -- break" if may_wait else "break"
     made = gdb.execute(f"{words} {location}" + (f" if {condition}" if condition else ""), to_string=True)
     return clean_lines(made.strip().rstrip("."))
 
 
 def _behind_prologue(entry: int) -> int:
-    # Where gdb would stop for the function that begins there.
+    # Return the address at which gdb would stop in the function that begins at *entry*.
     known = symbol_at(entry)
     if known is not None and known[1] == 0 and "'" not in known[0]:
         with suppress(OmpdError):
@@ -137,11 +137,11 @@ def _behind_prologue(entry: int) -> int:
 
 
 class _Driver:
-    # What runs the program, see :class:`ompd.frontends.walker.Driver`.
+    # The driver that runs the program, see :class:`ompd.frontends.walker.Driver`.
 
     def __init__(self, debugger: Gdb) -> None:
         self._debugger = debugger
-        self.has_printed = False  # gdb itself says where it is behind a step
+        self.has_printed = False  # gdb prints the place itself after a step
 
     def session(self) -> Inspection:
         return self._debugger.session()
@@ -164,7 +164,7 @@ class _Driver:
         if reached:
             return Halt(here, reached)
         if stopped.signal == _INTERRUPT and here != thread:
-            # Ctrl-C is for the program, and any of its threads takes the signal.
+            # Ctrl-C is for the whole program, but the signal may reach any thread.
             self.has_printed = False
             self.select(thread)
         if stopped.signal is not None:
@@ -190,10 +190,10 @@ class WalkCommand(shared.WalkCommand[Gdb]):
     """``omp step``, ``next`` and ``finish``."""
 
     def walk(self, debugger: Gdb, *, only: bool) -> str:
-        """Run the program, and return what gdb has not said of where it has stopped."""
+        """Run the program, and return that part of the stop's description that gdb has not printed."""
         _check_runs(self.name)
         driver = _Driver(debugger)
-        driver.session()  # or say why it cannot be asked
+        driver.session()  # raises the reason if there is no session
         debugger.walks = True
         try:
             outcome = Walker(driver, debugger.selected_thread(), only=only).walk(self.name)

@@ -1,4 +1,4 @@
-"""The commands at LLDB's prompt; hiding frames is one that only LLDB has."""
+"""The commands at LLDB's prompt. Only LLDB has a command that hides frames."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SINCE_WHEN = "LLDB 20 and later can; ompd stack leaves them out in every versio
 
 
 class FramesCommand(shared.SwitchCommand[Lldb]):
-    """``ompd bt on|off``: whether LLDB's own commands leave out the frames of OpenMP runtimes."""
+    """``ompd bt on|off``: lets LLDB's own commands hide or show the frames of OpenMP runtimes."""
 
     name = "bt"
     summary = "Hide OpenMP runtimes' frames in bt, up and down, or show them."
 
     def switch(self, debugger: Lldb, on: bool) -> None:
-        """Leave them out from now on, or no more.
+        """Hide the frames from now on, or show them again.
 
         :raises Unsupported: if this LLDB cannot
         """
@@ -65,12 +65,12 @@ def frames_of(debugger: Any, script: str) -> Frames:
 
 
 class StatusCommand(shared.StatusCommand[Lldb]):
-    """``ompd status``: what these commands see."""
+    """``ompd status``: the versions, the process and its runtimes."""
 
     summary = "Versions of ompd and LLDB, the process, its runtimes, settings."
 
     def settings(self, debugger: Lldb) -> Mapping[str, str]:
-        """Return whether frames are left out."""
+        """Return whether frames are hidden."""
         return {"bt": FramesCommand().describe(debugger).partition(":")[0]}
 
 

@@ -1,4 +1,4 @@
-"""Sessions on a process under LLDB: queried at one stop, and run to the next where a script wants that."""
+"""Sessions on a process under LLDB: queried at one stop, and run to the next by a script."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SECONDS = 60.0
 """How long a program may take to come to a place unless something else is said."""
 
 _T = TypeVar("_T")
-# LLDB's Python looks for modules in the current folder, too, where those that are optional here may be anybody's.
+# LLDB's Python also searches the current folder, where anybody may have put a module with an optional one's name.
 _AWAY = AwayFromHere()
 _NO_PLACES = "{} has no places for events (ompd_bp_*), and when its tasks begin and end nothing else says"
 _NO_PLACES_HINT = (
     f"the events {', '.join((*PARALLEL, *THREAD))} are there; libgomp has no places in any build, an LLVM libomp unless"
     " it was stripped, as distributions' are, and Intel's libiomp5 has them"
 )
-# Names of places that are no events.
+# Names of places other than events.
 _BEGUN, _UNSEEN = "a runtime has begun", "unseen: "
 
 
@@ -48,8 +48,8 @@ class Event:
 class LldbInspection(Inspection):
     """A process under LLDB, an ``SBProcess``, at one stop.
 
-    When the process runs, everything of the old stop raises StaleHandle. The methods here run it; then the session
-    belongs to the new stop. If ``launch`` started the program, closing the session ends it.
+    If the process runs, all objects of the old stop raise StaleHandle. The methods here run the process and move the
+    session to the new stop. If ``launch`` started the program, closing the session ends it.
     """
 
     target: LldbTarget
@@ -92,9 +92,9 @@ class LldbInspection(Inspection):
 
         :param place: an event of the specification (:data:`EVENTS`), a line ``file.c:12``, or the name of a function
         :raises BadInput: if there is no such place in the program
-        :raises Unavailable: if the runtime will not pass its places for events
+        :raises Unavailable: if the runtime does not report events
         :raises TargetGone: if the program ended
-        :raises TimeLimit: if it took longer than *seconds*; the session then belongs to where it was
+        :raises TimeLimit: if it took longer than *seconds*; the session then belongs to the place reached
         """
         return self._continue([place], seconds)[0]
 
@@ -160,7 +160,7 @@ class LldbInspection(Inspection):
             self._entries = EntryEvents(run)
         entries = self._entries
         while True:
-            # Its breakpoints are gone with the stop.
+            # Make a new watch each time: a watch's breakpoints are deleted at the stop.
             watch = _Watch(run, entries, self.process, [p for p in places if p in EVENTS]) if wants_events else None
             hits = self._run_to(makers, what, seconds, watch, deadline)
             unseen = next((hit.name for hit in hits if hit.name.startswith(_UNSEEN)), None)
@@ -190,7 +190,7 @@ class LldbInspection(Inspection):
             self._renew(run)
 
     def _renew(self, run: LldbRun) -> None:
-        # Everything that was read belongs to the stop before. What was handed out knows that it is stale.
+        # All data so far belong to the previous stop. Objects that callers still have are marked stale.
         if run.can_be_asked():
             self.process.close()
             target = LldbTarget(run.process)
@@ -204,10 +204,9 @@ class LldbInspection(Inspection):
 
 
 class _Watch:
-    """Looks at runtimes as they are loaded: where something would not be seen of one, that is said, and no event is
-    missed in silence.
+    """Watches for runtimes that are loaded, and reports events of a runtime that it cannot see.
 
-    :param wanted: the events that are to be seen
+    :param wanted: names of the events to see
     """
 
     def __init__(self, run: LldbRun, entries: EntryEvents, process: StoppedProcess, wanted: Sequence[str]) -> None:
@@ -219,7 +218,7 @@ class _Watch:
     def new(self) -> list[tuple[str, Any]]:
         """Return breakpoints for the runtimes that are loaded now.
 
-        :raises Unavailable: if none of them has places for events, and one is wanted that only these tell
+        :raises Unavailable: if no runtime has places for events, and a wanted event needs them
         """
         run, known = self._run, self._run.runtimes()
         without = [runtime for runtime in known if not runtime.has_events]
@@ -227,7 +226,7 @@ class _Watch:
             raise _no_places([runtime.name for runtime in without])
         found: list[tuple[str, Any]] = []
         for runtime in known:
-            # LLDB knows the libraries that a program needs before the loader has put them anywhere.
+            # LLDB lists the libraries of a program before the loader has mapped them.
             if runtime.name in self._seen or not (runtime.has_events or run.is_loaded(runtime.module)):
                 continue
             self._seen.add(runtime.name)
@@ -238,7 +237,7 @@ class _Watch:
             if self._needs_places:
                 found += [(_UNSEEN + runtime.name, breakpoint) for breakpoint in run.at_entries(runtime)]
         if not self._has_begun and without:
-            # In a runtime that comes later nobody is yet, and the process has run since.
+            # Only at the start: no thread is yet inside of a runtime that is loaded later.
             found += self._entries.returns(self._process, self._wanted)
         self._has_begun = True
         return found
@@ -257,7 +256,7 @@ def launch(
     plugins: Sequence[str | PathLike[str]] = (),
     ompd_library: str | PathLike[str] | None = None,
 ) -> LldbInspection:
-    """Return a session on a program that was started; see :func:`ompd.launch`."""
+    """Start a program, and return a session on it; see :func:`ompd.launch`."""
     if isinstance(arguments, str | PathLike):
         raise BadInput(
             f"{fspath(arguments)} cannot be started: launch() takes a list, the program and its arguments",

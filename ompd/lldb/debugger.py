@@ -1,4 +1,4 @@
-"""LLDB as the commands see it: what belongs to one debugger, its process, threads and frames."""
+"""LLDB for the commands: the state of one debugger, its process, threads and frames."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ompd.model import StackFrame
 from ompd.render.words import Indices
 
 _STATE = "__ompd__"
-_MOST_FRAMES = 256  # between the innermost frame of a thread and the first of the user's
+_MOST_FRAMES = 256  # between a thread's innermost frame and the user's first
 
 
 class State:
-    """What belongs to one debugger."""
+    """The state of one debugger."""
 
     def __init__(self) -> None:
         self.auto = False
         self.hooked = False  # whether targets have our stop hook
-        self.said: tuple[int, int] | None = None  # the stop that the line was printed at
-        self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # at which stop which thread is called what
-        self.hides = True  # whether LLDB is to leave the runtimes' frames out, if it can
+        self.said: tuple[int, int] | None = None  # the stop at which the line was printed
+        self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # a stop, and its names of threads
+        self.hides = True  # whether LLDB hides frames of runtimes if it can
         self._sessions: Sessions[LldbInspection] = Sessions()
         self._of_hits: tuple[tuple[int, int], LldbTarget, Inspection] | None = None
 
     def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
-        """Return the session of this stop of *process*, the same one as long as it does not run or gets modules.
+        """Return the session of this stop of *process*, the same one until the process runs or loads modules.
 
-        The sessions of stops that are over are closed, and of those whose library runs all but this one: each has a
-        process for it.
+        Sessions of earlier stops are closed. Of sessions with a running library only this one stays open, because each
+        has a process for its library.
 
         :param ompd_library: as for :func:`ompd.from_lldb`
         """
@@ -54,8 +54,8 @@ class State:
         return self._sessions.find(own, moment, lambda: LldbInspection(process, ompd_library=ompd_library))
 
     def session_of_hit(self, process: Any) -> Inspection:
-        """Return a session where a breakpoint is hit that may not stop. What files say is kept from one hit to the
-        next, as long as LLDB sees no other modules.
+        """Return a session at a breakpoint that may not stop. Data of files are kept from one hit to the next while
+        LLDB's modules stay the same.
         """
         loaded = process.GetUniqueID(), process.GetTarget().GetNumModules()
         known, target, session = self._of_hits or (None, None, None)
@@ -74,12 +74,12 @@ class State:
 
 
 def state_of(internal_dict: dict[str, Any]) -> State:
-    """Return what belongs to the debugger of which *internal_dict* is LLDB's."""
+    """Return the state of the debugger to which LLDB gave *internal_dict*."""
     return internal_dict.setdefault(_STATE, State())  # type: ignore[no-any-return]
 
 
 def run_command(debugger: Any, text: str, target: Any = None) -> str:
-    """Run one of LLDB's commands, for *target* if it is one, or for a thread, and return what it prints.
+    """Run one of LLDB's commands, for *target*, a target or a thread, if given, and return its output.
 
     :raises OmpdError: if LLDB refuses it
     """
@@ -95,8 +95,8 @@ class Lldb(Debugger):
     """LLDB while it runs one command.
 
     :param debugger: an ``SBDebugger``
-    :param script: the name by which LLDB knows the module that users load
-    :param exe_ctx: what the command is about; without it what is selected
+    :param script: LLDB's name for the module that users load
+    :param exe_ctx: the context of the command, the current selection if None
     """
 
     name, prompt, script = "LLDB", "(lldb) ", "lldb_script.py"
@@ -113,7 +113,7 @@ class Lldb(Debugger):
     def print_stops(self, on: bool) -> None:
         """Print a line at each stop from now on, or no more."""
         self.state.auto = on
-        # LLDB has no way to make a stop hook but the command, and gives nobody its number: it stays, and may be silent.
+        # Only a command makes a stop hook, and LLDB returns no number to delete it: it stays, and is silent if off.
         if on and not self.state.hooked:
             self.state.hooked = True
             for target in targets_of(self.debugger):
@@ -140,12 +140,12 @@ class Lldb(Debugger):
         return self.state.session(self.process(), ompd_library)
 
     def process(self) -> Any:
-        """Return the ``SBProcess`` that the command is about."""
+        """Return the ``SBProcess`` of the command."""
         process = self.exe_ctx.GetProcess()
         return process if process.IsValid() else self.debugger.GetSelectedTarget().GetProcess()
 
     def process_state(self) -> ProcessState:
-        """Return what the process is.
+        """Return the state of the process.
 
         :raises OmpdError: if there is none, or it runs
         """
@@ -158,17 +158,17 @@ class Lldb(Debugger):
         return Indices("LLDB", {thread.GetThreadID(): thread.GetIndexID() for thread in self.process()})
 
     def thread(self) -> Any:
-        """Return the ``SBThread`` that is selected."""
+        """Return the selected ``SBThread``."""
         thread = self.exe_ctx.GetThread()
         return thread if thread.IsValid() else self.process().GetSelectedThread()
 
     def frame(self) -> Any:
-        """Return the ``SBFrame`` that is selected."""
+        """Return the selected ``SBFrame``."""
         frame = self.exe_ctx.GetFrame()
         return frame if frame.IsValid() else self.thread().GetSelectedFrame()
 
     def selected_thread(self) -> int:
-        """Return the thread that is selected."""
+        """Return the native id of the selected thread."""
         return int(self.thread().GetThreadID())
 
     def thread_name(self, thread: int) -> str:
@@ -204,24 +204,24 @@ class Lldb(Debugger):
         """Return the stack pointer in the selected frame, and its function."""
         frame = self.frame()
         sp = frame.GetSP()
-        # LLDB shows some names with the function's parameters.
+        # LLDB adds the function's parameters to some names.
         name = (frame.GetFunctionName() or "").partition("(")[0]
         return sp if sp != lldb.LLDB_INVALID_ADDRESS else None, name
 
     def where(self) -> str:
-        """Return what LLDB prints of the selected frame."""
+        """Return LLDB's text for the selected frame."""
         return where_is(self.debugger, self.thread())
 
 
 def targets_of(debugger: Any) -> list[Any]:
-    """Return all targets of *debugger*, and the dummy, which every target is copied from that is made later."""
+    """Return all targets of *debugger*, and the dummy target, from which LLDB copies later targets."""
     targets = (debugger.GetTargetAtIndex(number) for number in range(debugger.GetNumTargets()))
     return [debugger.GetDummyTarget(), *targets]
 
 
 def _watch_begin(target: Any, script: str) -> None:
-    # A runtime passes this place once it is initialised. By name LLDB would skip what it takes for the beginning of a
-    # function, and this may be a label: so Arming sets the breakpoint at its address, in each module that is loaded.
+    # A runtime passes this place once it is initialised. A breakpoint by name would be behind a supposed prologue, but
+    # the place may be a label: so Arming sets the breakpoint at its address, in each module that is loaded.
     breakpoint = target.BreakpointCreateFromScript(
         f"{script}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
     )
@@ -231,9 +231,9 @@ def _watch_begin(target: Any, script: str) -> None:
 
 
 def where_is(debugger: Any, thread: Any) -> str:
-    """Return what LLDB prints of the selected frame of *thread*."""
+    """Return LLDB's text for the selected frame of *thread*."""
     number = thread.GetSelectedFrame().GetFrameID()
-    # Colours would be printed as what they are made of: of an escape nobody can tell whether LLDB has written it.
+    # No colours: clean_lines cannot tell LLDB's escapes from those in the target's text.
     colors = debugger.GetUseColor()
     debugger.SetUseColor(False)
     try:

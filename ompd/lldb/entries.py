@@ -1,12 +1,13 @@
-"""Events of runtimes without places for them (``ompd_bp_*``), as libgomp and libomp without symbols: a region begins
-where code calls the runtime's entry point for that, and ends where that call returns.
+"""Events of runtimes without places for events (``ompd_bp_*``), such as libgomp and libomp without symbols.
 
-A runtime calls its own entry points, too. Such a call is a direct one in the runtime's code; what the runtime calls
-by a pointer is code of the user, which may have jumped on to an entry point. Threads that a runtime makes begin in the
-function that it hands to ``pthread_create``, and end where that returns, or calls ``pthread_exit``.
+A region begins at a call of the runtime's entry point for regions, and ends when that call returns.
 
-What nothing tells is not reported: tasks, which a runtime begins by itself, and when it takes note of threads that it
-has not made.
+A runtime calls its own entry points, too, by direct calls in its code. By pointers it calls code of the user, which
+may have jumped on to an entry point. A thread of the runtime begins in the function passed to ``pthread_create``. It
+ends when that function returns or calls ``pthread_exit``.
+
+Two kinds of events cannot be seen: tasks, which a runtime begins by itself, and the moment when it registers a thread
+that it did not create.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from ompd.naming import routine_name
 
 PARALLEL, THREAD = ("parallel_begin", "parallel_end"), ("thread_begin", "thread_end")
 
-# What begins a region and returns after its end, what begins one, and what ends one. GCC until 4.8 wrote calls of the
-# pairs; clang does for regions of one thread.
+# Entry points that run a whole region, that begin a region, and that end a region. GCC until 4.8 wrote calls of the
+# pairs; clang does so for regions of one thread.
 _WHOLE = re.compile(r"GOMP_parallel(?:_loop_\w+(?<!_start)|_sections|_reductions)?|__kmpc_fork_call(?:_if)?")
 _OPENING = re.compile(r"GOMP_parallel(?:_loop_\w+|_sections)?_start|__kmpc_serialized_parallel")
 _CLOSING = re.compile(r"GOMP_parallel_end|__kmpc_end_serialized_parallel")
@@ -34,14 +35,14 @@ MARKS = frozenset((_CALL, _CREATE, _EXIT, _WORKER, _RETURN))
 
 
 class _Call(NamedTuple):
-    # A call that has not returned: where it returns to, and the stack pointer there.
+    # A call that has not returned: its return address, and the stack pointer there.
     thread: int
     back: int
     stack: int
 
 
 class EntryEvents:
-    """The events of the runtimes of one process that have no places for them."""
+    """The events of those runtimes in a process that have no places for events."""
 
     def __init__(self, run: LldbRun) -> None:
         self._run = run
@@ -52,7 +53,7 @@ class EntryEvents:
         self._known_at: int | None = None  # the stop up to which the calls are known
 
     def places(self, runtime: RuntimeModule, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
-        """Yield breakpoints for the *wanted* events of a runtime, by names that :meth:`events` knows."""
+        """Yield breakpoints for the *wanted* events of a runtime, with names for :meth:`events`."""
         run = self._run
         if set(wanted) & set(PARALLEL):
             for symbol, address in run.functions(runtime.module):
@@ -67,7 +68,7 @@ class EntryEvents:
             yield from ((_WORKER, run.at_address(address)) for address in self._workers)
 
     def returns(self, process: StoppedProcess, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
-        """Yield breakpoints where regions and threads that have begun end, of the *wanted* events."""
+        """Yield breakpoints at the ends of current regions and threads, for the *wanted* events."""
         if self._known_at != self._run.stop_id:
             self._find_calls(process)
         calls = self._regions if set(wanted) & set(PARALLEL) else set()
@@ -76,7 +77,7 @@ class EntryEvents:
         yield from ((_RETURN, self._run.at_address(address)) for address in {call.back for call in calls})
 
     def _find_calls(self, process: StoppedProcess) -> None:
-        # The program has run without us: the calls that have not returned are on the stacks.
+        # The program ran unobserved meanwhile: look for open calls on the stacks.
         self._regions, self._threads = set(), set()
         for thread in process.threads.ids():
             frames = list(process.stacks.stack(thread).frames)
@@ -96,15 +97,15 @@ class EntryEvents:
                 self._threads.add(outermost)
 
     def _is_own(self, back: int) -> bool:
-        # Whether a call that returns there is one that a runtime makes of its own entry points: to where the code says,
-        # or through its linkage table.
+        # Return whether the call before this return address is a runtime's call of its own entry point, direct or by
+        # its linkage table.
         if not self._run.is_in_runtime(back - 1):
             return False
         before = self._run.read(back - 6, 6)
         return before[1:2] == b"\xe8" or before[:2] == b"\xff\x15"
 
     def events(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the events that *hits* are, and take note of the calls that have begun and ended."""
+        """Return the events of *hits*, and note the calls that have begun and ended."""
         found: list[Hit] = []
         for mark, thread in hits:
             if mark in MARKS:

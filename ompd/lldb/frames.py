@@ -1,17 +1,17 @@
-"""What LLDB leaves out of ``bt``, ``up`` and ``down``: the frames of OpenMP runtimes, and what belongs to them.
+"""Frames that LLDB hides in ``bt``, ``up`` and ``down``: those of OpenMP runtimes and the frames around them.
 
-LLDB 20 and later ask a recogniser, which expressions choose by a frame's file and function, whether to hide a frame.
-Ours hide frames of a runtime's file, those of a runtime that is linked into a module of the user's, the C library's
-where the runtime called it or began a thread with it, and what clang puts around the body of a construct. ``bt -u``
-shows them all. LLDB keeps the numbers, and shows the frame that is selected whatever we say. Frame 0 is never hidden:
-where ``up`` begins in a hidden frame it passes none by.
+LLDB 20 and later ask a recogniser whether to hide a frame. Expressions on file and function choose the recogniser.
+Our recognisers hide three kinds of frames: frames of a runtime, in its own file or linked into a module of the user;
+frames of the C library that the runtime called, or that began its thread; and clang's frames around the body of a
+construct. ``bt -u`` shows all frames. LLDB keeps the numbers of frames, and always shows the selected frame. Frame 0
+is never hidden: ``up`` from a hidden frame would skip no frames.
 
-Of a thread that the runtime began two frames stay, so that there is always something left to go out to: the outermost
-of the runtime's, by which the thread is known, and the one that called the user's code, where ``finish`` ends as it
-does without us. LLDB asks about a frame once and keeps the answer as long as the frame lives: what is hidden must not
-depend on what the frame calls now and then.
+A thread that the runtime began keeps two frames, so that ``up`` always has a frame to go to. One is the runtime's
+outermost frame, which identifies the thread. The other is the frame that called the user's code, in which ``finish``
+ends with or without these recognisers. LLDB asks once per frame and keeps the answer while the frame lives: the answer
+must not depend on the function that the frame currently calls.
 
-The recognisers are made by LLDB, by name and without arguments; it has no way to add or list them but its commands.
+LLDB makes the recognisers by name and without arguments. It adds and lists them only by its commands.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ompd.contract.process import is_system_file
 from ompd.records import record
 
 _CODE_SYMBOL = 2  # lldb.eSymbolTypeCode; stubs of the procedure linkage table are of another type
-# How far a thread's frames are followed for one of them. Stacks of the runtime's alone have some ten.
+# Frames examined for one frame of a thread. Stacks with frames of the runtime only have some ten.
 _MOST_FRAMES = 64
 
-# Expressions that LLDB (POSIX) and Python both read, of names as LLDB shows them. What they let through is looked at.
+# Expressions on names as LLDB shows them, valid for LLDB (POSIX) and Python. Frames that match are examined further.
 _SYSTEM_NAME = (
     "^(__GI_)?_*(futex_[a-z0-9_]+|do_futex_wait|lll_[a-z_]*lock[a-z0-9_]*|(new_)?sem_[a-z0-9_]+"
     "|pthread_(create|cond|mutex|rwlock|barrier|spin|once|join|clockjoin|timedjoin)[a-z0-9_]*|create_thread"
@@ -42,7 +42,7 @@ _SYSTEM = re.compile(_SYSTEM_NAME)
 
 
 def side_of(frame: Any) -> str:
-    """Return whose code an ``SBFrame`` is in, in the words of :mod:`ompd.contract.code_owners`."""
+    """Return the owner of the code of an ``SBFrame``, a constant of :mod:`ompd.contract.code_owners`."""
     module = frame.GetModule()
     name = module.GetFileSpec().GetFilename()
     if not name:
@@ -54,7 +54,7 @@ def side_of(frame: Any) -> str:
     symbol = _symbol(frame)
     has_line = frame.GetLineEntry().IsValid()
     if naming.is_runtime_symbol(symbol) and _defines(module, *naming.FORKS):
-        # A function of the user's may be called alike.
+        # A function of the user may have such a name.
         return RUNTIME if naming.is_reserved(symbol) or not has_line else USER
     if has_line or naming.is_construct(symbol):
         return USER
@@ -73,7 +73,7 @@ def _defines(module: Any, *names: str) -> bool:
 
 
 def _sides(frame: Any, step: int) -> Iterator[str]:
-    # Whose frames come after *frame*, outwards (1) or inwards (-1).
+    # Yield the owners of the frames after *frame*, outwards (1) or inwards (-1).
     thread, index = frame.GetThread(), frame.GetFrameID()
     for _ in range(_MOST_FRAMES):
         index += step
@@ -84,33 +84,33 @@ def _sides(frame: Any, step: int) -> Iterator[str]:
 
 
 def _next_side(frame: Any, step: int, *passed: str) -> str | None:
-    # Whose the first frame after *frame* is that is none of *passed*, None if there is none.
+    # Return the first owner after *frame* that is not in *passed*, None if there is no such frame.
     return next((side for side in _sides(frame, step) if side not in passed), None)
 
 
 class _Recognizer:
-    """What LLDB asks about each frame that fits the expressions. No error may reach it: then a frame is shown."""
+    """A recogniser, which LLDB asks about frames that match the expressions. After an error the frame is shown."""
 
     def get_recognized_arguments(self, frame: Any) -> list[Any]:
-        """Return the arguments that LLDB is to show besides those it knows: none."""
+        """Return an empty list: LLDB shows no further arguments."""
         return []
 
     def should_hide(self, frame: Any) -> bool:
-        """Tell LLDB whether to leave *frame* out."""
+        """Return whether LLDB hides *frame*, False after an error."""
         with suppress(BaseException):
             return frame.GetFrameID() > 0 and self.hides(frame)
         return False
 
     def hides(self, frame: Any) -> bool:
-        """Return whether *frame* is to be left out."""
+        """Return whether this recogniser hides *frame*."""
         raise NotImplementedError
 
 
 class OpenMPRuntimeFrames(_Recognizer):
-    """The frames of a runtime, but for those of its own threads that stay."""
+    """The frames of a runtime, except two for each thread that the runtime began."""
 
     def hides(self, frame: Any) -> bool:
-        """Return whether *frame* is the runtime's, and not one that stays."""
+        """Return whether *frame* is a frame of the runtime that need not stay."""
         return side_of(frame) == RUNTIME and not self._stays(frame)
 
     def _stays(self, frame: Any) -> bool:
@@ -119,11 +119,11 @@ class OpenMPRuntimeFrames(_Recognizer):
 
 
 class SystemFramesOfOpenMP(_Recognizer):
-    """The frames of the C library that the runtime called, or that began a thread of the runtime's."""
+    """The frames of the C library that the runtime called, or that began a thread of the runtime."""
 
     def hides(self, frame: Any) -> bool:
-        """Return whether the runtime is around *frame*: outwards, else inwards if nothing but the library is
-        outwards."""
+        """Return whether *frame* is the C library's, and the next frame outwards of another owner is the runtime's. If
+        the library has all outer frames, the next frame inwards of another owner decides."""
         if side_of(frame) != SYSTEM:
             return False
         outer = _next_side(frame, 1, SYSTEM)
@@ -131,15 +131,15 @@ class SystemFramesOfOpenMP(_Recognizer):
 
 
 class ClangWrapperFrames(_Recognizer):
-    """What clang puts around the body of a construct: an outlined function that calls another, the entry of a task."""
+    """Clang's frames around the body of a construct: outlined functions that call another, and entries of tasks."""
 
     def hides(self, frame: Any) -> bool:
-        """Return whether *frame* does nothing but call the body, which is the next frame inwards."""
+        """Return whether *frame* only calls the body, which is the next frame inwards."""
         index = frame.GetFrameID()
         if index == 0 or frame.IsInlined():
             return False
         inner = frame.GetThread().GetFrameAtIndex(index - 1)
-        # The symbol of an inlined function's frame is that of what it was inlined in.
+        # The frame of an inlined function has the symbol of the enclosing function.
         names = [inner.GetFunctionName() or "", *([] if inner.IsInlined() else [_symbol(inner)])]
         wrapper = _symbol(frame)
         if naming.is_task_entry(wrapper):
@@ -152,7 +152,7 @@ class ClangWrapperFrames(_Recognizer):
 
 
 def _plain(name: str) -> str:
-    # LLDB shows some names with the function's parameters.
+    # LLDB adds the function's parameters to some names.
     return name.partition("(")[0]
 
 
@@ -166,7 +166,7 @@ RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)
 
 @record
 class _Rule:
-    """A recogniser, and the names of files and functions that it is asked about."""
+    """A recogniser, with the expressions for files and functions of its frames."""
 
     recognizer: type[_Recognizer]
     file: str
@@ -177,11 +177,11 @@ _LISTED = re.compile(r"^(\d+): (\[disabled\] )?([^\s,]+), ", re.MULTILINE)
 
 
 def runtime_file_expression() -> str:
-    """Return the expression for files of OpenMP runtimes as LLDB reads them, which is as POSIX has them."""
+    """Return the expression for files of OpenMP runtimes in the syntax of LLDB, which is POSIX's."""
     return naming.RUNTIME_FILE.pattern.replace("(?:", "(").replace(r"\d", "[0-9]")
 
 
-# LLDB takes the first that fits, beginning with the last that was added.
+# LLDB takes the first match, and tries the rule that was added last first.
 _RULES = (
     _Rule(OpenMPRuntimeFrames, ".*", naming.RUNTIME_EXPRESSION),
     _Rule(SystemFramesOfOpenMP, ".*", f"{_SYSTEM_NAME}|{_UNNAMED}"),
@@ -193,8 +193,8 @@ _RULES = (
 class Frames:
     """Our recognisers in the targets of one debugger.
 
-    :param run: runs one of LLDB's commands for a target, and returns what it prints
-    :param module: the name by which LLDB has the module that has the classes
+    :param run: runs one of LLDB's commands for a target, and returns its output
+    :param module: LLDB's name for the module with the classes
     """
 
     def __init__(self, debugger: Any, run: Callable[[str, Any], str], module: str) -> None:
@@ -203,13 +203,13 @@ class Frames:
         self._module = module
 
     def are_on(self) -> bool:
-        """Return whether the target that is selected has them; without one, whether those to come will."""
+        """Return whether the selected target has all recognisers; without a target, whether new targets get them."""
         target = self._debugger.GetSelectedTarget()
         return self._has_all(target if target.IsValid() else self._debugger.GetDummyTarget())
 
     def switch(self, on: bool) -> None:
-        """Add ours to every target, also to those that are made later, or remove them. Those of others stay."""
-        # The dummy is what every target is copied from that is made later.
+        """Add our recognisers to all targets, present and future, or remove them. Other recognisers stay."""
+        # LLDB copies later targets from the dummy target.
         targets = (self._debugger.GetTargetAtIndex(number) for number in range(self._debugger.GetNumTargets()))
         for target in (self._debugger.GetDummyTarget(), *targets):
             if on and self._has_all(target):
@@ -226,7 +226,7 @@ class Frames:
         return len(ours) == len(_RULES) and all(enabled for _, enabled in ours)
 
     def _ours(self, target: Any) -> list[tuple[int, bool]]:
-        # By number, and whether they are enabled.
+        # Return the number of each of our recognisers, and whether it is enabled.
         names = {f"{self._module}.{recognizer.__name__}" for recognizer in RECOGNIZERS}
         listed = _LISTED.findall(self._run("frame recognizer list", target))
         return [(int(number), not disabled) for number, disabled, name in listed if name in names]

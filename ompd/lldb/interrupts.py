@@ -1,8 +1,8 @@
-"""Ctrl-C while a command has the process run.
+"""Ctrl-C while a command runs the process.
 
-LLDB runs a command's process to its next stop in one call. Ctrl-C meanwhile reaches LLDB's own handler, which notes
-that the command is to end and leaves the process alone: a program that does not stop by itself could not be stopped
-any more. Here Ctrl-C stops the process.
+LLDB runs the process to its next stop in one call. Ctrl-C during the call reaches LLDB's handler, which marks the
+command as interrupted but does not stop the process. Ctrl-C could then not stop a program that never stops by itself.
+This module makes Ctrl-C stop the process.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_ACTION_SIZE = 512  # more than a struct sigaction of the C library has
+_ACTION_SIZE = 512  # more than the C library's struct sigaction
 _END = b"\0"  # no signal has that number
 
 
 class Interrupts:
-    """Whether Ctrl-C was typed: ``noted`` while LLDB runs the process; at any other time it raises."""
+    """Interrupts by Ctrl-C: ``noted`` if LLDB runs the process (``runs``), raised otherwise."""
 
     def __init__(self) -> None:
         self.runs = False
         self.noted = False
 
     def note(self, _number: int, _frame: object) -> None:
-        """Note it, for Python.
+        """Note the interrupt, as the handler of Python.
 
         :raises KeyboardInterrupt: unless LLDB runs the process
         """
@@ -38,18 +38,18 @@ class Interrupts:
 
 @contextmanager
 def stopping(process: Any) -> Iterator[Interrupts]:
-    """Have Ctrl-C stop *process*, an ``SBProcess``, and end the command that runs it."""
+    """Let Ctrl-C stop *process*, an ``SBProcess``, and end the command that runs it."""
     found = Interrupts()
     if threading.current_thread() is not threading.main_thread():
-        yield found  # in an editor's console nobody types Ctrl-C
+        yield found  # an editor's console has no Ctrl-C
         return
-    # Python can install a handler, and cannot put back one that is not Python's.
+    # Python can install a handler, but it cannot restore a handler that is not Python's.
     action = ctypes.CDLL(None).sigaction
     before = ctypes.create_string_buffer(_ACTION_SIZE)
     action(signal.SIGINT, None, before)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    # While LLDB waits for the process Python runs no handler in this thread, and writes down the signal in the pipe.
+    # While LLDB waits for the process, Python runs no handler in this thread, but writes the signal to the pipe.
     helper = threading.Thread(target=_stop_when_told, args=(reading, process, found), daemon=True)
     helper.start()
     try:

@@ -1,4 +1,4 @@
-"""What threads are called in LLDB's own list, and in editors, where a format of threads has
+"""Names of threads in LLDB's list and in editors, if the format of threads has
 ``${script.thread:lldb_script.thread_name}``.
 """
 
@@ -13,9 +13,9 @@ from ompd.lldb.debugger import state_of
 
 
 def thread_name(thread: Any, internal_dict: dict[str, Any]) -> str:
-    """Return ``OMP 1/4`` for an ``SBThread``, and what the system calls it for one that is none of OpenMP's."""
+    """Return ``OMP 1/4`` for an ``SBThread``, or the system's name if the thread has no OpenMP number."""
     tag = None
-    with suppress(BaseException):  # LLDB shows the list, whatever happens here
+    with suppress(BaseException):  # LLDB must show the list even after an error here
         state, process = state_of(internal_dict), thread.GetProcess()
         if state.tagged is None or state.tagged[0] != stop_of(process):
             state.tagged = stop_of(process), tags_of(state.session(process))

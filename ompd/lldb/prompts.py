@@ -1,4 +1,4 @@
-"""The commands as LLDB has them: what it calls of each, and completes."""
+"""LLDB's side of the commands: the methods that LLDB calls, and completion."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ompd.lldb.debugger import Lldb, state_of
 PARSES = find_spec("lldb.plugins.parsed_cmd") is not None
 """Whether LLDB parses options, as 19 and later do."""
 
-_FIRST_UNPRINTABLE = 2  # letters of options that have none begin here
-# Has LLDB complete nothing where a value of its own would be completed. LLDB 14 has no such thing.
+_FIRST_UNPRINTABLE = 2  # replaces the letter of options without one
+# Keeps LLDB from completing values of its own. LLDB 14 does not have it.
 _NO_COMPLETION = getattr(lldb, "eNoCompletion", 0)
 _MAX_WORD = 1 << 12
 
@@ -33,7 +33,7 @@ _ARGUMENT_TYPES: Mapping[str, object] = {
 
 
 def _strings(given: Any) -> list[str]:
-    # LLDB 19 gives a structure of its own, later ones a list.
+    # LLDB 19 passes an SBStructuredData, later versions a list.
     if hasattr(given, "GetItemAtIndex"):
         return [given.GetItemAtIndex(n).GetStringValue(_MAX_WORD) for n in range(given.GetSize())]
     return list(given)
@@ -42,9 +42,9 @@ def _strings(given: Any) -> list[str]:
 class Prompt:
     """An LLDB command. LLDB makes one for each debugger and calls its methods.
 
-    LLDB 19 and later parse and complete options by ``get_options_definition``; older ones pass the words as they
-    were typed. The script, which LLDB knows by the name ``script``, makes a class for each ``command`` that is isolated
-    from the folder LLDB runs in.
+    LLDB 19 and later parse and complete options by ``get_options_definition``; older versions pass the words as they
+    were typed. The script, which LLDB calls ``script``, makes a class for each ``command``. The classes are isolated
+    from the folder that LLDB runs in.
     """
 
     command: PromptCommand[Lldb]
@@ -65,7 +65,7 @@ class Prompt:
             result.SetError(str(error))
 
     def handle_option_argument_completion(self, option: str, cursor: int) -> dict[str, list[str]]:
-        """Complete the value of an option, for LLDB 20 and later, which has noted what was typed of it."""
+        """Return completions of an option's value, for LLDB 20 and later, which has passed the typed part before."""
         typed = self._words[-1][:cursor] if self._words and not self._words[-1].startswith("--") else ""
         return _completion(self.command.option_values(self._selected(), option), typed)
 
@@ -77,12 +77,12 @@ class Prompt:
         return self.command.summary
 
     def get_long_help(self) -> str:
-        """Return the help of the command; LLDB 19 and later add the options themselves."""
+        """Return the help of the command, for LLDB 19 and later without the options, which LLDB adds."""
         text = self.command.help(Lldb.prompt)
         return text.partition("\n\nOptions:\n")[0] if PARSES else text
 
     def get_flags(self) -> int:
-        """Return what LLDB checks before it calls: nothing, since our messages say more."""
+        """Return 0: LLDB checks nothing before a call, because our messages say more."""
         return 0
 
     def get_options_definition(self) -> Mapping[str, Mapping[str, object]]:
@@ -91,7 +91,7 @@ class Prompt:
         return {**_OPTIONS_OF_ALL, **own}
 
     def get_args_definition(self) -> list[list[dict[str, object]]]:
-        """Return the argument if there is one, for LLDB 19 and later."""
+        """Return the definition of the argument, empty for a command without one, for LLDB 19 and later."""
         argument = self.command.argument
         return [[{"arg_type": _ARGUMENT_TYPES[argument.kind], "repeat": argument.repeat}]] if argument else []
 
@@ -100,16 +100,16 @@ class Prompt:
         self._words = []
 
     def set_option_value(self, exe_ctx: Any, option: str, value: str | None) -> bool:
-        """Note an option that was given."""
+        """Note an option, and return True."""
         self._words += [f"--{option}", value] if value else [f"--{option}"]
         return True
 
 
 class CompletingPrompt(Prompt):
-    """A command whose argument is completed. LLDB itself completes that of a command without the method."""
+    """A command that completes its argument. LLDB completes the argument of a command without this method."""
 
     def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
-        """Complete the argument."""
+        """Return completions of the argument."""
         typed = words[position][:cursor] if position < len(words) else ""
         return _completion(self.command.argument_values(self._selected()), typed)
 
@@ -119,8 +119,8 @@ def _completion(values: Sequence[str], typed: str) -> dict[str, list[str]]:
 
 
 def _describe_option(flag: Flag, number: int) -> Mapping[str, object]:
-    # LLDB numbers options without a letter itself, from 0, and then takes the first for not given. It takes an option
-    # without a type for a flag. Unless forbidden, it completes names of any kind with those of types.
+    # LLDB numbers options without a letter from 0, and then believes that the first one was not typed. It treats an
+    # option without a type as a flag. By default it completes names of any kind with names of types.
     return {
         "short_option": flag.short or chr(_FIRST_UNPRINTABLE + number),
         "required": False,

@@ -1,7 +1,7 @@
 """Running the process in LLDB from one stop to another, for the commands that walk.
 
-Whatever ends a run, the breakpoints that were made for it are gone, and those of the user's are as they were: also if
-the program ends or takes a signal, if Ctrl-C stops it, or an error is raised.
+After each run its own breakpoints are deleted, and the user's breakpoints are unchanged. This also holds if the program
+ends or gets a signal, if Ctrl-C stops it, or if an error is raised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopR
 
 
 class Driver:
-    """What runs the program, see :class:`ompd.frontends.walker.Driver`."""
+    """The driver that runs the program, see :class:`ompd.frontends.walker.Driver`."""
 
     def __init__(self, debugger: Lldb, interrupts: Interrupts) -> None:
         self._debugger, self._state = debugger.debugger, debugger.state
@@ -36,7 +36,7 @@ class Driver:
         return self._state.session(self._process)
 
     def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
-        """Have *thread* step or continue until it has or comes to one of *points*."""
+        """Run *thread* until its step is done or it reaches one of *points*."""
         walking = self._thread(thread)
         self._process.SetSelectedThread(walking)
         walking.SetSelectedFrame(0)
@@ -56,7 +56,7 @@ class Driver:
                 self._interrupts.runs = False
             halt = self._halt(thread, made)
             if self._interrupts.noted and isinstance(halt, Halt):
-                # Any thread takes the signal by which LLDB stops them.
+                # LLDB stops the process by a signal, which may reach any thread.
                 self.select(thread)
                 halt = Halt(thread, why="Ctrl-C")
             if command != CONTINUE and isinstance(halt, Halt) and (halt.points or halt.why):
@@ -67,10 +67,10 @@ class Driver:
         process = self._process
         if process.GetState() == lldb.eStateExited:
             status = process.GetExitStatus()
-            return Ended(status if status >= 0 else None)  # LLDB has lost its server, and does not know
+            return Ended(status if status >= 0 else None)  # negative if LLDB lost its server
         if process.GetState() not in (lldb.eStateStopped, lldb.eStateCrashed):
             raise TargetGone("the process does not stop", hint="process interrupt")
-        # A breakpoint that a thread has not left yet may still be its reason.
+        # A thread's stop reason may still be an earlier breakpoint, which it has not left.
         reasons: list[tuple[bool, bool, int, str]] = []
         for each in process:
             reason = each.GetStopReason()
@@ -87,7 +87,7 @@ class Driver:
         return Halt(thread)
 
     def _forget_plan(self, thread: Any) -> None:
-        # Else LLDB goes on with the step that was interrupted, and stops at its end.
+        # Otherwise LLDB continues the interrupted step, and stops at its end.
         with suppress(OmpdError):
             if thread.IsValid():
                 run_command(self._debugger, "thread plan discard 1", thread)
@@ -127,7 +127,7 @@ class Driver:
         before = {one.GetID() for one in self._target.breakpoint_iter()}
 
         def undo() -> None:
-            # Ctrl-C may have come before one was noted.
+            # Ctrl-C may have come before the interrupt could be noted.
             ours = {number for _, number in made}
             for number in [one.GetID() for one in self._target.breakpoint_iter()]:
                 if number in ours or (number not in before and len(made) < len(points)):
@@ -143,13 +143,13 @@ class Driver:
         finally:
             surely(undo)
 
-    # What is known of threads
+    # Facts about threads
 
     def _thread(self, native: int) -> Any:
         return thread_with(self._process, native)
 
     def pc(self, thread: int) -> int:
-        """Return where a thread is."""
+        """Return the program counter of a thread."""
         return int(self._thread(thread).GetFrameAtIndex(0).GetPC())
 
     def select(self, thread: int) -> None:
@@ -159,16 +159,16 @@ class Driver:
         found.SetSelectedFrame(0)
 
     def name(self, thread: int) -> str:
-        """Return what LLDB calls a thread."""
+        """Return LLDB's name for a thread."""
         return f"LLDB's thread #{self._thread(thread).GetIndexID()}"
 
     def behind_prologue(self, entry: int) -> int:
-        """Return where to stop in the function that begins at *entry*."""
+        """Return the address behind the prologue of the function that begins at *entry*."""
         return entry + prologue_of(self._target.ResolveLoadAddress(entry))
 
 
 def prologue_of(address: Any) -> int:
-    """Return the size of what begins the function at an ``SBAddress``, 0 if the address is another one."""
+    """Return the prologue's size in the function that begins at an ``SBAddress``, 0 if no function begins there."""
     function, symbol = address.GetFunction(), address.GetSymbol()
     for each in (function, symbol):
         if each.IsValid() and each.GetStartAddress() == address:
@@ -177,5 +177,5 @@ def prologue_of(address: Any) -> int:
 
 
 def _numbers(thread: Any) -> set[int]:
-    # Of the breakpoints that it has hit: each has two data, its own number and that of its location.
+    # The stop data have two numbers for each breakpoint hit: breakpoint and location.
     return {thread.GetStopReasonDataAtIndex(n) for n in range(0, thread.GetStopReasonDataCount(), 2)}

@@ -1,4 +1,4 @@
-"""What happens by itself when the program stops: the line of ``ompd auto``, also where a runtime begins."""
+"""Automatic output at stops: the line of ``ompd auto``, and a line if a runtime begins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StopHook:
         self._state = state_of(internal_dict)
 
     def handle_stop(self, exe_ctx: Any, stream: Any) -> bool:
-        """Print, once a stop; True lets the program stop."""
+        """Print the line once per stop, and return True, by which the program stays stopped."""
         with suppress(BaseException):
             process = exe_ctx.GetProcess()
             if self._state.auto and self._state.said != stop_of(process):
@@ -52,7 +52,7 @@ class Arming:
         self._breakpoint = breakpoint
 
     def __callback__(self, context: Any) -> bool:
-        """Add the place in the module of *context*, if it has it; True to go on."""
+        """Add the place in the module of *context* if the module has it; return True to go on."""
         with suppress(BaseException):
             symbol = context.GetModule().FindSymbol(DLL_LOCATIONS_VALID)
             if symbol.IsValid():
@@ -63,12 +63,12 @@ class Arming:
         return int(lldb.eSearchDepthModule)
 
     def get_short_help(self) -> str:
-        """Return what ``breakpoint list`` shows."""
+        """Return the text for ``breakpoint list``."""
         return "ompd: an OpenMP runtime begins"
 
 
 def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool:
-    """Print that a runtime has begun; False lets the program go on."""
+    """Print that a runtime has begun, and return False, by which the program continues."""
     with suppress(BaseException):
         if state_of(internal_dict).auto:
             print(clean(f"OpenMP: {frame.GetModule().GetFileSpec().GetFilename()} has begun"))

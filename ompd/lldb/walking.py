@@ -30,7 +30,7 @@ class BreakCommand(shared.BreakCommand[Lldb]):
     """``ompd break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers."""
 
     def run(self, debugger: Lldb, words: Sequence[str]) -> str:
-        """Set it, and return where it is."""
+        """Set the breakpoint, and return its description."""
         request = parse_break(words)
         target = debugger.debugger.GetSelectedTarget()
         if not target.IsValid():
@@ -57,8 +57,8 @@ def _restrict(breakpoint: Any, request: BreakRequest, script: str) -> None:
 
 
 def stops_at(frame: Any, _location: Any, data: Any, internal_dict: dict[str, Any]) -> bool:
-    """Return whether the thread of *frame* is one that a breakpoint is for. If that cannot be read it stops, and says
-    why.
+    """Return whether a breakpoint stops the thread of *frame*. If the thread's number is unreadable, print the reason
+    and return True.
     """
     thread = frame.GetThread()
     try:
@@ -70,7 +70,7 @@ def stops_at(frame: Any, _location: Any, data: Any, internal_dict: dict[str, Any
         return True
     stops = known.level == level if number is None else known.at(level) == number
     if stops:
-        # Of threads that have come there at once LLDB would select any.
+        # If several threads arrive at once, LLDB would select any of them.
         thread.GetProcess().SetSelectedThread(thread)
     return stops
 
@@ -85,7 +85,7 @@ def _number(data: Any, key: str) -> int | None:
 
 
 def _addresses(target: Any, location: str, debugger: Lldb) -> list[Any]:
-    # Where LLDB would stop.
+    # Return the places at which LLDB would stop.
     line = _LINE.fullmatch(location)
     if line is None:
         point = target.BreakpointCreateByName(location)
@@ -116,7 +116,7 @@ def _spot(address: Any) -> Spot:
 
 
 def _body_of(target: Any, address: Any) -> Any:
-    # Where clang has a function around the user's code, that code.
+    # If the function only wraps the user's code (clang), return that code.
     name, symbol = _name(address), address.GetSymbol()
     if not naming.is_construct_code(name) or naming.is_by_gcc(name):
         return address
@@ -140,7 +140,7 @@ def _body_of(target: Any, address: Any) -> Any:
 
 
 def _describe(made: Any) -> str:
-    # As LLDB says it of its own breakpoints.
+    # In the words of LLDB's own breakpoints.
     address = made.GetLocationAtIndex(0).GetAddress()
     entry = address.GetLineEntry()
     at = f" at {basename(entry.GetFileSpec().GetFilename() or '?')}:{entry.GetLine()}" if entry.IsValid() else ""
@@ -151,7 +151,7 @@ class WalkCommand(shared.WalkCommand[Lldb]):
     """``ompd step``, ``next`` and ``finish``."""
 
     def walk(self, debugger: Lldb, *, only: bool) -> str:
-        """Run the program, and return where it has stopped."""
+        """Run the program, and return the place of its stop as text."""
         if debugger.session().target.is_core:
             refuse_core(self.name)
         process = debugger.process()

@@ -23,7 +23,7 @@ class _Console(_RichConsole):
 
     def write_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         if self.color_system is None:
-            # Some ten thousand lines, in which there is nothing to lay out.
+            # Up to ten thousand lines, already laid out.
             self.file.write("".join(f"{line}\n" for line, _ in lines))
         elif lines:
             text = Text("\n").join(Text(line, style=_STYLES[style]) for line, style in lines)
@@ -33,7 +33,7 @@ class _Console(_RichConsole):
 def make_rich_console(color: str, *, file: TextIO | None, width: int | None, wraps: bool) -> Console:
     """Return a console on *file*, None for standard output.
 
-    :param width: its columns, None for those of the terminal
+    :param width: number of columns, None for the terminal's
     :param wraps: whether rich breaks long lines
     """
     return _Console(

@@ -15,11 +15,11 @@ from itertools import compress
 from ompd.render.words import Line, Table
 
 _GAP = 2
-# What goes on below a branch: that of a last one ends.
+# The stem below a branch; a last branch has none below.
 _BESIDE = str.maketrans({"├": "│", "└": " ", "─": " ", "`": " ", "-": " "})
-_HANG = 4  # spaces before the second and further lines of one that is broken
+_HANG = 4  # spaces before the second and further lines of a broken line
 _PIECE = re.compile(r"[^\s,]+,*\s*|,+\s*|\s+")
-# A word longer than this, as a value without spaces, is broken like what does not fit.
+# Longer words, such as values without spaces, are broken in any case.
 _LONGEST_WORD = 44
 
 
@@ -50,7 +50,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _fitting(text: str, width: int) -> int:
-    # How many characters fit, at least one.
+    # Return the number of characters that fit, at least one.
     cut = max(1, min(len(text), width))
     while cut > 1 and width_of(text[:cut]) > width:
         cut -= 1
@@ -75,8 +75,9 @@ def wrap_line(text: str, width: int) -> list[str]:
 
 
 def wrap_branch(stem: str, text: str, width: int) -> list[str]:
-    """Return a line of a tree, whose *stem* is that of :func:`~ompd.render.trees.grow`, in lines of at most *width*
-    columns: the branches beside it go on in all of them.
+    """Return a line of a tree in lines of at most *width* columns; the branches beside it continue in all of them.
+
+    :param stem: the stem from :func:`~ompd.render.trees.grow`
     """
     beside = stem.translate(_BESIDE) + " " * _HANG
     if not stem or width_of(stem) + width_of(text) <= width or width_of(beside) > width // 2:
@@ -123,7 +124,7 @@ def _without(table: Table, left_out: Sequence[bool]) -> Table:
 
 
 def _widths(table: Table, width: int) -> list[int] | None:
-    # How wide each column is, None if the table does not fit.
+    # Return the width of each column, None if the table does not fit.
     rows = [table.titles, *(line.cells for line in table.lines)]
     whole = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
     left = width - _GAP * (len(whole) - 1)
@@ -133,7 +134,7 @@ def _widths(table: Table, width: int) -> list[int] | None:
     left -= sum(least)
     if left < 0:
         return None
-    # Those that lack little get it first: a column that is broken anyhow can be broken a little more.
+    # Columns that lack little get room first: a column that is broken anyhow may be broken once more.
     order = sorted(range(len(whole)), key=lambda number: whole[number] - least[number])
     for position, number in enumerate(order):
         more = min(whole[number] - least[number], left // (len(order) - position))
@@ -155,7 +156,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def _blocks(table: Table, width: int) -> Iterator[tuple[str, str]]:
-    # A line for each cell, with its title, which stands in the row above where there is no room beside it.
+    # Yield a line for each cell, with its title before it, or in the line above if there is no room.
     titles = max(map(width_of, table.titles))
     longest = max((_longest_word(cell) for line in table.lines for cell in line.cells), default=0)
     label = titles + (_GAP if titles + _GAP + longest <= width else 1)

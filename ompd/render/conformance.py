@@ -10,12 +10,12 @@ from ompd.model.conformance import ConformanceAnswer, ConformanceFinding, news
 from ompd.render.words import clean, format_count
 
 _SHOWN_OTHERS = 3
-# What XML 1.0 cannot have.
+# Characters that XML 1.0 forbids.
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def lines(answer: ConformanceAnswer) -> Iterator[str]:
-    """Yield what was tried, and what was found, those that are not known first."""
+    """Yield lines about the trials, and the findings, unknown findings first."""
     yield f"{clean(answer.file)}"
     yield f"  says       {clean(answer.version) or 'nothing of itself'}, version {answer.api_version} of the interface"
     yield f"  tried on   {', '.join(map(clean, answer.programs)) or 'no program'}"
@@ -45,8 +45,8 @@ def _of_finding(row: ConformanceFinding) -> Iterator[str]:
 
 
 def junit(answer: ConformanceAnswer) -> str:
-    """Return the answer as JUnit's XML: a test case for each finding, which has failed unless it is known, and one for
-    all that was tried besides.
+    """Return the answer as JUnit's XML: a test case for each finding, failed unless the finding is known, and one test
+    case for all other trials.
     """
     failures = len(news(answer))
     skipped = len(answer.rows) - failures

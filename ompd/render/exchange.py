@@ -1,6 +1,6 @@
 """Answers in formats that other programs read: comma-separated values, folded stacks, speedscope's JSON.
 
-What they say of names from the target is the target's: control characters are escaped, as in text.
+Names come from the target: control characters in them are escaped, as in text.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PLAIN = (
 _OF_WAIT = ("kind", "object", "symbol", "arrived", "expected", "missing", "owner")
 _OF_PLACE = ("function", "file", "line", "address")
 _ADDRESSES = frozenset(("object", "address"))
-# Programs for tables take text that begins with one of these for a formula, and calculate it.
+# Spreadsheet programs evaluate text that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@")
 
 
 def format_csv(answer: Answer[ThreadRecord], indices: Indices | None = None) -> str:
-    """Return the threads as comma-separated values: a line with the names of the columns, and one for each thread.
+    """Return the threads as comma-separated values: a line with the names of the columns, and a line for each thread.
 
-    A cell is empty where there is no value, and ``?`` where it is unknown.
+    A cell is empty if there is no value, and ``?`` if the value is unknown.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -75,7 +75,7 @@ def _cell(value: object, is_unknown: bool) -> str:
 
 def format_folded(answer: Answer[StackRecord]) -> str:
     """Return a line for each distinct stack: its frames from the outermost inwards, joined by semicolons, a space and
-    how many threads have it.
+    the number of its threads.
     """
     found = _counted(answer)
     lines = (f"{';'.join(map(_folded, frames))} {count}\n" for frames, count in found.items())

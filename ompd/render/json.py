@@ -1,4 +1,4 @@
-"""Answers as JSON. Records write themselves, so that this is in :mod:`ompd.model.json`."""
+"""Answers as JSON, written by the records themselves with :mod:`ompd.model.json`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Answers that were saved as JSON, read back as records.
 
-The file may be anybody's: what is not as the schema has it is refused, and nothing in it is taken for more than data.
+The file is untrusted input: contents that do not fit the schema are refused, and contents are only used as data.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ompd.model.base import addresses_of
 from ompd.model.kinds import Kind
 from ompd.safety.reading import open_regular, read_head
 
-# 230,000 tasks, which is what one question may read, are 160 MB.
+# 230,000 tasks, the limit of one question, are 160 MB.
 _MOST_BYTES, _LONGEST_VALUE, _PIECE = 1 << 28, 1 << 24, 1 << 20
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
-# Whose rows can be compared.
+# Commands with rows that can be compared.
 _ROWS: Mapping[str, type[Any]] = {
     "threads": model.ThreadRecord,
     "tasks": model.TaskRecord,
@@ -34,7 +34,7 @@ _ROWS: Mapping[str, type[Any]] = {
 
 
 class _Wrong(Exception):
-    """The file is not as the schema has it; the text says where."""
+    """The file does not fit the schema; the message names the place."""
 
 
 def is_saved(path: str) -> bool:
@@ -46,9 +46,9 @@ def is_saved(path: str) -> bool:
 
 
 def read_answer(path: str) -> tuple[str, Answer[Any]]:
-    """Return which command's answer the file at *path* is, and that answer.
+    """Return the command and the answer in the file at *path*.
 
-    Its rows are read one after the other: 100,000 of them are 70 MB of text, and 20 MB of records.
+    Rows are read one after the other: 100,000 of them are 70 MB of text, and 20 MB of records.
 
     :raises BadFile: if it is not the JSON of ``threads``, ``tasks`` or ``parallel``
     """
@@ -76,7 +76,7 @@ class _Text:
         self._at_end = False
 
     def members(self) -> Iterator[str]:
-        """Yield the name of each member, whose value has to be read then."""
+        """Yield the name of each member. The caller must read its value before the next."""
         yield from (self._name() for _ in self._separated("{", "}"))
         if self._mark():
             raise ValueError
@@ -122,7 +122,7 @@ class _Text:
         self._at += 1
 
     def _mark(self) -> str:
-        # The next character that is no space, "" at the end.
+        # Return the next character that is not a space, "" at the end.
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text) or self._at_end:
@@ -130,7 +130,7 @@ class _Text:
             self._read_more()
 
     def _read_more(self) -> None:
-        # Twice as much each time, so that a long value is not looked at again and again.
+        # Double the size each time, so that a long value is not parsed too often.
         rest = self._text[self._at :]
         if len(rest) > _LONGEST_VALUE:
             raise _Wrong(f"has a value of more than {_LONGEST_VALUE >> 20} MB, which no answer has")
@@ -173,7 +173,7 @@ def _records(kind: type[Any], rows: Iterator[Any]) -> Iterator[Any]:
 
 
 def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) -> Any:
-    # Neighbouring rows have most values in common. The record shares these with the record of the row *before*.
+    # Neighbouring rows have many equal values. The record shares these with the record of the row *before*.
     if not isinstance(value, dict):
         raise _Wrong(f"has no {kind.__name__} where there should be one")
     hints, addresses = _hints(typing.cast("Any", kind)), addresses_of(typing.cast("Any", kind))
@@ -182,7 +182,7 @@ def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) 
         if member.name not in value:
             if member.default is MISSING and member.default_factory is MISSING:
                 raise _Wrong(f"has a {kind.__name__} without {member.name}")
-            continue  # of an earlier release
+            continue  # missing in files of earlier releases
         item = value[member.name]
         if before is not None and _is_same(before[0].get(member.name, ...), item):
             given[member.name] = getattr(before[1], member.name)

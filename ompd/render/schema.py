@@ -1,5 +1,5 @@
-"""The JSON Schema (draft 2020-12) of each command's output, made from the records' types, so that it cannot be out of
-date.
+"""The JSON Schema (draft 2020-12) of each command's output, made from the records' types, so that both always
+agree.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _of_record(record: type[Any], definitions: dict[str, Any]) -> dict[str, Any]
         hints = typing.get_type_hints(record)
         names = [field.name for field in fields(record)]
         addresses = addresses_of(typing.cast("Any", record))
-        # Further keys may come in any version.
+        # Any later version may add keys.
         definitions[name] = {
             "type": "object",
             "description": _first_paragraph(record.__doc__ or ""),

@@ -1,4 +1,4 @@
-"""One line about an OpenMP program: how many threads in how many regions, and what they do."""
+"""One line about an OpenMP program: numbers of threads and regions, and the states of the threads."""
 
 from __future__ import annotations
 

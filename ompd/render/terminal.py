@@ -33,7 +33,7 @@ _UNBOUNDED = 100_000
 
 
 class Console(Protocol):
-    """Where answers are printed. ``color_system`` is None if there are no colours."""
+    """The output for answers. ``color_system`` is None if there are no colours."""
 
     @property
     def file(self) -> IO[str]: ...
@@ -48,12 +48,12 @@ class Console(Protocol):
     def color_system(self) -> str | None: ...
 
     def write_lines(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Write lines that fit already, each with its style."""
+        """Write lines that fit the width, each with its style."""
         ...
 
 
 class _Pipe:
-    # A console without colours and width: what rich has for a pipe, without the import of rich.
+    # A console without colours and width, like rich's for a pipe, but without the import of rich.
 
     width, color_system = _UNBOUNDED, None
 
@@ -66,12 +66,12 @@ class _Pipe:
 
 
 def make_console(color: str, *, file: TextIO | None = None, width: int | None = None) -> Console:
-    """Return the console for answers: standard output, with colours as *color* (``auto``, ``always``, ``never``) says.
+    """Return the console for answers: standard output, with colours by *color* (``auto``, ``always``, ``never``).
 
     :param file: write there instead, *width* columns wide, None for no limit
     """
     terminal = sys.stdout.isatty() if file is None else width is not None
-    # By these variables rich takes a pipe for a terminal.
+    # With these variables rich treats a pipe as a terminal.
     is_forced = "FORCE_COLOR" in os.environ or "TTY_COMPATIBLE" in os.environ
     if not terminal and (color == "never" or (color == "auto" and not is_forced)):
         return _Pipe(sys.stdout if file is None else file)
@@ -81,7 +81,7 @@ def make_console(color: str, *, file: TextIO | None = None, width: int | None = 
 
 
 def _print_wrapped(console: Console, lines: Iterable[tuple[str, str]]) -> None:
-    # Lines that are broken between words where they are too long, those that follow being indented more.
+    # Break long lines between words, and indent the continuation lines more.
     width, clean = console.width, words.clean
     console.write_lines([(part, style) for line, style in lines for part in columns.wrap_line(clean(line), width)])
 
@@ -245,7 +245,7 @@ def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> N
 
 
 def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, str]]) -> None:
-    # Why facts shown as "?" are unknown, each reason once.
+    # Print the reasons why facts shown as "?" are unknown, each once.
     if not verbose:
         return
     reasons: dict[str, set[str]] = {}

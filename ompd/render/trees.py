@@ -1,12 +1,12 @@
-"""Trees as text: the lines in front of each row that lead to what it belongs to."""
+"""Trees as text: the branches in front of each row, which connect it with its parent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-# Recursion of tasks, and of regions, goes thousands of levels deep.
+# Recursive tasks and regions are thousands of levels deep.
 _MAX_DEPTH = 40
-# The stem beside rows that follow, and the branch of a row, of the last one, and none.
+# The stem beside later rows, the branch of a row, of a last row, and no stem.
 _DRAWN = ("│  ", "├─ ", "└─ ")
 _ASCII = ("|  ", "|- ", "`- ")
 
@@ -16,11 +16,11 @@ def grow(rows: Iterable[tuple[int, str]], *, drawn: bool = True) -> Iterator[tup
 
     Rows deeper than forty levels are drawn at that level.
 
-    :param drawn: whether the screen has characters for lines, else they are made of ``|`` and ``-``
+    :param drawn: whether the screen has characters for lines, otherwise ``|`` and ``-`` are used
     """
     beside, branch, last = _DRAWN if drawn else _ASCII
     rows = [(min(depth, _MAX_DEPTH), text) for depth, text in rows]
-    # From the end: a bit for each depth at which a row follows that belongs to the same one.
+    # From the end: a bit for each depth at which another row with the same parent follows.
     follow, masks = 0, []
     for depth, _ in reversed(rows):
         masks.append(follow)

@@ -1,6 +1,6 @@
-"""What all text answers share: names, numbers and places as people read them. It sees only records.
+"""Formats that all text answers share: names, numbers and places, from records only.
 
-Names from the target never reach the terminal as they are: they may hold control characters.
+Names from the target are always escaped before output, because they may have control characters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ompd.model import (
 from ompd.model.base import addresses_of
 from ompd.records import record
 
-# Thread ids of a folded row that are listed before the rest is counted.
+# Thread ids listed for a folded row; further ones are counted.
 LISTED = 4
 UNKNOWN = "?"
 NONE = "-"
@@ -44,10 +44,10 @@ class Line:
 
 @record
 class Table:
-    """A table to print: the columns' titles, its lines.
+    """A table to print: the titles of its columns, and its lines.
 
-    Where it does not fit, columns of ``optional`` titles are left out if they say the same in every line, and, if it
-    still does not, those of ``least`` titles.
+    If the table is too wide, columns with ``optional`` titles are omitted if all their cells are equal. If it is still
+    too wide, columns with ``least`` titles are omitted.
     """
 
     titles: tuple[str, ...]
@@ -57,8 +57,8 @@ class Table:
 
 
 def format_field(record: Any, key: str, shown: Any = None) -> str:
-    """Return a field for the screen, addresses and words in hexadecimal; ``-`` if there is none, ``?`` if it is
-    unknown.
+    """Return a field for the screen, addresses and words in hexadecimal; ``-`` if there is no value, ``?`` if
+    the value is unknown.
     """
     value = getattr(record, key)
     if value is None:
@@ -132,22 +132,22 @@ class Indices:
 
     @property
     def title(self) -> str:
-        """The head of their column."""
+        """The title of the column."""
         return self.debugger.upper()
 
     @property
     def key(self) -> str:
-        """What they are called in JSON."""
+        """The key of these numbers in JSON."""
         return f"{self.debugger.lower()}_index"
 
     def format(self, natives: Iterable[int | None]) -> str:
-        """Return the numbers of threads, from those of the system."""
+        """Return the debugger's numbers of threads with the given native ids."""
         numbers = self.numbers
         return format_ranges(numbers[native] for native in natives if native is not None and native in numbers) or NONE
 
 
 def format_place(place: Place | RegionFunction | None, *, verbose: bool = False) -> str:
-    """Return where something is: ``file.c:12 function``, as much of it as is known."""
+    """Return a place as ``file.c:12 function``, without the unknown parts."""
     if place is None:
         return NONE
     words = []
@@ -165,7 +165,7 @@ def format_place(place: Place | RegionFunction | None, *, verbose: bool = False)
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as people count them: ``0,2-5``."""
+    """Return numbers as ranges: ``0,2-5``."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -176,7 +176,7 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def format_some(numbers: Iterable[int]) -> str:
-    """Return numbers in words: ``1``, ``1 and 3-5``, of many the first and how many more: ``7, 9 and 61 more``."""
+    """Return numbers in words: ``1``, ``1 and 3-5``, or the first and the count of the others: ``7, 9 and 61 more``."""
     found = sorted(set(numbers))
     pieces = format_ranges(found).split(",")
     if len(pieces) > LISTED:
@@ -187,7 +187,7 @@ def format_some(numbers: Iterable[int]) -> str:
 
 
 def abridge_ranges(numbers: Iterable[int]) -> str:
-    """Return :func:`format_ranges` of some numbers, of many ranges the first two and the last: ``0,2,…,118``."""
+    """Return :func:`format_ranges` of numbers, shortened to the first two and the last range: ``0,2,…,118``."""
     pieces = format_ranges(set(numbers)).split(",")
     return ",".join(pieces if len(pieces) <= LISTED else [*pieces[:2], "…", pieces[-1]])
 
@@ -228,14 +228,14 @@ def _part(numbers: set[int | None]) -> str:
 
 
 def _dotted(parts: Sequence[str]) -> str:
-    # Recursion nests regions thousands of levels deep.
+    # Recursive regions are thousands of levels deep.
     return ".".join(parts if len(parts) <= 2 * LISTED else [*parts[:2], "…", *parts[-2:]])
 
 
 def format_failure(row: StackRecord | ThreadRecord) -> str:
-    """Return how a thread failed, ``* SIGSEGV at address 0x0``; empty for one that did not.
+    """Return how a thread failed, ``* SIGSEGV at address 0x0``; empty for a thread that did not fail.
 
-    ``?`` in place of the star: it took the signal of a fault, and where that came from is unknown.
+    ``?`` replaces the star if the thread got the signal of a fault, but the sender of the signal is unknown.
     """
     if row.signal is None or row.failed is False or (row.failed is None and "si_addr" not in row.unavailable):
         return ""
@@ -247,7 +247,7 @@ def format_failure(row: StackRecord | ThreadRecord) -> str:
 
 
 def format_threads(threads: Sequence[int | None]) -> str:
-    """Return some native ids, the first and last of many; ``?`` for an unknown one."""
+    """Return native ids, shortened to the first and last of many; ``?`` for an unknown id."""
     names = [UNKNOWN if thread is None else str(thread) for thread in threads]
     if len(names) <= LISTED:
         return ",".join(names)
@@ -255,7 +255,7 @@ def format_threads(threads: Sequence[int | None]) -> str:
 
 
 def format_list(threads: Sequence[str]) -> str:
-    """Return names in brackets, some and the last of many."""
+    """Return names in brackets, shortened to some and the last of many."""
     shown = threads if len(threads) <= 2 * LISTED else [*threads[:LISTED], "…", threads[-1]]
     return "[" + " ".join(shown) + "]"
 

@@ -1,3 +1,3 @@
-"""Each query's rows as lines of cells: one file for each command, which sees only records. ``libraries`` has the
-commands that are about libraries. ``terminal`` prints the lines.
+"""The rows of each query as lines of cells, from records only: one file for each command. ``libraries`` has the
+commands about libraries. ``terminal`` prints the lines.
 """

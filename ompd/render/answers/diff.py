@@ -1,4 +1,4 @@
-"""``diff`` as text: what has moved, what is stuck, tasks and counters."""
+"""``diff`` as text: threads that moved, threads that are stuck, tasks and counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHANGES = {"new": "only in B", "gone": "only in A"}
 
 
 def head_lines(answer: DiffAnswer) -> Iterator[str]:
-    """Yield what the two moments are."""
+    """Yield a line about each of the two moments."""
     if answer.earlier_target is not None:
         yield f"A  {format_target(answer.earlier_target, ())}"
     yield f"B  {format_target(answer.target, answer.runtimes)}"
@@ -32,7 +32,7 @@ def head_lines(answer: DiffAnswer) -> Iterator[str]:
 
 
 def tables(answer: DiffAnswer, *, unfold: bool, verbose: bool) -> Iterator[tuple[str, Table | None]]:
-    """Yield titles, each with what is below it, None for nothing."""
+    """Yield titles, each with the table below it, None if there is no table."""
     moved = [row for row in answer.rows if row.change != "same"]
     still = [row for row in answer.rows if row.change == "same"]
     if moved:

@@ -33,7 +33,7 @@ def icvs_table(answer: Answer[IcvRecord], *, unfold: bool = False, display: bool
 
 
 def _later_name(name: str) -> str:
-    # What OpenMP 5.1 calls a variable of OMPD's.
+    # OpenMP 5.1's names of OMPD's variables.
     plain = name.removeprefix("ompd-")
     return {"final-var": "final-task-var", "implicit-var": "implicit-task-var"}.get(plain, plain)
 

@@ -12,7 +12,7 @@ from ompd.render.words import UNKNOWN, clean, format_field, format_list, format_
 def region_lines(
     answer: Answer[ParallelRecord], *, unfold: bool = False, verbose: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Yield the regions as ``(depth, text)``, each after the one that encloses it; equal siblings folded unless
+    """Yield the regions as ``(depth, text)``, each after its enclosing region. Equal siblings are folded unless
     *unfold*.
     """
     known = {row.id for row in answer.rows}
@@ -38,8 +38,8 @@ def _fold(
 
 
 def _shapes(children: Mapping[str | None, list[ParallelRecord]]) -> dict[str, int]:
-    # A number for what a region looks like: it and all that is inside of it, thread ids aside. Innermost first, so that
-    # each region is looked at once, however deep they nest.
+    # Number the shapes of regions: regions that are equal, with all regions inside, except for thread ids, get the same
+    # number. Innermost regions come first, so that each region is visited once at any depth.
     order = list(children.get(None, ()))
     for row in order:
         order += children.get(row.id, ())
@@ -53,7 +53,7 @@ def _shapes(children: Mapping[str | None, list[ParallelRecord]]) -> dict[str, in
 
 
 def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: bool) -> str:
-    # A row inside of a folded one stands for the like of it in each: it has no threads of its own to name.
+    # A row inside of a folded row stands for one region in each of them, so it names no threads.
     row = group[0]
     size = format_field(row, "team_size")
     team = f"{size} thread{'' if row.team_size == 1 else 's'}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ompd.model import Answer, StackFrame, StackRecord
 from ompd.render.words import UNKNOWN, basename, clean, format_count, format_failure, format_numbers, format_threads
 
-_MAX_FRAMES = 100  # frames shown of a deep recursion; one in five of them are its last
+_MAX_FRAMES = 100  # frames shown of a deep recursion; a fifth of them are the last frames
 _MAX_NAME = 40  # longer names do not widen the column
 _MAX_VALUE = 200  # characters of a variable's value
 _HOW = {
@@ -20,8 +20,8 @@ _HOW = {
 def stack_lines(
     answer: Answer[StackRecord], *, unfold: bool = False, verbose: bool = False, most: int = _MAX_FRAMES
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines of ``stack``, each with its style. *unfold* shows all frames of a stack that has more than
-    *most*.
+    """Yield the lines of ``stack``, each with its style. *unfold* shows all frames of stacks with more than *most*
+    frames.
     """
     raw = any(frame.kind == "runtime" for row in answer.rows for frame in row.frames)
     many = len(answer.runtimes) > 1

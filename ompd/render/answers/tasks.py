@@ -10,13 +10,13 @@ from ompd.render.words import UNKNOWN, clean, format_field, format_place, format
 
 
 def task_lines(answer: Answer[TaskRecord], *, unfold: bool = False, verbose: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the tasks as ``(depth, text)``, each after the one that generated it; equal siblings folded unless
+    """Yield the tasks as ``(depth, text)``, each after its generating task. Equal siblings are folded unless
     *unfold*.
     """
     known: set[str] = set()
     children: dict[str | None, list[TaskRecord]] = {}
     for row in answer.rows:
-        # One that comes before what generated it is in a circle.
+        # A task listed before its generating task is part of a circle: show it at the top.
         children.setdefault(row.generating if row.generating in known else None, []).append(row)
         known.add(row.id)
     waiting = [(0, group) for group in reversed(_fold_tasks(children, None, unfold))]
@@ -29,7 +29,7 @@ def task_lines(answer: Answer[TaskRecord], *, unfold: bool = False, verbose: boo
 def _fold_tasks(
     children: Mapping[str | None, list[TaskRecord]], parent: str | None, unfold: bool
 ) -> list[list[TaskRecord]]:
-    # Tasks without any of their own that differ in nothing but their threads are one row.
+    # Tasks without children that differ only in their threads share a row.
     groups: dict[Any, list[TaskRecord]] = {}
     for number, row in enumerate(children.get(parent, ())):
         alike = (
@@ -75,7 +75,7 @@ def _task_text(group: Sequence[TaskRecord], children: Sequence[TaskRecord], verb
     return clean("   ".join(words))
 
 
-# Of long lists the first few tell enough.
+# Names shown of a long list.
 _LISTED = 4
 
 
@@ -96,7 +96,7 @@ def _waits(row: TaskRecord) -> Iterator[str]:
 
 def _clause(item: DependenceRecord) -> str:
     name = item.symbol or f"{item.address:#x}"
-    # Of what is no "in" runtimes keep no more than that.
+    # Runtimes do not distinguish the access types other than "in".
     access = "out/inout" if item.access == "out" else item.access
     return f"depend({access}: {name})" if access is not None else f"depend({name})"
 
@@ -107,7 +107,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _unfinished(row: TaskRecord, children: Sequence[TaskRecord]) -> Iterator[str]:
-    # What keeps its children from being done, if that is more than that somebody has to execute them.
+    # Yield why the children are unfinished, unless they only wait for a thread to execute them.
     explicit = [child for child in children if child.kind == "explicit" and child.status != "complete"]
     told = {status: sum(child.status == status for child in explicit) for status in ("detached", "waiting")}
     words = [f"{count} {status}" for status, count in told.items() if count]

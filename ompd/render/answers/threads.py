@@ -35,7 +35,7 @@ def threads_table(
 ) -> Table:
     """Return the table of ``threads``. Rows that differ only in number share a line, unless *unfold*.
 
-    :param indices: a debugger's numbers of the threads; they get a column
+    :param indices: a debugger's numbers of the threads, shown in a column
     """
     groups: dict[Any, list[ThreadRecord]] = {}
     for number, row in enumerate(answer.rows):
@@ -57,7 +57,7 @@ def threads_table(
     left_out = {"TASK", "TOOL DATA"} if not verbose else set()
     if not verbose or all(row.ompt_id is None for row in answer.rows):
         left_out.add("OMPT ID")
-    # What is the same for all threads says nothing of any.
+    # A column with equal cells in all rows is useless.
     if not verbose and len({(row.runtime, row.parallel) for row in answer.rows if row.parallel is not None}) <= 1:
         left_out.add("REGION")
     if len(answer.runtimes) <= 1:
@@ -76,15 +76,15 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
         where = row.at_end_of
     reasons = tuple(sorted(key for key in row.unavailable if verbose or not key.startswith("ompt_")))
     in_team = row.thread_num is not None
-    # Teams of the same shape do the same in a nest of regions: their threads are alike if their numbers are.
+    # Teams of the same shape in nested regions do the same work: fold their threads with equal numbers.
     number = row.thread_num if row.level is not None and row.level > 1 else in_team
     team = (row.runtime, in_team, number, row.level, row.team_size, row.parallel if row.level == 1 else None)
-    # Which of its threads are missing at a team's barrier is the team's own matter.
+    # Ignore the ids of the threads that are missing at a barrier: they differ between teams.
     how = "released" if row.wait is not None and row.wait.how == "released" else None
     wait = row.wait and replace(row.wait, missing=row.wait.missing and len(row.wait.missing) * (0,), how=how)
     if wait is not None and wait.kind == "barrier":
         wait = replace(wait, object=None, value=None, generation=None)
-    # Why the program ended stands alone.
+    # The thread that ended the program gets its own row.
     failed = row.native_thread_id if format_failure(row) else None
     outside = row.outside_of_target and (row.outside_of_target.parallel, row.outside_of_target.team_size)
     own = row.ompt_state if verbose else None
@@ -110,7 +110,7 @@ def _openmp_columns(folded: Sequence[Sequence[ThreadRecord]]) -> dict[str, list[
 
 
 def _outside(rows: Sequence[ThreadRecord]) -> str:
-    # What threads that execute a target region themselves are outside of it.
+    # Return the numbers outside of the target region for threads that execute the region on the host.
     outside = [row.outside_of_target for row in rows if row.outside_of_target is not None]
     if not outside:
         return ""
@@ -122,7 +122,7 @@ def _is_idle(row: ThreadRecord) -> bool:
 
 
 def path_of(row: ThreadRecord) -> Path | None:
-    """Return the thread's numbers in the teams that it is in, outermost first, None for a thread in none."""
+    """Return the thread's numbers in its teams, outermost first, None for a thread without a team."""
     if row.thread_num is None:
         return None
     return (*(row.ancestors if row.ancestors is not None else (None,)), row.thread_num)
@@ -149,7 +149,7 @@ def _state(row: ThreadRecord, verbose: bool) -> str:
     state = format_field(row, "state")
     if not verbose or row.state_source is None:
         return state
-    # By its own name where the runtime tells more than OpenMP 5 has names for.
+    # Add the runtime's own name of a state if OpenMP 5 has no such state.
     own = row.ompt_state
     more = f": {clean(own.name)}" if own is not None and own.name != row.state else ""
     return f"{state} ({row.state_source}{more})"
@@ -178,7 +178,7 @@ def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -
 
 
 def _missing(waiting: ThreadRecord, missing: Sequence[int], by_native: Mapping[int, ThreadRecord]) -> str:
-    # By their numbers in the team that gathers at the barrier, of which they may have begun teams of their own.
+    # Name the missing threads by their numbers in the barrier's team, also if they are in inner teams now.
     team = (path_of(waiting) or ())[:-1]
     numbers, others = [], []
     for native in missing:
@@ -195,7 +195,7 @@ def _missing(waiting: ThreadRecord, missing: Sequence[int], by_native: Mapping[i
 
 
 def _named(native: int, by_native: Mapping[int, ThreadRecord]) -> str:
-    # The number by which a row of the table names it; the system's for a thread in no team.
+    # Return the number of the thread in the table, or the native id for a thread without a team.
     row = by_native.get(native)
     path = path_of(row) if row is not None else None
     return format_numbers((path,), row.team_size) if row is not None and path is not None else f"thread {native}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ompd.model.triage import JobRecord, RankEnd, RankSet, TreeNode, TriageAnswer, TriageFrame, TriageRecord
 from ompd.render.words import clean
 
-_NAMES = 3  # of a group's targets that are shown
+_NAMES = 3  # targets shown of a group
 _FRAMES = 12
 _FAILED = 20
 _DEEPEST = 24  # steps of indentation
@@ -18,7 +18,7 @@ MARKS = {"new": "NEW", "grown": "GROWN", "fewer": "FEWER", "same": "SAME"}
 def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[str]:
     """Yield the lines of the answer.
 
-    :param verbose: all targets, all that failed, and all frames
+    :param verbose: show all targets, all failures, and all frames
     """
     total = answer.inspected + len(answer.failed)
     counts = [_counted(total, "target"), _counted(len(answer.rows), "group")]
@@ -40,7 +40,7 @@ def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[
         yield ""
         yield "FAILED"
         for failed in answer.failed if verbose else answer.failed[:_FAILED]:
-            # A message names its target first, as commands about one need it.
+            # Error messages begin with the name of the target.
             reason = clean(failed.reason).removeprefix(f"{clean(failed.target)}: ")
             yield f"  {clean(failed.target)}: {reason}"
         if len(answer.failed) > _FAILED and not verbose:
@@ -103,7 +103,7 @@ def _group(row: TriageRecord, *, verbose: bool) -> Iterator[str]:
 
 
 def format_frame(frame: TriageFrame | TreeNode) -> str:
-    """Return a function and where in it threads are."""
+    """Return a function and the line in it at which threads are."""
     parts = [clean(frame.function or "?")]
     if frame.file is not None:
         parts.append(_place(frame.file, frame.line))
@@ -122,8 +122,8 @@ def _place(file: str, line: int | None) -> str:
 
 
 def tree_lines(nodes: Sequence[TreeNode]) -> Iterator[tuple[int, str]]:
-    """Yield each function of a tree as text, and how far to the right it stands."""
-    # A function with one caller, on the same targets, stands below it without a step to the right and without a count.
+    """Yield each function of a tree, as its indentation in steps and its text."""
+    # A function with one caller and the same targets stands below the caller, without indentation and count.
     children: dict[int | None, int] = {}
     for node in nodes:
         children[node.parent] = children.get(node.parent, 0) + 1

@@ -34,7 +34,7 @@ _MARK = "*"
 
 
 def variable_heading(answer: Answer[VariableRecord]) -> str:
-    """Return the line above the table: name, type, how threads have copies, and place of the declaration."""
+    """Return the line above the table: name, type, kind of copies of threads, and place of the declaration."""
     if not answer.rows:
         return ""
     row = answer.rows[0]
@@ -57,7 +57,7 @@ def variable_table(
     """Return the table of ``var``. Rows that differ only in number and address share a line, unless *unfold*.
 
     :param mark: mark outliers by a star, not only by their style
-    :param indices: a debugger's numbers of the threads; they get a column
+    :param indices: a debugger's numbers of the threads, shown in a column
     """
     groups: dict[Any, list[VariableRecord]] = {}
     for number, row in enumerate(answer.rows):

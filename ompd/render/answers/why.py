@@ -21,13 +21,13 @@ from ompd.render.excerpts import excerpt_lines
 from ompd.render.words import UNKNOWN, abridge_ranges, clean, format_count, format_place, format_threads
 from ompd.safety.quoting import quote_file
 
-_FULL = 3  # verdicts that are not in one line each
-_BRIEF = 8  # verdicts in one line each; of more it is said how many they are
+_FULL = 3  # verdicts in more than one line
+_BRIEF = 8  # verdicts in one line; further ones are only counted
 _LINKS, _SHORT = 8, 3  # links of the first verdict, and of the others
 _FRAMES = 8
 _UNKNOWNS = 3
-_WIDEST = 40  # of what a thread does
-_STEPS = 6  # of waits for tasks
+_WIDEST = 40  # characters of a thread's activity
+_STEPS = 6  # steps shown of waits for tasks
 _VALUES, _LONGEST = 4, 60  # values of a variable, and characters of one
 _LABEL = 10  # width of the column of labels
 
@@ -146,7 +146,7 @@ def _chain(links: Sequence[Link], most: int, verbose: bool) -> Iterator[str]:
 
 
 def chain_rows(links: Sequence[Link], most: int, *, verbose: bool = False) -> Iterator[tuple[str, str, str, str]]:
-    """Yield for each link who it is, what that one waits for, where it is, and how the next one has that."""
+    """Yield for each link its name, the object of its wait, its place, and the relation of that object to the next."""
     for link, holder in zip(links[:most], _holders(links), strict=False):
         yield _who(link, verbose), _what(link), format_place(link.where, verbose=verbose) if link.where else "", holder
 
@@ -161,14 +161,14 @@ def _who(link: Link, verbose: bool = False) -> str:
 def _what(link: Link) -> str:
     if link.kind is Kind.THREAD:
         reason = link.object.removeprefix("it ").removeprefix("they ") or ("work" if len(link.threads) > 1 else "works")
-        # Why nothing is known of a thread takes a sentence, which comes below.
+        # A long reason why the thread is unknown is a sentence, shown below.
         return reason if len(reason) <= _WIDEST else UNKNOWN
     verb = "wait" if len(link.threads) > 1 else "waits"
     return f"{verb} {'at' if link.kind.is_place else 'for'} {link.object}"
 
 
 def _holders(links: Sequence[Link]) -> Iterator[str]:
-    # How the next thread has what each waits for; in a cycle the first one comes after the last.
+    # Yield how each object of a wait depends on the next thread; in a cycle the first thread follows the last.
     for link, following in zip(links, (*links[1:], links[0]), strict=True):
         after = "itself" if following is link and len(link.threads) < 2 else following.name
         if link.holder is None:
@@ -185,7 +185,7 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
             yield f"{what} {after}, by reasoning: {link.holder}"
 
 
-# Stacks, and what is said besides
+# Stacks and notes
 
 
 def _stack(
@@ -199,14 +199,14 @@ def _stack(
 def notes_on(
     target: TargetRecord, verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool, has_values: bool = True
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is said below a verdict's cycle, each as its label and its text.
+    """Yield the notes below a verdict's cycle, each as its label and its text.
 
-    :param has_values: whether values of variables may be among it
+    :param has_values: whether notes may show values of variables
     """
     if verdict.what_if is not None:
         yield "free", verdict.what_if
     if verdict.kind.is_about_tasks and not verbose:
-        # The tasks between threads are no links of their own.
+        # Tasks between threads are not links, so show the evidence about them.
         for item in verdict.evidence[:_STEPS]:
             yield "because", item.text
     if verdict.branch is not None and (is_first or whole):
@@ -233,7 +233,7 @@ def notes_on(
 
 
 def _variables(variables: Sequence[DifferingVariable], *, verbose: bool, has_values: bool) -> Iterator[tuple[str, str]]:
-    # What the branch does not read is a loop's variable, or the thread's number.
+    # A variable that the branch does not read is a loop's variable, or the thread's number.
     for variable in variables:
         if not variable.is_read and not verbose:
             continue

@@ -1,7 +1,7 @@
-"""The wait-for graph in the language of graphviz: a box for each cycle, and one node for many that are alike.
+"""The wait-for graph in the language of graphviz: a box for each cycle, and one node for many similar nodes.
 
-What a verdict names stays a node of its own. All else is folded: nodes of one kind that wait for nodes alike, and are
-needed by nodes alike, become one, so that thousands of threads at a barrier are two nodes.
+Nodes named in a verdict stay separate. All other nodes are folded: nodes of one kind become one node if they wait for
+similar nodes and similar nodes need them. So thousands of threads at a barrier become two nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _APART = 64  # nodes of each of these verdicts that stay apart
 _NAMED = 100  # with more kinds of nodes than this, nodes with different names are folded, too
 _ROUNDS = 12
 _LONGEST = 80  # characters of a name
-# Whoever may do what nobody is recorded to do: an edge to all threads says nothing.
+# Stands for all threads if none is recorded for an action: an edge to it carries no information.
 _ANYBODY = "everybody"
 _SHAPES = {Kind.THREAD: "box", Kind.TASK: "note", Kind.TEAM: "box", Kind.OUTSIDE: "cloud"}
 _COLOURS = {Confidence.PROVEN: "#f4a6a0", Confidence.LIKELY: "#f9cf9c", Confidence.POSSIBLE: "#fbf0b2"}
@@ -38,7 +38,7 @@ def format_dot(answer: WhyAnswer) -> str:
 
 
 class _Graph:
-    # Nodes by their place in the answer, and the class that each is in: what is in one class is drawn as one node.
+    # Nodes by their index in the answer, and the class of each: the nodes of a class are drawn as one node.
 
     def __init__(self, answer: WhyAnswer) -> None:
         self._verdicts = answer.rows
@@ -61,7 +61,7 @@ class _Graph:
             if link.where is not None and link.thread in self._threads
         }
         self._rings = [self._way(verdict) for verdict in answer.rows[:_CYCLES]]
-        # Threads that wait in the same place as one that a verdict names are folded with it.
+        # Threads that wait at the same place as a thread named in a verdict are folded with that thread.
         self._beside = {
             self._threads[other]: self._threads[link.thread]
             for verdict in answer.rows[:_CYCLES]
@@ -73,7 +73,7 @@ class _Graph:
         self._class = self._classes()
 
     def _way(self, verdict: VerdictRecord) -> list[int]:
-        # The nodes of a cycle or chain: those of its threads, and what is between one and the next.
+        # Return the nodes of a cycle or chain: its threads, and the nodes between consecutive threads.
         links, found = verdict.cycle[:_APART], []
         following: Sequence[Link | None] = (*links[1:], links[0] if _is_cycle(verdict) else None) if links else ()
         for link, after in zip(links, following, strict=True):
@@ -84,7 +84,7 @@ class _Graph:
         return list(dict.fromkeys(found))
 
     def _between(self, start: int, goal: int | None) -> list[int]:
-        # A shortest way over nodes that are no threads; without a goal, as far as there is only one way.
+        # Return a shortest way that passes no threads. Without a goal, follow the edges until they fork.
         before: dict[int, int] = {}
         front = [start]
         for node in front:
@@ -200,6 +200,6 @@ def _plural(kind: str) -> str:
 
 
 def _quoted(*lines: str) -> str:
-    # Names come from the target: nothing in them may end the text, or be graphviz's own escape.
+    # Names come from the target: escape quotes, and graphviz's own escapes.
     texts = (clean(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(texts) + '"'

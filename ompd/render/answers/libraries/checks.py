@@ -1,4 +1,4 @@
-"""``check`` as lines: what was compared, what nobody explains, and which known differences were seen."""
+"""``check`` as lines: the comparisons, unexplained differences, and the known differences that were seen."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from ompd.model.checks import CheckAnswer, CheckedLibrary, DifferenceRecord, EntrySeen
 from ompd.render.words import Line, Table, basename, clean, format_count, format_field
 
-_SHOWN = 40  # differences that nobody explains, unless all are wanted
+_SHOWN = 40  # unexplained differences, unless all are wanted
 
 
 def lines_of_library(library: CheckedLibrary) -> Iterator[str]:
-    """Yield what was compared with which library, and what came of it."""
+    """Yield lines on the comparisons with a library, and their results."""
     yield f"{library.runtime}: {basename(library.file)} ({library.version})"
     known = "not one whose differences were measured"
     if library.what is not None:
@@ -41,9 +41,9 @@ def differences_table(rows: Sequence[DifferenceRecord]) -> Table:
 
 
 def shown(answer: CheckAnswer, *, unfold: bool) -> tuple[Sequence[DifferenceRecord], str | None]:
-    """Return the differences to show, and what is said of those that are left out.
+    """Return the differences to show, and a text about the omitted ones.
 
-    :param unfold: show every one, those that entries explain among them
+    :param unfold: show all differences, also explained ones
     """
     rows = answer.rows if unfold else unexplained(answer)
     if unfold or len(rows) <= _SHOWN:
@@ -52,9 +52,9 @@ def shown(answer: CheckAnswer, *, unfold: bool) -> tuple[Sequence[DifferenceReco
 
 
 def entries_table(entries: Sequence[EntrySeen], *, many: bool) -> Table:
-    """Return the table of known differences, of those that were seen, or should have been.
+    """Return the table of known differences that were seen or should have been seen.
 
-    :param many: there is more than one library
+    :param many: whether there is more than one library
     """
     lines = []
     for entry in entries:
@@ -68,7 +68,7 @@ def entries_table(entries: Sequence[EntrySeen], *, many: bool) -> Table:
 
 
 def gone_lines(entries: Sequence[EntrySeen]) -> Iterator[str]:
-    """Yield what is said of entries that are not seen where they should be."""
+    """Yield lines on known differences that should have been seen, but were not."""
     for entry in entries:
         if entry.state == "gone":
             yield f"{entry.number} is not seen, and this release should have it: {entry.title}"

@@ -1,4 +1,4 @@
-"""``doctor`` as lines: findings by area, each with what follows and what mends it."""
+"""``doctor`` as lines: findings by area, each with its consequence and its remedy."""
 
 from __future__ import annotations
 

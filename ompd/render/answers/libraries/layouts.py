@@ -28,7 +28,7 @@ def layouts_table(answer: LayoutAnswer) -> Table:
 
 
 def notes(answer: LayoutAnswer, *, verbose: bool) -> Iterator[str]:
-    """Yield how the tables were made, each way once; if *verbose*, also their build-ids and files."""
+    """Yield the origins of the tables, each once; if *verbose*, also build-ids and files."""
     made: dict[str, list[str]] = {}
     for row in answer.rows:
         made.setdefault(row.provenance, []).append(row.name)
@@ -68,7 +68,7 @@ def _member_line(member: MemberRecord) -> str:
 
 
 def describe_layout(made: LayoutRecord, structs: int) -> str:
-    """Return lines about the table of layouts that was written."""
+    """Return a text about the table of layouts that was written."""
     parts = (made.name, made.runtime, ", ".join(made.releases), ", ".join(made.architectures))
     build_ids = ", ".join(made.build_ids) or NONE
     lines = [
