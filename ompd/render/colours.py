@@ -23,7 +23,7 @@ class _Console(_RichConsole):
 
     def write_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         if self.color_system is None:
-            # Up to ten thousand lines, already laid out.
+            # Tens of thousands of lines are possible, and they are already laid out.
             self.file.write("".join(f"{line}\n" for line, _ in lines))
         elif lines:
             text = Text("\n").join(Text(line, style=_STYLES[style]) for line, style in lines)

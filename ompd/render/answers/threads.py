@@ -110,7 +110,7 @@ def _openmp_columns(folded: Sequence[Sequence[ThreadRecord]]) -> dict[str, list[
 
 
 def _outside(rows: Sequence[ThreadRecord]) -> str:
-    # Return the numbers outside of the target region for threads that execute the region on the host.
+    # For threads that execute a target region themselves, return their numbers outside of that region.
     outside = [row.outside_of_target for row in rows if row.outside_of_target is not None]
     if not outside:
         return ""

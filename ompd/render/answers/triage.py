@@ -40,7 +40,7 @@ def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[
         yield ""
         yield "FAILED"
         for failed in answer.failed if verbose else answer.failed[:_FAILED]:
-            # Error messages begin with the name of the target.
+            # A message begins with its target's name, for commands about one target.
             reason = clean(failed.reason).removeprefix(f"{clean(failed.target)}: ")
             yield f"  {clean(failed.target)}: {reason}"
         if len(answer.failed) > _FAILED and not verbose:

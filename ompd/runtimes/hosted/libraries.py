@@ -1,8 +1,7 @@
 """The libraries of one session: the runtimes that they serve, and their failures.
 
-Each runtime has a library of its own, in a process of its own, until the session ends. At each stop the library
-initialises the process anew. A library that fails is given up. Its runtime is then read by
-ompd's own plugin, if there is one.
+Each runtime has a separate library in a separate process until the session ends. At each stop the library initialises
+the process anew. A library that fails is given up. Then ompd's own plugin reads the runtime, if there is a plugin.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ompd.runtimes.hosted.plugin import HostedPlugin
 NAMED = "named"
 """The word for the libraries that the runtimes name."""
 
-_Runtime = tuple[str, int]  # by its module's file, and where that is
+_Runtime = tuple[str, int]  # by its module's file and address
 _NONE_NAMED = "names no library for debuggers"
 
 

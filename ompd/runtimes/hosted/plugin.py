@@ -13,7 +13,7 @@ from ompd.runtimes.hosted.handles.space import HostedSpace
 class HostedPlugin:
     """A library for the runtime of one process at one stop. Names are by DMPL, because OMPD has no calls for them.
 
-    :param kind: that of the runtime
+    :param kind: the kind of the runtime
     :param space: the runtime, or why it has no handles
     :param dmpl: the library's DMPL functions, if it has them
     """
@@ -25,7 +25,7 @@ class HostedPlugin:
 
     def process_initialize(self, process: Process, module: Module) -> HostedSpace:
         if isinstance(self._space, OmpdError):
-            raise self._space.with_traceback(None)  # else each raise adds to what it keeps alive
+            raise self._space.with_traceback(None)  # otherwise each raise adds to its traceback
         return self._space
 
     def early_copies(self, process: Process, module: Module) -> ThreadprivateCopies | None:

@@ -68,8 +68,8 @@ class Loadable:
 class Limits:
     """The limits of a library.
 
-    ``seconds`` are for one call or its constructors, without the time of the debugger's callbacks. In one exchange the
-    time of so many ``callbacks`` is not counted, that of later ones is. ``memory`` in bytes is for the library only.
+    ``seconds`` are for one call or its constructors, without the time of the debugger's callbacks. The time of
+    the first ``callbacks`` of each exchange is free, the time of later callbacks counts. ``memory`` in bytes is for the library only.
     ``start_seconds`` are for its process, before any code of the library runs.
     """
 
@@ -288,7 +288,7 @@ class WorkerProcess:
         return f"its process exited with status {status}"
 
     def end(self) -> int | None:
-        """End the process, and what it has started; return its status, None if it has not ended by itself."""
+        """End the process and its children. Return its status, None if it did not end by itself."""
         if self._lifeline < 0 or os.getpid() != self._owner:
             return None
         # A process that has closed its socket is about to end by itself. The group is its own until it is waited for.
@@ -301,7 +301,7 @@ class WorkerProcess:
         return status if has_ended else None
 
     def _is_child(self) -> bool:
-        # Whether its status was not collected: a debugger around this Python may do that, which frees the number.
+        # Return whether the status is still uncollected: a debugger around this Python may collect it and free the id.
         try:
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:

@@ -8,7 +8,7 @@
 - ``b``: the size of some bytes, and their address. ``z``: the size of a buffer that the function fills, and gives as
   ``b``.
 - ``s``: a text that the library allocates and the tool frees. ``t``: one that is the library's.
-- ``a``: an ``ompd_address_t``, of which the address is kept. ``f``: an ``ompd_frame_info_t``: two words.
+- ``a``: an ``ompd_address_t``; only its address is kept. ``f``: an ``ompd_frame_info_t``: two words.
 - ``d``: the handle of an address space that the tool has already, and does not release.
 - ``r``: rows of numbers and texts, of several calls or of arrays, which the worker reads and releases; of
   arguments, the address of a structure.

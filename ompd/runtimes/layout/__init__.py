@@ -1,1 +1,1 @@
-"""Layouts of a runtime's structures, by their sources."""
+"""Layouts of a runtime's structures, with one file for each source of layouts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The psABIs align an integer to its size, but one of 8 bytes on i386; and 8 bytes may be two integers of 4.
+# The psABIs align an integer to its size, except 8 bytes on i386. Also, 8 bytes may be two integers of 4 bytes.
 _ALIGNMENTS = {2: 2, 4: 4, 8: 4}
 
 

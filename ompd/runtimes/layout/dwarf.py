@@ -1,4 +1,4 @@
-"""Layouts from the debug information of the very build: in the runtime's own file or its proven debug file."""
+"""Layouts from the debug information of the same build: in the runtime's own file or its proven debug file."""
 
 from __future__ import annotations
 

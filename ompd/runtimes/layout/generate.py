@@ -1,7 +1,7 @@
-"""Making tables of layouts: which structures a table has, which of their members, how a file of it is written.
+"""Making tables of layouts: their structures and members, and the text of their files.
 
-The shipped tables (``tables/*.json``) and those of ``ompd layout add`` are made alike. Whoever reads the debug
-information hands in what it says; nothing here opens a file but to write a table.
+The shipped tables (``tables/*.json``) and the tables of ``ompd layout add`` are made in the same way. The caller reads
+the debug information and passes the layouts. This module opens files only to write tables.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ and width."""
 
 @record
 class Family:
-    """What a table of one kind of runtime has: ``types`` by their names in debug information, in a table's order.
+    """The structures in a table of one kind of runtime: ``types`` by their names in debug information, in order.
 
-    ``telling`` is the one by which the runtime is known. Those that are ``optional`` are in some builds only;
-    ``aliases`` are other names of types in some builds.
+    ``telling`` is the type that identifies the runtime. Types in ``optional`` exist only in some builds. ``aliases``
+    are other names of types in some builds.
     """
 
     telling: str
@@ -36,7 +36,7 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
-# Which types there are: libgomp.h, priority_queue.h and omp-lock.h since GCC 9; kmp.h, kmp_lock.h, ompt-internal.h and
+# Sources of the types: libgomp.h, priority_queue.h and omp-lock.h since GCC 9; kmp.h, kmp_lock.h, ompt-internal.h and
 # kmp_wait_release.h since LLVM 11.
 FAMILIES: Mapping[str, Family] = {
     "libgomp": Family(
@@ -62,7 +62,7 @@ FAMILIES: Mapping[str, Family] = {
             *("kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
             "kmp_flag_native<unsigned long long, (flag_type)1, true>",
         ),
-        # In later releases only; in builds with OMPT only; and compilers write template arguments in several ways.
+        # Types of later releases, and types of builds with OMPT. Compilers write template arguments differently.
         frozenset(
             (
                 *("kmp_task_pri_t", "kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
@@ -74,27 +74,27 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }
 
-# What only fills a union up to a cache line, and members of the C and C++ libraries' own types.
+# Members that pad a union to a cache line, and members of the C and C++ libraries' types.
 _UNWANTED = re.compile(r".*[._](?:pad|align)|(?:.*\.)?(?:__|_M_).*")
-# Intel's copy of LLVM's runtime has every name that LLVM's newest has, other layouts, and allocators of its own.
+# Intel's runtime exports all names of LLVM's newest, with other layouts, and also has Intel's allocators.
 _VENDORS = {"libomp": ("kmp_ext_alloc",)}
 _MAX_TEXT = 200
 _MAX_NAME = 64
 _GCC = re.compile(r"GNU C\S* (\d{1,3}(?:\.\d{1,5}){1,2})\b")
-# Where distributions and LLVM's own archives unpack their sources: /build/llvm-toolchain-14-14.0.6, llvm-project-18.1.8
+# Folders of sources in distributions and in LLVM's archives: /build/llvm-toolchain-14-14.0.6, llvm-project-18.1.8
 _LLVM = re.compile(r"/(?:llvm-toolchain(?:-\d{1,3})?|llvm-project|llvm|openmp)-(\d{1,3}\.\d{1,3}\.\d{1,3})\b")
 
 
 def is_wanted(path: str) -> bool:
-    """Return whether a table has the member *path*, a name with dots, of a structure."""
+    """Return whether tables include a structure's member *path*, a name with dots."""
     return _UNWANTED.fullmatch(path) is None
 
 
 def release_of(runtime: str, producer: str, folder: str, intels_version: str | None) -> str | None:
-    """Return the release of a runtime as its debug information gives it, None if it does not.
+    """Return the release of a runtime from its debug information, None if it is not there.
 
-    libgomp is compiled by the GCC that it is a part of. LLVM's does not say who compiled it, nor its release; the
-    folder of the sources often does.
+    libgomp is compiled by the GCC of its own release. LLVM's runtime does not record its release, but the folder of the
+    sources often has it.
 
     :param producer: ``DW_AT_producer`` of the file that defines its structures, *folder* its ``DW_AT_comp_dir``
     :param intels_version: the version among the strings of Intel's
@@ -109,8 +109,8 @@ def release_of(runtime: str, producer: str, folder: str, intels_version: str | N
 
 
 def telling_exports(runtime: str) -> list[str]:
-    """Return the names by which the shipped tables of a runtime distinguish its releases, in the order of releases; and
-    of LLVM's one that Intel's alone exports.
+    """Return the exported names that distinguish a runtime's releases in the shipped tables, in the tables' order. For
+    LLVM's runtime also return a name that only Intel's copy exports.
     """
     names = [name for known in table.shipped_tables(runtime) for name in (*known.has_exports, *known.lacks_exports)]
     return list(dict.fromkeys([*names, *_VENDORS.get(runtime, ())]))
@@ -126,7 +126,7 @@ def make(
     exported: Collection[str] | None,
     structs: Mapping[str, Shape],
 ) -> dict[str, Any]:
-    """Return the object that a file of a table has; see :mod:`ompd.runtimes.layout.table`.
+    """Return the JSON object of a table's file; see :mod:`ompd.runtimes.layout.table`.
 
     :param exported: which of :func:`telling_exports` the library exports, None if that is unknown
     """
@@ -154,8 +154,8 @@ def format_table(told: Mapping[str, Any]) -> str:
 
 
 def file_name(runtime: str, words: Iterable[str]) -> str:
-    """Return the name of a table, which is that of its file less ``.json``: the first of *words* that has something
-    left when it may have letters, digits, and dots and dashes between them.
+    """Return the name of a table, which is its file's name without ``.json``. It is the first of *words* that is not
+    empty when reduced to letters, digits, and dots and dashes between them.
     """
     for text in words:
         plain = "-".join(re.findall(r"[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*", text))[:_MAX_NAME].rstrip("-.")
@@ -165,10 +165,10 @@ def file_name(runtime: str, words: Iterable[str]) -> str:
 
 
 def store(name: str, told: Mapping[str, Any]) -> tuple[table.Table, bool]:
-    """Write a table into the user's folder, in place of one of that name, whole or not at all.
+    """Write a table into the user's folder, completely or not at all. It replaces a table with the same name.
 
-    :returns: the table as it is read again, and whether there was one of that name
-    :raises BadFile: if it cannot be written, or could not be read again
+    :returns: the table as read from the new file, and whether it replaced another table
+    :raises BadFile: if it cannot be written, or the result would be unreadable
     """
     folder = table.user_folder()
     if folder is None:
@@ -199,7 +199,7 @@ def store(name: str, told: Mapping[str, Any]) -> tuple[table.Table, bool]:
 
 
 def cut(text: str) -> str:
-    """Return *text* as a table has it: not longer than some words, and what JSON can hold."""
+    """Return *text* for a table, shortened and with characters that JSON can represent."""
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT - 1] + "…"
 

@@ -2,7 +2,7 @@
 
 The runtime fills 8-byte globals when it initialises (``ompd-specific.cpp``, ``ompd_init``): ``ompd_access__T__m`` is
 the offset of member m of T, ``ompd_sizeof__T__m`` its size, ``ompd_sizeof__T`` the size of T or of a global,
-``ompd_bitfield__T__m`` a mask. They are looked up by name, so any release can be read. Releases have different ones.
+``ompd_bitfield__T__m`` a mask. Releases have different constants. They are found by name, so any release can be read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MAX_SIZE = 1 << 20
 def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
     """Return the layouts of the structures and members *wanted* that the runtime in *module* publishes.
 
-    A member without published place is absent from its structure. A member whose place is impossible, because it is
-    outside of the structure, not aligned, or overlaps another, is among the faults. A name with ``:`` before it
+    A member without published place is absent from its structure. A member with an impossible place is listed among
+    the faults: outside of the structure, not aligned, or overlapping another member. A name with ``:`` before it
     requests a bit field.
 
-    :raises LayoutUnavailable: if none of them is published, as in a stripped runtime
+    :raises LayoutUnavailable: if the runtime publishes no wanted layout, for example because it is stripped
     """
     names = [
         f"ompd_{kind}__{struct}" + (f"__{member}" if member else "")
@@ -79,7 +79,7 @@ def _layout(
         else:
             fields[member] = Field(offset, length)
     for member, other in _overlapping(fields):
-        # Lost constants read as zeros. Offset 0 is valid, but only for one member, which is unknown.
+        # Lost constants read as zeros. Offset 0 is valid for one member only, and that member is unknown.
         for each in (member, other):
             text = f"{struct}.{member} and {struct}.{other} overlap"
             faults[each] = addresses[f"ompd_access__{struct}__{each}"], text

@@ -1,7 +1,7 @@
 """A second reading of a runtime's debug information, by pyelftools, which shares no code with our reader.
 
-A table of layouts outlives the file that it was made of, so it is written only where both say the same. pyelftools
-follows what a file says without an end, so it runs in a child process with limits.
+A table of layouts outlives its source file, so a table is written only if both readers agree. pyelftools has no limits
+against endless references in a file, so it runs in a child process with limits.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _STRUCTURES = ("DW_TAG_structure_type", "DW_TAG_class_type", "DW_TAG_union_type"
 _TYPES = (*_STRUCTURES, "DW_TAG_enumeration_type", "DW_TAG_typedef")
 _THROUGH = {f"DW_TAG_{name}_type" for name in ("const", "volatile", "restrict", "atomic")} | {"DW_TAG_typedef"}
 _POINTERS = {f"DW_TAG_{name}_type" for name in ("pointer", "reference", "rvalue_reference")}
-# Of an array without elements older GCC writes the last index as -1.
+# Older GCC writes -1 as the last index of an empty array.
 _NO_INDEX = (-1, (1 << 32) - 1, (1 << 64) - 1)
 _DW_OP_PLUS_UCONST = 0x23
 _MAX_DEPTH = 32
 
 
 class _Odd(Exception):
-    """A member or size that no table has."""
+    """A member or size that cannot be in a table."""
 
 
 def read(
     path: str, wanted: Mapping[str, Sequence[str]], is_wanted: Callable[[str], bool]
 ) -> tuple[str, dict[str, list[Shape]]]:
-    """Return the version of pyelftools, and the layouts that it reads of each type in the file at *path*: one for each
-    definition that differs, none where there is no definition.
+    """Return the version of pyelftools, and its layouts of each type in the file at *path*. A type has one layout for
+    each different definition, none without a definition.
 
-    :param wanted: names of each type, in the order in which they are looked for
-    :param is_wanted: called with the path of each member; of one that is not wanted those inside of it are left out
+    :param wanted: names of each type, in the order of search
+    :param is_wanted: called with the path of each member; members inside of an unwanted member are left out, too
     :raises GivenUp: if pyelftools is not installed, cannot read the file, or takes too much time or memory
     """
 
@@ -62,7 +62,7 @@ def read(
 
 
 class _Types:
-    """The types of a file that have names: of each name those outside of all scopes, else those in namespaces."""
+    """The named types of a file. For each name, types outside of all scopes are preferred to types in namespaces."""
 
     def __init__(self, elf: Any) -> None:
         if any(elf.get_section_by_name(name) is not None for name in (".gnu_debugaltlink", ".debug_sup")):
@@ -87,7 +87,7 @@ class _Types:
         return self._named.get(name) or self._scoped.get(name) or []
 
     def shapes(self, names: Sequence[str], is_wanted: Callable[[str], bool]) -> list[Shape]:
-        """Return the layouts of the type that has the first of *names* that is defined."""
+        """Return the layouts of the type with the first defined name among *names*."""
         defined = next((dies for name in names if (dies := self._all(name))), [])
         # A typedef hides a tag.
         chosen = [die for die in defined if die.tag == "DW_TAG_typedef"] or defined
@@ -159,7 +159,7 @@ class _Types:
                 self._enter(inner, prefix, offset, depth + 1, found, is_wanted)
 
     def _members(self, die: DIE) -> Iterator[tuple[DIE, int, DIE, int, int | None]]:
-        # Each member or base class, its first bit in the structure, its type, that one's size in bytes, and its bits.
+        # Yield each member or base class: its first bit in the structure, its type, the type's size in bytes, its bits.
         for member in die.iter_children():
             if member.tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DW_AT_external" in member.attributes:
                 continue
@@ -192,7 +192,7 @@ def _number(die: DIE, attribute: str) -> int | None:
 
 
 def _count(bound: DIE) -> int:
-    # Of the elements in one dimension of an array, 0 where there is no bound.
+    # Return the number of elements in one dimension of an array, 0 without a bound.
     count, upper = _number(bound, "DW_AT_count"), _number(bound, "DW_AT_upper_bound")
     if count is not None or upper is None:
         return count or 0

@@ -1,7 +1,7 @@
 """Layouts that Intel's runtime publishes for Intel's own debugger: ``__kmp_omp_debug_struct_info``.
 
-An exported object in ``.data`` that holds offsets and sizes of some 75 fields, also of structures for which OMPD
-publishes nothing: task queues, locks, barriers. Its order is that of ``kmp_omp_struct_info_t`` (``kmp_omp.h``,
+It is an exported object in ``.data`` with offsets and sizes of some 75 fields. Some are of structures that OMPD does
+not publish: task queues, locks, barriers. The order is that of ``kmp_omp_struct_info_t`` (``kmp_omp.h``,
 ``KMP_OMP_VERSION`` 9, unchanged in Intel's releases from 2021 to 2026). LLVM's builds export an empty object of the
 same name.
 """
@@ -20,12 +20,12 @@ SOURCE = "published"
 _SYMBOL = "__kmp_omp_debug_struct_info"
 _LIB_VERSION = 9
 # lib_version and sizeof_this_structure, then 14 addr_and_size_t of 16 bytes, then address_width, indexed_locks,
-# last_barrier and deque_size; from there on all is pairs of int32, and single ones for the sizes of structures.
+# last_barrier and deque_size; then follow pairs of int32, and a single int32 for the size of each structure.
 _HEADER_SIZE = 8 + 14 * 16 + 4 * 4
 _MAX_OFFSET = 1 << 20
 
-# Structure, and its fields in order. A name with "." is in a structure that its first part names; "!" in front of a
-# field: its offset counts from the start of another structure than this one.
+# Each structure, and its fields in order. The first part of a name with "." is an inner structure. "!" before a field:
+# its offset counts from the start of another structure.
 _STRUCTURES: tuple[tuple[str, str], ...] = (
     (
         "kmp_base_info_t",
@@ -61,7 +61,7 @@ _STRUCTURES: tuple[tuple[str, str], ...] = (
 def load(process: Process, module: Module) -> dict[str, StructLayout]:
     """Return the layouts that the runtime in *module* describes, by structure.
 
-    :raises LayoutUnavailable: if it does not describe itself, as LLVM's builds do not
+    :raises LayoutUnavailable: if the runtime does not describe itself, like LLVM's builds
     :raises CorruptState: if a layout there is impossible
     """
     address = address_in(process, module)
@@ -69,7 +69,7 @@ def load(process: Process, module: Module) -> dict[str, StructLayout]:
         raise LayoutUnavailable(f"{module.name} does not describe its structures ({_SYMBOL})")
     version, size = _integers(process, process.read(address, 8))
     expected = _HEADER_SIZE + 4 * sum(1 + 2 * len(fields.split()) for _, fields in _STRUCTURES)
-    # last_field, 8 bytes on a multiple of 8, ends it
+    # the object ends with last_field: 8 bytes, aligned to 8
     if version != _LIB_VERSION or size != (expected + 7) // 8 * 8 + 8:
         raise LayoutUnavailable(f"{module.name} describes its structures in another form than is known")
     words = iter(_integers(process, process.read(address + _HEADER_SIZE, expected - _HEADER_SIZE)))
@@ -100,8 +100,8 @@ def address_in(process: Process, module: Module) -> int | None:
 
 
 def contradictions(ours: Mapping[str, StructLayout], theirs: Mapping[str, StructLayout]) -> dict[str, dict[str, str]]:
-    """Return by structure and member the places in which two sources differ, as a text. Sizes are compared if both are
-    those of integers.
+    """Return the places in which two sources differ, as texts by structure and member. Sizes are compared if both are
+    sizes of integers.
     """
     differences: dict[str, dict[str, str]] = {}
     for name in ours.keys() & theirs.keys():

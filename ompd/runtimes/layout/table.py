@@ -1,12 +1,12 @@
-"""Tables of layouts from the debug information of other builds: ``tables/*.json``, and those that the user made
+"""Tables of layouts from the debug information of other builds: ``tables/*.json``, and the user's tables
 (``ompd layout add``) in ``$XDG_DATA_HOME/ompd/layouts`` or ``~/.local/share/ompd/layouts``.
 
-A table is valid for usual builds of the releases that it names. No name tells which build is in a process, so a table
-is used only after a proof on that very image, by the plugins' ``proof`` modules. A file of the user's that is no table
-is left out (:func:`user_tables` returns why).
+A table is valid for usual builds of its releases. A name does not identify the build in a process, so a table is used
+only after the plugins' ``proof`` modules have proven it on the image in the process. The user's files that are not
+valid tables are ignored (:func:`user_tables` returns the reasons).
 
 A file is one object: ``format`` (1), ``runtime`` (kind of runtime), ``releases``, ``architectures`` (the psABI's
-names), ``provenance`` (a sentence), ``build_ids`` (of files that are known to be laid out so: what each is),
+names), ``provenance`` (a sentence), ``build_ids`` (of files that have these layouts, each with a description),
 ``exports`` (``has`` and ``lacks``: names that only its releases export, or that only they lack), and ``structs``: by
 the type's name its ``size`` and ``fields``. A field is ``[offset, size]``, or ``[offset, size, first bit, bits]`` for a
 bit field in the integer of *size* bytes at *offset*. Members of members have names with dots.
@@ -31,13 +31,13 @@ SOURCE = "table"
 
 FORMAT = 1
 FOLDER = Path(__file__).with_name("tables")
-# A file of a user is input as any other.
+# The user's files are untrusted, like all input.
 MAX_FILE = 4 << 20
 _MAX_FILES = 256
 _MAX_OFFSET = 1 << 20
 _MAX_DIGITS = 20
 _MAX_STRUCTS = 1 << 10
-# A mask has as many bytes as precede its bits. The masks of the runtimes' largest structure have ten thousand in all.
+# A mask has a byte for each byte before its bits. The runtimes' largest structure needs masks of 10,000 bytes in all.
 _MAX_MASK_BYTES = 1 << 16
 _BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){1,64}")
 
@@ -59,11 +59,11 @@ class Table:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it came with this package, and is not the user's own."""
+        """Whether the table came with this package, not from the user."""
         return self.path is None or self.path.parent == FOLDER
 
     def layout(self, name: str, members: Sequence[str] | None = None) -> StructLayout:
-        """Return the layout of type *name*, of all its members or of those of *members* that it has.
+        """Return the layout of type *name*, with all its members or only those in *members*.
 
         :raises LayoutUnavailable: if the table does not have the type
         """
@@ -98,13 +98,13 @@ def tables(runtime: str, architecture: str) -> Iterator[Table]:
 
 
 def naming(known: Iterable[Table], build_id: str | None) -> list[Table]:
-    """Return the tables that name a build-id. The user's are first, because they were made for that very file."""
+    """Return the tables that list a build-id. The user's tables come first, because they were made for that file."""
     fitting = [table for table in known if build_id is not None and build_id in table.build_ids]
     return sorted(fitting, key=lambda table: table.is_shipped)
 
 
 def shipped_tables(runtime: str = "*") -> list[Table]:
-    """Return the tables that came with this package, by the files' names; those of one kind of runtime, or all.
+    """Return the tables that came with this package, by the files' names, for one kind of runtime or for all.
 
     :raises BadFile: if a file is no such table
     """
@@ -117,8 +117,8 @@ def shipped_tables(runtime: str = "*") -> list[Table]:
 
 
 def user_folder() -> Path | None:
-    """Return the folder of the user's tables, which may not exist, None if the environment does not give it (XDG Base
-    Directory Specification: ``XDG_DATA_HOME``, which has to be absolute).
+    """Return the folder of the user's tables, which may not exist, None if the environment has no absolute path for it
+    (``XDG_DATA_HOME`` of the XDG Base Directory Specification).
     """
     root = os.environ.get("XDG_DATA_HOME", "")
     if root.startswith("/"):

@@ -1,5 +1,5 @@
-"""The places of libraries: beside the runtime that names them, and in the folders of the system's loader, without those
-of the environment.
+"""The places of libraries: beside the runtime that names them, and in the folders of the system's loader, except
+folders from the environment.
 
 glibc: ``elf/cache.c`` and ``sysdeps/generic/dl-cache.h`` (``/etc/ld.so.cache``), ld.so(8).
 """

@@ -1,6 +1,6 @@
 """Opens a library for debuggers and the libraries that it needs: checked copies in memory that cannot be changed.
 
-None of them runs here. The copies are loaded later, in a process of their own. Behind a descriptor ``$ORIGIN`` has no
+No library runs here. The copies are loaded later, in a separate process. Behind a descriptor ``$ORIGIN`` has no
 meaning, and a search by the system's loader could find a file without checks. So all libraries that a library needs are
 found here, and are loaded before it.
 """
@@ -40,7 +40,7 @@ class Loadable:
     """A file to load.
 
     ``name`` is its soname, or else its file's name. ``path`` is the file that was opened, ``descriptor`` the copy.
-    ``is_global`` says whether its symbols are also for libraries that do not name it.
+    ``is_global``: its symbols are also for libraries that do not name it.
     """
 
     name: str
@@ -117,7 +117,7 @@ def open_library(path: str, entries: Collection[str] = ENTRIES) -> Opened:
     """Open the library at *path*, and the libraries that it needs.
 
     :param path: an absolute path
-    :param entries: functions of which it must have one, so that other libraries are never loaded
+    :param entries: the library must have one of these functions, so that other libraries are never loaded
     :raises BadFile: if it, or a library that it needs, is missing, refused or unsuitable
     """
     return _Closure(SystemFolders()).of(path, entries)
@@ -139,7 +139,7 @@ def open_named(
     :param names: the content of ``ompd_dll_locations``
     :param runtime: the path of the runtime's file in the target
     :param resolve: returns the path here for a path in the target
-    :raises BadFile: if none is suitable, with the reason for each
+    :raises BadFile: if no library is suitable, with the reason for each
     """
     system = system if system is not None else SystemFolders()
     passed: list[str] = []

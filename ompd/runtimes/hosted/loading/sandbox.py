@@ -1,10 +1,10 @@
-"""Confines a worker's process to what a library for debuggers needs, as far as an ordinary user can.
+"""Confines a worker's process to the needs of a library for debuggers, within the rights of an ordinary user.
 
-Four layers, each in force where the kernel and the system have it: limits of resources; no new privileges; Landlock
-(landlock(7), Linux 5.13), by which files are only read, and those of the system and of Python alone; and a list of
-system calls that are allowed, by libseccomp where it is installed. Layers that are not in force are reported.
+Four layers, each in force if the kernel and the system have it: limits of resources; no new privileges; Landlock
+(landlock(7), Linux 5.13), which permits only reading, and only files of the system and of Python; and a list of
+allowed system calls, by libseccomp if it is installed. Layers that are not in force are reported.
 
-It runs in the worker's process, whose interpreter may know nothing else of ompd: it imports Python's own library alone.
+It runs in the worker's process. Its interpreter may not find ompd, so only Python's own library is imported.
 As a program it confines itself and becomes another: ``python -I sandbox.py --exec MEMORY PROGRAM [ARGUMENT …]``.
 """
 
@@ -36,7 +36,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION, _RULE_PATH_BENEATH = 1, 1
 _PT_INTERP = 3
 _EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
-# By version of the interface: which operations on files there are to forbid, on networks, and across its border.
+# By version of the interface: operations to forbid on files, on networks, and across the sandbox's border.
 _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NET_RIGHTS = {4: 3}
 _SCOPES = {6: 3}
@@ -79,12 +79,12 @@ def protects(report: Mapping[str, str]) -> bool:
 
 
 def confine(memory: int, *, becomes: str | None = None) -> dict[str, str]:
-    """Confine this process and what it starts, for good, and return each layer with ``""``, or why it is not in force.
+    """Confine this process and its children for good. Return each layer with ``""``, or why it is not in force.
 
     The process must have its modules imported and its threads started: there are no new ones. Its open files and pipes
     go on working. The current folder is ``/`` afterwards.
 
-    :param memory: bytes that it may take besides what it has
+    :param memory: bytes of further memory that the process may take
     :param becomes: the program that it is about to become, if it is
     :raises ValueError: if nothing can be read of the loader that this program needs
     """
@@ -133,7 +133,7 @@ def _limit(memory: int) -> None:
     page = resource.getpagesize()
     files = max(map(int, os.listdir("/proc/self/fd"))) + 1  # noqa: PTH208
     for which, most in (
-        # A handler of cores that is a program gets them whatever the limit is, but of 1 byte.
+        # A core handler that is a program gets cores at any limit except 1 byte.
         (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NPROC, 0),
@@ -207,7 +207,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     try:
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there needs no rule
+        return  # a missing file needs no rule
     try:
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
             rights &= ~_READ_DIR
@@ -236,7 +236,7 @@ class _Comparison(ctypes.Structure):
 
 
 class _Filter:
-    """What is allowed, made beforehand: once files are restricted, libseccomp may not be loaded any more."""
+    """The list of allowed calls, made early: libseccomp may be unloadable once files are restricted."""
 
     def __init__(self, becomes: bool) -> None:
         try:
@@ -294,7 +294,7 @@ def _become(memory: int, arguments: Sequence[str]) -> None:
     try:
         os.execv(program, list(arguments))
     except OSError as error:
-        # Also where the loader that it names is missing: that of 32 bits is in a package of its own.
+        # The program's loader may be missing, too: the 32-bit loader is in a separate package.
         os.write(2, f"{program}, or the loader that it needs, cannot be run: {error.strerror}\n".encode())
         sys.exit(_OWN_FAULT)
 

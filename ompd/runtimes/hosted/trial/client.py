@@ -1,4 +1,4 @@
-"""A library on trial, from outside: its process, one step at a time, and what its callbacks were answered."""
+"""The host of a library on trial: its process, run one step at a time, and the answers to its callbacks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Answers:
         body, _ = server.answer(which, thread, first, second, raw)
         code, count = ANSWER_HEAD.unpack_from(body)
         if code or not count:
-            # By the standard, callbacks return an error for memory that does not exist.
+            # The standard lets callbacks return an error for memory that does not exist.
             return int(Rc.ERROR if code == Rc.DEVICE_READ_ERROR else code), 0, b""
         what, _, start, word, size = protocol.ENTRY.unpack_from(body, ANSWER_HEAD.size)
         data = body[ANSWER_HEAD.size + protocol.ENTRY.size :][:size]
@@ -108,7 +108,7 @@ class Reply:
 class Trial:
     """A library's process, which performs steps until one of them ends it.
 
-    :param answers: those for each context that the tool knows, by its number
+    :param answers: the answers for each context of the tool, by the context's number
     :raises LibraryError: if it cannot be started, or the library cannot be loaded
     """
 

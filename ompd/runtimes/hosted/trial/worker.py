@@ -8,13 +8,13 @@ A step and its answer are JSON objects. ``do`` is one of:
   Answers ``code``, the ``cells`` whose addresses were passed, ``fired``, whether the fault that was set has come to
   pass, and how often each callback was ``called``.
 - ``fill``: a cell with a byte. ``fault``: the ``nth`` call of callback ``which`` (-1: of any) from now on returns
-  ``code``, after half of what it should give if it ``gives``. ``poison``: what allocated memory is filled with.
+  ``code``, after half of its result if it ``gives``. ``poison``: the byte that fills allocated memory.
 - ``text``: the text at a cell's word, and whether it is in memory that the tool gave. ``texts``: those of a vector.
-  ``free``: the tool frees what a cell's word points to. ``words``: so many words behind a cell's.
-- ``blocks``: how many blocks are allocated, and how many were freed that were none.
+  ``free``: the tool frees the block at a cell's word. ``words``: the given number of words at a cell's word.
+- ``blocks``: how many blocks are allocated, and the number of frees without a block.
 
-Freed blocks stay where they are, filled with a pattern: who reads one that he has given back finds that, not a fault
-of this process.
+Freed blocks stay in place, filled with a pattern: a library that reads a freed block gets the pattern, and this process
+does not fault.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _NUMBERS = {signature.name: number for number, signature in SIGNATURES.items()}
 
 
 def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return what serves the host with a library. What it needs of files it has before it is confined."""
+    """Return the function that serves the host with a library. It opens no files once the process is confined."""
     return _Trial(channel).run
 
 
 class _Memory:
-    # What the library has allocated. Freed blocks are kept, so that their addresses never come again.
+    # The blocks that the library has allocated. Freed blocks are kept, so that their addresses never come again.
     def __init__(self, memory: RawMemory) -> None:
         self._memory, self._blocks = memory, Blocks()
         self.live: dict[int, int] = {}
@@ -80,7 +80,7 @@ class _Memory:
 
 
 class _Callbacks:
-    # ompd_callbacks_t, of which one call may be made to fail.
+    # ompd_callbacks_t, with a fault in one call on request.
     def __init__(self, channel: Channel, memory: RawMemory, blocks: _Memory) -> None:
         self._channel, self._memory, self._blocks = channel, memory, blocks
         self._view = memory.view

@@ -65,7 +65,7 @@ def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: st
 
 
 def _end_with(lifeline: int) -> None:
-    # Have the kernel end this process, whatever it does, when the host closes the only writing end of the pipe.
+    # Let the kernel end this process in any state when the host closes the only writing end of the pipe.
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_NONBLOCK
     try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
