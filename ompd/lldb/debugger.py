@@ -36,8 +36,8 @@ class State:
     def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
         """Return the session of this stop of *process*, the same one until the process runs or loads modules.
 
-        Sessions of earlier stops are closed. Of sessions with a running library only this one stays open, because each
-        has a process for its library.
+        Sessions of earlier stops are closed. A session with a library also closes other sessions with a library,
+        because each has a process for its library.
 
         :param ompd_library: as for :func:`ompd.from_lldb`
         """

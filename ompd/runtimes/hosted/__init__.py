@@ -1,4 +1,4 @@
-"""OMPD libraries of others, hosted: each runs in a process of its own, and answers as any plugin does.
+"""External OMPD libraries, each in a separate process, with the interface of a plugin.
 
-Nothing of this is imported unless the user has named a library.
+This package is imported only if the user has named a library.
 """

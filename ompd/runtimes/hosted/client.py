@@ -1,4 +1,4 @@
-"""An OMPD library in a process of its own: its start, its calls, its callbacks, its end."""
+"""An OMPD library in a separate process: its start, its calls, its callbacks, its end."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class HostedLibrary:
         (self._forgotten if number in self._servers else self._released).append(number)
 
     def forget(self, space: SpaceRef) -> None:
-        """Release all handles of an address space, and what the worker keeps of its memory and symbols."""
+        """Release all handles of an address space, and the worker's cache of its memory and symbols."""
         if space.number in self._servers:
             self._forgotten.append(space.number)
             self._exchange(())

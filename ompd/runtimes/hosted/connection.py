@@ -1,4 +1,4 @@
-"""The connection to a library in a process of its own, of any interface: messages, callbacks, warnings, the end."""
+"""The connection to a library in a separate process, of any interface: messages, callbacks, warnings, the end."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class Limits:
     """The limits of a library.
 
     ``seconds`` are for one call or its constructors, without the time of the debugger's callbacks. The time of
-    the first ``callbacks`` of each exchange is free, the time of later callbacks counts. ``memory`` in bytes is for the library only.
-    ``start_seconds`` are for its process, before any code of the library runs.
+    the first ``callbacks`` callbacks of each exchange is not counted, but the time of later ones is. ``memory`` in
+    bytes is for the library only. ``start_seconds`` are for its process, before any code of the library runs.
     """
 
     seconds: float = 20.0

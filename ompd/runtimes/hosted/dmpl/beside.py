@@ -65,12 +65,12 @@ class Beside:
         self._path, self._digest, self._warn = path, digest, warn
         self._debugger = Debugger(warn)
         self._started: HostedLibrary | None = None
-        # Processes of stops that are over. What the library keeps with them is destroyed later, because the library may
-        # be in the middle of a call now.
+        # Processes of earlier stops. The library's data for them are destroyed later, because the library may be in the
+        # middle of a call now.
         self._gone: list[ProcessRef] = []
 
     def start(self) -> str:
-        """Start the library now, and return what it calls itself.
+        """Start the library now, and return its own name.
 
         :raises OmpdError: if it cannot be started
         """
@@ -133,7 +133,7 @@ class Beside:
         return demangled.demangled if demangled is not None and demangled.code == Result.OK else None
 
     def named_variable(self, name: str) -> NamedVariable | None:
-        """Return what a compiler-made name says of a variable, None without DMPL or for another name."""
+        """Return the variable described by a compiler-made name, None without DMPL or for another name."""
         library = self._library
         return variable_of(library.demangle_name(name, _MAX_NAME)) if library is not None else None
 

@@ -1,7 +1,7 @@
 """Internal control variables, as a library has them: as numbers, as texts, or both.
 
-What a number means the specification says: truth, or a place in a list of names. Libraries that have a text for a
-variable may have the numbers in it, too.
+The specification defines the meaning of a number: a truth value, or a place in a list of names. Libraries with a text
+for a variable may also put the numbers in the text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which handles of a library are of the same region or task: OMPD only has a call that compares two handles.
+"""Grouping of a library's handles by region or task: OMPD only has a call that compares two handles.
 
-Its result says same or not the same. It gives no order, because libraries cut the difference of two addresses to 32
-bits. So handles are first grouped by keys that are equal for all handles of one region or task.
+The result of the call is only reliable as equal or different. It gives no order, because libraries cut the difference
+of two addresses to 32 bits. So handles are first grouped by keys that are equal for all handles of one region or task.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ompd.runtimes.hosted.api import Batch, Pending, Ref
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.handles.queries import Handle
 
-# Without keys each handle is compared with each. So many comparisons take a second or two.
+# Comparisons without keys, each handle with each other. This number takes a second or two.
 _MAX_COMPARED = 1 << 19
-# More regions or tasks than a program has on its threads. A library may say of any two that they differ.
+# More regions or tasks than a program has on its threads, for libraries that report any two handles as different.
 _MAX_ENTITIES = 1 << 16
 
 _Ref = TypeVar("_Ref", bound=Ref)

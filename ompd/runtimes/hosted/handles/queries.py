@@ -91,7 +91,7 @@ def value(library: HostedLibrary, pending: Pending[_T]) -> _T:
 
 
 def value_or_none(library: HostedLibrary, pending: Pending[_T]) -> _T | None:
-    """Return the library's answer, None if it says that there is none. Raises as :func:`value`."""
+    """Return the library's answer, None if the library reports no object. Raises like :func:`value`."""
     error = pending.error()
     if error is not None and error.rc in _NONE and not error.has_ended and not _lacks(library, error.call):
         return None
@@ -128,7 +128,7 @@ def no_call(fact: str) -> NoReturn:
 def placed(
     library: HostedLibrary, pending: Sequence[Pending[_Ref]], place: Callable[[Sequence[_Ref]], Sequence[_Entity]]
 ) -> list[_Entity | OmpdError | None]:
-    """Return the region or task of each handle, None if the library says that there is none, or the error.
+    """Return the region or task of each handle, None if the library reports none, or the error.
 
     :param place: returns the regions or tasks of handles
     """

@@ -78,7 +78,7 @@ class Region(Handle):
 
     @property
     def is_outside(self) -> bool:
-        """Whether it is the implicit region around code that is in no region."""
+        """Whether the region is the implicit one around code outside of all regions."""
         try:
             return self.level() == 0
         except Unavailable:
@@ -130,8 +130,8 @@ class Region(Handle):
 
     @cached_property
     def is_live(self) -> bool:
-        """Whether its primary thread is in it. A worker may keep the region that it was in last, and the library says
-        so; the primary thread knows when a region is over.
+        """Whether the region's primary thread is in the region. A worker may keep its last region, and the library
+        reports it; only the primary thread shows that a region is over.
         """
         primary = or_else(lambda: self.thread(0), None)
         if primary is None:

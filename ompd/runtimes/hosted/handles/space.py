@@ -63,7 +63,7 @@ class HostedSpace(Handle):
     def batch(self) -> Batch:
         """Return a new batch of calls.
 
-        :raises StaleHandle: if the process has run since, because the library's process keeps what it has read
+        :raises StaleHandle: if the process has run since, because the library's process caches what it has read
         """
         self.process.check_current()
         return self.library.batch()

@@ -1,9 +1,9 @@
-"""Where the code of tasks is on native stacks, by the frames that the runtime keeps of them.
+"""Places of tasks' code on native stacks, by the frames that the runtime keeps for each task.
 
-A task's exit frame is that of the runtime's routine which called the task's code; its enter frame is that of the code's
-function which called the runtime. By the specification the address is the canonical frame address or the frame pointer,
-as flags say. LLVM keeps what ``__builtin_frame_address(0)`` returns, and its flags say that it is the other. So the
-frame is looked for in both ways, and the owner of its code decides.
+A task's exit frame belongs to the runtime's routine that called the task's code. Its enter frame belongs to the
+function of the task that called the runtime. The specification has a flag: the address is the canonical frame address
+or the frame pointer. LLVM keeps the result of ``__builtin_frame_address(0)``, but sets the flag of the other kind. So
+both kinds are tried, and the owner of the frame's code decides.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Task(Handle):
         if self.place is not None:
             region, number = self.place
             return f"{region.id}:{number}"
-        # Where its code was called is a place on one thread's stack.
+        # The exit frame is unique, because it is an address on one thread's stack.
         exit_frame = or_else(lambda: self.frames()[0], None)
         if exit_frame is not None:
             return unique_name(self.space.tasks.names, f"{exit_frame.address:#x}")
@@ -63,7 +63,7 @@ class Task(Handle):
 
     @property
     def is_implicit(self) -> bool:
-        """Whether it is no explicit one, by implicit-task-var or its place in a region."""
+        """Whether the task is implicit, by implicit-task-var or its place in a region."""
         try:
             return self.number(IMPLICIT, Scope.TASK) != 0
         except Unavailable:
@@ -127,7 +127,7 @@ class Task(Handle):
     def scheduling(self) -> Task | None:
         """Return the task that was suspended for it.
 
-        :raises Unavailable: if the library says none for a task that was scheduled, and the runtime keeps no states
+        :raises Unavailable: if the library reports none for a scheduled task, and the runtime keeps no states
         """
         task = self._linked(self.space.tasks.scheduling, Batch.get_scheduling_task_handle)
         if task is None and not self.is_implicit and or_else(self.space.keeps_states, None) is False:
@@ -139,7 +139,7 @@ class Task(Handle):
     def _linked(
         self, links: dict[Task, Task | OmpdError | None], record: Callable[[Batch, TaskRef], Pending[TaskRef]]
     ) -> Task | None:
-        # The task that a link leads to. One exchange queries the link of all tasks.
+        # Return the linked task. One exchange queries the link of all tasks.
         if self not in links:
             unasked = [task for task in self.space.tasks.known if task not in links]
             batch = self.space.batch()
@@ -229,7 +229,7 @@ class Tasks:
             return []
         for region in list(self._space.regions.known):
             if region.is_live:
-                with suppress(OmpdError):  # the region's own row says so
+                with suppress(OmpdError):  # the region's own row has the error
                     self.implicit_tasks(region)
         tasks, self._without_key = self._without_key, []
         for task, key in zip(tasks, self._keys([task.ref for task in tasks]), strict=True):

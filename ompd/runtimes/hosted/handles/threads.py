@@ -1,7 +1,7 @@
 """Threads, as a library reports them. It has no call that lists them: each thread of the process is looked up.
 
 LLVM's library returns handles of a region's threads that lack what other handles have. They serve only to get the
-native identifier, and by it one of the other handles.
+native identifier, which then gives a complete handle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ THREAD_NUM = ("thread-num-var", "ompd-thread-num-var")
 class Thread(Handle):
     """An OpenMP thread.
 
-    :param identifier: the native identifier of the kind by which the library knows it
+    :param identifier: the native identifier, of the kind that the library uses
     :param native: the system's, None if the process has no such thread
     """
 
@@ -72,7 +72,7 @@ class Thread(Handle):
         return "initial" if regions[-1].thread(0) is self else "worker"
 
     def regions(self) -> Sequence[Region]:
-        """Return the region that the library says the thread is in, and those around it, innermost first.
+        """Return the region that the library reports for the thread, and the regions around it, innermost first.
 
         :raises OmpdError: if that is unknown
         """
@@ -107,7 +107,7 @@ class Thread(Handle):
         return self._reported_task() if self.team is not None else None
 
     def _reported_task(self) -> Task | None:
-        # The task that the library says it executes. A worker that is idle may keep its last one.
+        # Return the task that the library reports for the thread. An idle worker may keep its last task.
         return given(self.space.all_threads.reported_tasks.get(self))
 
     def tasks(self) -> Iterator[Task]:
@@ -192,7 +192,7 @@ class Threads:
 
     @cached_property
     def id_kind(self) -> ThreadIdKind:
-        """The kind of native identifiers by which the library knows threads: the first that it supports."""
+        """The kind of native identifiers that the library uses for threads: the first that it supports."""
         for kind in (ThreadIdKind.PTHREAD, ThreadIdKind.LWP):
             batch = self._space.batch()
             for native in self._space.process.threads():
@@ -271,14 +271,14 @@ class Threads:
 
     @cached_property
     def reported_regions(self) -> dict[Thread, Region | OmpdError | None]:
-        """The region that the library says each thread is in: an idle one may keep its last region."""
+        """The region that the library reports for each thread: an idle thread may keep its last region."""
         batch = self._space.batch()
         pending = [batch.get_curr_parallel_handle(thread.ref) for thread in self.known]
         return dict(zip(self.known, placed(self._space.library, pending, self._space.regions.at), strict=True))
 
     @cached_property
     def reported_tasks(self) -> dict[Thread, Task | OmpdError | None]:
-        """The task that the library says each thread executes."""
+        """The task that the library reports for each thread."""
         # Most threads execute the implicit task of their place in their region: that is compared first.
         batch = self._space.batch()
         current = {thread: batch.get_curr_task_handle(thread.ref) for thread in self.known}

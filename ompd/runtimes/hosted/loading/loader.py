@@ -50,5 +50,5 @@ def _opened(path: str, mode: int, name: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(path, mode)
     except OSError as error:
-        # In place of glibc's path, which is that of a descriptor.
+        # Replace glibc's path, which is the path of a descriptor.
         raise OSError(str(error).replace(path, name)) from None

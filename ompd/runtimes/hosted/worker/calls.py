@@ -49,7 +49,7 @@ _TYPES: dict[str, Sequence[Any]] = {
     "b": (c_uint64, c_char_p),
     "z": (c_uint64,),
 }
-# Each result has a place of its own, larger than any of them.
+# Bytes reserved for each result, more than any result needs.
 _PLACE = 128
 _PLACES = 8
 _INT = Struct("=i")

@@ -25,7 +25,7 @@ class RawMemory:
 
     def __init__(self) -> None:
         self.view = memoryview((ctypes.c_ubyte * min(1 << 56, sys.maxsize)).from_address(0)).cast("B")
-        # By this file, reading an unmapped address is an error. It is opened before the process is confined.
+        # By this file, a read of an unmapped address is an error, not a fault. Opened before the process is confined.
         self._file = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self, address: int, size: int) -> bytes | None:

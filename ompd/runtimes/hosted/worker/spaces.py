@@ -39,7 +39,7 @@ class KnownSpace:
 
 
 class Spaces:
-    """All processes and devices. The host sends what is not cached yet."""
+    """All processes and devices. The host sends data that are not cached yet."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
