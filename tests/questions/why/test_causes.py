@@ -55,21 +55,17 @@ CASES = [
 ]
 
 
-def axes(proof: Proof, compiler: str, runtime: str, kind: str, stuck: object) -> list[object]:
-    level, *rest = proof.flags
-    return [(proof.program, *proof.case, *rest, *proof.environment), (compiler, runtime), (level, compiler), kind]
-
-
-@pytest.mark.parametrize(("proof", "compiler", "runtime", "kind", "stuck"), sample(CASES, axes), ids=named)
+@pytest.mark.parametrize(("proof", "compiler", "runtime", "kind", "stuck"), CASES, ids=named)
 @pytest.mark.quick(
-    "jumped-clang-libomp-19-lock_abandoned-('proven',)",
-    "handler-clang-libomp-14-runtime_reentry-('proven', 'likely')",
-    "twice-gcc-libomp-19-self_lock-('proven', 'likely')",
-    "taskgroups-clang-libomp-19-lock_cycle-('proven',)",
-    "atomic-gcc-libgomp-lock_cycle-('proven',)",
-    "crossed-gcc-libgomp-lock_cycle-('proven',)",
-    "doacross-never-gcc-libgomp-lock_cycle-('proven', 'likely')",
-    "combiner-clang-intel-lock_cycle-('proven',)",
+    "jumped-O1-clang-libomp-19-*",
+    "handler-O0-clang-libomp-14-*",
+    "twice-O2-gcc-libomp-19-*",
+    "taskgroups-O3-clang-libomp-19-*",
+    "atomic-O2-gcc-libgomp-*",
+    "unnamed-O0-gcc-intel-*",
+    "crossed-O2-gcc-libgomp-*",
+    "doacross-never-O0-gcc-libgomp-*",
+    "combiner-O1-clang-intel-*",
 )
 def test_the_kind_is_right_at_each_level(
     proof: Proof, compiler: str, runtime: str, kind: str, stuck: tuple[str, ...], tmp_path: Path
