@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-# Not `signal`: its enumerations take as long as the start of Python.
+# Not from `signal`: creating its enumerations takes as long as starting Python.
 from _signal import (  # type: ignore[import-not-found]
     SIG_DFL,
     SIG_IGN,

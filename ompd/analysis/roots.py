@@ -65,7 +65,7 @@ class Solved:
         return any(self.graph.nodes[target].outlook is Outlook.RUNS for target in targets)
 
     def targets(self, need: Need) -> tuple[int, ...]:
-        """Return the nodes that meet a need in the reasoned view, empty if they are unknown."""
+        """Return the nodes that can meet *need* in the reasoned view, an empty tuple if they are unknown."""
         if need.is_known:
             return need.targets if self.nodes.everybody not in need.targets else ()
         return need.reasoned

@@ -23,7 +23,7 @@ def process_id_of(target: str) -> int | None:
 
 
 def is_target(word: str) -> bool:
-    """Return whether *word*, which is no command, names a core file or a process rather than a mistyped command."""
+    """Return whether *word* looks like a core file or a process, and not like a mistyped command."""
     return process_id_of(word) is not None or os.path.lexists(word) or _LIKE_A_FILE.fullmatch(word) is not None
 
 

@@ -38,7 +38,7 @@ _OK = frozenset((Rc.OK,))
 HANDLE_OF_SCOPE = {1: SPACE, 2: SPACE, 3: THREAD, 4: REGION, 5: IMPLICIT, 6: TASK}
 _TRUTHS = {"team-size-var": "team_size", "thread-num-var": "thread_num", "levels-var": "level"}
 _FREE, _PRINT, _WRITE = 1, 2, 6
-# The codes of failing callbacks: the standard's (20.4). For memory it names none, so ompd_rc_nomem stands in.
+# The code that each failing callback returns (20.4). The standard has none for a failed allocation: ompd_rc_nomem.
 _FAULTS = {0: Rc.NOMEM, 4: Rc.ERROR, 5: Rc.ERROR, 7: Rc.ERROR, 10: Rc.UNSUPPORTED}
 _MOST_FAULTS = 400
 _ROUNDS = 5

@@ -125,7 +125,7 @@ class Debugger:
         return ProcessRef(process)
 
     def thread(self, process: ProcessRef, native: int) -> ThreadRef:
-        """Return the thread of a process with the system's identifier *native*."""
+        """Return the thread of *process* whose system identifier is *native*."""
         entry = _process(process)
         return ThreadRef(entry.threads.setdefault(native, _Thread(entry, native)))
 

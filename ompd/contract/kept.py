@@ -21,8 +21,8 @@ class Numbered(Protocol):
     """A thread, region or task, which a runtime with OMPT may have given a number."""
 
     def ompt_id(self) -> int:
-        """Return the number that the runtime reports to tools, unique among those of its kind: the report of 2015's
-        ``ompt_thread_id_t``, ``ompt_parallel_id_t`` or ``ompt_task_id_t``.
+        """Return the number that the runtime reports to tools, unique among those of its kind. In the OMPT report of
+        2015 it is ``ompt_thread_id_t``, ``ompt_parallel_id_t`` or ``ompt_task_id_t``.
 
         :raises Unsupported: if it gives none
         """

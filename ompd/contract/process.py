@@ -260,11 +260,11 @@ class Process(Callbacks, Protocol):
         """Return file and line of *address*, ``(None, None)`` without debug information."""
 
     def source_frames(self, address: int) -> Sequence[SourceFrame]:
-        """Return the functions in the source at a code address (a frame's ``call_site``): the functions that were
-        inlined there, innermost first, and last the function whose code it is.
+        """Return the functions in the source at a code address (a frame's ``call_site``), innermost first: the inlined
+        functions, then the function that contains the address.
 
-        The line of the innermost function is that of the code at the address. The line of each outer one is that of its
-        call of the next inner one. There is at least one function, which may be unknown.
+        The line of the innermost function is that of the code at the address. The line of every other function is that
+        of its call of the function before it. There is at least one function, which may be unknown.
         """
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:

@@ -342,7 +342,7 @@ class _Memory:
 
 
 def _shortened(text: bytes) -> bytes:
-    # A path without its folders, of the same length: repeated slashes count as one.
+    # Hide the folders of a path and keep its length, by slashes in their place: repeated slashes count as one.
     folder, slash, name = text.rpartition(b"/")
     return b"/" * len(folder + slash) + name
 

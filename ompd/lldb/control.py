@@ -99,9 +99,9 @@ class LldbInspection(Inspection):
         return self._continue([place], seconds)[0]
 
     def step_into_region(self, *, seconds: float = SECONDS) -> Event:
-        """Run until the thread that is selected in LLDB begins the code of a region or task, and return it.
+        """Run until the thread that is selected in LLDB begins the code of a region or task. Return that event.
 
-        :raises Unavailable: if the program's symbols have no such code
+        :raises Unavailable: if the program has no symbol of such code
         """
         run = self._running()
         thread = run.process.GetSelectedThread().GetThreadID()

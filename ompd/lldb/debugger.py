@@ -54,8 +54,9 @@ class State:
         return self._sessions.find(own, moment, lambda: LldbInspection(process, ompd_library=ompd_library))
 
     def session_of_hit(self, process: Any) -> Inspection:
-        """Return a session at a breakpoint that may not stop. Data of files are kept from one hit to the next while
-        LLDB's modules stay the same.
+        """Return a session for a breakpoint hit after which the process may continue at once.
+
+        Data of files are kept from one hit to the next while LLDB's modules stay the same.
         """
         loaded = process.GetUniqueID(), process.GetTarget().GetNumModules()
         known, target, session = self._of_hits or (None, None, None)
@@ -79,8 +80,9 @@ def state_of(internal_dict: dict[str, Any]) -> State:
 
 
 def run_command(debugger: Any, text: str, target: Any = None) -> str:
-    """Run one of LLDB's commands, for *target*, a target or a thread, if given, and return its output.
+    """Run an LLDB command and return its output.
 
+    :param target: the target or thread that it is for, None for no special one
     :raises OmpdError: if LLDB refuses it
     """
     result = lldb.SBCommandReturnObject()

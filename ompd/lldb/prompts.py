@@ -106,7 +106,7 @@ class Prompt:
 
 
 class CompletingPrompt(Prompt):
-    """A command that completes its argument. LLDB completes the argument of a command without this method."""
+    """A command that completes its own argument. LLDB completes the arguments of other commands."""
 
     def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
         """Return completions of the argument."""

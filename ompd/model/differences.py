@@ -65,7 +65,7 @@ class TaskChange(Record):
 
 @record
 class CounterChange(Record):
-    """A number of things at the two moments, of those that both have."""
+    """A counter that both moments have, with its value at each."""
 
     name: str
     earlier: int

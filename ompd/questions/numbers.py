@@ -29,7 +29,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(session: Session, native: int, *, with_path: bool = False) -> Numbers:
-    """Return the numbers of the thread *native*. If several runtimes know it, those of the innermost level.
+    """Return the numbers of the thread *native*, those at the innermost level if several runtimes know it.
 
     :param with_path: whether to return the numbers in enclosing teams, too
     :raises OmpdError: if they cannot be read

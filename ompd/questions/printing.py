@@ -52,7 +52,7 @@ def ask(session: Session, name: str, thread: int, at: At | None = None, number: 
     :param at: the selected frame, the innermost user frame if None
     :param number: the frame's number in the thread's stack, in place of *at*
     :raises NoAnswer: if there is no such variable, or more than one
-    :raises BadInput: if it has no such part, or the stack no such frame
+    :raises BadInput: if the variable has no such part, or the stack has no such frame
     """
     wanted = session.process.variable_name(name)
     (row,) = stacks.ask(session, thread=thread, locals=True, part=wanted).rows

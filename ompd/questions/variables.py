@@ -192,7 +192,7 @@ def _keeps_copies(space: AddressSpace, address: int) -> bool:
 
 
 def _has_copies(copies: ThreadprivateCopies, thread: int, address: int) -> bool:
-    # The same of copies that threads have before the runtime is initialised.
+    # Whether *copies*, which threads have before the runtime is initialised, have one of the variable.
     try:
         copies.address(thread, address)
     except BadInput:

@@ -12,7 +12,7 @@ _ASCII = ("|  ", "|- ", "`- ")
 
 
 def grow(rows: Iterable[tuple[int, str]], *, drawn: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield each row of a tree, given as its depth and its text in the order of the tree, as its stem and its text.
+    """Yield the stem and the text of each row of a tree. *rows* has their depths and texts in the order of the tree.
 
     Rows deeper than forty levels are drawn at that level.
 

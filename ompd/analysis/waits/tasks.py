@@ -254,7 +254,7 @@ class TaskNodes:
         return self._graph.add(Node(key, Kind.TEAM, name, Outlook.RUNS, self._nodes.rows[first].native_thread_id))
 
     def add_others(self) -> None:
-        """Add the threads that execute tasks without a waiter: they may set other threads free."""
+        """Add the threads that execute tasks for which no thread waits. Such a task may set other threads free."""
         seen = set()
         for task in self._tasks:
             if task.kind != "explicit" or task.status == "complete":

@@ -62,7 +62,7 @@ def _is_kept(section: Section, debug: bool) -> bool:
 
 
 def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
-    """Return the extract of *elf*, an ELF file itself.
+    """Return the extract of *elf*. The extract is an ELF file, too.
 
     Sections that are damaged or not in the file are left out.
 

@@ -1,6 +1,6 @@
 """The texts of Linux's ``/proc/PID`` (proc(5)): mappings, status, where a thread is blocked. Bytes in, facts out.
 
-Lines end with a newline and nothing else. The kernel escapes that one in names, but no other line separator.
+Lines end with a newline. In names the kernel escapes newlines, but no other line separators.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ThreadStat(NamedTuple):
 def parse_stat(text: bytes) -> ThreadStat:
     """Return the needed fields of ``stat``. Its second field is a name that may contain spaces and parentheses.
 
-    :raises MalformedFile: if it is shorter than that
+    :raises MalformedFile: if a needed field is missing
     """
     fields = text.rpartition(b")")[2].split()
     try:
@@ -105,7 +105,7 @@ def parse_stat(text: bytes) -> ThreadStat:
 def parse_times(text: bytes) -> tuple[int, int]:
     """Return the times of ``stat`` that a task has used as a user and in the kernel, in clock ticks.
 
-    :raises MalformedFile: if it is shorter than that
+    :raises MalformedFile: if a needed field is missing
     """
     fields = text.rpartition(b")")[2].split()
     try:

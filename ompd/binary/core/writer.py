@@ -19,7 +19,7 @@ _SHDR = {32: "IIIIIIIIII", 64: "IIQQQQIIQQ"}
 
 @record
 class Note:
-    """One note: who defines its type, the type, and its bytes."""
+    """One note: its owner, its type as the owner defines it, and its bytes."""
 
     owner: str
     type: int

@@ -25,7 +25,7 @@ from ompd.safety import limits
 
 INFO, TYPES = ".debug_info", ".debug_types"
 _MAX_UNITS = 1 << 20
-# A large program has some thousand split files. All are opened only for a search of types.
+# A large program has thousands of split files. Only a search for types opens all of them.
 _MAX_SPLIT_FILES = 1 << 12
 # DW_AT_dwo_name with each form of a string, DW_AT_GNU_dwo_name with any form, as an abbreviation has them
 _STRING_FORMS = (dw.DW_FORM_STRING, dw.DW_FORM_STRP, dw.DW_FORM_LINE_STRP, *(STRING_INDEXES & set(range(0x80))))

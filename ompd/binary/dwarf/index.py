@@ -450,7 +450,7 @@ class TypeIndex:
     # The walk over a unit
 
     def _definitions_of(self, unit: Unit) -> list[tuple[int, _Noted]]:
-        # Abbreviation codes of type definitions in the unit, and how to index their entries.
+        # For each abbreviation code of type definitions in the unit: how to index entries with that code.
         key = key_of(unit)
         if key not in self._definitions:
             every = unit.abbreviations.all().items()

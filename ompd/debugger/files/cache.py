@@ -149,7 +149,7 @@ class FileCache:
         return self._cache.read(name, name.encode())
 
     def put(self, entry: str, payload: bytes) -> None:
-        """Keep *payload* as the file's entry of that name."""
+        """Store *payload* as the file's entry called *entry*."""
         if self._settled:
             name = f"{self._key}-{entry}"
             self._cache.write(name, name.encode(), payload)

@@ -252,7 +252,7 @@ def _decoder(name: str) -> tuple[_Decoder, type[Exception]]:
 
 
 def _member(source: _Input, name: str) -> Iterator[bytes]:
-    # The contents of one member of a file of that format.
+    # Yield the decompressed contents of one member of a file in the format *name*.
     decoder, error = _decoder(name)
     while not decoder.eof:
         data = source.read(_READ) if decoder.needs_input else b""

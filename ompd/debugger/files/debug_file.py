@@ -1,4 +1,4 @@
-"""The debug information of a library that no process has loaded, or of its separate debug file."""
+"""Debug information of a library that no process has loaded, read from the library or its separate debug file."""
 
 from __future__ import annotations
 

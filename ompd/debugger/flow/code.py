@@ -260,7 +260,8 @@ class FunctionCode:
 
 def _distances(code: bytes, target: int) -> Iterator[int]:
     """Yield indices in *code* of four bytes with the distance from their end to the index *target*, little-endian."""
-    # The distance decreases by one per index. Indices with the same upper half of it are searched for that half.
+    # The distance becomes one smaller with each index. For each upper half (16 bits) of a distance, search only the
+    # indices whose distance has that half.
     for high in range((target - len(code)) >> 16, ((target - 4) >> 16) + 1):
         first, last = max(target - 4 - (high << 16) - 0xFFFF, 0), min(target - 4 - (high << 16), len(code) - 4)
         half, place = (high & 0xFFFF).to_bytes(2, "little"), first + 1

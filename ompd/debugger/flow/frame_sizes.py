@@ -1,4 +1,4 @@
-"""The size of a function's frame at its calls, computed from its instructions."""
+"""The size of a function's frame while it calls other functions, computed from its instructions."""
 
 from __future__ import annotations
 

@@ -175,9 +175,9 @@ class Functions:
         return frozenset((k, self._read(value, frame, place.state, function)) for k, value in place.state.released)
 
     def left(self, frame: Frame, inner: Frame | None) -> frozenset[tuple[str, int | None]] | None:
-        """Return constructs and locks that may be ended by functions that *frame* called and that left by a jump.
+        """Return the constructs and locks that functions called by *frame* may have ended before they left by a jump.
 
-        :param inner: the frame in their place, None for an innermost *frame*
+        :param inner: the next inner frame, None for an innermost *frame*
         """
         if inner is None or frame.call_site == frame.pc or self.loose() == frozenset():
             return frozenset()
@@ -387,7 +387,7 @@ class Functions:
     # Constructs and locks that functions end without having begun them
 
     def loose(self) -> frozenset[Released] | None:
-        """Return everything that the user's functions end without having begun it, None if unknown."""
+        """Return the constructs and locks that some user function ends but does not begin, None if unknown."""
         if not self._is_loose_known:
             self._is_loose_known = True
             try:

@@ -60,7 +60,7 @@ class Guesser:
         self._scans_left, self._all_scans_left = _MAX_SCANS, _MAX_ALL_SCANS
 
     def begin_stack(self) -> None:
-        """Reset the number of searches for a new stack."""
+        """Begin a new stack: reset the number of searches."""
         self._scans_left = min(_MAX_SCANS, self._all_scans_left)
 
     def caller(self, pc: int, registers: Mapping[int, int], *, is_exact: bool) -> Guess | str:
@@ -208,7 +208,7 @@ class Guesser:
         return self._return_of(address)[0]
 
     def _calls(self, address: int, pc: int) -> bool:
-        # Whether the call before the return address directly calls the function around pc.
+        # Whether the instruction before the return address is a direct call of the function that contains pc.
         target = self._return_of(address)[1]
         if target is None:
             return False

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SignalFrames:
-    """The kernel's frames in one process. Not every C library has unwind data for them."""
+    """The signal frames that the kernel pushes, in one process. Not every C library has unwind data for them."""
 
     def __init__(self, memory: TargetMemory, architecture: Architecture) -> None:
         self._memory, self._architecture = memory, architecture

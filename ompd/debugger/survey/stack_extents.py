@@ -99,7 +99,7 @@ class StackExtents:
         return None
 
     def omitted(self) -> Omitted:
-        """Return the writable memory, without files, that the target omits, and the threads with omitted stacks."""
+        """Return the writable memory of no file that the target omits, and the threads whose stacks it omits."""
         target, process = self._process.target, self._process
         files = target.mappings()
         starts, ends = [file.start for file in files], list(accumulate((file.end for file in files), max))

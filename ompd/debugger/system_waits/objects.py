@@ -404,8 +404,8 @@ class PthreadWaits:
         return AwaitedObject("std_barrier", address, expected=expected, missing=missing, unavailable=reasons)
 
     def _std_counts(self, address: int, phase: int) -> tuple[int, int] | None:
-        # The numbers of expected and of missing threads, None if no barrier is there. Each node of the tree's first
-        # round has a ticket for two threads: the phase, plus one for each that has arrived.
+        # The numbers of expected and of missing threads, None if no barrier is there. In the tree's first round
+        # two threads share a node. Its ticket is the phase plus the number of these threads that have arrived.
         size = self._memory.pointer_size
         expected, nodes = (read_unsigned(self._memory, address + n * size, size) for n in (0, 1))
         if address % size or not 1 < expected <= _MOST_MISSING or nodes % _STD_NODE or not nodes:

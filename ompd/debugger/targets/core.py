@@ -211,8 +211,8 @@ class CoreTarget:
             yield from iter_note_places(self.file, order, start, end)
 
     def _iter_around_holes(self, start: int, end: int, order: ByteOrder) -> Iterator[NotePlace]:
-        # A lost page reads as zeros, and no note of a core begins with zeros. Search the next note of the kernel or gdb
-        # behind it.
+        # A lost page reads as zeros, and no note of a core begins with zeros. Skip the page:
+        # search the next note that the kernel or gdb writes.
         while True:
             try:
                 for note in iter_note_places(self.file, order, start, end):

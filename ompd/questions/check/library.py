@@ -81,7 +81,7 @@ class CallQueue:
         return pending
 
     def has(self, routine: Callable[Concatenate[Batch, _P], Pending[_T]], *arguments: _P.args, **_: _P.kwargs) -> bool:
-        """Return whether a call is recorded, or its result kept."""
+        """Return True if the call is recorded or its result is kept."""
         return (routine, *map(_number, arguments)) in self._kept
 
 

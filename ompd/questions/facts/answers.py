@@ -128,7 +128,7 @@ def threads_of(runtime: LoadedRuntime, problems: Problems) -> Sequence[ThreadHan
 def native_thread(session: Session, handle: ThreadHandle) -> int:
     """Return the operating system's identifier of an OpenMP thread.
 
-    :raises Unavailable: if it is not in this process, which is a fork
+    :raises Unavailable: if fork() made this process, and did not copy the thread
     """
     try:
         return handle.native_thread_id()

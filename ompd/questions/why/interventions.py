@@ -29,9 +29,9 @@ _UNDEFINED = "undefined"  # OMPT's name for a state that it does not define
 
 
 def interrupted(session: Session, rows: Sequence[ThreadRecord]) -> tuple[tuple[ThreadRecord, ...], frozenset[int]]:
-    """Return the records without the waits that signal handlers have interrupted, until these return.
+    """Return the records. The wait of a thread is left out if a running signal handler has interrupted it.
 
-    Also return the native ids of threads whose handler itself is in the runtime, and waits as its record tells.
+    Also return the native ids of threads whose handler has called the runtime. Their records have the handler's wait.
     """
     records: list[ThreadRecord] = []
     waiting: set[int] = set()

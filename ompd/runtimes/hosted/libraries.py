@@ -180,7 +180,7 @@ class _Serving:
 
 
 class _ServingDmpl:
-    # A library with only DMPL's functions. It keeps nothing of a stop.
+    # A library with only DMPL's functions. It keeps no data of one stop for the next.
 
     def __init__(self, by: HostedBy, dmpl: Beside) -> None:
         self.by, self._dmpl = by, dmpl

@@ -344,7 +344,7 @@ class Task(GompTask, _AnyTask):
         return TaskWait("dependence", count, self.runtime.tasks.predecessors_of(self), items)
 
     def unfinished_children(self) -> int:
-        """libgomp keeps no count, but its lists and the stacks have all of them.
+        """libgomp keeps no count, but all children are in its lists or on stacks.
 
         :raises OmpdError: if some cannot be found
         """

@@ -290,7 +290,7 @@ class Roster:
 
     @cached_property
     def live_teams(self) -> frozenset[int]:
-        """The addresses of teams that their primary threads claim, and of those that have lost their primary thread."""
+        """The addresses of the teams of primary threads, and of teams whose primary thread is gone."""
         led = frozenset(claim.team for _, claims in self._claims[0] for claim in claims if claim.number == 0)
         return led | self._orphaned(led)
 

@@ -251,8 +251,8 @@ class ParsedStack:
         return bool(self.groups) and self.groups[-1].entry == BEGIN and self.groups[-1].code is not None
 
     def calls_its_own(self, group: Group) -> bool | None:
-        """Return whether the outermost routine of *group* called another routine of the runtime, and not a construct's
-        code by a pointer. None if its code does not show that.
+        """Return True if the outermost routine of *group* called another routine of the runtime, False if it called the
+        code of a construct, None if its code does not show which.
         """
         if group.outer == group.inner:
             return None

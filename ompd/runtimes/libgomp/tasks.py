@@ -1,8 +1,8 @@
 """The tasks of one process, found by a walk over all lists of explicit tasks.
 
-A parent has its tasks in its list of children. When the parent is over, a child has no parent any more, and only the
-queues of its team and of its task group still have it. A task that waits for a dependence is in none of these lists;
-the tasks that it depends on have it in theirs (``dependers``).
+The children of a task are in its list of children. When the parent has ended, they are only in the queues of their
+team and of their task group. A task that waits for a dependence is in none of these lists. It is in the list
+``dependers`` of each task that it depends on.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Tasks:
 
     @cached_property
     def _implicit(self) -> tuple[Mapping[int, tuple[Parallel, int]], OmpdError | None]:
-        # And why those of some team are unknown.
+        # The regions and numbers by task, and the reason if those of some team are unknown.
         size = self._runtime.layouts.size("gomp_task")
         places: dict[int, tuple[Parallel, int]] = {}
         fault = None

@@ -118,7 +118,7 @@ class Thread(Unnumbered):
             return team
 
     def _forms(self, inner: Team, outer: Team) -> bool:
-        # Whether this thread of the outer team forms the inner one, or gives it up.
+        # Whether this thread of the outer team is creating the inner team, or dissolving it.
         if inner is outer or self.address not in outer.t_threads:
             return False
         if inner.t_parent is outer:

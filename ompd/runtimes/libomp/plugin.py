@@ -206,7 +206,7 @@ class Runtime(Plain):
         return most_threads(self.process)
 
     def _pointers(self, address: int, count: int) -> list[tuple[int, int]]:
-        # The places of the pointers in an array that are not null, and these pointers.
+        # The pointers of an array that are not null, by index.
         size = self.process.pointer_size
         raw = self.heap.read(address, count * size).rstrip(b"\0")
         raw += bytes(-len(raw) % size)  # most of the array has never been used
@@ -315,8 +315,8 @@ class Runtime(Plain):
     def gtid_of(self, thread: Thread) -> int:
         """Return ``ds_gtid``.
 
-        :raises LayoutUnavailable: if its place is unknown
-        :raises CorruptState: if it is not the thread's place in ``__kmp_threads``
+        :raises LayoutUnavailable: if the offset of the field is unknown
+        :raises CorruptState: if it is not the thread's index in ``__kmp_threads``
         """
         place = self.thread_places[thread.address]
         if place in self.contradicted_gtids:

@@ -133,7 +133,7 @@ class Threadprivate:
         return _Variable(symbol, address - start, caches)
 
     def _caches_of_function(self, module: Module, symbol: str, start: int) -> frozenset[int]:
-        # A variable in a function is FUNCTION.NAME, but its cache NAME.cache. So that may be another variable's cache.
+        # A variable in a function is FUNCTION.NAME, but its cache NAME.cache. It may be the cache of another variable.
         last = symbol.rpartition(".")[2]
         caches = frozenset(self._process.symbols_in(module, [f"{last}{suffix}" for suffix in _SUFFIXES]).values())
         if not caches:

@@ -1,7 +1,7 @@
 """Internal control variables, as a library has them: as numbers, as texts, or both.
 
-The specification defines the meaning of a number: a truth value, or a place in a list of names. Libraries with a text
-for a variable may also put the numbers in the text.
+The specification defines the meaning of a number: a truth value, or a place in a list of names. Libraries that
+give a variable as text may have the number in that text.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _from_text(name: str, text: str) -> int | str:
         return ",".join(map(_binding, text.split(",")))
     if name == "nthreads-var" and _WHOLE.fullmatch(text):
         return int(text)
-    # A schedule without chunks has 0 there.
+    # The text of a schedule without a chunk size ends in ",0".
     return text.removesuffix(",0") if name in ("run-sched-var", "def-sched-var") else text
 
 

@@ -242,7 +242,7 @@ class Stacks:
         return entry_of(self._process, frames[index].call_site)
 
     def _is_forking(self, frames: tuple[Frame, ...]) -> bool:
-        # Whether the routine that user code last called starts, or ends, a region.
+        # Whether the innermost call from user code is of a routine that starts or ends a region.
         last = ""
         for frame in frames:
             routine = self.code.routine_of(frame)

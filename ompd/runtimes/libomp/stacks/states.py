@@ -46,8 +46,8 @@ _ROUTINE_STATES = {
     "__kmpc_omp_taskwait_deps_51": State.WAIT_TASKWAIT,
     "__kmpc_end_taskgroup": State.WAIT_TASKGROUP,
     "__kmp_join_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
-    # A worker that has arrived at the barrier that ends a region already waits in the barrier that begins the next one.
-    # A worker of a live team has arrived, unless the primary thread has only just called it and it is not awake yet.
+    # After the barrier at a region's end a worker waits in the barrier at the begin of the next region. So a worker of
+    # a live team has reached the region's end, unless the primary thread has just woken it and it has not yet run.
     "__kmp_fork_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
     # The lock of reductions, which have several entry points.
     "__kmp_enter_critical_section_reduce_block": State.WAIT_LOCK,
@@ -183,7 +183,7 @@ def _derived(thread: Thread) -> State:
 
 
 def _is_in_system_code(thread: Thread) -> bool:
-    # Whether its whole stack is the C library's: a new thread that has not come to the runtime, or one that ends.
+    # Whether all frames are the C library's, as in a new thread that has not entered the runtime, or one that exits.
     stack = _stack(thread)
     owners = {thread.runtime.owners.at(frame.call_site) for frame in stack.frames}
     return stack.stopped is None and owners == {SYSTEM}
