@@ -1,4 +1,4 @@
-"""From a moment to verdicts and the graph as records."""
+"""The verdicts on a moment, and its wait-for graph, as records."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ class Process(Callbacks, Protocol):
     def function_called(self, frame: Frame) -> int | None:
         """Return the start of the function that a caller's frame called through a pointer, None if it is unknown.
 
-        The frame inside of it may be of another function, if the called function ended by a jump.
+        The next inner frame may be that of another function, if the called function ended by a jump (a tail call).
         """
 
     def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:

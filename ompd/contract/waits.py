@@ -1,4 +1,4 @@
-"""Records of locks, barriers and threads that are gone: plain values, without handles.
+"""Records of locks, of barriers, and of threads that are gone: plain values, without handles.
 
 An owner, a count or a generation comes with the word that was read, as evidence: its address and its value.
 """

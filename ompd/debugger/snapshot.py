@@ -283,7 +283,7 @@ class _Memory:
             return True
 
     def pieces(self) -> Iterator[MappedPart]:
-        """Yield the pieces of memory, by address. Together they have the extents of the mappings."""
+        """Yield the pieces of memory by address. Together they cover the mappings, also where memory is left out."""
         position = 0
         for region in self._regions:
             while position < len(self._pages) and self._pages[position] * PAGE < region.start:

@@ -163,7 +163,7 @@ def native_of(session: Inspection, native: int, wanted: int | None) -> int:
 def numbers_of_team(session: Inspection, native: int) -> list[str]:
     """Return the thread numbers in the team of the thread *native*, or in the only team.
 
-    :raises OmpdError: if the thread is in no team and there is not exactly one
+    :raises OmpdError: if the thread is in no team, and the process has no team or several
     """
     region = region_of(session, native, None)
     return [str(number) for number in range(len(region.threads) if region is not None else 1)]

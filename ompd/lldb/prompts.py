@@ -65,7 +65,10 @@ class Prompt:
             result.SetError(str(error))
 
     def handle_option_argument_completion(self, option: str, cursor: int) -> dict[str, list[str]]:
-        """Return completions of an option's value, for LLDB 20 and later, which has passed the typed part before."""
+        """Return completions of an option's value, for LLDB 20 and later.
+
+        LLDB has passed the typed part of the value to :meth:`set_option_value` before this call.
+        """
         typed = self._words[-1][:cursor] if self._words and not self._words[-1].startswith("--") else ""
         return _completion(self.command.option_values(self._selected(), option), typed)
 

@@ -145,7 +145,7 @@ class Kind(Word):
 
     @property
     def is_passed_on(self) -> bool:
-        """Whether a function may release it that did not set it."""
+        """Whether a function other than the one that set it may release it."""
         return Trait.PASSED_ON in self.traits
 
     @property

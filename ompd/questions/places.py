@@ -230,7 +230,8 @@ def _may_be_left(session: Session, outer: Frame) -> bool:
 
 
 def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: ThreadHandle) -> Place | None:
-    # The place of a construct's code whose frame is missing between this frame and the next outer one.
+    # The last known place of a construct's code that has left the stack. Its frame would be between this frame and the
+    # next outer one.
     if not _may_be_left(session, frames[index + 1]):
         return None
     try:

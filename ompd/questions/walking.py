@@ -22,9 +22,9 @@ _TABLE = "_GLOBAL_OFFSET_TABLE_"
 
 
 class Begun(NamedTuple):
-    """Code of a construct that a line begins: the address at which it is entered, and whether it is a task's.
+    """The code of a construct that begins on a line: the address of its entry, and whether the construct is a task.
 
-    Any thread may execute a task at any later time. ``is_task`` is None if it is unknown.
+    Any thread may execute a task at any later time. ``is_task`` is None if the kind of construct is unknown.
     """
 
     entry: int

@@ -159,7 +159,7 @@ def cut(table: Table) -> Table:
 
 
 def tree(rows: Iterable[tuple[int, str]]) -> tuple[list[Node], bool]:
-    """Return lines with depths as trees, and whether lines are left out."""
+    """Return the trees that lines form by their depths, and whether lines are left out."""
     rows = iter(rows)
     roots: list[Node] = []
     path: list[list[Node]] = [roots]

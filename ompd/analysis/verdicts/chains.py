@@ -34,7 +34,10 @@ class Chains:
             self._waiters.setdefault(target, []).append(thread)
 
     def way(self, root: Root) -> tuple[int, ...]:
-        """Return the nodes from the object for which most threads wait to the end, or those of a cycle in order."""
+        """Return the nodes on the way to *root*, from a thread that waits for the object with most waiters.
+
+        For a cycle, return its nodes in order.
+        """
         if root.end is End.CYCLE:
             return root.nodes
         way = self._ways.get(root)

@@ -19,8 +19,8 @@ from ompd.model.kinds import EdgeKind, Kind
 
 
 class _Ready(NamedTuple):
-    # Threads of a team at scheduling points, as nodes: who may execute any task; by the parents of the tasks that they
-    # may execute; and by ancestors of these.
+    # Threads of a team at scheduling points, as nodes. Those in ``any`` may execute any task, those in ``of_parent``
+    # only children of the task that is the key, and those in ``of_ancestor`` only its descendants.
     any: list[int]
     of_parent: dict[str | None, list[int]]
     of_ancestor: dict[str, list[int]]

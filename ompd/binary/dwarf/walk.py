@@ -235,7 +235,9 @@ class Nesting:
         self._left = _MAX_PASSES * (end - start)
 
     def around(self, offset: int) -> int | None:
-        """Return the parent of the entry at *offset*, None for the unit's own. Offsets are from the unit's start.
+        """Return the offset of the parent of the entry at *offset*, None for the entry of the unit itself.
+
+        Offsets are from the unit's start.
 
         :raises MalformedFile: if entries on the way are malformed, or nested too deep
         """

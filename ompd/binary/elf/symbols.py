@@ -186,8 +186,8 @@ class SymbolSection:
         return found
 
     def preferred(self, name: str) -> Symbol | None:
-        # The best symbol called *name*. Absences are cached: few modules have the runtime symbols that all are searched
-        # for.
+        # The best symbol called *name*. Absences are cached: every module is searched for the runtime symbols, and few
+        # modules have them.
         if not self._keeps_absences:
             return preferred_of(self.find(name))
         if name in self._absences:

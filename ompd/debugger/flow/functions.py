@@ -158,7 +158,7 @@ class Functions:
         return self._read(function.argument(routine, place.state), frame, place.state, function)
 
     def let_go(self, frame: Frame) -> frozenset[tuple[str, int | None]] | None:
-        """Return constructs and locks of other functions that the function of *frame* may have ended so far.
+        """Return what the function of *frame* may have ended so far: constructs and locks that other functions began.
 
         :returns: kinds, each with the object's address, None for an unknown one; None if even the kinds are unknown
         """
@@ -333,7 +333,10 @@ class Functions:
         return there if loose == frozenset() else there._replace(lets_go=self.let_go_by(target))
 
     def is_routine(self, target: int) -> bool:
-        """Return whether a routine of the table, which begins or ends constructs or locks, is at an address."""
+        """Return whether *target* is the address of a routine in the table.
+
+        The table has the routines that begin or end a construct, or set or release a lock.
+        """
         return self._at(target).routine is not None
 
     def states_before(self, address: int) -> Sequence[State]:

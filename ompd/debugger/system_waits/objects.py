@@ -301,7 +301,7 @@ class PthreadWaits:
             mutex = self._mutex(futex, is_shared)  # the thread was signalled, and takes the mutex again
             if mutex.kind == "mutex" and mutex.owner is not None:
                 return mutex
-        # A function of the C library has the condition's address on its stack or, if registers are known, in one.
+        # A function of the C library has the condition's address on its stack, or in a register if those are known.
         frames = stack.frames[:own]
         bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
         seen = bases & set(self._words_on_stack(frames))

@@ -471,8 +471,8 @@ class CoreTarget:
 
 
 def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
-    # The segments whose bytes are in a core's order in the file, from the last one. A changed header may claim bytes
-    # that never existed.
+    # Yield the segments with bytes in the file, the last one first. In a core, the bytes of a PT_LOAD segment do not
+    # reach into those of the next one. If they do, it is left out: a changed header may claim bytes that never existed.
     limit = 1 << 63
     for segment in reversed(segments):
         end = segment.p_offset + segment.p_filesz

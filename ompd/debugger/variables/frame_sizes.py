@@ -9,9 +9,11 @@ _WORD, _STACK_ALIGNMENT = 8, 16  # for processors whose code omits the frame poi
 
 
 def kept_frame_size(offsets: Sequence[int]) -> int | None:
-    """Return the distance in bytes from stack pointer to CFA between calls, in a function without a frame pointer.
+    """Return the distance in bytes from stack pointer to CFA that a function keeps between its calls.
 
-    :param offsets: this distance in each row of the function's unwind data
+    The function has no frame pointer.
+
+    :param offsets: the distance in each row of the function's unwind data
     :returns: None if the function does not make its frame exactly once
     """
     top = next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets)) - 1

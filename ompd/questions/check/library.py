@@ -159,7 +159,7 @@ class Identities:
         return [part for part in remaining if part[1]]
 
     def _find_among(self, scope: Scope, parts: Sequence[_Part], most: int) -> None:
-        # Compares the first members of each part with those after them.
+        # In each part, compares each of the first *most* members with all members after it.
         pairs = [
             (member, other)
             for _, members in parts

@@ -1,7 +1,7 @@
-"""Our plugin's answers to the questions of OMPD's routines, with the return codes of the standard.
+"""Our plugin's answers to the questions that OMPD's routines answer, with the return codes of the standard.
 
-A plugin has handles with methods, a library for debuggers has routines that return codes and numbers. The answers of
-both have the same form here, so that they can be compared.
+A plugin has handles with methods. A library for debuggers has routines, which give return codes and numbers. Here the
+answers of both have the same form, so that they can be compared.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _sleep_though_free(session: Session) -> bool:
 
 
 def look_at_earlier(earlier: Session, session: Session) -> Look:
-    """Look at an earlier moment of a process, as another core of it has it.
+    """Look at an earlier moment of a process, which another core of the same process shows.
 
     :raises BadInput: if *earlier* is another process, or it is not known whether it is the same
     :raises NoAnswer: if no OpenMP runtime of the process can be read

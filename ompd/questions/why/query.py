@@ -98,8 +98,8 @@ def _named(verdict: VerdictRecord) -> Iterator[int]:
 
 
 def _in_source(verdict: VerdictRecord, rows: Mapping[int | None, StackRecord]) -> VerdictRecord:
-    # Code of the system's headers, such as std::mutex::lock, is expanded into user code. Its place is that of its
-    # caller.
+    # Code of the system's headers, such as std::mutex::lock, is inlined into user code. For a wait in such code, show
+    # the place in user code that called it.
     callers: dict[Place, Place] = {}
     links = []
     for link in verdict.cycle:

@@ -17,7 +17,8 @@ _APART = 64  # nodes of each of these verdicts that stay apart
 _NAMED = 100  # with more kinds of nodes than this, nodes with different names are folded, too
 _ROUNDS = 12
 _LONGEST = 80  # characters of a name
-# Stands for all threads if none is recorded for an action: an edge to it carries no information.
+# The id of the node for any thread, the target of an edge if it is not recorded which thread has to act. Such an edge
+# carries no information.
 _ANYBODY = "everybody"
 _SHAPES = {Kind.THREAD: "box", Kind.TASK: "note", Kind.TEAM: "box", Kind.OUTSIDE: "cloud"}
 _COLOURS = {Confidence.PROVEN: "#f4a6a0", Confidence.LIKELY: "#f9cf9c", Confidence.POSSIBLE: "#fbf0b2"}

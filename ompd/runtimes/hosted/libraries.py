@@ -164,8 +164,8 @@ class _Serving:
         return HostedPlugin(found.kind, self._space, self._beside)
 
     def begin_again(self, process: Process, found: Found) -> Plugin | None:
-        # None if the library has to be started anew: Intel's (2024.2 to 2026.2) refuses a second process, because it
-        # takes text that it keeps of the first one for an address.
+        # None if the library has to be started anew. Intel's (2024.2 to 2026.2) refuses a second process: it keeps a
+        # text from the first process, and mistakes it for an address.
         try:
             return self.begin(process, found)
         except LibraryError as error:

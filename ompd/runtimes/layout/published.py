@@ -73,7 +73,7 @@ def _layout(
         offset, length = values.get(access), values.get(f"ompd_sizeof__{struct}__{member}")
         if offset is None or length is None:
             continue
-        # Offset 0 is valid, but no member has size 0: the constants were not filled in, or were overwritten.
+        # Offset 0 is valid. Size 0 is not: it shows that the constants were not filled in, or were overwritten.
         if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE) or not is_aligned(offset, length):
             faults[member] = addresses[access], f"{struct}.{member} is published as {length} bytes at offset {offset}"
         else:

@@ -164,7 +164,8 @@ def _is_constructs(entry: str | None) -> bool:
 
 
 def _is_noted(thread: Thread) -> bool:
-    # Whether the list of a pool or a team has the thread. A worker enters them when it has taken its place.
+    # Whether the thread is in the list of a pool or of a team. A worker gets into these lists when it has taken its
+    # place.
     runtime = thread.runtime
     release = thread.address + runtime.layouts["gomp_thread"].field("release").offset
     pools, teams = set(), set()

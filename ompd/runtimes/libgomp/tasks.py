@@ -119,7 +119,10 @@ class Tasks:
 
     @property
     def implicit(self) -> Mapping[int, tuple[Parallel, int]]:
-        """The regions and thread numbers of the implicit tasks of all live teams that can be read, by address."""
+        """The region and thread number of each implicit task, by the task's address.
+
+        It has the tasks of all live teams that can be read.
+        """
         return self._implicit[0]
 
     @cached_property
@@ -273,8 +276,8 @@ class Tasks:
     def region_of(self, task: Task) -> Parallel | None:
         """Return the region of the nearest implicit task among a task and its ancestors.
 
-        If an ancestor is over, it is the region of the team whose lists have the task, or of the thread that executes
-        it.
+        If the chain of ancestors ends early because one of them is over, return the region of the team whose lists have
+        the last task of the chain, or else the region of the thread that executes that task.
         """
         # All tasks on the way have the same region. Keep it for them, so that no way is gone twice.
         way: list[int] = []

@@ -53,7 +53,7 @@ class Threadprivate:
         self._variables: dict[int, _Variable | None] = {}
 
     def address(self, thread: Thread, address: int) -> int | None:
-        """Return the address of the copy of *thread* of the variable at *address*, None if it has no copy yet.
+        """Return the address of a thread's own copy of the variable at *address*, None if it has no copy yet.
 
         :raises BadInput: if the runtime keeps no copies of the variable
         """

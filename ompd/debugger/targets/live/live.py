@@ -60,7 +60,7 @@ class LiveProcess(RunningProcess):
         return Moment(self, registers, self.mappings(self.maps()), asleep=asleep)
 
     def surface(self) -> Moment:
-        """Return the process for reading constant memory: without threads, and pages that are read are not kept."""
+        """Return the process for reading constant memory. It has no threads, and does not keep the pages it reads."""
         return Moment(self, {}, self.mappings(self.maps()), keeps_pages=False)
 
     def limit_ns(self, threads: int) -> int:

@@ -201,7 +201,7 @@ class Moment:
         return self._mappings
 
     def code_mappings(self) -> Sequence[MemoryMapping]:
-        """Return the mappings of files that hold code. If they are the same, the modules are."""
+        """Return the executable mappings of files. As long as they stay the same, so do the loaded modules."""
         return [mapping for mapping in self._memory if mapping.is_executable and mapping.is_file]
 
     def siginfo(self, thread: int) -> SignalInfo | None:

@@ -116,7 +116,7 @@ class Beside:
     def copies(self, callbacks: Callbacks) -> Copies | None:
         """Return the copies that the runtime of a process keeps, None if the library has no DMPL.
 
-        :raises OmpdError: if it cannot be started
+        :raises OmpdError: if the library cannot be started
         """
         library = self._library
         return Copies(library, self._debugger, callbacks, self._gone.append) if library is not None else None

@@ -1,5 +1,5 @@
-"""The members of the runtime's structures, and the proof of their places: published by the runtime, or from debug
-information or tables.
+"""The places of members in the runtime's structures, and the proof that they are right. The places are published by
+the runtime, or come from debug information or from tables.
 
-Imports nothing of the other folders. They use ``structures``.
+This folder imports nothing from the other folders of ``libomp``, which use its ``structures`` and ``layouts``.
 """
