@@ -35,15 +35,15 @@ class SourceExcerpt(Record):
     """Lines of a source file around ``line``. ``first`` is the number of the first of ``lines``, ``path`` the file on
     this machine.
 
-    ``note`` says why these may not be the lines that were compiled, None if they are, as far as debug information and
-    times of files show.
+    ``note`` says why these may not be the lines that were compiled, or why there are no ``lines``. It is None if debug
+    information and the times of the files give no reason for doubt. ``path`` is None without lines.
     """
 
     file: str
     line: int
     first: int
     lines: tuple[str, ...]
-    path: str
+    path: str | None = None
     note: str | None = None
 
 

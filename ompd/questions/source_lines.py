@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ompd.errors import OmpdError
+from ompd.errors import Unavailable
 from ompd.model import Place
 from ompd.model.places import SourceExcerpt
 from ompd.session import Session
@@ -12,18 +12,20 @@ _LONGEST = 240  # characters of a line
 
 
 def excerpt(session: Session, place: Place) -> SourceExcerpt | None:
-    """Return the lines around *place*, None if its source file is not here, or is not the one that was compiled."""
+    """Return the lines around *place*, no lines if its file cannot be shown, None if its line is unknown."""
     if place.file is None or place.line is None or place.address is None:
         return None
     process = session.process
     module = process.symbols.module_at(place.address)
     digest = process.places.source_digest(place.address, place.file)
+    first = max(place.line - _BEFORE, 1)
     try:
         source = process.finder.sources.read(place.file, digest, module.path if module is not None else None)
-    except OmpdError:
-        return None
-    if not 0 < place.line <= len(source.lines):
-        return None
-    first = max(place.line - _BEFORE, 1)
+    except Unavailable as error:
+        return SourceExcerpt(place.file, place.line, first, (), note=str(error))
+    if place.line > len(source.lines):
+        return SourceExcerpt(
+            place.file, place.line, first, (), note=f"{source.path} has only {len(source.lines)} lines"
+        )
     lines = tuple(line.rstrip()[:_LONGEST] for line in source.lines[first - 1 : place.line + _AFTER])
     return SourceExcerpt(place.file, place.line, first, lines, source.path, source.note)

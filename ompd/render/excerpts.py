@@ -12,7 +12,7 @@ _TAB = 8
 
 def excerpt_lines(excerpt: SourceExcerpt, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the lines of an excerpt, each with its style. Its line is underlined, with *labels* behind that."""
-    width = len(str(excerpt.first + len(excerpt.lines) - 1))
+    width = len(str(max(excerpt.line, excerpt.first + len(excerpt.lines) - 1)))
     yield f"{'':{width}}--> {clean(basename(excerpt.file))}:{excerpt.line}", "dim"
     for number, text in enumerate(excerpt.lines, excerpt.first):
         shown = clean(text.expandtabs(_TAB))

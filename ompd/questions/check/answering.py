@@ -10,7 +10,7 @@ from ompd.errors import NoAnswer, OmpdError
 from ompd.model.checks import CheckAnswer, CheckedLibrary, DifferenceRecord, EntrySeen
 from ompd.questions.check.compare import REFUSED, Fact, Outcome, compare, function_of
 from ompd.questions.check.known import EntryTally, Explained, Known, KnownLibrary
-from ompd.questions.check.library import LibraryAnswers
+from ompd.questions.check.library_answers import LibraryAnswers
 from ompd.questions.check.plugin import NativeThread, PluginAnswers
 from ompd.questions.facts.answers import answer, begin, readable_runtimes
 from ompd.questions.runtimes import records
@@ -97,7 +97,9 @@ def _check(
     library = known.identify(digest, version)
     explained = Explained(known, library)
     facts = compare(
-        LibraryAnswers(hosted.library, hosted.ref, {kind: hosted.all_threads.id_size(kind) for kind in ThreadIdKind}),
+        LibraryAnswers(
+            hosted.hosted_library, hosted.ref, {kind: hosted.all_threads.id_size(kind) for kind in ThreadIdKind}
+        ),
         PluginAnswers(ours),
         _threads(session),
         keeps_states=ours.keeps_states(),

@@ -114,7 +114,8 @@ def _verdict(
         if others:
             depend = "depends" if len(others) == 1 else "depend"
             yield f"  {format_count(len(others), 'more thread')} ({format_threads(others)}) {depend} on these", ""
-    for excerpt in verdict.sources if is_first or whole else ():
+    shown = (excerpt for excerpt in verdict.sources if verbose or excerpt.lines)
+    for excerpt in shown if is_first or whole else ():
         yield "", ""
         yield from ((f"  {line}".rstrip(), style) for line, style in excerpt_lines(excerpt, _labels(verdict, excerpt)))
     for stack in verdict.stacks if is_first or whole else ():

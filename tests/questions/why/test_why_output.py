@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from ompd.render.answers.why_dot import format_dot
 from ompd.render.json import format_answer
 from tests.support import running, stopped
 from tests.support.damage import cut
+from tests.support.proof import await_rest
 from tests.support.why import GNU, WHYS, hung
 
 (WHY,) = (command for command in COMMANDS if command.name == "why")
@@ -398,6 +400,25 @@ def test_the_lines_are_shown_at_which_threads_wait(tmp_path: Path) -> None:
     with ompd.open_core(core.core, source_dirs=[tmp_path]) as session:
         moved = session.ask_why().rows[0].sources[0]
     assert (moved.path, moved.lines) != (named.path, named.lines) and moved.note is not None
+
+
+def test_a_source_file_that_is_not_here_is_a_reason_with_v(tmp_path: Path) -> None:
+    source, program = tmp_path / "stuck.c", tmp_path / "stuck"
+    source.write_text(
+        "#include <pthread.h>\nint main(void)\n{\n    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;\n"
+        "    #pragma omp parallel num_threads(2)\n    {\n        pthread_mutex_lock(&lock);\n"
+        "        pthread_mutex_lock(&lock);\n    }\n}\n"
+    )
+    subprocess.run(["gcc", "-g", "-O0", "-fopenmp", str(source), "-o", str(program)], check=True)
+    process = subprocess.Popen([str(program)])
+    try:
+        await_rest(process.pid)
+        source.unlink()
+        plain, full = (CliRunner().invoke(cli, ["why", str(process.pid), *words]).stdout for words in ((), ("-v",)))
+    finally:
+        process.kill()
+        process.wait()
+    assert "-->" not in plain and f"= {source}: no such file" in full
 
 
 def test_a_running_process_is_named_by_its_number(tmp_path: Any) -> None:

@@ -63,7 +63,7 @@ class Handle:
         :raises Unavailable: if it is unknown to the library
         :raises LibraryError: if the library failed
         """
-        return value(self.space.library, self.answer(key, record))
+        return value(self.space.hosted_library, self.answer(key, record))
 
     def number(self, names: Sequence[str], scope: Scope) -> int:
         """Return the value of a control variable, which may be a size, a level or a truth, as a number.

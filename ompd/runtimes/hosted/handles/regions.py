@@ -59,7 +59,7 @@ class Region(Handle):
             unasked = [region for region in self.space.regions.known if region not in around]
             batch = self.space.batch()
             pending = [batch.get_enclosing_parallel_handle(region.ref) for region in unasked]
-            around.update(zip(unasked, placed(self.space.library, pending, self.space.regions.at), strict=True))
+            around.update(zip(unasked, placed(self.space.hosted_library, pending, self.space.regions.at), strict=True))
         return given(around[self])
 
     def chain(self) -> Iterator[Region]:
@@ -71,7 +71,7 @@ class Region(Handle):
         region: Region | None = self
         while region is not None:
             if region in seen or len(seen) >= MAX_NESTING:
-                raise CorruptState(0, f"{self.space.library.name}: the chain of enclosing regions does not end")
+                raise CorruptState(0, f"{self.space.hosted_library.name}: the chain of enclosing regions does not end")
             seen.add(region)
             yield region
             region = region.around()
@@ -88,7 +88,7 @@ class Region(Handle):
     def size(self) -> int:
         size = self.number(TEAM_SIZE, Scope.PARALLEL)
         if not 0 < size <= self.space.regions.most_threads:
-            raise CorruptState(0, f"{self.space.library.name} says that a team has {size} threads")
+            raise CorruptState(0, f"{self.space.hosted_library.name} says that a team has {size} threads")
         return size
 
     def level(self) -> int:
@@ -185,7 +185,7 @@ class Regions:
         self.names: dict[str, int] = {}
         """How often each id was given."""
         self._identities: Identities[ParallelRef, Region] = Identities(
-            space.library, Batch.parallel_handle_compare, self._new
+            space.hosted_library, Batch.parallel_handle_compare, self._new
         )
 
     def _new(self, ref: ParallelRef) -> Region:

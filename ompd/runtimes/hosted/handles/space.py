@@ -53,7 +53,7 @@ class HostedSpace(Handle):
         super().__init__(self, ref)
         self.process = process
         self.module = module
-        self.library = library
+        self.hosted_library = library
         self.beside = beside
         self.owners = CodeOwners(process, module, is_whole=is_whole)
         self.regions = Regions(self)
@@ -66,7 +66,7 @@ class HostedSpace(Handle):
         :raises StaleHandle: if the process has run since, because the library's process caches what it has read
         """
         self.process.check_current()
-        return self.library.batch()
+        return self.hosted_library.batch()
 
     @property
     def layout_sources(self) -> Mapping[str, str]:
@@ -77,7 +77,7 @@ class HostedSpace(Handle):
 
     @cached_property
     def _omp_version(self) -> int:
-        return value(self.library, self.batch().get_omp_version(self.ref))
+        return value(self.hosted_library, self.batch().get_omp_version(self.ref))
 
     def omp_version(self) -> int:
         return self._omp_version
@@ -102,7 +102,7 @@ class HostedSpace(Handle):
 
     @cached_property
     def _states(self) -> Mapping[int, str]:
-        return value(self.library, self.batch().enumerate_states(self.ref))
+        return value(self.hosted_library, self.batch().enumerate_states(self.ref))
 
     def states(self) -> Mapping[int, str]:
         return {number: name.removeprefix(_STATE_PREFIX) for number, name in self._states.items()}
@@ -131,7 +131,7 @@ class HostedSpace(Handle):
 
         :raises OmpdError: if it does not list them
         """
-        return value(self.library, self.batch().enumerate_icvs(self.ref))
+        return value(self.hosted_library, self.batch().enumerate_icvs(self.ref))
 
     def icv_of(self, names: Sequence[str], scope: Scope) -> Icv:
         """Return the first variable of these names that handles of *scope* have.
@@ -141,7 +141,7 @@ class HostedSpace(Handle):
         for icv in self.icv_list:
             if icv.name in names and icv.scope == scope:
                 return icv
-        raise Unavailable(f"{self.library.name} has no {names[0]} of scope {scope.name.lower()}")
+        raise Unavailable(f"{self.hosted_library.name} has no {names[0]} of scope {scope.name.lower()}")
 
     def icvs(self) -> Sequence[IcvDescription]:
         return icvs.describe(self.icv_list)
@@ -150,7 +150,7 @@ class HostedSpace(Handle):
         return icvs.read(self, name, handle)
 
     def display_control_vars(self) -> Mapping[str, str]:
-        texts = value(self.library, self.batch().get_display_control_vars(self.ref))
+        texts = value(self.hosted_library, self.batch().get_display_control_vars(self.ref))
         pairs = (text.partition("=") for text in texts)
         return {name.strip(): setting.strip() for name, _, setting in pairs}
 

@@ -101,7 +101,9 @@ def _called_from(space: HostedSpace, frames: Sequence[Frame], kept: FrameAddress
     # application has called the code of a task that was not deferred, the kept frame is the caller's.
     candidates = list(_candidates(frames, kept))
     if not candidates:
-        raise CorruptState(kept.address, f"{space.library.name}: a task's frame is not on the stack of its thread")
+        raise CorruptState(
+            kept.address, f"{space.hosted_library.name}: a task's frame is not on the stack of its thread"
+        )
     for index in candidates:
         if space.owners.of(frames[index]) == RUNTIME:
             return index

@@ -144,7 +144,7 @@ class Task(Handle):
             unasked = [task for task in self.space.tasks.known if task not in links]
             batch = self.space.batch()
             pending = [record(batch, task.ref) for task in unasked]
-            links.update(zip(unasked, placed(self.space.library, pending, self.space.tasks.at), strict=True))
+            links.update(zip(unasked, placed(self.space.hosted_library, pending, self.space.tasks.at), strict=True))
         return given(links[self])
 
     def parallel(self) -> Region | None:
@@ -158,7 +158,9 @@ class Task(Handle):
             unasked = [task for task in tasks.known if task.place is None and task not in tasks.regions]
             batch = self.space.batch()
             pending = [batch.get_task_parallel_handle(task.ref) for task in unasked]
-            tasks.regions.update(zip(unasked, placed(self.space.library, pending, self.space.regions.at), strict=True))
+            tasks.regions.update(
+                zip(unasked, placed(self.space.hosted_library, pending, self.space.regions.at), strict=True)
+            )
         return given(tasks.regions[self])
 
     def function(self) -> int | None:
@@ -167,7 +169,7 @@ class Task(Handle):
         :raises Unavailable: if the library names none of the program's
         """
         address = self.fact("function", Batch.get_task_function)
-        library = self.space.library.name
+        library = self.space.hosted_library.name
         if address in _NO_CODE or address == _ALL_ONES_32:
             if self.is_implicit and self.parallel() is None:
                 return None
@@ -213,7 +215,9 @@ class Tasks:
         """The library's region of each task that is in no place of a region, if it was queried."""
         self.names: dict[str, int] = {}
         """How often each id was given."""
-        self._identities: Identities[TaskRef, Task] = Identities(space.library, Batch.task_handle_compare, self._new)
+        self._identities: Identities[TaskRef, Task] = Identities(
+            space.hosted_library, Batch.task_handle_compare, self._new
+        )
         self._implicit: dict[Region, list[Task | OmpdError]] = {}
         self._implicit_on: dict[Thread, list[Task]] = {}
         self._without_key: list[Task] = []  # implicit tasks that the identities do not have yet
@@ -259,7 +263,7 @@ class Tasks:
             tasks: list[Task | OmpdError] = []
             for number, result in enumerate(pending):
                 try:
-                    tasks.append(self._implicit_task(region, number, value(self._space.library, result)))
+                    tasks.append(self._implicit_task(region, number, value(self._space.hosted_library, result)))
                 except OmpdError as error:
                     tasks.append(error)
             self._implicit[region] = tasks

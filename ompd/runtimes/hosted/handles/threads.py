@@ -119,7 +119,7 @@ class Thread(Handle):
         seen: set[Task] = set()
         while task is not None:
             if task in seen or len(seen) >= MAX_TASKS:
-                raise CorruptState(self.address, f"{self.space.library.name}: the tasks of a thread do not end")
+                raise CorruptState(self.address, f"{self.space.hosted_library.name}: the tasks of a thread do not end")
             seen.add(task)
             yield task
             if task.is_implicit:
@@ -259,10 +259,10 @@ class Threads:
         members: list[Thread | OmpdError] = []
         for handle, pending in zip(handles, identifiers, strict=True):
             try:
-                identifier = value(self._space.library, pending)
+                identifier = value(self._space.hosted_library, pending)
                 thread = self.by_identifier.get(identifier)
                 if thread is None:
-                    ref = value(self._space.library, handle)
+                    ref = value(self._space.hosted_library, handle)
                     thread = self.by_identifier[identifier] = Thread(self._space, ref, identifier, None)
                 members.append(thread)
             except OmpdError as error:
@@ -274,7 +274,7 @@ class Threads:
         """The region that the library reports for each thread: an idle thread may keep its last region."""
         batch = self._space.batch()
         pending = [batch.get_curr_parallel_handle(thread.ref) for thread in self.known]
-        return dict(zip(self.known, placed(self._space.library, pending, self._space.regions.at), strict=True))
+        return dict(zip(self.known, placed(self._space.hosted_library, pending, self._space.regions.at), strict=True))
 
     @cached_property
     def reported_tasks(self) -> dict[Thread, Task | OmpdError | None]:
@@ -294,7 +294,7 @@ class Threads:
                 tasks[thread] = implicit[thread]
         others = [thread for thread in self.known if thread not in tasks]
         pending = [current[thread] for thread in others]
-        tasks.update(zip(others, placed(self._space.library, pending, self._space.tasks.at), strict=True))
+        tasks.update(zip(others, placed(self._space.hosted_library, pending, self._space.tasks.at), strict=True))
         return tasks
 
 
