@@ -169,7 +169,7 @@ def called_from(address: int, flags: int | None, owners: str) -> int:
     kinds = {"u": "user", "r": "runtime"}
     space: Any = SimpleNamespace(
         owners=SimpleNamespace(of=lambda frame: kinds[owners[frame.sp // 0x100]]),
-        library=SimpleNamespace(name="/lib/libodd.so"),
+        hosted_library=SimpleNamespace(name="/lib/libodd.so"),
     )
     return stacks._called_from(space, frames, FrameAddress(address, flags))
 
