@@ -110,17 +110,25 @@ class _Waits:
             source = wait.owner_source or "runtime"
             graph.need(node, Need((nodes.thread(wait.owner),), 1, EdgeKind.HELD_BY, source, why))
         elif len(team) == row.team_size:
-            # A thread at a barrier has left the loop; a thread that waits for an iteration likely executes a later one.
+            # A thread at a barrier has left the loop.
             waits = {other: nodes.rows[other].wait for other in team if other != index}
-            inside = tuple(other for other, wait in waits.items() if not _is_done(wait))
-            at_work = [other for other in inside if (each := waits[other]) is None or each.kind is not Kind.DOACROSS]
+            inside = {other: each for other, each in waits.items() if each is None or each.kind is not Kind.BARRIER}
+            if wait.iteration is not None:
+                left = tuple(other for other, each in inside.items() if not _is_beyond(each, wait))
+                why = "the other members have left the loop, or execute later iterations"
+                if not left:
+                    left, why = tuple(waits), "all members have left the loop, or execute later iterations"
+                graph.need(node, Need(left, 1, EdgeKind.HELD_BY, "derived", why))
+                return
+            # A thread that waits for an iteration likely executes a later one.
+            at_work = [other for other, each in inside.items() if each is None or each.kind is not Kind.DOACROSS]
             one = tuple(at_work) if len(at_work) == 1 else ()
             need = nodes.unknown(
                 "who executes an iteration is not recorded",
                 one,
                 "all others of its team have left the loop, or wait for an iteration" if one else None,
             )
-            graph.need(node, replace(need, targets=inside))
+            graph.need(node, replace(need, targets=tuple(inside)))
         else:
             graph.need(node, nodes.unknown("nothing records who executes it"))
             return
@@ -292,6 +300,18 @@ class _Waits:
         self._graph.need(node, Need((holder,), 1, EdgeKind.HELD_BY, source, why, address=address, value=value))
         self._others.release(node, holder)
         self._others.release_by_untied(node)
+
+
+def _is_beyond(wait: Wait | None, awaited: Wait) -> bool:
+    # A thread waits for earlier iterations than its own, and executes its iterations in order. So one that waits for an
+    # iteration executes neither that iteration nor an earlier one of the same loop.
+    return (
+        wait is not None
+        and wait.loop == awaited.loop is not None
+        and wait.iteration is not None
+        and awaited.iteration is not None
+        and wait.iteration >= awaited.iteration
+    )
 
 
 def _is_done(wait: Wait | None) -> bool:

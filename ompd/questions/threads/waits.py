@@ -244,9 +244,17 @@ def _doacross(handle: ThreadHandle, facts: Facts) -> Wait:
             facts.unavailable[f"wait.{key}"] = str(error)
         return Wait(Kind.DOACROSS)
     if lock.owner is None:
-        facts.unavailable["wait.owner"] = "who executes an iteration is recorded for a static schedule only"
+        facts.unavailable["wait.owner"] = "the runtime does not record who executes this iteration"
     source = None if lock.owner is None else "derived" if lock.is_searched else "runtime"
-    return Wait(Kind.DOACROSS, object=lock.address, symbol=lock.name, owner=lock.owner, owner_source=source)
+    return Wait(
+        Kind.DOACROSS,
+        object=lock.address,
+        symbol=lock.name,
+        owner=lock.owner,
+        owner_source=source,
+        loop=lock.loop,
+        iteration=lock.iteration,
+    )
 
 
 def _kind_by_runtime(handle: ThreadHandle) -> str | None:

@@ -57,7 +57,7 @@ FAMILIES: Mapping[str, Family] = {
             *("kmp_barrier_team_union", "kmp_base_queuing_lock", "kmp_base_ticket_lock", "kmp_base_drdpa_lock"),
             *("kmp_base_tas_lock", "kmp_base_futex_lock", "kmp_indirect_lock_t", "kmp_indirect_lock_table"),
             *("kmp_taskgroup", "kmp_base_depnode", "kmp_depnode_list", "kmp_dephash", "kmp_dephash_entry"),
-            *("private_common", "kmp_cached_addr"),
+            *("private_common", "kmp_cached_addr", "kmp_disp"),
             *("ompt_frame_t", "ompt_task_info_t", "ompt_team_info_t", "ompt_thread_info_t", "ompt_lw_taskteam_s"),
             *("kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
             "kmp_flag_native<unsigned long long, (flag_type)1, true>",

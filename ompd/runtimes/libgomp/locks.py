@@ -221,9 +221,13 @@ def _iteration(thread: Thread, group: Group) -> LockState:
     if is_done:
         raise Unavailable("the iteration for which it waits is done")
     owner = team.thread(index).native if is_static and index < count else None
-    which = "" if counters.unsigned("ncounts") == 1 else " of the outermost loop"
+    is_nest = counters.unsigned("ncounts") > 1
+    which = " of the outermost loop" if is_nest else ""
     name = f"iteration {first}{which}" if first is not None else None
-    return LockState(counter, "doacross", owner, (), name=name, is_searched=is_done is None)
+    number = None if is_nest else first
+    return LockState(
+        counter, "doacross", owner, (), name=name, is_searched=is_done is None, loop=address, iteration=number
+    )
 
 
 def _counter_in_registers(thread: Thread, group: Group, counters: StructView, count: int) -> int:

@@ -39,8 +39,11 @@ KINDS = (
         "lock_cycle",
         ("proven",),
     ),
-    (cause("doacross", PROOFS, case=("stuck",)), "lock_cycle", ANY_STUCK),
-    (cause("doacross", PROOFS, case=("never",), compilers=("gcc",), runtimes=(GNU,)), "lock_cycle", ANY_STUCK),
+    *(
+        (cause("doacross", PROOFS, case=(what,), runtimes=runtimes), "lock_cycle", sure)
+        for what in ("stuck", "never")
+        for runtimes, sure in ((LLVMS, ("proven",)), ((GNU,), ANY_STUCK))
+    ),
     (cause("jumped"), "lock_abandoned", ("proven",)),
     (cause("twice"), "self_lock", ANY_STUCK),
     (cause("twice", runtimes=LLVMS, environment=TEST_AND_SET), "self_lock", ANY_STUCK),

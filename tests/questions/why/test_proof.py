@@ -45,8 +45,7 @@ PROOFS = (
     Proof("cloned", ways=("live",)),
     Proof("inherits"),
     Proof("streams"),
-    Proof("doacross", stuck=None),
-    Proof("doacross", compilers=("gcc",), runtimes=(GNU,)),
+    Proof("doacross"),
     *(
         Proof("standard", ("goes-on", what), ("stuck", what), CPLUSPLUS, flags=("-std=c++20",))
         for what in ("latch", "barrier", "future", "guard", "once")

@@ -83,6 +83,23 @@ def test_an_iteration_of_a_doacross_loop_is_awaited_from_the_thread_that_execute
     assert judged(*rows)[0] == "undecided"
 
 
+def test_members_that_await_an_iteration_execute_later_ones() -> None:
+    def awaits(iteration: int, loop: int = 0x40) -> Wait:
+        name = f"iteration {iteration}"
+        return Wait(Kind.DOACROSS, object=0x60, symbol=name, loop=loop, iteration=iteration, how="spinning")
+
+    size: dict[str, Any] = {"team_size": 3}
+    two, zero, at_end = thread(2, awaits(1), **size), thread(0, awaits(2), **size), barrier((1, 2), 3)
+    assert judged(zero, two, thread(1, lock("&a", 2), **size)) == ("lock_cycle", "proven", "likely")
+    assert judged(zero, two, thread(1, **size)) == ("laggard", "unknown", "likely")
+    # The member that has left the loop has not reported its iteration.
+    assert judged(thread(0, at_end, **size), two, thread(1, barrier((2,), 3), **size))[:2] == ("lock_cycle", "proven")
+    # One of another loop may execute it.
+    other = thread(0, awaits(2, loop=0x80), **size)
+    assert judged(other, two, thread(1, barrier((0, 2), 3), **size))[0] == "lock_cycle"
+    assert judged(other, two, thread(1, **size))[1] == "unknown"
+
+
 def test_a_cycle_of_reasoned_holders_is_likely_and_stuck_for_certain_in_a_closed_world() -> None:
     held = {0: holds("&a"), 1: holds("&b")}
     rows = thread(0, lock("&b")), thread(1, lock("&a"))

@@ -126,7 +126,9 @@ def test_what_states_do_not_tell(kind: str, runtime: tuple[str, str]) -> None:
         rows = {row.native_thread_id: row for row in threads.ask(session).rows}
     waits = [row.wait for native, row in rows.items() if native != away and row.wait is not None]
     if kind == "doacross":
-        assert [wait.kind for wait in waits] == ["doacross"]
+        # gcc's code without optimisation keeps the number in no place that the call leaves alone.
+        number = None if runtime == ("libgomp", "gcc") else 0
+        assert [(wait.kind, wait.iteration) for wait in waits] == [("doacross", number)]
     else:
         assert [(wait.kind, wait.construct, wait.missing) for wait in waits] == [("barrier", "copyprivate", (away,))]
 

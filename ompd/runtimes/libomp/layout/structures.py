@@ -47,6 +47,8 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_task_team_t.tt_threads_lock": ("tt_threads_lock.lk.self",),
     "kmp_task_pri_t": ("td", "next"),
     "kmp_base_info_t.th_pri_head": ("th_pri_head",),
+    "kmp_base_info_t.th_dispatch": ("th_dispatch",),
+    "kmp_disp": ("th_doacross_flags", "th_doacross_info"),
     "kmp_taskdata_t.td_depnode": (
         "td_depnode",
         "td_dephash",

@@ -22,6 +22,7 @@ from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import StructView, read_unsigned
 from ompd.contract.waits import LockState
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
+from ompd.runtimes.libomp.waits import iterations
 
 if TYPE_CHECKING:
     from ompd.contract.process import Frame
@@ -60,6 +61,8 @@ def lock_of(thread: Thread) -> LockState | None:
     code = runtime.stacks.code
     frames = _innermost_frames(thread)
     routines = [code.routine_of(frame) for frame in reversed(frames[:-1])]
+    if iterations.ROUTINE in routines:
+        return iterations.awaited_iteration(thread, frames[len(routines) - routines.index(iterations.ROUTINE)])
     kind = next((_LOCK_ROUTINES[name] for name in routines if name in _LOCK_ROUTINES), None)
     if kind is None:
         return _internal_lock(thread, frames)
