@@ -81,7 +81,7 @@ def _no_command(word: str, names: list[str]) -> str:
     return (
         f"no command {word!r}; did you mean {near[0]!r}?"
         if near
-        else f"{word!r} is neither a command nor a file nor the number of a process"
+        else f"{word!r} is neither a command nor a file, and no process has that name"
     )
 
 
@@ -90,8 +90,8 @@ def _no_command(word: str, names: list[str]) -> str:
 def cli() -> None:
     """Show what an OpenMP program is doing: its threads, what they wait for, regions, tasks and stacks.
 
-    TARGET is a core file or the number of a running process. `ompd TARGET` alone is `ompd threads TARGET`, and
-    `ompd COMMAND --help` explains a command.
+    TARGET is a core file, or a running process by its number, by its program's file or by its name. `ompd TARGET`
+    alone is `ompd threads TARGET`, and `ompd COMMAND --help` explains a command.
     """
 
 

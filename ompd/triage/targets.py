@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -42,20 +42,20 @@ class Wanted:
 
 
 def find_targets(
-    words: Iterable[str], process_id_of: Callable[[str], int | None], lines: TextIO
+    words: Iterable[str], processes_of: Callable[[str], Sequence[int]], lines: TextIO
 ) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
     """Return the targets that *words* name, each once, in natural order; and warnings about unread folders.
 
     A folder stands for all regular files below it whose first bytes may be those of a core.
 
-    :param process_id_of: returns the process id that a word means, None if it means none
+    :param processes_of: returns the process ids that a word means, empty if it means none
     :param lines: the input that ``-`` stands for: one word a line
     :raises BadInput: if a pattern or a folder matches no file
     """
     targets: dict[Wanted, None] = {}
     left_out: list[str] = []
     for word in _all_words(words, lines):
-        for target in _targets_of(word, process_id_of, left_out):
+        for target in _targets_of(word, processes_of, left_out):
             targets[target] = None
             if len(targets) > _MOST:
                 raise BadInput(f"more than {_MOST} targets")
@@ -88,10 +88,10 @@ def _line(lines: TextIO) -> str:
         raise BadInput(f"standard input cannot be read: {error.strerror}") from error
 
 
-def _targets_of(word: str, process_id_of: Callable[[str], int | None], left_out: list[str]) -> Iterator[Wanted]:
-    process_id = process_id_of(word)
-    if process_id is not None:
-        yield Wanted(word, process_id)
+def _targets_of(word: str, processes_of: Callable[[str], Sequence[int]], left_out: list[str]) -> Iterator[Wanted]:
+    processes = processes_of(word)
+    if processes:
+        yield from (Wanted(word if len(processes) == 1 else str(number), number) for number in processes)
     elif word.startswith(_COREDUMPCTL) or not word:
         yield Wanted(word)
     elif Path(word).is_dir():

@@ -62,7 +62,7 @@ def test_a_folder_stands_for_its_cores(tmp_path: Path) -> None:
     (tmp_path / "notes").write_bytes(b"core")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "around").symlink_to(tmp_path)
-    found, left_out = find_targets([str(tmp_path), str(inner)], lambda _: None, StringIO())
+    found, left_out = find_targets([str(tmp_path), str(inner)], lambda _: (), StringIO())
     assert [target.name for target in found] == [str(inner / "core.1"), str(tmp_path / "core.2")]
     assert left_out == ()
 
@@ -70,13 +70,13 @@ def test_a_folder_stands_for_its_cores(tmp_path: Path) -> None:
 def test_what_means_nothing_is_refused(tmp_path: Path) -> None:
     for word in (str(tmp_path), str(tmp_path / "core.*")):
         with pytest.raises(BadInput):
-            find_targets([word], lambda _: None, StringIO())
+            find_targets([word], lambda _: (), StringIO())
     with pytest.raises(BadInput, match="longer than any path"):
-        find_targets(["-"], lambda _: None, StringIO("x" * 10_000))
+        find_targets(["-"], lambda _: (), StringIO("x" * 10_000))
 
 
 def test_processes_are_targets_by_their_numbers() -> None:
-    found, _ = find_targets(["12", "-"], lambda word: int(word) if word.isdigit() else None, StringIO("7\n\n12\n"))
+    found, _ = find_targets(["12", "-"], lambda word: (int(word),) if word.isdigit() else (), StringIO("7\n\n12\n"))
     assert found == (Wanted("7", 7), Wanted("12", 12))
 
 
@@ -333,7 +333,7 @@ def test_no_target_is_lost_with_a_worker_or_counted_twice(fate: str, times: int)
         return made[-1]
 
     names = [f"core.{number}" for number in range(9)]
-    found = list(Inspecting(Engine(make, lambda _: None, 2), LIMITS).results(map(Wanted, names)))
+    found = list(Inspecting(Engine(make, lambda _: (), 2), LIMITS).results(map(Wanted, names)))
     assert sorted(each["target"] for each in found) == names
     failed = [each["target"] for each in found if "failed" in each]
     assert failed == (["core.3"] if times > 2 else [])
@@ -368,7 +368,7 @@ def test_a_list_without_end_is_not_held() -> None:
             taken += 1
             yield Wanted(f"core.{taken}")
 
-    results = Inspecting(Engine(lambda: Chance(lambda _: "ready"), lambda _: None, 2), LIMITS).results(endless())
+    results = Inspecting(Engine(lambda: Chance(lambda _: "ready"), lambda _: (), 2), LIMITS).results(endless())
     for _ in range(50):
         next(results)
     assert taken < 70

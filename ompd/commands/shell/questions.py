@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ompd.commands.completing import complete_target
-from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, format_warnings, say
+from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, fail, format_warnings, say
 from ompd.commands.options import OWN, own_option
 from ompd.commands.shell.request import OPTIONS, TARGET, print_answer, split_options
 from ompd.commands.table import Command
 from ompd.commands.targets import process_id_of
-from ompd.errors import BadInput
+from ompd.errors import BadInput, OmpdError
 
 if TYPE_CHECKING:
     from ompd.model import Answer
@@ -57,7 +57,12 @@ def _run(command: Command, **options: Any) -> None:
         chosen = command.format_of({**options, **given})
     except BadInput as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
-    answer = _answer_alone(command, request.target, nonblocking=request.nonblocking)
+    try:
+        answer = _answer_alone(command, request.target, nonblocking=request.nonblocking)
+    except OmpdError as error:
+        if request.debug:
+            raise
+        fail(error)
     later = own.get("later")
     if later is not None:
         with request.opened() as earlier, replace(request, target=later).opened() as session:

@@ -15,7 +15,7 @@ from ompd.commands.formats import render
 from ompd.commands.options import parse_size
 from ompd.commands.progress import Progress
 from ompd.commands.shell.pages import page_file
-from ompd.commands.targets import process_id_of
+from ompd.commands.targets import processes_of
 from ompd.errors import OmpdError
 from ompd.model.triage import TriageAnswer
 from ompd.render.words import basename
@@ -65,7 +65,7 @@ def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
     baseline = read_baseline(options["baseline"]) if options["baseline"] is not None else None
     # File names may contain any byte except a newline.
     with open(sys.stdin.fileno(), errors="surrogateescape", newline="\n", closefd=False) as lines:
-        targets, left_out = find_targets(options["words"], process_id_of, lines)
+        targets, left_out = find_targets(options["words"], processes_of, lines)
     limits = Limits(
         options["max_time"],
         options["max_memory"] or _MEMORY,
