@@ -23,7 +23,7 @@ _MOST_LISTED = 20
 def process_id_of(target: str) -> int | None:
     """Return the number of the process that *target* names, None if it names a core file, or nothing.
 
-    :raises BadInput: if it names several processes
+    :raises BadInput: if it names several processes, or a program that no process runs
     """
     processes = processes_of(target)
     if len(processes) > 1:
@@ -32,6 +32,11 @@ def process_id_of(target: str) -> int | None:
         raise BadInput(
             f"{len(processes)} processes run {target}: {', '.join(listed)}{more}",
             hint=f"name one by its number; ps -fp {','.join(listed)} shows them, ompd triage {target} asks them all",
+        )
+    if not processes and _is_program(target):
+        raise BadInput(
+            f"{target} is a program or shared library, not a core file, and no process runs it",
+            hint="start it, or give a core file: ulimit -c unlimited lets the kernel write one when it aborts",
         )
     return processes[0] if processes else None
 

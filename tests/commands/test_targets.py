@@ -59,6 +59,13 @@ def test_the_one_process_of_a_program_is_asked(sleepers: tuple[Path, list[subpro
     assert (list(processes_of(NAME)), list(processes_of(str(program)))) == ([second.pid], [])
 
 
+def test_a_program_that_nobody_runs_is_no_core(tmp_path: Path) -> None:
+    program = tmp_path / "idle"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
+    ran = run("why", program)
+    assert (ran.returncode, "no process runs it" in ran.stderr) == (1, True)
+
+
 def test_files_come_before_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     own = str(os.getppid())

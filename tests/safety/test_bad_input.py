@@ -137,12 +137,13 @@ def test_files_of_other_kinds(tmp_path: Path, content: bytes, fault: str) -> Non
 
 
 def test_an_executable(good: Stopped) -> None:
-    refused("threads", good.executable, names=good.executable, fault="executable", way_out="core file")
+    fault = "is a program or shared library, not a core file, and no process runs it"
+    refused("threads", good.executable, names=good.executable, fault=fault, way_out="core file")
 
 
 def test_a_shared_library() -> None:
     library = intel_runtime() / "lib" / "libiomp5.so"
-    refused("threads", library, names=library, fault="shared library, not a core file", way_out="core file")
+    refused("threads", library, names=library, fault="program or shared library, not a core file", way_out="core file")
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/tty", "/proc/self/mem", "/dev/full"])
