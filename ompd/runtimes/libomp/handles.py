@@ -112,10 +112,15 @@ class Thread(Unnumbered):
             return None
         team = self.runtime.team_at(address)
         try:
+            is_of_other = self._task_team is not team and team.has_implicit_task_at(self._th_current_task.address)
             outer = team.t_parent if self._task_team is team and not team.has_level else self._task_team
-            return outer if outer is not None and self._forms(team, outer) else team
+            found = outer if outer is not None and self._forms(team, outer) else team
         except OmpdError:
             return team
+        if is_of_other:
+            task = self._th_current_task.address
+            raise CorruptState(task, f"an implicit task of the team at {address:#x} names another one")
+        return found
 
     def _forms(self, inner: Team, outer: Team) -> bool:
         # Whether this thread of the outer team is creating the inner team, or dissolving it.
@@ -144,9 +149,12 @@ class Thread(Unnumbered):
         An idle worker goes on pointing at a team that is over, or, if the runtime keeps spare threads, at a team that
         has become smaller.
 
-        :raises CorruptState: if the team does not have the thread
+        :raises CorruptState: if the team does not have the thread, or if a team has it and it has none
         """
         team = self.th_team
+        if team is None and self.address in self.runtime.members:
+            having = self.runtime.members[self.address]
+            raise CorruptState(self.address, f"a member of the team at {having.address:#x} has no th_team")
         if team is None or not team.is_live:
             return None
         if team.t_parent is not None and not team.regions and team.t_threads[0] != self.address:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 from ompd.contract.helpers.defaults import Common, Plain
@@ -241,6 +242,20 @@ class Runtime(Plain):
 
     def threads(self) -> Sequence[Thread]:
         return tuple(self._threads.values())
+
+    @cached_property
+    def members(self) -> Mapping[int, Team]:
+        """The team of each thread that a team has whose region is being executed, by the thread's address."""
+        live: dict[int, Team] = {}
+        for thread in self._threads.values():
+            with suppress(OmpdError):
+                if thread.th_team is not None and thread.th_team.is_live:
+                    live[thread.th_team.address] = thread.th_team
+        members: dict[int, Team] = {}
+        for team in live.values():
+            with suppress(OmpdError):
+                members.update((each, team) for each in team.t_threads[: team.t_nproc] if each is not None)
+        return members
 
     def thread_at(self, address: int) -> Thread:
         """Return the thread whose ``kmp_info_t`` is at *address*.

@@ -18,7 +18,7 @@ from ompd.render.answers.tasks import task_lines
 from ompd.session import Session
 from tests.support.changed import ODD, Damaged, proofs, wrong
 from tests.support.runtimes import INTEL
-from tests.support.why import GNU, WHYS, hung
+from tests.support.why import GNU, LLVM, WHYS, hung
 
 # A place in the core, and the bytes that are put there.
 Change = Callable[[Session], Mapping[int, bytes]]
@@ -95,6 +95,19 @@ def a_worker_without_a_team(session: Session) -> Mapping[int, bytes]:
     return {thread._view.address_of("th_team"): word(0, 8)}
 
 
+def a_worker_that_no_team_has(session: Session) -> Mapping[int, bytes]:
+    team, process = team_at(session)
+    address = waiting_for_locks(session)[1].address
+    slot = team._view.pointer("t_threads") + process.pointer_size * team.t_threads.index(address)
+    return {**a_worker_without_a_team(session), slot: word(0, 8)}
+
+
+def an_implicit_task_of_the_outer_team(session: Session) -> Mapping[int, bytes]:
+    team, _ = team_at(session)
+    task = runtime_in(session).task_at(team.implicit_task_at(0))
+    return {task.view.address_of("td_team"): word(team.t_parent.address, 8)}
+
+
 def an_implicit_task_that_is_explicit(session: Session) -> Mapping[int, bytes]:
     row = next(row for row in threads.ask(session).rows if row.wait is not None and row.wait.kind == "barrier")
     runtime = runtime_in(session)
@@ -140,7 +153,12 @@ CHANGES: Mapping[str, tuple[str, str, str, Change, str]] = {
         "kmp_base_info_t.th_team is said to be 8 bytes at offset",
     ),
     "size": ("lock_cycle-two", "clang", INTEL, a_team_of_one_less, "the team of 3 lacks the thread at"),
-    "none": ("self_lock-lock", "clang", INTEL, a_worker_without_a_team, "in no team, and in the code of a region"),
+    "none": ("self_lock-lock", "clang", INTEL, a_worker_that_no_team_has, "in no team, and in the code of a region"),
+    "member": ("self_lock-lock", "clang", LLVM, a_worker_without_a_team, "a member of the team at"),
+    "outer": (
+        *("lock_cycle-two", "clang", LLVM, an_implicit_task_of_the_outer_team),
+        "an implicit task of the team at",
+    ),
     "implicit": (
         *("event_unfulfilled-barrier", "clang", INTEL, an_implicit_task_that_is_explicit),
         "an implicit task has the td_flags",
