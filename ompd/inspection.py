@@ -25,6 +25,7 @@ from ompd.model import (
     ThreadRecord,
     VariableAnswer,
     WhyAnswer,
+    texts,
 )
 from ompd.questions import diff, doctor, icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables, why
 from ompd.session import Session
@@ -209,3 +210,21 @@ class Inspection(Session):
 
 def _answer_of(query: str, answer: _Answer) -> _Answer:
     return replace(answer, query=query)
+
+
+def _text_of(answer: Answer[Any]) -> str:
+    from io import StringIO
+
+    from ompd.commands.loading import load
+    from ompd.commands.table import COMMANDS
+    from ompd.render.terminal import make_console
+
+    command = next((row for row in COMMANDS if row.name == answer.query), None)
+    if command is None:
+        return repr(answer)
+    text = StringIO()
+    load(command.printer)(make_console("never", file=text), answer, unfold=False, verbose=False)
+    return text.getvalue().rstrip("\n")
+
+
+texts.formatter = _text_of

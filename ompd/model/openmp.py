@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from ompd.errors import BadInput
+from ompd.model import texts
 from ompd.model.base import Record, to_dataframe
 from ompd.model.kinds import Kind
 from ompd.model.places import Place, RegionFunction, VariableRecord, VariableStats
@@ -117,6 +118,20 @@ class Answer(Record, Generic[Row]):
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        """Return the row at *index*, or the rows of a slice."""
+        return self.rows[index]
+
+    def __str__(self) -> str:
+        """Return the text that the answer's command prints into a pipe; that of ``repr()`` if it is of no command."""
+        return texts.formatter(self) if texts.formatter is not None and self.query else repr(self)
 
     def __repr__(self) -> str:
         """Return query, number of rows, target and completeness as readable text."""

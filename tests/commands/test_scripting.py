@@ -38,6 +38,7 @@ def test_answers_are_collections_of_their_rows(session: Inspection) -> None:
     answer = session.ask_threads()
     assert tuple(answer) == answer.rows and len(answer) == len(answer.rows) == 5
     assert [row.native_thread_id for row in answer] == [row.native_thread_id for row in answer.rows]
+    assert (answer[0], answer[-1], answer[1:3]) == (answer.rows[0], answer.rows[4], answer.rows[1:3])
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,8 @@ def test_the_json_of_an_answer_is_that_of_the_command(command: str, method: str,
     words = list(arguments.values()) if name == "var" else []
     printed = CliRunner().invoke(cli, [name, core, *words, *options, "--json"])
     assert answer.to_json() + "\n" == printed.stdout and json.loads(printed.stdout)["schema"] == f"ompd/{name}/1"
+    text = CliRunner().invoke(cli, [name, core, *words, *options]).stdout.rstrip("\n")
+    assert str(answer).splitlines() == [line for line in text.splitlines() if not line.startswith("ompd: ")]
 
 
 def test_locals_are_those_that_the_command_shows(session: Inspection) -> None:
@@ -81,7 +84,7 @@ def test_an_answer_that_is_none_of_a_command_has_no_json(session: Inspection) ->
     bare: Answer[Any] = Answer(answer.target, (), (), True, ())
     with pytest.raises(BadInput, match="the answer of no command"):
         bare.to_json()
-    assert not bare and repr(bare).startswith("<Answer : 0 rows, ")
+    assert not bare and str(bare) == repr(bare) and repr(bare).startswith("<Answer : 0 rows, ")
 
 
 def test_records_become_dictionaries(session: Inspection) -> None:
