@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -29,9 +30,10 @@ def process_id_of(target: str) -> int | None:
     if len(processes) > 1:
         listed = [str(process_id) for process_id in processes[:_MOST_LISTED]]
         more = ", …" if len(processes) > _MOST_LISTED else ""
+        every = f"ompd triage {shlex.quote(target)}"
         raise BadInput(
             f"{len(processes)} processes run {target}: {', '.join(listed)}{more}",
-            hint=f"name one by its number; ps -fp {','.join(listed)} shows them, ompd triage {target} asks them all",
+            hint=f"name one by its number; ps -fp {','.join(listed)} shows them, {every} asks them all",
         )
     if not processes and _is_program(target):
         raise BadInput(

@@ -30,9 +30,9 @@ class LockState:
     exists or is unknown. ``owner_fault`` says why the word cannot be true; the owner is then unknown. ``name`` is the
     runtime's name of a lock of its own, None without symbols, or the name of the iteration. ``is_searched`` is True if
     the lock is only the one lock among the words of the thread's registers and stack, if the thread may have got it
-    just now, or if the iteration may be done. ``loop`` is the address of what the
-    threads of one doacross loop share. ``iteration`` is the number of its iteration in sequential order, from 0. Both
-    are None if unknown, and for other kinds.
+    just now, or if the iteration may be done. ``loop`` is the address of what the threads of one doacross loop share.
+    ``iteration`` is the number of its iteration in sequential order, from 0. Both are None if unknown, and for other
+    kinds.
     """
 
     address: int

@@ -183,9 +183,9 @@ class Wait(Record):
     complete task that holds the lock (then ``owner`` is the thread that had it, if it still exists). ``value`` is the
     content of a barrier's ``object``, ``generation`` the number of times that the team has passed it. If two looks at a
     process agree in ``object`` and ``generation``, no thread went on in between. ``construct`` is ``copyprivate`` for a
-    barrier of such a ``single`` construct, None for any other. ``loop`` is the address by which the
-    threads of a doacross loop can be told from those of another one. ``iteration`` counts its iterations from 0, those
-    of nested loops as if they were one; on libgomp it is None for nested loops.
+    barrier of such a ``single`` construct, None for any other. ``loop`` is an address that all threads of one doacross
+    loop share. ``iteration`` counts its iterations from 0, those of nested loops as if they were one loop. On libgomp
+    it is None for nested loops.
     """
 
     kind: Kind
