@@ -85,14 +85,25 @@ def _no_command(word: str, names: list[str]) -> str:
     )
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES,
+    invoke_without_command=True,
+)
 @click.version_option(ompd.__version__, prog_name="ompd")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Show what an OpenMP program is doing: its threads, what they wait for, regions, tasks and stacks.
 
     TARGET is a core file, or a running process by its number, by its program's file or by its name. `ompd TARGET`
-    alone is `ompd threads TARGET`, and `ompd COMMAND --help` explains a command.
+    alone is `ompd threads TARGET`, and `ompd COMMAND --help` explains a command. `ompd` alone lists the OpenMP
+    processes of this machine.
     """
+    if ctx.invoked_subcommand is None:
+        from ompd.commands.shell.processes import list_processes
+
+        list_processes(otherwise=ctx.get_help())
 
 
 def _is_from(error: OSError, function: Callable[..., None]) -> bool:

@@ -188,7 +188,7 @@ def test_verbose_says_what_is_unknown_and_why() -> None:
 
 
 def test_wrong_usage_is_2() -> None:
-    for arguments in ((), ("threads",), ("threads", "x", "--no-such-option"), ("no-such-command", "x")):
+    for arguments in (("threads",), ("threads", "x", "--no-such-option"), ("no-such-command", "x")):
         ran = run(*arguments)
         assert ran.returncode == 2 and ran.stdout == "" and "Traceback" not in ran.stderr, arguments
 

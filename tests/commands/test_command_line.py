@@ -47,11 +47,6 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert (ran.code, ran.out) == (2, "")
 
 
-def test_no_command_at_all_gets_the_list_of_them() -> None:
-    ran = ompd()
-    assert "Usage: ompd" in ran.out + ran.err and "threads " in ran.out + ran.err  # which one is click's choice
-
-
 def test_output_to_a_closed_pipe(good: Stopped) -> None:
     for options in (["--json"], ["--all", "-v"]):
         reader, writer = os.pipe()

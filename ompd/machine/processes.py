@@ -1,0 +1,83 @@
+"""The OpenMP processes on this machine, by what /proc shows: none is stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ompd.binary.core.procfs import parse_stat, parse_times
+from ompd.errors import MalformedFile
+from ompd.records import record
+
+_PROC = Path("/proc")
+# Runtimes as distributions, wheels and vendors name their files; the last part of a mapping's line is its file.
+_RUNTIME = re.compile(rb"/(lib(?:gomp|omp|iomp5)(?:-(?!plugin)[^/\s]*)?\.so[.0-9]*)(?: \(deleted\))?$", re.MULTILINE)
+_SECONDS = 0.2
+
+
+@record
+class OpenMpProcess:
+    """A process that has loaded an OpenMP runtime.
+
+    ``program`` is the name of its program's file. ``runtimes`` are the names of the runtimes' files. ``threads`` counts
+    its threads, ``asleep`` those of them that slept when looked at. ``processors`` is the processor time that it used,
+    as a number of processors.
+    """
+
+    process_id: int
+    program: str
+    runtimes: tuple[str, ...]
+    threads: int
+    asleep: int
+    processors: float
+
+
+def find_processes(folder: Path = _PROC, seconds: float = _SECONDS) -> tuple[OpenMpProcess, ...]:
+    """Return the OpenMP processes that this user may look at, by number. Programs with a runtime inside are not found.
+
+    :param folder: where the kernel shows processes
+    :param seconds: how long their use of processors is measured
+    """
+    found = [(number, runtimes) for number in _numbers(folder) if (runtimes := _runtimes(folder / str(number)))]
+    begin, before = time.monotonic(), {number: _ticks(folder / str(number)) for number, _ in found}
+    if found:
+        time.sleep(seconds)
+    rows = []
+    for number, runtimes in found:
+        with suppress(OSError, MalformedFile):  # it has ended
+            place = folder / str(number)
+            used, passed = _ticks(place), time.monotonic() - begin
+            states = [parse_stat((thread / "stat").read_bytes()).state for thread in (place / "task").iterdir()]
+            earlier = before[number]
+            if used is None or earlier is None or not states:
+                continue
+            processors = (used - earlier) / os.sysconf("SC_CLK_TCK") / passed
+            program = (place / "exe").readlink().name.removesuffix(" (deleted)")
+            rows.append(OpenMpProcess(number, program, runtimes, len(states), states.count("S"), processors))
+    return tuple(rows)
+
+
+def _numbers(folder: Path) -> Iterator[int]:
+    own = os.getpid()
+    yield from sorted(
+        number for each in folder.iterdir() if each.name.isdecimal() and (number := int(each.name)) != own
+    )
+
+
+def _runtimes(place: Path) -> tuple[str, ...]:
+    try:
+        maps = (place / "maps").read_bytes()
+    except OSError:
+        return ()  # it belongs to somebody else, or has ended
+    return tuple(sorted({os.fsdecode(name) for name in _RUNTIME.findall(maps)}))
+
+
+def _ticks(place: Path) -> int | None:
+    try:
+        return sum(parse_times((place / "stat").read_bytes()))
+    except (OSError, MalformedFile):
+        return None
