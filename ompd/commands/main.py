@@ -97,8 +97,8 @@ def cli(ctx: click.Context) -> None:
     """Show what an OpenMP program is doing: its threads, what they wait for, regions, tasks and stacks.
 
     TARGET is a core file, or a running process by its number, by its program's file or by its name. `ompd TARGET`
-    alone is `ompd threads TARGET`, and `ompd COMMAND --help` explains a command. `ompd` alone lists the OpenMP
-    processes of this machine.
+    means `ompd threads TARGET`. Without arguments, `ompd` lists the OpenMP processes of this machine. `ompd COMMAND
+    --help` explains a command.
     """
     if ctx.invoked_subcommand is None:
         from ompd.commands.shell.processes import list_processes

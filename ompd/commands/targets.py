@@ -79,7 +79,7 @@ def _running(path: str) -> Iterator[int]:
             if Path(f"/proc/{process_id}/exe").samefile(path):
                 yield process_id
         except OSError:
-            continue  # it has ended, or belongs to somebody else
+            continue  # the process has ended, or another user has it
 
 
 def _named(name: str) -> Iterator[int]:
@@ -89,9 +89,9 @@ def _named(name: str) -> Iterator[int]:
 
 
 def _names_of(process_id: int) -> Iterator[str]:
-    # The name of the program's file, and that of the first thread, which has at most 15 bytes.
+    # The names of the program's file and of the first thread. The kernel cuts the second one after 15 bytes.
     folder = Path(f"/proc/{process_id}")
-    with suppress(OSError):  # it has ended, or belongs to somebody else
+    with suppress(OSError):  # the process has ended, or another user has it
         yield (folder / "exe").readlink().name.removesuffix(" (deleted)")
     with suppress(OSError):
         yield os.fsdecode((folder / "comm").read_bytes().removesuffix(b"\n"))

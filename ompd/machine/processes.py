@@ -72,7 +72,7 @@ def _runtimes(place: Path) -> tuple[str, ...]:
     try:
         maps = (place / "maps").read_bytes()
     except OSError:
-        return ()  # it belongs to somebody else, or has ended
+        return ()  # another user has the process, or it has ended
     return tuple(sorted({os.fsdecode(name) for name in _RUNTIME.findall(maps)}))
 
 
