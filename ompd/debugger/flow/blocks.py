@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from ompd.debugger.flow.function_code import FunctionCode
 from ompd.errors import Unavailable
 from ompd.isa.instructions import Instruction
 
 
 def find_blocks(
-    entry: int,
-    code: Callable[[int], Instruction | None],
-    ways: Callable[[Instruction], Sequence[int]],
-    goes_on: Callable[[Instruction], bool],
-    most: int,
+    code: FunctionCode, most: int, *, has_handlers: bool
 ) -> tuple[Mapping[int, Sequence[Instruction]], Mapping[int, int]]:
-    """Return the blocks by their addresses, and the address of each instruction's block.
+    """Return the blocks of a function by their addresses, and the address of each instruction's block.
 
-    :param code: returns the instruction at an address, None if there is none
-    :param ways: returns the targets of an instruction, except for the next instruction
-    :param goes_on: returns whether execution may go on with the next instruction
     :param most: the largest number of instructions
+    :param has_handlers: whether exception handlers, which run after a call that throws, are included
     :raises Unavailable: if there are more instructions, or code that is not understood
     """
     instructions: dict[int, Instruction] = {}
-    leaders = {entry}
-    waiting = [entry]
+    leaders = {code.entry}
+    waiting = [code.entry]
     while waiting:
         at = waiting.pop()
         while at not in instructions:
-            instruction = code(at)
+            instruction = code.instruction(at)
             if instruction is None or len(instructions) > most:
                 raise Unavailable(f"the code at {at:#x} is not understood")
             instructions[at] = instruction
-            others = ways(instruction)
+            others = code.jumps(instruction)
+            if has_handlers and instruction.flow == "call":
+                others = (*others, *code.pads(at))
             leaders.update(others)
             waiting.extend(others)
-            if not goes_on(instruction):
+            if not code.goes_on(instruction):
                 break
             if instruction.flow == "branch":
                 leaders.add(instruction.end)
@@ -51,6 +48,6 @@ def find_blocks(
             block.append(instruction)
             block_of[at] = leader
             at = instruction.end
-            if at in leaders or instruction.flow not in ("next", "call") or not goes_on(instruction):
+            if at in leaders or instruction.flow not in ("next", "call") or not code.goes_on(instruction):
                 break
     return {leader: block for leader, block in blocks.items() if block}, block_of

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame
 from ompd.debugger.flow.blocks import find_blocks
-from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.conditions import Condition, Slice
-from ompd.debugger.flow.follow import Called
+from ompd.debugger.flow.function_code import FunctionCode
 from ompd.debugger.flow.loops import Loop, loop_around
-from ompd.debugger.memory import TargetMemory
 from ompd.errors import OmpdError, Unavailable
-from ompd.isa.instructions import Instruction, Operand, Processor
+from ompd.isa.instructions import Instruction, Operand
+
+if TYPE_CHECKING:
+    from ompd.debugger.flow.functions import Functions
 
 _MAX_INSTRUCTIONS = 1 << 15
 _MAX_BRANCHES = 32
@@ -35,24 +36,10 @@ class Branch(NamedTuple):
 
 
 class Branches:
-    """The branches of the functions of one process.
+    """The branches of the *functions* of one process."""
 
-    :param called: returns the effects of a call
-    :param leads_to: returns the called function, None if the code does not show it
-    :param spend: takes a number of instructions before they are followed; raises Unavailable if there are too many
-    """
-
-    def __init__(
-        self,
-        memory: TargetMemory,
-        code: Code,
-        processor: Processor | None,
-        called: Callable[[Instruction], Called],
-        leads_to: Callable[[Instruction], int | None],
-        spend: Callable[[int], None],
-    ) -> None:
-        self._memory, self._code, self._processor = memory, code, processor
-        self._called, self._leads_to, self._spend = called, leads_to, spend
+    def __init__(self, functions: Functions) -> None:
+        self._functions, self._processor = functions, functions.processor
         self._graphs: dict[int, Ways | OmpdError] = {}
 
     def entry(self, frame: Frame) -> int:
@@ -60,7 +47,7 @@ class Branches:
 
         :raises Unavailable: if that is unknown
         """
-        return self._code.entry(frame.call_site)
+        return self._functions.code.entry(frame.call_site)
 
     def parting(self, frame: Frame, other: Frame | None, *, has_returned: bool = False) -> tuple[Branch, ...]:
         """Return the branches with one side that reaches the call of *frame*, and another side that reaches only the
@@ -125,7 +112,7 @@ class Branches:
                 places.update(self._places(graph.block(at), fixed))
             return places[at]
 
-        found = Slice(graph.blocks, processor, address_of, self._leads_to, parameters)
+        found = Slice(graph.blocks, processor, address_of, self._functions.leads_to, parameters)
         return found.of(branch.block[0], graph.before, is_wanted, is_earlier)
 
     def _places(
@@ -154,13 +141,13 @@ class Branches:
             return ""
         for found in block[block.index(comparison) - 1 :: -1] if block.index(comparison) else ():
             if found.flow == "call":
-                return self._called(found).name
+                return graph.code.called(found).name
             if processor.result in found.clobbers or found.to == processor.result:
                 return ""
         return ""
 
     def _has_frame_pointer(self, address: int) -> bool:
-        loaded, processor = self._code.module_at(address), self._processor
+        loaded, processor = self._functions.code.module_at(address), self._processor
         row = loaded.row(address - loaded.bias) if loaded is not None else None
         return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
 
@@ -173,19 +160,19 @@ class Branches:
         if found.to is None:
             return
         value = None
-        if found.does == "load" and found.width == self._memory.pointer_size and address is not None:
+        if found.does == "load" and found.width == self._functions.memory.pointer_size and address is not None:
             try:
-                value = read_pointer(self._memory, address)
+                value = read_pointer(self._functions.memory, address)
             except OmpdError:
                 value = None
-        elif found.does == "copy" and found.source is not None and found.width == self._memory.pointer_size:
+        elif found.does == "copy" and found.source is not None and found.width == self._functions.memory.pointer_size:
             value = known.get(found.source)
         elif found.does == "address":
             value = address
         known[found.to] = value
 
     def _graph(self, frame: Frame) -> Ways:
-        entry = self._code.entry(frame.call_site)
+        entry = self._functions.code.entry(frame.call_site)
         if entry not in self._graphs:
             try:
                 self._graphs[entry] = self._make(entry)
@@ -199,38 +186,25 @@ class Branches:
     def _make(self, entry: int) -> Ways:
         if self._processor is None:
             raise Unavailable("code of this processor is not followed")
-        code = self._code.of(entry, self._processor)
-        graph = Ways(entry, code, self._processor.max_size, code.is_own, self._called)
-        self._spend(len(graph.instructions))
+        graph = Ways(FunctionCode(self._functions, entry, self._processor, is_alone=True))
+        self._functions.spend(len(graph.instructions))
         return graph
 
 
 class Ways:
-    """The ways through one function. ``blocks`` are its blocks by their addresses.
+    """The ways through the *code* of one function. ``blocks`` are its blocks by their addresses.
 
-    :param entry: its address
-    :param code: returns the instruction at an address, None if there is none
-    :param max_size: how many bytes an instruction has at most
-    :param is_own: returns whether an address is in the function
-    :param called: returns the effects of a call
     :raises Unavailable: if the code is too large, or not understood
     """
 
-    def __init__(
-        self,
-        entry: int,
-        code: Callable[[int], Instruction | None],
-        max_size: int,
-        is_own: Callable[[int], bool],
-        called: Callable[[Instruction], Called],
-    ) -> None:
-        self._entry, self._max_size, self._is_own, self._called = entry, max_size, is_own, called
-        self.blocks, self._block_of = find_blocks(entry, code, self._jumps, self._goes_on, _MAX_INSTRUCTIONS)
+    def __init__(self, code: FunctionCode) -> None:
+        self.code = code
+        self.blocks, self._block_of = find_blocks(code, _MAX_INSTRUCTIONS, has_handlers=False)
         self.instructions = {found.address: found for block in self.blocks.values() for found in block}
         self._next = {leader: tuple(self._successors(block)) for leader, block in self.blocks.items()}
         self._barriers: dict[int, list[int]] = {}
         for found in self.instructions.values():
-            if found.flow == "call" and self._called(found).name in naming.BARRIERS:
+            if found.flow == "call" and code.called(found).name in naming.BARRIERS:
                 self._barriers.setdefault(self._block_of[found.address], []).append(found.address)
 
     def block(self, address: int) -> Sequence[Instruction]:
@@ -249,16 +223,7 @@ class Ways:
     @property
     def is_open(self) -> bool:
         """Whether an unknown place can be reached from the function's entry."""
-        return ANYWHERE in self._reached(self._entry, (), None)
-
-    def _jumps(self, found: Instruction) -> Sequence[int]:
-        is_own = found.flow in ("jump", "branch") and found.target is not None and self._is_own(found.target)
-        return (found.target,) if is_own and found.target is not None else ()
-
-    def _goes_on(self, found: Instruction) -> bool:
-        if found.flow == "call":
-            return not self._called(found).ends
-        return found.flow in ("next", "branch") and self._is_own(found.end)
+        return ANYWHERE in self._reached(self.code.entry, (), None)
 
     def _successors(self, block: Sequence[Instruction]) -> Iterator[int]:
         last = block[-1]
@@ -267,10 +232,10 @@ class Ways:
         elif last.flow == "return":
             yield EXIT
         elif last.flow in ("jump", "branch"):
-            yield next(iter(self._jumps(last)), EXIT)
-        elif not self._goes_on(last):
+            yield next(iter(self.code.jumps(last)), EXIT)
+        elif not self.code.goes_on(last):
             yield STOP
-        if self._goes_on(last):
+        if self.code.goes_on(last):
             yield last.end
 
     def instruction_of(self, frame: Frame) -> int:
@@ -280,12 +245,12 @@ class Ways:
         """
         if frame.call_site == frame.pc:
             # If the function ended by a jump, the pc may be at any byte of the jump.
-            for size in range(self._max_size + 1):
+            for size in range(self.code.processor.max_size + 1):
                 inside = self.instructions.get(frame.pc - size)
                 if inside is not None and inside.end > frame.pc:
                     return inside.address
         else:
-            for size in range(1, self._max_size + 1):
+            for size in range(1, self.code.processor.max_size + 1):
                 found = self.instructions.get(frame.pc - size)
                 if found is not None and found.flow == "call" and found.end == frame.pc:
                     return frame.pc - size
@@ -299,7 +264,7 @@ class Ways:
         if any(ANYWHERE in each for each in self._next.values()):
             raise Unavailable("a jump of the function may lead anywhere")
         following = {leader: [each for each in self._next[leader] if each >= 0] for leader in self.blocks}
-        found = loop_around(self._block_of[at], self._entry, following)
+        found = loop_around(self._block_of[at], self.code.entry, following)
         if found is None:
             return None
         head, leaders = found[0], sorted(found[1])
@@ -335,7 +300,7 @@ class Ways:
             if found.target is not None
             and found.target == called
             and found.address != to
-            and (found.flow == "call" or (found.flow == "jump" and not self._is_own(found.target)))
+            and (found.flow == "call" or (found.flow == "jump" and not self.code.is_own(found.target)))
         }
 
     def reached_behind(self, call: int, other: int) -> set[int]:

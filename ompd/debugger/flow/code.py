@@ -15,7 +15,7 @@ from ompd.contract.process import Location
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.errors import MalformedFile, OmpdError, Unavailable
-from ompd.isa.instructions import Instruction, Processor
+from ompd.isa.instructions import Processor
 
 _MAX_CODE = 1 << 20  # of one function
 _MAX_BEFORE = 3  # bytes of an instruction before the distance
@@ -199,10 +199,6 @@ class Code:
         ):
             yield CallSite(site.start + bias, site.end + bias, site.pad + bias if site.pad is not None else None)
 
-    def of(self, entry: int, processor: Processor) -> FunctionCode:
-        """Return the code of the function that begins at *entry*."""
-        return FunctionCode(self, self._memory, self._modules, entry, processor)
-
     def constant(self, address: int) -> int | None:
         """Return the word at an address that only the loader writes to, None at other addresses.
 
@@ -220,42 +216,6 @@ class Code:
                     self.taken.add(found)
                 return found
         return None
-
-
-class FunctionCode:
-    """The instructions of one function, including parts that a compiler moved elsewhere."""
-
-    def __init__(self, code: Code, memory: TargetMemory, modules: ModuleList, entry: int, processor: Processor) -> None:
-        self._code, self._memory, self._modules = code, memory, modules
-        self._entry, self._processor = entry, processor
-        self._parts: dict[int, bytes] = {}
-        self._own: dict[int, bool] = {}
-        self._left = _MAX_CODE
-
-    def __call__(self, address: int) -> Instruction | None:
-        """Return the instruction at an address, None if there is none.
-
-        :raises Unavailable: if the function has more code than is read
-        """
-        extent = self._modules.function_extent(address)
-        if extent is None:
-            return None
-        start, end = extent
-        if start not in self._parts:
-            self._left -= end - start
-            if self._left < 0:
-                raise Unavailable("the function has more code than is followed")
-            self._parts[start] = self._memory.read_code(start, end - start)
-        return self._processor.decode(self._parts[start], address - start, address)
-
-    def is_own(self, target: int) -> bool:
-        """Return whether an address is in this function."""
-        start = self._code.start(target)
-        if start is None:
-            return False
-        if start not in self._own:
-            self._own[start] = start == self._entry or not self._code.is_function(start)
-        return self._own[start]
 
 
 def _distances(code: bytes, target: int) -> Iterator[int]:

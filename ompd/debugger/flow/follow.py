@@ -6,11 +6,12 @@ the ways there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ompd.debugger.flow.blocks import find_blocks
+from ompd.debugger.flow.function_code import Called, FunctionCode
 from ompd.debugger.flow.state import (
     CALLEE,
     ENTERED,
@@ -30,25 +31,13 @@ from ompd.debugger.flow.state import (
     meets,
 )
 from ompd.errors import Unavailable
-from ompd.isa.instructions import FLAGS, Instruction, Processor
+from ompd.isa.instructions import FLAGS, Instruction
 from ompd.naming import Routine
 
 # These write only to the object that is their first argument.
 _WRITES_ITS_ARGUMENT = frozenset(("sigemptyset", "sigfillset", "sigaddset", "sigdelset"))
 _MAX_STATES = 16  # at one place, one for each way there
 _MAX_VISITS = 1 << 20  # instructions, each as often as its facts change
-
-
-class Called(NamedTuple):
-    """The effects of a call: the called ``routine`` of the table, or the objects that the user's code may release, None
-    if unknown. A call that ``ends`` never returns, a call that ``is_twice`` may return twice.
-    """
-
-    name: str = ""
-    routine: Routine | None = None
-    ends: bool = False
-    is_twice: bool = False
-    lets_go: frozenset[Released] | None = frozenset()
 
 
 class Origin(NamedTuple):
@@ -69,37 +58,16 @@ class PlaceFacts(NamedTuple):
 
 
 class Function:
-    """The ways through one function.
+    """The ways through the *code* of one function.
 
-    :param entry: its address
-    :param code: returns the instruction at an address, None if there is none
-    :param is_own: returns whether an address is in this function
-    :param called: returns the effects of a call
-    :param pads: returns the exception handlers of the call at an address
-    :param constant: returns the word at an address that is never written to, None for any other
-    :param routine_at: returns the routine that begins at an address, None for any other
-    :param spend: takes a number of instructions before they are followed; raises Unavailable if there are too many
     :raises Unavailable: if the code is too large, or not understood
     """
 
-    def __init__(
-        self,
-        entry: int,
-        code: Callable[[int], Instruction | None],
-        processor: Processor,
-        is_own: Callable[[int], bool],
-        called: Callable[[Instruction], Called],
-        pads: Callable[[int], Sequence[int]],
-        constant: Callable[[int], int | None],
-        routine_at: Callable[[int], Routine | None],
-        spend: Callable[[int], None] = lambda count: None,
-    ) -> None:
-        self._routine_at, self._spend = routine_at, spend
+    def __init__(self, code: FunctionCode) -> None:
+        self._code, self._processor = code, code.processor
         self._places: dict[int, PlaceFacts | None] = {}
-        self._code, self._processor, self._is_own = code, processor, is_own
-        self._called, self._pads, self._constant = called, pads, constant
-        self._general = frozenset(range(processor.first_vector)) - {processor.stack_pointer}
-        self.entry = entry
+        self._general = frozenset(range(self._processor.first_vector)) - {self._processor.stack_pointer}
+        self.entry = code.entry
         self.origins: dict[int, Origin] = {}
         self.by_pointer: set[int | None] = set()
         """The targets of its calls by pointers, entries of the linkage table among them; None for an unknown one."""
@@ -109,26 +77,8 @@ class Function:
         self._computed: dict[int, State] = {}  # at jumps with unknown targets
         self._is_twice = False
         self.lets_go: frozenset[Released] = frozenset()
-        self._blocks, self._block_of = find_blocks(entry, code, self._ways, self._goes_on, _MAX_VISITS)
+        self._blocks, self._block_of = find_blocks(code, _MAX_VISITS, has_handlers=True)
         self._settle()
-
-    def _jumps(self, instruction: Instruction) -> Sequence[int]:
-        if (
-            instruction.flow in ("jump", "branch")
-            and instruction.target is not None
-            and self._is_own(instruction.target)
-        ):
-            return (instruction.target,)
-        return ()
-
-    def _ways(self, instruction: Instruction) -> Sequence[int]:
-        # The successors, except for the next instruction.
-        return [*self._jumps(instruction), *(self._pads(instruction.address) if instruction.flow == "call" else ())]
-
-    def _goes_on(self, instruction: Instruction) -> bool:
-        if instruction.flow == "call":
-            return not self._called(instruction).ends
-        return instruction.flow in ("next", "branch") and self._is_own(instruction.end)
 
     # States
 
@@ -144,7 +94,7 @@ class Function:
             pending.discard(leader)
             block = self._blocks[leader]
             left -= len(block)
-            self._spend(len(block))
+            self._code.spend(len(block))
             if left < 0:
                 raise Unavailable(f"the function at {self.entry:#x} has too many ways through its code")
             for to, state in self._through(block, self._before[leader].copy()):
@@ -161,7 +111,7 @@ class Function:
         # The successors of a block, each with the state there.
         for instruction in block:
             if instruction.flow == "call":
-                for pad in self._pads(instruction.address):
+                for pad in self._code.pads(instruction.address):
                     at_pad = state.copy()
                     for number in self._processor.lost:
                         at_pad.registers.pop(number, None)
@@ -175,14 +125,14 @@ class Function:
                     self._computed[instruction.address] = state.copy()
                 return
             if instruction.flow in ("jump", "branch"):
-                targets = self._jumps(instruction)
+                targets = self._code.jumps(instruction)
                 if not targets and instruction.flow == "jump":
                     self._leave(state, instruction)
                 for target in targets:
                     yield target, self._decided(state, instruction, instruction.on_zero)
                 if not targets and instruction.flow == "branch":
                     self._leave(state, instruction)
-                if instruction.flow == "branch" and self._goes_on(instruction):
+                if instruction.flow == "branch" and self._code.goes_on(instruction):
                     decided = None if instruction.on_zero is None else not instruction.on_zero
                     yield instruction.end, self._decided(state, instruction, decided)
                 return
@@ -192,7 +142,7 @@ class Function:
             if instruction.flow == "stop":
                 return
             self._carry_out(instruction, state)
-            if not self._goes_on(instruction):
+            if not self._code.goes_on(instruction):
                 return
         yield block[-1].end, state
 
@@ -200,7 +150,7 @@ class Function:
         # Records the objects of other functions that this function has released before it returns.
         self.lets_go |= state.released
         if jump is not None:
-            there = self._called(jump)
+            there = self._code.called(jump)
             if there.routine is not None and not there.routine.begins and not there.routine.pauses:
                 value = self.argument(there.routine, state)
                 if not any(
@@ -272,19 +222,19 @@ class Function:
     def call_before(self, address: int) -> int | None:
         """Return the address of the call that ends at *address*, None if no followed way reaches such a call."""
         for size in range(1, self._processor.max_size + 1):
-            instruction = self._code(address - size) if address - size in self._block_of else None
+            instruction = self._code.instruction(address - size) if address - size in self._block_of else None
             if instruction is not None and instruction.flow == "call" and instruction.end == address:
                 return instruction.address
         return None
 
     def instruction(self, address: int) -> Instruction | None:
         """Return the instruction at an address."""
-        return self._code(address)
+        return self._code.instruction(address)
 
     def _doubts(self, state: State, here: Instruction) -> Mapping[int, str]:
         # The doubt about each call at this place, by the ways there or by the instruction here.
         doubts: dict[int, str] = {}
-        there = self._called(self._resolved(here, state)) if here.flow == "call" else Called()
+        there = self._code.called(self._resolved(here, state)) if here.flow == "call" else Called()
         for site, held in state.held.items():
             doubt = held.doubt
             if not doubt and self._is_twice:
@@ -411,7 +361,9 @@ class Function:
             if part is not None:
                 state.set(to, part)
                 return
-        value = self._constant(at.at) if at is not None and at.kind == "number" and instruction.width == 8 else None
+        value = (
+            self._code.constant(at.at) if at is not None and at.kind == "number" and instruction.width == 8 else None
+        )
         if value is not None:
             state.set(to, Value("number", value))
             return
@@ -444,7 +396,7 @@ class Function:
 
     def called_at(self, address: int) -> int | None:
         """Return the target of the call at *address*, perhaps an entry of the linkage table; None if unknown."""
-        instruction, place = self._code(address), self.at(address)
+        instruction, place = self._code.instruction(address), self.at(address)
         if instruction is None or place is None or instruction.flow != "call":
             return None
         return self._resolved(instruction, place.state).target
@@ -461,7 +413,7 @@ class Function:
 
     def _give_away(self, value: Value | None) -> None:
         # A function that receives the address of a routine may call the routine.
-        routine = self._routine_at(value.at) if value is not None and value.kind == "number" else None
+        routine = self._code.routine_at(value.at) if value is not None and value.kind == "number" else None
         if routine is not None and not routine.begins:
             self.lets_go |= {(routine.kind, None)}
 
@@ -478,7 +430,7 @@ class Function:
 
     def _call(self, instruction: Instruction, state: State) -> None:
         resolved = self._resolved(instruction, state)
-        there = self._called(resolved)
+        there = self._code.called(resolved)
         routine = there.routine
         if instruction.target is None and instruction.word is None:
             self.by_pointer.add(resolved.target)

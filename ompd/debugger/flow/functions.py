@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ompd import naming
@@ -13,7 +13,8 @@ from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame, Location, Shape
 from ompd.debugger.flow.branches import Branches
 from ompd.debugger.flow.code import Code
-from ompd.debugger.flow.follow import Called, Function, PlaceFacts
+from ompd.debugger.flow.follow import Function, PlaceFacts
+from ompd.debugger.flow.function_code import Called, FunctionCode
 from ompd.debugger.flow.state import BRANCH, LOCAL, Released, State, Value, has_same_base
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
@@ -75,11 +76,11 @@ class Functions:
         routines: Mapping[str, Routine],
         is_users: Callable[[int], bool],
     ) -> None:
-        self._memory, self._modules, self._calls = memory, modules, calls
+        self.memory, self.modules, self._calls = memory, modules, calls
         self._locate, self._routines, self._is_users = locate, routines, is_users
         processor = processor_of(architecture.e_machine)
-        self._processor: Processor | None = processor
-        self._code = Code(memory, modules, processor, locate)
+        self.processor: Processor | None = processor
+        self.code = Code(memory, modules, processor, locate)
         self._order = architecture.byte_order
         self._left = _MAX_FOLLOWED
         self.kept: dict[Shape, Any] = {}
@@ -96,8 +97,7 @@ class Functions:
     @cached_property
     def branches(self) -> Branches:
         """The branches of the functions."""
-        called = partial(self._called, is_alone=True)
-        return Branches(self._memory, self._code, self._processor, called, self._leads_to, self._spend)
+        return Branches(self)
 
     # Constructs and locks of frames
 
@@ -106,7 +106,7 @@ class Functions:
 
         :raises Unavailable: if its code cannot be followed to where the frame is
         """
-        entry = self._code.entry(frame.call_site)
+        entry = self.code.entry(frame.call_site)
         if not self._may_begin(entry, frame.call_site):
             return ()
         function = self._function(entry, is_alone=False)
@@ -131,8 +131,8 @@ class Functions:
 
         :raises Unavailable: if its code cannot be followed to that call
         """
-        function = self._function(self._code.entry(frame.call_site), is_alone=True)
-        at, processor = self._place(function, frame), self._processor
+        function = self._function(self.code.entry(frame.call_site), is_alone=True)
+        at, processor = self._place(function, frame), self.processor
         place = function.at(at) if at is not None else None
         if place is None or processor is None:
             raise Unavailable("no way through its function is seen that leads to where it is")
@@ -146,13 +146,13 @@ class Functions:
         :returns: None if the frame is in no such routine, or if the object is unknown
         :raises Unavailable: if its code cannot be followed to where the frame is
         """
-        function = self._function(self._code.entry(frame.call_site), is_alone=True)
+        function = self._function(self.code.entry(frame.call_site), is_alone=True)
         at = self._place(function, frame)
         place = function.at(at) if at is not None else None
         found = function.instruction(at) if at is not None else None
-        if place is None or found is None or self._processor is None:
+        if place is None or found is None or self.processor is None:
             raise Unavailable("no way through its function is seen that leads to where it is")
-        routine = self._called(found, is_alone=True).routine
+        routine = self.called(found, is_alone=True).routine
         if routine is None or not routine.begins:
             return None
         return self._read(function.argument(routine, place.state), frame, place.state, function)
@@ -165,7 +165,7 @@ class Functions:
         if self.loose() == frozenset():
             return frozenset()
         try:
-            function = self._function(self._code.entry(frame.call_site), is_alone=False)
+            function = self._function(self.code.entry(frame.call_site), is_alone=False)
             at = self._place(function, frame)
             place = function.at(at) if at is not None else None
         except OmpdError:
@@ -182,12 +182,12 @@ class Functions:
         if inner is None or frame.call_site == frame.pc or self.loose() == frozenset():
             return frozenset()
         try:
-            at = self._place(function := self._function(self._code.entry(frame.call_site), is_alone=False), frame)
+            at = self._place(function := self._function(self.code.entry(frame.call_site), is_alone=False), frame)
             to = function.called_at(at) if at is not None else None
             to = self._calls.leads_to(to, None) if to is not None else self._calls.target(frame.pc)
             if to is None:
                 to = self._calls.function_called(frame)
-            if to is not None and (not self._is_users(to) or self._code.start(inner.call_site) == to):
+            if to is not None and (not self._is_users(to) or self.code.start(inner.call_site) == to):
                 return frozenset()
             ended = self.let_go_by(to) if to is not None else self.loose()
         except OmpdError:
@@ -205,7 +205,7 @@ class Functions:
             to = self._calls.target(frame.pc)
             if to is None or not self._is_users(to) or self._calls.is_stub(to):
                 return False
-            return inner is None or self._code.entry(inner.call_site) != to
+            return inner is None or self.code.entry(inner.call_site) != to
         except OmpdError:
             return True
 
@@ -224,7 +224,7 @@ class Functions:
         if known is not None:
             return known
         origin = function.origins.get(value.at) if value.kind == "made" else None
-        processor = self._processor
+        processor = self.processor
         if origin is None or processor is None or origin.base.kind != "made":
             return None
         # The runtime passes the compiler's structure of pointers to a construct's function.
@@ -233,7 +233,7 @@ class Functions:
             return None
         try:
             at = base + origin.displacement
-            found = read_pointer(self._memory, at) if self._is_construct(function.entry) else None
+            found = read_pointer(self.memory, at) if self._is_construct(function.entry) else None
             return found + value.more if found is not None else None
         except OmpdError:
             return None
@@ -247,12 +247,12 @@ class Functions:
             if found is not None:
                 return found - other.more + value.more
         for at, (other, width) in state.slots.items():
-            if not has_same_base(other, value) or width != self._memory.pointer_size or frame.cfa is None:
+            if not has_same_base(other, value) or width != self.memory.pointer_size or frame.cfa is None:
                 continue
             if value.kind in LOCAL and state.escaped is not None and at + width > state.escaped:
                 continue  # the called function may have written there
             try:
-                word = read_pointer(self._memory, frame.cfa + at)
+                word = read_pointer(self.memory, frame.cfa + at)
             except OmpdError:
                 return None
             return word - other.more + value.more if word is not None else None
@@ -274,31 +274,24 @@ class Functions:
         return found
 
     def _follow(self, entry: int, is_alone: bool) -> Function:
-        processor = self._processor
+        processor = self.processor
         if processor is None:
             raise Unavailable("code of this processor is not followed")
-        code = self._code.of(entry, processor)
-        return Function(
-            entry,
-            code,
-            processor,
-            code.is_own,
-            lambda found: self._called(found, is_alone),
-            self._code.pads_of,
-            self._code.constant,
-            lambda at: self._at(at).routine if at in self._code.taken else None,
-            self._spend,
-        )
+        return Function(FunctionCode(self, entry, processor, is_alone=is_alone))
 
-    def _spend(self, count: int) -> None:
+    def spend(self, count: int) -> None:
+        """Count instructions that are followed.
+
+        :raises Unavailable: if they are too many
+        """
         self._left -= count
         if self._left < 0:
             raise Unavailable("more code would have to be followed than is")
 
     # Calls
 
-    def _leads_to(self, found: Instruction) -> int | None:
-        # None if unknown, and for a call by a pointer.
+    def leads_to(self, found: Instruction) -> int | None:
+        """Return the function that an instruction calls, None if unknown and for a call by a pointer."""
         key = found.target, found.word
         if key not in self._leads:
             self._leads[key] = self._calls.leads_to(found.target, found.word)
@@ -315,15 +308,23 @@ class Functions:
             self._routine_at[target] = Called(bare.rstrip("_"), routine, bare in _ENDS, bare in _TWICE)
         return self._routine_at[target]
 
-    def _called(self, found: Instruction, is_alone: bool) -> Called:
+    def routine_at(self, address: int) -> Routine | None:
+        """Return the routine at an address that :meth:`Code.constant` has returned, None at other addresses."""
+        return self._at(address).routine if address in self.code.taken else None
+
+    def called(self, found: Instruction, *, is_alone: bool) -> Called:
+        """Return the effects of a call, or of a jump to another function.
+
+        :param is_alone: whether the effects of called functions of the user's are left out
+        """
         there = self._does(found, is_alone)
-        if found.flow == "call" and self._code.start(found.end) != self._code.start(found.address):
+        if found.flow == "call" and self.code.start(found.end) != self.code.start(found.address):
             return there._replace(ends=True)  # no code of the function follows
         return there
 
     def _does(self, found: Instruction, is_alone: bool) -> Called:
         is_pointer = found.target is None and found.word is None
-        target = self._leads_to(found) if not is_pointer else None
+        target = self.leads_to(found) if not is_pointer else None
         if target is None:
             return Called(lets_go=frozenset() if is_alone or not is_pointer else self.loose())
         there = self._at(target)
@@ -344,7 +345,7 @@ class Functions:
 
         :raises Unavailable: if its function cannot be followed
         """
-        return self._function(self._code.entry(address), is_alone=True).states_before(address)
+        return self._function(self.code.entry(address), is_alone=True).states_before(address)
 
     def code_targets(self, start: int) -> frozenset[int]:
         """Return the targets of the calls and jumps in a function, or a part of one; -1 stands for an unknown one."""
@@ -354,11 +355,11 @@ class Functions:
 
     def calls_in(self, start: int) -> Iterator[tuple[int, int]]:
         """Yield the address and the target of each call and jump in a function, or in a part of one; -1 if unknown."""
-        extent, processor = self._modules.function_extent(start), self._processor
+        extent, processor = self.modules.function_extent(start), self.processor
         if extent is None or processor is None or extent[1] - start > _MAX_CODE:
             yield start, -1
             return
-        code, at = self._memory.read_code(start, extent[1] - start), 0
+        code, at = self.memory.read_code(start, extent[1] - start), 0
         while at < len(code):
             found = processor.decode(code, at, start + at)
             if found is None:
@@ -368,19 +369,19 @@ class Functions:
             if found.flow == "call" or (
                 found.flow in ("jump", "branch") and not (found.target and start <= found.target < extent[1])
             ):
-                to = self._leads_to(found) if found.target is not None or found.word is not None else -1
+                to = self.leads_to(found) if found.target is not None or found.word is not None else -1
                 if to is not None:
                     yield found.address, to
             elif found.flow == "computed":
                 yield found.address, -1
             elif found.does == "load" and found.operand is not None and found.operand.base is None:
-                word = self._code.constant(found.operand.displacement) if not found.operand.is_indexed else None
+                word = self.code.constant(found.operand.displacement) if not found.operand.is_indexed else None
                 if word is not None and self._at(word).routine is not None:
                     yield found.address, word
 
     def _may_begin(self, entry: int, address: int) -> bool:
         # A quick check whether a function calls any routine that begins a construct or acquires a lock.
-        starts = {entry, self._code.start(address) or entry}
+        starts = {entry, self.code.start(address) or entry}
         for start in starts:
             if start not in self._begins:
                 known = (self._at(to).routine for to in self.code_targets(start) if to >= 0)
@@ -404,18 +405,18 @@ class Functions:
         ends: dict[tuple[int, bool, bool], bool] = {}
         left = _MAX_ALL_CODE
         loose: frozenset[Released] = frozenset()
-        for loaded in self._modules:
+        for loaded in self.modules:
             if loaded.elf is None or loaded.record.is_system_library or naming.is_runtime_file(loaded.name):
                 continue
             kinds = self._ended_by(loaded)
             if kinds is not None and kinds <= _KEPT_BY_OTHERS:
                 loose |= {(kind, None) for kind in kinds}
                 continue
-            for place, at, is_load, is_through in self._code.references(loaded.elf, loaded.bias, left):
+            for place, at, is_load, is_through in self.code.references(loaded.elf, loaded.bias, left):
                 what = at, is_load, is_through
                 if what not in ends:
                     ends[what] = self._takes_end(at) if is_load else self._ends_something(-at if is_through else at)
-                start = self._code.start(place) if ends[what] else None
+                start = self.code.start(place) if ends[what] else None
                 if start is not None and self._is_users(place):
                     starts.add(start)
             left -= sum(s.p_filesz for s in loaded.elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X)
@@ -435,7 +436,7 @@ class Functions:
 
     def _takes_end(self, at: int) -> bool:
         # Whether the word at an address points to a routine that ends a construct or releases a lock.
-        word = self._code.constant(at)
+        word = self.code.constant(at)
         routine = self._at(word).routine if word is not None else None
         return routine is not None and not routine.begins
 
@@ -451,7 +452,7 @@ class Functions:
     def _own(self, start: int) -> frozenset[Released]:
         # Everything that a function itself ends without having begun it. Objects that differ between calls are None.
         try:
-            found = self._function(self._code.entry(start), is_alone=True).lets_go
+            found = self._function(self.code.entry(start), is_alone=True).lets_go
         except OmpdError:
             known = (self._at(to).routine for to in self.code_targets(start) if to >= 0)
             return frozenset((routine.kind, None) for routine in known if routine is not None and not routine.begins)
@@ -462,7 +463,7 @@ class Functions:
     def _by_pointer(self, start: int) -> frozenset[int]:
         # The targets of a function's calls by pointers, -1 for an unknown one.
         try:
-            function = self._function(self._code.entry(start), is_alone=True)
+            function = self._function(self.code.entry(start), is_alone=True)
             known = (self._calls.leads_to(to, None) if to is not None else -1 for to in function.by_pointer)
             return frozenset(to if to is not None else -1 for to in known)
         except OmpdError:
@@ -484,7 +485,7 @@ class Functions:
                 continue
             if not self._is_users(at) or self._at(at).routine is not None:
                 continue
-            start = self._code.start(at)
+            start = self.code.start(at)
             if start is None or len(seen) > _MAX_FUNCTIONS:
                 return None
             targets = self.code_targets(start)

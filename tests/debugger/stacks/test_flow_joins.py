@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.flow.follow import Called, Function
+from ompd.debugger.flow.follow import Function
+from ompd.debugger.flow.function_code import Called
 from ompd.debugger.flow.functions import Begun, Functions
 from ompd.isa.instructions import Instruction, Operand
 from ompd.isa.x86.decoder import X86_64
 from ompd.naming import ROUTINES
+from tests.support.flow import ListedCode
 
 BEGIN, SIZE, CFA = 0x1000, 4, 0x7000
 LOCKS = (0x40000, 0x40008, 0x40010)
@@ -123,9 +125,9 @@ def begun(function: Function, at: int, registers: dict[int, int], memory: dict[i
     place = function.at(at)
     assert place is not None, hex(at)
     functions: Any = Functions.__new__(Functions)
-    functions._processor = X86_64
+    functions.processor = X86_64
     functions._is_construct = lambda entry: False
-    functions._memory = SimpleNamespace(
+    functions.memory = SimpleNamespace(
         pointer_size=8, byte_order="little", read=lambda at, size: memory[at].to_bytes(size, "little")
     )
     frame: Any = SimpleNamespace(registers=registers, cfa=CFA)
@@ -135,16 +137,7 @@ def begun(function: Function, at: int, registers: dict[int, int], memory: dict[i
 def followed(code: Sequence[Instruction]) -> Function:
     """Return the ways through code."""
     by_address = {found.address: found for found in code}
-    return Function(
-        BEGIN,
-        by_address.get,
-        X86_64,
-        by_address.__contains__,
-        lambda found: CALLED[found.target or OTHER],
-        lambda at: (),
-        lambda at: None,
-        lambda at: None,
-    )
+    return Function(ListedCode(BEGIN, by_address, lambda found: CALLED[found.target or OTHER]))
 
 
 @pytest.mark.parametrize("seed", range(4))

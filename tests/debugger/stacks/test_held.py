@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ import pytest
 from ompd.analysis.moment import Moment
 from ompd.analysis.waits.holders import Holders
 from ompd.debugger.flow import functions
-from ompd.debugger.flow.follow import Called, Function
+from ompd.debugger.flow.follow import Function
+from ompd.debugger.flow.function_code import Called
 from ompd.errors import OmpdError
 from ompd.isa.instructions import Instruction
-from ompd.isa.x86.decoder import X86_64, decode
+from ompd.isa.x86.decoder import decode
 from ompd.model import HeldRecord, Wait
 from ompd.model.kinds import Kind
 from ompd.naming import ROUTINES
@@ -28,6 +30,7 @@ from ompd.session import Session
 from tests.support import clean_environment, require
 from tests.support.cache import CHECKOUT
 from tests.support.damage import cut
+from tests.support.flow import ListedCode
 from tests.support.odd import Core, Odd, core_of
 from tests.support.products import sample
 from tests.support.snapshots import snapshot
@@ -171,6 +174,25 @@ def test_of_more_code_than_is_followed_nothing_wrong_is_said(most: int, monkeypa
     assert wrong(of.path, of) == []
 
 
+class CodeWithPads(ListedCode):
+    """Code with landing pads for some calls, and constants at all addresses."""
+
+    def __init__(
+        self, inside: range, instructions: dict[int, Instruction], called: Callable[[Instruction], Called]
+    ) -> None:
+        super().__init__(inside[0], instructions, called)
+        self._inside = inside
+
+    def is_own(self, target: int) -> bool:
+        return target in self._inside
+
+    def pads(self, call: int) -> list[int]:
+        return [] if call % 5 else [self._inside[call % len(self._inside)]]
+
+    def constant(self, address: int) -> int:
+        return address
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_code_is_followed_or_refused(seed: int) -> None:
     chance = random.Random(seed)
@@ -186,23 +208,9 @@ def test_random_code_is_followed_or_refused(seed: int) -> None:
             lets_go = (frozenset(), None, frozenset({("lock", None)}))[number % 3]
             return Called(name, routine if number % 4 else None, not number % 17, not number % 29, lets_go)
 
-        def instruction(at: int, code: bytes = code, inside: range = inside) -> Instruction | None:
-            return decode(code, at - 0x1000, at) if at in inside else None
-
-        def pads(at: int, inside: range = inside) -> list[int]:
-            return [] if at % 5 else [inside[at % len(inside)]]
-
+        decoded = {at: found for at in inside if (found := decode(code, at - 0x1000, at)) is not None}
         try:
-            function = Function(
-                0x1000,
-                instruction,
-                X86_64,
-                inside.__contains__,
-                called,
-                pads,
-                lambda at: at,
-                lambda at: None,
-            )
+            function = Function(CodeWithPads(inside, decoded, called))
         except OmpdError:
             continue
         for at in inside:

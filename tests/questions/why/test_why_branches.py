@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import ompd
 from ompd.commands.main import cli
 from ompd.debugger.flow.branches import ANYWHERE, EXIT, STOP, Ways
-from ompd.debugger.flow.follow import Called
+from ompd.debugger.flow.function_code import Called
 from ompd.errors import OmpdError
 from ompd.isa.instructions import Instruction
 from ompd.model import VerdictRecord
@@ -23,6 +23,7 @@ from ompd.questions import why as question
 from ompd.questions.why import branches
 from ompd.session import Session
 from tests.support.damage import cut
+from tests.support.flow import ListedCode
 from tests.support.machine import FULL
 from tests.support.products import sample
 from tests.support.why import GNU, LLVM, SOURCES, WHYS, Hung, hung, plain
@@ -265,7 +266,7 @@ def test_branches_are_those_that_a_search_finds(part: int) -> None:
         choose = random.Random(seed)
         size = choose.randint(4, 24)
         code = random_code(choose, size)
-        ways = Ways(0, code.__getitem__, 15, range(size).__contains__, called)
+        ways = Ways(ListedCode(0, dict(enumerate(code)), called))
         known = sorted(ways.instructions)
         calls = [at for at in known if code[at].flow == "call"]
         for to, other in product(calls, [*known, EXIT, STOP, None]):
