@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ompd.analysis.graph import View
 from ompd.analysis.moment import Moment
 from ompd.analysis.roots import Solved
+from ompd.analysis.verdicts.advice import advice
 from ompd.analysis.verdicts.samples import Progress, weighed
 from ompd.analysis.verdicts.verdicts import Verdicts
 from ompd.analysis.waits.build import build
@@ -25,7 +27,8 @@ def concluded(
     verdicts = tuple(Verdicts(solved).all())
     if earlier:
         verdicts = weighed(verdicts, moment, Progress.over((*earlier, moment)), seconds)
-    return verdicts, _nodes(solved), _edges(solved)
+    advised = tuple(replace(verdict, advice=advice(verdict)) for verdict in verdicts)
+    return advised, _nodes(solved), _edges(solved)
 
 
 def _nodes(solved: Solved) -> tuple[GraphNode, ...]:

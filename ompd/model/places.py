@@ -31,12 +31,22 @@ class Place(Record):
 
 
 @record
+class SourceMark(Record):
+    """What happened in a line of source: ``text`` names the threads. If ``is_main``, a thread waits or works there."""
+
+    line: int
+    text: str
+    is_main: bool = True
+
+
+@record
 class SourceExcerpt(Record):
     """Lines of a source file around ``line``. ``first`` is the number of the first of ``lines``, ``path`` the file on
     this machine.
 
     ``note`` says why these may not be the lines that were compiled, or why there are no ``lines``. It is None if debug
-    information and the times of the files give no reason for doubt. ``path`` is None without lines.
+    information and the times of the files give no reason for doubt. ``path`` is None without lines. ``marks`` are in
+    the order of their lines.
     """
 
     file: str
@@ -45,6 +55,7 @@ class SourceExcerpt(Record):
     lines: tuple[str, ...]
     path: str | None = None
     note: str | None = None
+    marks: tuple[SourceMark, ...] = ()
 
 
 @record

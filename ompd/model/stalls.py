@@ -208,22 +208,26 @@ class VerdictRecord(Record):
     """One reason why threads do not go on.
 
     ``kind`` is a verdict of docs/why.md. ``stuck`` is the confidence that the threads never go on, ``confidence`` the
-    confidence in the cause. ``summary`` is one sentence. ``roots`` are the native ids of the threads that the others
-    depend on, ``cycle`` the links of the cycle or chain that begins there. ``explains`` are the native ids of all
-    threads that this verdict explains. ``unknowns`` are the missing facts that would have been decisive, ``what_if`` an
-    event that would set threads free, ``next_step`` a command to type. ``place`` is the line to look at first.
-    ``branch`` is set if a thread does not come to a barrier: the branch in front of the barrier whose other side goes
-    to that thread's place, None if no such branch is found. ``branch_calls`` are the functions whose results the branch
-    depends on; ``variables`` are variables of its function, if debug information describes them. ``stacks`` are at most
-    two stacks of threads that the verdict names, with the user's frames only; empty for all but the first verdicts.
-    ``sources`` are the lines of source at the places of ``cycle``, each once, if the files are here; only the first
-    verdict has them. In ``next_step`` the word ``TARGET`` stands for the target.
+    confidence in the cause. ``summary`` is one sentence; ``others`` is a sentence on further threads that wait, None
+    without any. ``advice`` are sentences on what to change in the program or to look at next. ``roots`` are the native
+    ids of the threads that the others depend on, ``cycle`` the links of the cycle or chain that begins there.
+    ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` are the missing facts that
+    would have been decisive, ``what_if`` an event that would set threads free, ``next_step`` a command to type.
+    ``place`` is the line to look at first. ``branch`` is set if a thread does not come to a barrier: the branch in
+    front of the barrier whose other side goes to that thread's place, None if no such branch is found. ``branch_calls``
+    are the functions whose results the branch depends on; ``variables`` are variables of its function, if debug
+    information describes them. ``stacks`` are at most two stacks of threads that the verdict names, with the user's
+    frames only; empty for all but the first verdicts. ``sources`` are the lines of source at the places of ``cycle``,
+    and where its locks were set, if the files are here; only the first verdict has them. In ``next_step`` the word
+    ``TARGET`` stands for the target.
     """
 
     kind: VerdictKind
     stuck: Confidence
     confidence: Confidence
     summary: str
+    others: str | None = None
+    advice: tuple[str, ...] = ()
     roots: tuple[int, ...] = ()
     cycle: tuple[Link, ...] = ()
     explains: tuple[int, ...] = ()

@@ -11,14 +11,18 @@ _BEFORE, _AFTER = 2, 1
 _LONGEST = 240  # characters of a line
 
 
-def excerpt(session: Session, place: Place) -> SourceExcerpt | None:
-    """Return the lines around *place*, no lines if its file cannot be shown, None if its line is unknown."""
+def excerpt(session: Session, place: Place, begin: int, end: int) -> SourceExcerpt | None:
+    """Return the lines around *place*, no lines if its file cannot be shown, None if its line is unknown.
+
+    :param begin: the first line to show, with some before it
+    :param end: the last one, with some behind it
+    """
     if place.file is None or place.line is None or place.address is None:
         return None
     process = session.process
     module = process.symbols.module_at(place.address)
     digest = process.places.source_digest(place.address, place.file)
-    first = max(place.line - _BEFORE, 1)
+    first = max(begin - _BEFORE, 1)
     try:
         source = process.finder.sources.read(place.file, digest, module.path if module is not None else None)
     except Unavailable as error:
@@ -27,5 +31,5 @@ def excerpt(session: Session, place: Place) -> SourceExcerpt | None:
         return SourceExcerpt(
             place.file, place.line, first, (), note=f"{source.path} has only {len(source.lines)} lines"
         )
-    lines = tuple(line.rstrip()[:_LONGEST] for line in source.lines[first - 1 : place.line + _AFTER])
+    lines = tuple(line.rstrip()[:_LONGEST] for line in source.lines[first - 1 : end + _AFTER])
     return SourceExcerpt(place.file, place.line, first, lines, source.path, source.note)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 
 from ompd.model.places import SourceExcerpt
 from ompd.render.words import basename, clean
 
 _TAB = 8
+_COMMENT = re.compile(r"(?<=\S)\s*(?://|/\*).*")  # at the end of a line of C or C++
 
 
-def excerpt_lines(excerpt: SourceExcerpt, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of an excerpt, each with its style. Its line is underlined, with *labels* behind that."""
+def excerpt_lines(excerpt: SourceExcerpt) -> Iterator[tuple[str, str]]:
+    """Yield the lines of an excerpt, each with its style. Lines with marks are underlined, with the texts behind."""
     width = len(str(max(excerpt.line, excerpt.first + len(excerpt.lines) - 1)))
     yield f"{'':{width}}--> {clean(basename(excerpt.file))}:{excerpt.line}", "dim"
     for number, text in enumerate(excerpt.lines, excerpt.first):
         shown = clean(text.expandtabs(_TAB))
-        yield f"{number:{width}} | {shown}".rstrip(), "" if number == excerpt.line else "dim"
-        if number == excerpt.line:
-            code = shown.strip()
-            indent = len(shown) - len(shown.lstrip())
-            marks = f"{'':{indent}}{'^' * max(len(code), 1)}"
-            for label in labels:
-                yield f"{'':{width}} | {marks} {label}", "failed"
-                marks = " " * len(marks)
+        marks = [mark for mark in excerpt.marks if mark.line == number]
+        yield f"{number:{width}} | {shown}".rstrip(), "" if marks else "dim"
+        indent, length = len(shown) - len(shown.lstrip()), max(len(_COMMENT.sub("", shown).strip()), 1)
+        for place, mark in enumerate(marks):
+            sign = " " if place else "^" if mark.is_main else "-"
+            yield f"{'':{width}} | {'':{indent}}{sign * length} {clean(mark.text)}", "failed" if mark.is_main else ""
     if excerpt.note is not None:
         yield f"{'':{width}} = {clean(excerpt.note)}", "dim"

@@ -21,8 +21,9 @@ from ompd.render.answers.stacks import stack_lines
 from ompd.render.answers.tasks import task_lines
 from ompd.render.answers.threads import threads_table
 from ompd.render.answers.variables import stats_lines, variable_heading, variable_table
-from ompd.render.answers.why import CAUSE, STUCK, chain_rows, notes_on
-from ompd.render.words import Table, basename, format_count, format_place
+from ompd.render.answers.why import CAUSE, STUCK, chain_rows, notes_on, sentence, steps_of
+from ompd.render.excerpts import excerpt_lines
+from ompd.render.words import Table, basename, format_count
 from ompd.report.folders import Folders
 from ompd.report.gather import PageAnswers
 from ompd.report.histogram import draw_histogram
@@ -55,8 +56,9 @@ class Verdict:
     """A verdict as the page shows it."""
 
     summary: str
-    kind: str
-    stuck: str
+    others: str | None
+    sources: Sequence[Sequence[tuple[str, str]]]
+    steps: Sequence[tuple[str, str]]
     is_proven: bool
     facts: Sequence[tuple[str, str]]
     chain: Sequence[tuple[str, str, str, str]]
@@ -85,26 +87,30 @@ def verdicts(answers: PageAnswers) -> Iterator[Verdict]:
     file = why.target.file
     target = replace(why.target, file=basename(file)) if file is not None else why.target
     for number, verdict in enumerate(why.rows[:_VERDICTS]):
-        notes = [*notes_on(target, verdict, is_first=True, whole=True, verbose=False, has_values=False)]
+        notes = [*notes_on(verdict, is_first=True, whole=True, verbose=False, has_values=False)]
         left_out = [("", f"… {len(notes) - _NOTES} more: ompd why --all")] if len(notes) > _NOTES else []
-        # The last note is the command to type next.
-        shown = [*notes[: _NOTES - 1], *left_out, *notes[_NOTES - 1 :][-1:]]
-        yield _verdict(why, verdict, number, [(label, folders.without(text)) for label, text in shown], folders)
+        steps = [(label, folders.without(text)) for label, text in steps_of(verdict, target)]
+        shown = [(label, folders.without(text)) for label, text in (*notes[:_NOTES], *left_out)]
+        yield _verdict(why, verdict, number, steps, shown, folders)
 
 
 def _verdict(
-    why: WhyAnswer, verdict: VerdictRecord, number: int, notes: Sequence[tuple[str, str]], folders: Folders
+    why: WhyAnswer,
+    verdict: VerdictRecord,
+    number: int,
+    steps: Sequence[tuple[str, str]],
+    notes: Sequence[tuple[str, str]],
+    folders: Folders,
 ) -> Verdict:
-    facts: list[tuple[str, str]] = [("verdict", verdict.kind)]
+    facts: list[tuple[str, str]] = []
     if verdict.kind is not VerdictKind.NO_STALL:
         facts.append(("stuck", STUCK[verdict.stuck]))
         facts.append(("cause", CAUSE[verdict.confidence]))
-    if verdict.place is not None:
-        facts.append(("look at", format_place(verdict.place)))
     return Verdict(
-        summary=verdict.summary,
-        kind=verdict.kind,
-        stuck=verdict.stuck,
+        summary=sentence(verdict.summary),
+        others=sentence(verdict.others) if verdict.others is not None else None,
+        sources=[[*excerpt_lines(excerpt)] for excerpt in verdict.sources if excerpt.lines],
+        steps=steps,
         is_proven=verdict.stuck == "proven",
         facts=[*facts, *notes],
         chain=list(chain_rows(verdict.cycle, _LINKS)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import counted, listed, plural
@@ -13,6 +14,8 @@ _RAW = frozenset(
     (VerdictKind.EXTERNAL_WAIT, VerdictKind.RUNTIME_REENTRY, VerdictKind.UNDECIDED, VerdictKind.LOST_WAKEUP)
 )
 
+_MOST = 6  # links in one sentence
+_RELATIONS = {Kind.BARRIER: "has not reached", Kind.DOACROSS: "executes", Kind.ORDERED: "comes before"}
 _HAPPENED = "what they wait for has happened"
 # The participle for an object that sets its waiting threads free. A lock is released.
 _DONE = {Kind.ONCE: "finished", Kind.EVENT: "fulfilled", Kind.CONDITION: "signalled"}
@@ -26,36 +29,37 @@ class Sentences:
 
     def of(self, kind: VerdictKind, root: Root, links: Sequence[Link]) -> str:
         """Return the summary of a verdict."""
-        ring = " -> ".join([self._waits(link) for link in links[:6]])
-        places = ", ".join(map(self._at, links[:6]))
+        ring = "; ".join([_waits(link) for link in links[:_MOST]])
+        places = ", ".join(map(self._at, links[:_MOST]))
         count = len(root.threads)
         waiting = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'} for"
         last = self._graph.nodes[root.nodes[0]]
         named = [node for node in root.nodes if node in self._nodes.rows] if root.end is End.RUNS else root.nodes
         names = listed([self._graph.nodes[node].name for node in named])
         if kind is VerdictKind.LOCK_CYCLE and self._is_open(root):
-            objects = ", ".join(dict.fromkeys(link.object for link in links[:6]))
-            return f"deadlock: {counted(len(links), 'thread')} hold among themselves what they wait for: {objects}"
+            objects = ", ".join(dict.fromkeys(link.object for link in links[:_MOST]))
+            return f"deadlock: {counted(len(links), 'thread')} wait for locks that others of them hold: {objects}"
         if kind is VerdictKind.LOCK_CYCLE:
-            return f"deadlock: {ring}" + (" -> …" if len(links) > 6 else f" -> {self._thread(links[0])}")
+            return self._deadlock(links)
         if kind is VerdictKind.SELF_LOCK:
-            return f"{self._thread(links[0])} waits for {links[0].object}, which it holds itself"
+            return f"deadlock: {_thread(links[0])} waits for {links[0].object}, which it holds itself"
         if kind is VerdictKind.BARRIER_MISMATCH:
-            return f"threads of one region wait at different barriers: {places}"
+            return f"threads of one team wait at different barriers, so that none is complete: {places}"
         if kind is VerdictKind.RUNTIME_REENTRY:
-            return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
+            return f"{_thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind is VerdictKind.BARRIER_ABSENT:
             reason = plural(last.reason or "") if len(named) > 1 else last.reason
-            return f"{waiting} {names}, which will not come" + (f": {reason}" if reason else "")
+            return f"{waiting} {names}, which will never come" + (f": {reason}" if reason else "")
         if kind is VerdictKind.FORK_CHILD:
             return f"{waiting} threads that fork() did not copy into this process"
         if kind is VerdictKind.LOCK_ABANDONED:
-            name = self._before(root)
-            if root.end is End.OPEN:
-                return f"{waiting} {name}, and no thread that could release it goes on"
-            return f"{waiting} {name}, which nobody is left to release"
+            lock = self._awaited(root)
+            direct = self._waiters_of(lock)
+            who = listed([self._graph.nodes[node].name for node in direct])
+            verb = "waits" if len(direct) == 1 else "wait"
+            return f"{who} {verb} for {self._graph.nodes[lock].name}, which no thread is left to release"
         if kind is VerdictKind.EVENT_UNFULFILLED:
-            return f"{waiting} a task whose {last.name} nobody has fulfilled"
+            return f"{waiting} a task whose {last.name} was never fulfilled"
         if kind is VerdictKind.TASKWAIT_STARVED:
             return f"{waiting} tasks that no thread can execute: {ring}"
         if kind is VerdictKind.TASK_DEPENDENCE_CYCLE:
@@ -67,8 +71,8 @@ class Sentences:
         if kind is VerdictKind.OVERSUBSCRIBED:
             number = self._nodes.moment.processors or 0
             processors = "only processor" if number == 1 else counted(number, "processor")
-            take = "takes" if count == 1 else "take"
-            return f"{waiting} {names} by spinning, and {take} from it the {processors} of the process"
+            spin = f"{counted(count, 'thread')} {'spins while it waits' if count == 1 else 'spin while they wait'}"
+            return f"{spin} for {names}, and {'takes' if count == 1 else 'take'} up the {processors} that it needs"
         if kind is VerdictKind.ORPHANED_WORKSHARING:
             return f"a barrier is inside of code that not all threads of its team execute: {places}"
         if kind is VerdictKind.DUPLICATE_RUNTIMES:
@@ -82,19 +86,64 @@ class Sentences:
         # Which of them holds which is not known.
         return any(len(need.reasoned) > 1 for node in root.nodes for need in self._graph.needs[node])
 
-    def _before(self, root: Root) -> str:
+    def _deadlock(self, links: Sequence[Link]) -> str:
+        # In a cycle of locks, each thread holds the object of the wait before its own.
+        are_locks = all(link.kind.is_lock and link.kind is not Kind.ORDERED for link in links)
+        parts = []
+        for number, link in enumerate(links[:_MOST]):
+            if are_locks:
+                parts.append(f"{_thread(link)} holds {links[number - 1].object} and waits for {link.object}")
+                continue
+            following = links[(number + 1) % len(links)]
+            what = _RELATIONS.get(link.kind, "holds" if link.kind.is_lock else "")
+            parts.append(_waits(link) + (f", which {_thread(following)} {what}" if what else ""))
+        return f"deadlock: {'; '.join(parts)}" + ("; …" if len(links) > _MOST else "")
+
+    def others(self, kind: VerdictKind, root: Root, links: Sequence[Link]) -> str | None:
+        """Return a sentence on the threads that the summary of a verdict on locks does not name, None without any."""
+        if kind is VerdictKind.LOCK_ABANDONED:
+            named = set(self._waiters_of(self._awaited(root)))
+        elif kind in (VerdictKind.LOCK_CYCLE, VerdictKind.SELF_LOCK):
+            named = {self._nodes.threads[link.thread] for link in links if link.thread in self._nodes.threads}
+        else:
+            return None
+        others = [node for node in root.threads if node not in named]
+        if not others:
+            return None
+        rows = [self._nodes.rows[node] for node in others]
+        targets = [self._graph.nodes[self._nodes.waiting[node]] for node in others]
+        places = {(target.name, row.where) for target, row in zip(targets, rows, strict=True)}
+        text = f"{counted(len(others), 'more thread')} {'waits' if len(others) == 1 else 'wait'}"
+        text += " for this one" if len(named) == 1 else " for these"
+        target, where = targets[0], rows[0].where
+        if len(places) > 1:
+            return text
+        if target.kind.is_place and target.name.startswith("the "):
+            return f"{text} at {target.name}"
+        if where is None or where.file is None or where.line is None:
+            return f"{text} at {target.name}" if target.kind.is_place else text
+        file = where.file.rpartition("/")[2]
+        return f"{text} {f'at {target.name}, ' if target.kind.is_place else 'in '}{file}:{where.line}"
+
+    def _awaited(self, root: Root) -> int:
+        # The object in front of the end.
         if root.end is End.OPEN:
-            return self._graph.nodes[root.nodes[0]].name
+            return root.nodes[0]
         for thread in root.threads:
             target = self._nodes.waiting[thread]
             if set(root.nodes) & set(self._solved.next[target]):
-                return self._graph.nodes[target].name
-        return "a lock"
+                return target
+        return self._nodes.waiting[root.threads[0]]
+
+    def _waiters_of(self, node: int) -> list[int]:
+        return [thread for thread, target in self._nodes.waiting.items() if target == node]
 
     @staticmethod
     def asleep(count: int) -> str:
         """Return the sentence for threads that sleep though what they wait for has happened."""
-        return f"{counted(count, 'thread')} could go on, and {'sleeps' if count == 1 else 'sleep'}"
+        if count == 1:
+            return "1 thread sleeps although it could go on"
+        return f"{counted(count, 'thread')} sleep although they could go on"
 
     def nobody_works(self, nodes: Sequence[int]) -> str:
         """Return the sentence for threads that all are in calls which end from outside."""
@@ -143,34 +192,42 @@ class Sentences:
                 return None
             lock = self._graph.nodes[held[0]]
             return f"if {lock.name} were {_done(lock.kind)}, {freed} of {total} waiting threads go on"
-        if root.end in (End.ENDED, End.OPEN, End.OUTSIDE):
-            freed = self._solved.freed(root.nodes)
-            if not freed:
-                return None
-            name = listed([self._graph.nodes[node].name for node in root.nodes])
-            total = len(self._nodes.waiting)
-            done = _done(self._graph.nodes[root.nodes[0]].kind) if root.end is End.OPEN else None
-            if done is not None:
-                return f"if {name} were {done}, {freed} of {total} waiting threads would go on"
-            return f"if it were not for {name}, {freed} of {total} waiting threads would go on"
-        return None
-
-    def _waits(self, link: Link) -> str:
-        is_many = len(link.threads) > 1 and link.kind is Kind.BARRIER
-        how = "at" if link.kind.is_place else "for"
-        return f"{self._thread(link)} {'wait' if is_many else 'waits'} {how} {link.object}"
+        # An end of a kind that nobody releases, such as a member of the team that is gone, leaves nothing to say.
+        ends = (self._awaited(root),) if root.end is End.ENDED else root.nodes
+        name = listed([self._graph.nodes[node].name for node in ends])
+        done = _done(self._graph.nodes[ends[0]].kind) if root.end in (End.ENDED, End.OPEN) else "to go on"
+        freed = self._solved.freed(ends) if done is not None and root.end is not End.RUNS else None
+        if not freed:
+            return None
+        return f"if {name} were {done}, {freed} of {len(self._nodes.waiting)} waiting threads would go on"
 
     def _at(self, link: Link) -> str:
         where = link.where
         if where is None or where.file is None or where.line is None:
-            return f"{self._thread(link)} at {link.object}"
-        return f"{self._thread(link)} at {where.file.rpartition('/')[2]}:{where.line}"
+            return f"{_thread(link)} at {link.object}"
+        return f"{_thread(link)} at {where.file.rpartition('/')[2]}:{where.line}"
 
-    @staticmethod
-    def _thread(link: Link) -> str:
-        if len(link.threads) > 1 and link.kind is Kind.BARRIER:
-            return counted(len(link.threads), "thread")
-        return link.name
+
+_LONGEST = 40  # characters of a thread's activity
+
+
+def doing(link: Link) -> str:
+    """Return what all threads of a link do: ``thread 1 (4712) waits for &a``, ``3 threads wait at a barrier``."""
+    is_many = len(link.threads) > 1
+    who = counted(len(link.threads), "thread") if is_many else link.name
+    if link.kind is not Kind.THREAD:
+        return f"{who} {'wait' if is_many else 'waits'} {'at' if link.kind.is_place else 'for'} {link.object}"
+    activity = link.object.removeprefix("it ").removeprefix("they ") or ("work" if is_many else "works")
+    return f"{who} {activity}" if len(activity) <= _LONGEST else f"{who} {'are' if is_many else 'is'} here"
+
+
+def _waits(link: Link) -> str:
+    # In a circle the one thread of it counts, even if others wait for the same lock.
+    return doing(link) if link.kind.is_place else doing(replace(link, threads=(link.thread or 0,)))
+
+
+def _thread(link: Link) -> str:
+    return counted(len(link.threads), "thread") if len(link.threads) > 1 and link.kind.is_place else link.name
 
 
 def _because(reason: str | None, *, is_plural: bool) -> str:

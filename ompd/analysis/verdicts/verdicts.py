@@ -86,7 +86,7 @@ class Verdicts:
             confidence=Confidence.PROVEN,
             summary=self._sentences.nobody_works(own),
             roots=roots,
-            unknowns=tuple(f"{nodes[n].name}: {nodes[n].reason}" for n in own[:_MOST_UNKNOWNS]),
+            unknowns=tuple(f"when {nodes[n].name} goes on: {nodes[n].reason}" for n in own[:_MOST_UNKNOWNS]),
             next_step=next_step(VerdictKind.EXTERNAL_WAIT, roots),
             place=next((rows[n].where for n in own if rows[n].where is not None), None),
         )
@@ -153,13 +153,14 @@ class Verdicts:
         threads = [*root.threads, *(n for n in root.nodes if n in self._nodes.rows and n not in root.threads)]
         ends = self._chains.root_threads(root)
         explained = tuple(sorted(self._natives(root.threads)))
-        stuck = self._solved.confidence(root.threads)
+        stuck = self._solved.confidence(root.threads) if root.end is not End.RUNS else Confidence.UNKNOWN
         unknowns = self._open_questions(root) if stuck is not Confidence.PROVEN or kind is VerdictKind.UNDECIDED else ()
         return VerdictRecord(
             kind=kind,
-            stuck=stuck if root.end not in (End.RUNS,) else Confidence.UNKNOWN,
+            stuck=stuck,
             confidence=self._confidence(root, kind, evidence),
             summary=self._sentences.of(kind, root, links),
+            others=self._sentences.others(kind, root, links),
             roots=tuple(self._natives(n for n in ends if n in threads or n in self._nodes.rows)),
             cycle=links,
             explains=explained,
@@ -354,7 +355,9 @@ class Verdicts:
         # The threads whose outlook is unknown.
         open_ = sorted(self._solved.stuck[View.PESSIMISTIC] - self._solved.stuck[View.OPTIMISTIC])
         named = (self._graph.nodes[node] for node in open_ if node in self._nodes.rows)
-        return [f"{node.name}: {node.reason}" for node in named if node.reason is not None][:_MOST_UNKNOWNS]
+        return [f"when {node.name} goes on: {node.reason}" for node in named if node.reason is not None][
+            :_MOST_UNKNOWNS
+        ]
 
 
 def _may_be_in_outer(row: ThreadRecord) -> bool:

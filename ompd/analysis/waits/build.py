@@ -13,7 +13,7 @@ from ompd.analysis.waits.others import Others
 from ompd.analysis.waits.systems import add_system_wait
 from ompd.analysis.waits.tasks import TaskNodes
 from ompd.analysis.waits.threads import ThreadNodes
-from ompd.analysis.words import counted
+from ompd.analysis.words import counted, plural
 from ompd.model import SystemWait, ThreadRecord, Wait
 from ompd.model.kinds import EdgeKind, Kind
 
@@ -170,8 +170,9 @@ class _Waits:
         graph, count = self._graph, self._lost_members[row.parallel or ""]
         node = graph.add(Node(f"barrier:{row.parallel}:{row.state}", Kind.BARRIER, name))
         if not graph.needs[node]:
-            who = f"{counted(count, 'thread')} of its team that the process does not have"
-            reason = "not copied by fork()" if self._nodes.moment.is_fork else "ended"
+            who = f"{counted(count, 'other thread')} of the team"
+            reason = "it was not copied by fork()" if self._nodes.moment.is_fork else "it has ended"
+            reason = reason if count == 1 else plural(reason)
             ended = graph.add(Node(f"lost:{row.parallel}", Kind.THREAD, who, Outlook.NEVER, reason=reason))
             graph.need(node, Need((ended,), 1, EdgeKind.MEMBER, "runtime", row.unavailable.get("wait.missing")))
         return node

@@ -6,12 +6,13 @@ the ways there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ompd.debugger.flow.blocks import find_blocks
 from ompd.debugger.flow.function_code import Called, FunctionCode
+from ompd.debugger.flow.leaks import Edge, Leak, Leaks
 from ompd.debugger.flow.state import (
     CALLEE,
     ENTERED,
@@ -218,6 +219,19 @@ class Function:
         for other, value in zip(others, chosen, strict=True):
             other.set(instruction.clobbers[0], value)
         return others
+
+    def leaks(self) -> Iterator[Leak]:
+        """Yield the ways on which the function returns with a lock that it set, if it releases the lock on others."""
+        incoming: dict[int, list[Edge]] = {}
+        returns: dict[int, State] = {}
+        for leader, block in self._blocks.items():
+            if leader not in self._before:
+                continue
+            for to, state in self._through(block, self._before[leader].copy()):
+                incoming.setdefault(to, []).append(Edge(leader, state.copy()))
+            if block[-1].flow == "return" and (place := self.at(block[-1].address)) is not None:
+                returns[leader] = place.state
+        return Leaks(self._blocks, incoming, returns).all()
 
     def call_before(self, address: int) -> int | None:
         """Return the address of the call that ends at *address*, None if no followed way reaches such a call."""

@@ -15,6 +15,7 @@ from ompd.debugger.flow.branches import Branches
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.follow import Function, PlaceFacts
 from ompd.debugger.flow.function_code import Called, FunctionCode
+from ompd.debugger.flow.leaks import Leak
 from ompd.debugger.flow.state import BRANCH, LOCAL, Released, State, Value, has_same_base
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
@@ -92,6 +93,7 @@ class Functions:
         self._lets_go: dict[int, frozenset[Released]] = {}
         self._loose: frozenset[Released] | None = None
         self._is_loose_known = False
+        self._ending: frozenset[int] = frozenset()  # functions that end constructs or release locks
         self._begins: dict[int, bool] = {}
 
     @cached_property
@@ -400,6 +402,22 @@ class Functions:
                 self._loose = None
         return self._loose
 
+    def leaks(self, kind: str) -> Iterator[Leak]:
+        """Yield the ways on which functions of the user's return with a lock of a *kind* that they set.
+
+        If code elsewhere releases locks of this kind that it did not set, a lock may be kept on purpose: none is
+        yielded then, and none if that is unknown.
+        """
+        loose = self.loose()
+        if loose is None or any(each == kind for each, _ in loose):
+            return
+        for start in sorted(self._ending):
+            try:
+                function = self._function(self.code.entry(start), is_alone=False)
+                yield from (leak for leak in function.leaks() if leak.held.routine.kind == kind)
+            except OmpdError:
+                continue
+
     def _find_loose(self) -> frozenset[Released]:
         starts: set[int] = set()
         ends: dict[tuple[int, bool, bool], bool] = {}
@@ -422,6 +440,7 @@ class Functions:
             left -= sum(s.p_filesz for s in loaded.elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X)
         if len(starts) > _MAX_FUNCTIONS:
             raise Unavailable("there are more functions than are looked at")
+        self._ending = frozenset(starts)
         for start in starts:
             loose |= self._own(start)
         return loose

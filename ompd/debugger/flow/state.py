@@ -9,7 +9,8 @@ from ompd.isa.instructions import Operand
 from ompd.naming import Routine
 
 MASK = (1 << 64) - 1
-_OBJECTS = ("lock", "nest_lock", "mutex")  # may be acquired on only some ways
+OBJECTS = ("lock", "nest_lock", "mutex")
+"""Kinds of objects that a function may acquire on only some of its ways."""
 _MAX_SLOTS = 1 << 10  # words of a frame that are followed; further ones count as unknown
 
 # Reasons to doubt that the effect of a call still holds, by events between the call and the place.
@@ -147,7 +148,7 @@ class State:
                 value = None if _is_of_join(other.value, where) else other.value
                 joint = like(other, mine.values(), True) or other._replace(value=value, doubt=other.doubt or BRANCH)
             # A construct's code is entered only at its beginning. Any other way has ended or left it.
-            is_over = joint.routine.kind not in _OBJECTS and joint.doubt == BRANCH
+            is_over = joint.routine.kind not in OBJECTS and joint.doubt == BRANCH
             if (one is None or other is None) and (is_over or not joint.routine.ends):
                 joint = None
             if joint is None:

@@ -93,7 +93,7 @@ def _once(session: Session, functions: Functions, frame: Frame) -> HeldRecord:
     control = None
     with suppress(OmpdError):
         control = functions.arguments(frame)[0]
-    place = _place(session, frame.call_site)
+    place = place_of_code(session, frame.call_site)
     return HeldRecord(
         kind=Kind.ONCE, object=control, place=place, reason=f"pthread_once(){_at(place)} has not returned"
     )
@@ -106,7 +106,7 @@ def _record(session: Session, frame: Frame, begun: Begun, doubt: Doubt | None) -
         symbol = lock_symbol(session, kind, variable, is_unnamed=is_unnamed)
     except OmpdError:
         symbol = None
-    place = _place(session, begun.call)
+    place = place_of_code(session, begun.call)
     called = begun.name if symbol is None or is_unnamed else f"{begun.name}({symbol})"
     line = session.process.places.line_of(frame.call_site)[1]
     reason = f"{called}{_at(place)} is not undone before {f'line {line}' if line is not None else 'where it is'}"
@@ -121,7 +121,8 @@ def _at(place: Place) -> str:
     return f" at {(place.file or '').rpartition('/')[2]}:{place.line}"
 
 
-def _place(session: Session, address: int) -> Place:
+def place_of_code(session: Session, address: int) -> Place:
+    """Return the function, file and line of an address; a construct's code has the function that contains it."""
     function = session.process.places.source_frames(address)[0].function
     file, line = session.process.places.line_of(address)
     outlined = naming.parse_outlined(function or "")

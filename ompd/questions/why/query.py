@@ -10,6 +10,7 @@ from os.path import normpath
 from pathlib import PurePosixPath
 
 from ompd.analysis.answers import concluded
+from ompd.analysis.verdicts.advice import advice
 from ompd.analysis.words import counted
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model import Answer, Evidence, GraphRecord, Place, StackRecord, VerdictRecord, WhyAnswer
@@ -17,16 +18,13 @@ from ompd.model.kinds import Confidence, Kind, VerdictKind
 from ompd.questions import places, stacks
 from ompd.questions.facts.answers import program_faults
 from ompd.questions.facts.damage import changes, is_damaged
-from ompd.questions.source_lines import excerpt
 from ompd.questions.why.branches import Branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
+from ompd.questions.why.sources import with_sources
 from ompd.session import Session
 
 _SPARED = "a thread missed its wake-up; stopping the process would wake it, so it was not stopped"
-
-
-_MAX_SOURCES = 4
 
 
 def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
@@ -48,7 +46,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
     verdicts, stacks_answer = _with_stacks(session, branches.added_to(verdicts))
-    verdicts = (_with_sources(session, verdicts[0]), *verdicts[1:])
+    verdicts = (with_sources(session, verdicts[0]), *verdicts[1:])
     complete, warnings = threads.complete, threads.warnings
     if stacks_answer is not None:
         complete = complete and stacks_answer.complete
@@ -174,7 +172,7 @@ def _unloaded(session: Session) -> VerdictRecord | None:
     place = _unloader(session)
     if place is not None:
         evidence.append(Evidence("this thread is unloading a library", "stack"))
-    return VerdictRecord(
+    verdict = VerdictRecord(
         kind=VerdictKind.RUNTIME_UNLOADED,
         stuck=Confidence.LIKELY,
         confidence=Confidence.LIKELY if module is not None else Confidence.POSSIBLE,
@@ -187,6 +185,7 @@ def _unloaded(session: Session) -> VerdictRecord | None:
         next_step=f"ompd stack TARGET --thread {threads[0]} --raw",
         place=place,
     )
+    return replace(verdict, advice=advice(verdict))
 
 
 def _unloader(session: Session) -> Place | None:
@@ -198,9 +197,3 @@ def _unloader(session: Session) -> Place | None:
             if any(process.places.locate(frame.call_site).symbol in _UNLOADING for frame in frames):
                 return places.innermost_user_place(session, thread)
     return None
-
-
-def _with_sources(session: Session, verdict: VerdictRecord) -> VerdictRecord:
-    places = dict.fromkeys(link.where for link in verdict.cycle if link.where is not None)
-    excerpts = (excerpt(session, place) for place in [*places][:_MAX_SOURCES])
-    return replace(verdict, sources=tuple(each for each in excerpts if each is not None))

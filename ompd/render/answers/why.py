@@ -15,7 +15,6 @@ from ompd.model import (
     VerdictRecord,
 )
 from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
-from ompd.model.places import SourceExcerpt
 from ompd.render.answers.stacks import stack_lines
 from ompd.render.excerpts import excerpt_lines
 from ompd.render.words import UNKNOWN, abridge_ranges, clean, format_count, format_place, format_threads
@@ -30,21 +29,29 @@ _WIDEST = 40  # characters of a thread's activity
 _STEPS = 6  # steps shown of waits for tasks
 _VALUES, _LONGEST = 4, 60  # values of a variable, and characters of one
 _LABEL = 10  # width of the column of labels
+_RULE = "─" * 8
+_NEXT = "next"
 
 STUCK = {
-    Confidence.PROVEN: "proven: these threads never go on, unless another process writes into their memory",
-    Confidence.LIKELY: "likely: these threads never go on, but somebody who could free them was not excluded",
-    Confidence.POSSIBLE: "possible: these threads never go on if what is not known turns out badly",
-    Confidence.UNKNOWN: "not known: these threads may go on",
+    Confidence.PROVEN: "certain: nothing that could not be read can change this",
+    Confidence.LIKELY: "likely: something else that could free them was not ruled out",
+    Confidence.POSSIBLE: "possible: they may be stuck",
+    Confidence.UNKNOWN: "not known: they may go on",
 }
-"""What ``stuck`` means."""
+"""What ``stuck`` means, the confidence that threads never go on."""
 CAUSE = {
-    Confidence.PROVEN: "proven: it follows from what was read",
-    Confidence.LIKELY: "likely: it rests on reasoning",
+    Confidence.PROVEN: "certain: read from the program's memory",
+    Confidence.LIKELY: "likely: inferred from the code and the stacks",
     Confidence.POSSIBLE: "possible: nothing that was read speaks against it",
     Confidence.UNKNOWN: "not known",
 }
-"""What ``confidence`` means."""
+"""What ``confidence`` means, the confidence in the cause."""
+_SHORT_STUCK = {
+    Confidence.PROVEN: "certain: they never go on",
+    Confidence.LIKELY: "likely: they never go on",
+    Confidence.POSSIBLE: "possible: they may be stuck",
+    Confidence.UNKNOWN: "they may go on",
+}
 _HOLDERS: Mapping[str, str] = {
     EdgeKind.HELD_BY: "held by {}",
     EdgeKind.MEMBER: "{} has not arrived",
@@ -68,9 +75,14 @@ def why_lines(
     if rest:
         yield "", ""
     for verdict in rest[:_BRIEF]:
-        yield f"also: {verdict.summary} ({verdict.kind}, stuck: {verdict.stuck})", _style(verdict)
+        yield f"also: {verdict.summary} ({_SHORT_STUCK[verdict.stuck]})", _style(verdict)
     if len(rest) > _BRIEF:
         yield f"… {format_count(len(rest) - _BRIEF, 'more verdict')}, shown with --all", "dim"
+
+
+def sentence(text: str) -> str:
+    """Return a text as a sentence, with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _style(verdict: VerdictRecord) -> str:
@@ -83,10 +95,6 @@ def _style(verdict: VerdictRecord) -> str:
     )
 
 
-def _short(confidence: Confidence) -> str:
-    return "not known" if confidence is Confidence.UNKNOWN else confidence
-
-
 def _labelled(label: str, text: str) -> str:
     return f"  {label:<{_LABEL}} {text}"
 
@@ -94,17 +102,51 @@ def _labelled(label: str, text: str) -> str:
 def _verdict(
     answer: Answer[VerdictRecord], verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
 ) -> Iterator[tuple[str, str]]:
-    yield verdict.summary, _style(verdict)
-    if not is_first and not whole:
-        sure = f"{verdict.kind} (stuck: {_short(verdict.stuck)}; cause: {_short(verdict.confidence)})"
-        yield _labelled("verdict", sure), ""
-    else:
+    # What is wrong, where, and what to do; then how that is known.
+    yield sentence(verdict.summary), _style(verdict)
+    if verdict.others is not None:
+        yield sentence(verdict.others), ""
+    in_full = is_first or whole
+    if not in_full and verdict.kind is not VerdictKind.NO_STALL:
+        yield _labelled("how sure", _SHORT_STUCK[verdict.stuck]), ""
+    for excerpt in verdict.sources if in_full else ():
+        if verbose or excerpt.lines:
+            yield "", ""
+            yield from ((f"  {line}".rstrip(), style) for line, style in excerpt_lines(excerpt))
+    steps = list(steps_of(verdict, answer.target, verbose=verbose)) if in_full else []
+    if steps:
+        yield "", ""
+        yield from ((_labelled(label, text), "" if label == _NEXT else "head") for label, text in steps)
+    details = list(_details(answer, verdict, is_first=is_first, whole=whole, verbose=verbose))
+    if details and in_full:
+        yield "", ""
+        yield f"  {_RULE} how this is known", "dim"
+    yield from details
+
+
+def steps_of(verdict: VerdictRecord, target: TargetRecord, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield what to do after reading a verdict, each step as its label and its text."""
+    for number, text in enumerate(verdict.advice):
+        yield "" if number else "do this", sentence(text)
+    if verdict.place is not None and not any(excerpt.lines for excerpt in verdict.sources):
+        yield "look at", format_place(verdict.place, verbose=verbose)
+    if verdict.next_step is not None:
+        yield _NEXT, _command(verdict.next_step, target)
+
+
+def _details(
+    answer: Answer[VerdictRecord], verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
+) -> Iterator[tuple[str, str]]:
+    in_full = is_first or whole
+    if verbose:
         yield _labelled("verdict", verdict.kind), ""
-    if verdict.kind is not VerdictKind.NO_STALL and (is_first or whole):
+    if in_full and verdict.kind is not VerdictKind.NO_STALL:
         yield _labelled("stuck", STUCK[verdict.stuck]), ""
         yield _labelled("cause", CAUSE[verdict.confidence]), ""
-    if verdict.place is not None and (is_first or whole):
-        yield _labelled("look at", format_place(verdict.place, verbose=verbose)), ""
+    yield from (
+        (_labelled(label, text), "")
+        for label, text in notes_on(verdict, is_first=is_first, whole=whole, verbose=verbose)
+    )
     if verdict.cycle:
         yield "", ""
         most = len(verdict.cycle) if whole else _LINKS if is_first else _SHORT
@@ -114,24 +156,9 @@ def _verdict(
         if others:
             depend = "depends" if len(others) == 1 else "depend"
             yield f"  {format_count(len(others), 'more thread')} ({format_threads(others)}) {depend} on these", ""
-    shown = (excerpt for excerpt in verdict.sources if verbose or excerpt.lines)
-    for excerpt in shown if is_first or whole else ():
-        yield "", ""
-        yield from ((f"  {line}".rstrip(), style) for line, style in excerpt_lines(excerpt, _labels(verdict, excerpt)))
-    for stack in verdict.stacks if is_first or whole else ():
+    for stack in verdict.stacks if in_full else ():
         yield "", ""
         yield from _stack(answer, stack, whole=whole, verbose=verbose)
-    notes = list(notes_on(answer.target, verdict, is_first=is_first, whole=whole, verbose=verbose))
-    if notes:
-        yield "", ""
-        yield from ((_labelled(label, text), "") for label, text in notes)
-
-
-def _labels(verdict: VerdictRecord, excerpt: SourceExcerpt) -> Sequence[str]:
-    # What the threads do that are at the line.
-    place = excerpt.file, excerpt.line
-    links = [link for link in verdict.cycle if link.where is not None and (link.where.file, link.where.line) == place]
-    return [f"{_who(link)} {_what(link)}" for link in links]
 
 
 # The cycle or chain
@@ -198,9 +225,9 @@ def _stack(
 
 
 def notes_on(
-    target: TargetRecord, verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool, has_values: bool = True
+    verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool, has_values: bool = True
 ) -> Iterator[tuple[str, str]]:
-    """Yield the notes below a verdict's cycle, each as its label and its text.
+    """Yield the notes on how a verdict is known, each as its label and its text.
 
     :param has_values: whether notes may show values of variables
     """
@@ -219,18 +246,11 @@ def notes_on(
         yield from dict.fromkeys(_variables(verdict.variables, verbose=verbose, has_values=has_values))
     most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
     for unknown in verdict.unknowns[:most]:
-        decides = (
-            "; that would decide it"
-            if verdict.stuck is not Confidence.PROVEN and verdict.kind is not VerdictKind.NO_STALL
-            else ""
-        )
-        yield "not known", f"{unknown}{decides}"
+        yield "not known", unknown
     if len(verdict.unknowns) > most:
         yield "", f"… {len(verdict.unknowns) - most} more, shown with --all"
     for item in verdict.evidence if verbose else ():
         yield "evidence", _evidence(item)
-    if verdict.next_step is not None and (is_first or whole):
-        yield "next", _command(verdict.next_step, target)
 
 
 def _variables(variables: Sequence[DifferingVariable], *, verbose: bool, has_values: bool) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.files.sources import Sources
 from ompd.errors import Unavailable
-from ompd.model.places import SourceExcerpt
+from ompd.model.places import SourceExcerpt, SourceMark
 from ompd.render.excerpts import excerpt_lines
 
 TEXT = "int main(void)\n{\n    return 0;\n}\n"
@@ -80,10 +80,13 @@ def test_a_pipe_and_a_huge_file_are_not_read(tmp_path: Path) -> None:
 
 
 def test_the_line_is_underlined_with_what_happens_there() -> None:
-    excerpt = SourceExcerpt("/src/a.c", 9, 8, ("\tlock();", "\tset(&a);", "\x1b[31m"), "/src/a.c", "it may be another")
-    assert [line for line, _ in excerpt_lines(excerpt, ["thread 1 waits", "thread 2 waits"])] == [
+    marks = (SourceMark(8, "set here", is_main=False), SourceMark(9, "thread 1 waits"), SourceMark(9, "thread 2 waits"))
+    lines = ("\tlock();", "\tset(&a);", "\x1b[31m")
+    excerpt = SourceExcerpt("/src/a.c", 9, 8, lines, "/src/a.c", "it may be another", marks)
+    assert [line for line, _ in excerpt_lines(excerpt)] == [
         "  --> a.c:9",
         " 8 |         lock();",
+        "   |         ------- set here",
         " 9 |         set(&a);",
         "   |         ^^^^^^^^ thread 1 waits",
         "   |                  thread 2 waits",

@@ -1,0 +1,82 @@
+"""What to change in a program, or to look at next, for each kind of verdict."""
+
+from __future__ import annotations
+
+from ompd.model import Link, VerdictRecord
+from ompd.model.kinds import Confidence, Kind, VerdictKind
+
+_SURE = (Confidence.PROVEN, Confidence.LIKELY)
+_ADVICE = {
+    VerdictKind.LOCK_ABANDONED: (
+        "look for a way out of the code between set and release that does not release it: return, break, an exception",
+    ),
+    VerdictKind.BARRIER_ABSENT: (
+        "let every thread of the team reach every barrier; for, sections, single and the region end with one, too",
+    ),
+    VerdictKind.BARRIER_MISMATCH: (
+        "take the barrier out of the branch or loop, or make the condition the same in all threads of the team",
+    ),
+    VerdictKind.ORPHANED_WORKSHARING: (
+        "let all threads of the team execute this code, or remove the barrier or worksharing construct from it",
+    ),
+    VerdictKind.TASK_DEPENDENCE_CYCLE: (
+        "hold no lock at a taskwait or taskgroup; let dependent tasks share only what their depend clauses name",
+    ),
+    VerdictKind.EVENT_UNFULFILLED: (
+        "call omp_fulfill_event() once for this event on every way, also when something fails",
+    ),
+    VerdictKind.TASKWAIT_STARVED: (
+        "remove the clause untied from tasks that wait for others; let no task block until another task does something",
+    ),
+    VerdictKind.FORK_CHILD: (
+        "fork before the first parallel region, or call exec in the child",
+        'in Python: multiprocessing.set_start_method("spawn") before anything else',
+    ),
+    VerdictKind.RUNTIME_REENTRY: (
+        "use no OpenMP in a signal handler or in an allocator: set a flag there, and do the work later",
+    ),
+    VerdictKind.DUPLICATE_RUNTIMES: (
+        "let all libraries of the process use one OpenMP runtime; ompd runtimes shows who has loaded which",
+    ),
+    VerdictKind.LOST_WAKEUP: (
+        "look for code that writes to the lock by itself: memset, a copy of its structure, a second omp_init_lock",
+    ),
+    VerdictKind.RUNTIME_UNLOADED: (
+        "keep the runtime loaded: link the program with it, open its library with RTLD_NODELETE, or omit dlclose",
+    ),
+    VerdictKind.OVERSUBSCRIBED: (
+        "start fewer threads (OMP_NUM_THREADS), or let waiting threads sleep (OMP_WAIT_POLICY=passive)",
+    ),
+    VerdictKind.LAGGARD: (
+        "look again some seconds later: a thread at the same place may loop for ever, one at another place is slow",
+    ),
+    VerdictKind.EXTERNAL_WAIT: (
+        "look at the other side: the process, rank or thread that should send, signal or answer",
+    ),
+}
+_TO_LOOK_AT = frozenset((VerdictKind.LAGGARD, VerdictKind.OVERSUBSCRIBED, VerdictKind.EXTERNAL_WAIT))
+
+
+def advice(verdict: VerdictRecord) -> tuple[str, ...]:
+    """Return what to change in the program or to look at, nothing if the verdict is too unsure for advice."""
+    kind, links = verdict.kind, verdict.cycle
+    if kind not in _TO_LOOK_AT and (verdict.stuck not in _SURE or verdict.confidence not in _SURE):
+        return ()
+    kinds = {link.kind for link in links}
+    if kind is VerdictKind.SELF_LOCK:
+        return (_for_self(links[0]),)
+    if kind is VerdictKind.LOCK_CYCLE:
+        if Kind.BARRIER in kinds:
+            return ("release the lock, or leave the critical section, before the barrier",)
+        if Kind.DOACROSS in kinds or Kind.ORDERED in kinds:
+            return ("hold no lock where a thread waits for an earlier iteration",)
+        return ("take these locks in the same order in all threads, or hold only one of them at a time",)
+    return _ADVICE.get(kind, ())
+
+
+def _for_self(link: Link) -> str:
+    if link.kind is Kind.CRITICAL:
+        return f"do not enter {link.object} from inside of it: give the inner section a name of its own, or remove it"
+    if link.kind is Kind.MUTEX:
+        return f"unlock {link.object} before this call, or make it recursive"
+    return f"release {link.object} before this call, or use a nest lock (omp_set_nest_lock)"

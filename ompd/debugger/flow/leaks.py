@@ -1,0 +1,85 @@
+"""Ways through a function that return without a release of a lock that the function set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ompd.debugger.flow.state import BRANCH, OBJECTS, Held, State, meets
+from ompd.isa.instructions import Instruction
+
+
+class Leak(NamedTuple):
+    """A way on which a function returns with the lock ``held`` that the call at ``call`` set.
+
+    ``leaves`` is the address of the instruction behind which no way to the return releases the lock: the jump of a
+    ``return`` statement, or a branch.
+    """
+
+    call: int
+    held: Held
+    leaves: int
+
+
+class Edge(NamedTuple):
+    """A way from the block at ``leader`` to another block, with the ``state`` there."""
+
+    leader: int
+    state: State
+
+
+class Leaks:
+    """The leaks of one function.
+
+    :param blocks: its blocks by their addresses
+    :param incoming: the edges to each block
+    :param returns: the state at each return, by its block
+    """
+
+    def __init__(
+        self,
+        blocks: Mapping[int, Sequence[Instruction]],
+        incoming: Mapping[int, Sequence[Edge]],
+        returns: Mapping[int, State],
+    ) -> None:
+        self._blocks, self._incoming, self._returns = blocks, incoming, returns
+
+    def all(self) -> Iterator[Leak]:
+        """Yield the leaks of locks that the function releases on another way.
+
+        A function that never releases its lock, as one that only sets it for its caller, has no leaks.
+        """
+        known: set[tuple[int, int]] = set()
+        for leader, state in self._returns.items():
+            for call, held in state.held.items():
+                if held.routine.kind not in OBJECTS or held.doubt not in ("", BRANCH) or not self._is_released(held):
+                    continue
+                for leaves in self._leaving(leader, call):
+                    if (call, leaves) not in known:
+                        known.add((call, leaves))
+                        yield Leak(call, held, leaves)
+
+    def _is_released(self, lock: Held) -> bool:
+        # Whether another return is reached without the lock, or this one on another way.
+        for state in self._returns.values():
+            same = [held for held in state.held.values() if meets(held.value, lock.value) is not False]
+            if not any(held.routine.kind == lock.routine.kind and not held.doubt for held in same):
+                return True
+        return False
+
+    def _leaving(self, leader: int, call: int) -> Iterator[int]:
+        # The last instructions of the blocks behind which the lock is held on every way to the return in *leader*.
+        seen, waiting = {leader}, [leader]
+        while waiting:
+            block = waiting.pop()
+            edges = [edge for edge in self._incoming.get(block, ()) if call in edge.state.held]
+            certain = [edge for edge in edges if not edge.state.held[call].doubt]
+            if not edges or len(certain) == len(self._incoming[block]):
+                yield self._blocks[block][-1].address
+                continue
+            for edge in edges:
+                if edge in certain:
+                    yield self._blocks[edge.leader][-1].address
+                elif edge.leader not in seen and edge.state.held[call].doubt == BRANCH:
+                    seen.add(edge.leader)
+                    waiting.append(edge.leader)
