@@ -1,4 +1,4 @@
-"""Unwind tables, against readelf's interpretation and against bytes that lie."""
+"""Unwind tables, compared with readelf's interpretation, and damaged or invented ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = (
 
 
 def fdes_of(table: UnwindTable) -> list[Fde]:
-    """Return all entries in the section's order, without use of the search table."""
+    """Return all entries in the section's order, without the search table."""
     return [table._parse_fde(head) for _, head in table._heads() if head.cie is not None]
 
 
@@ -41,7 +41,9 @@ def runtime() -> Path:
 
 
 def listed_by_readelf(path: Path, wanted: str = ".eh_frame") -> Iterator[tuple[int, int, int, str, dict[str, str]]]:
-    """Function's start and end, row's address, CFA and registers, as ``readelf --debug-dump=frames-interp`` prints."""
+    """Yield each row of ``readelf --debug-dump=frames-interp``: the function's start and end, the row's address, CFA
+    and registers.
+    """
     start = end = 0
     columns: list[str] = []
     section = ""
@@ -65,7 +67,7 @@ def listed_by_readelf(path: Path, wanted: str = ".eh_frame") -> Iterator[tuple[i
 
 
 def told(row: Row) -> tuple[str, dict[str, str]]:
-    """A row in readelf's words."""
+    """Return a row's CFA and registers in readelf's notation."""
     cfa = "exp" if row.cfa.expression else f"{NAMES[row.cfa.register]}{row.cfa.offset:+d}"
     words = {
         "offset": lambda rule: f"c{rule.value:+d}",
@@ -81,7 +83,7 @@ def told(row: Row) -> tuple[str, dict[str, str]]:
 
 def check_against_readelf(path: Path, table: UnwindTable, section: str = ".eh_frame") -> int:
     rows = list(listed_by_readelf(path, section))
-    # Where two rows are of one address, the last one holds.
+    # If two rows have the same address, the last one holds.
     last = {
         (start, address): (end, cfa, registers)
         for start, end, address, cfa, registers in rows
@@ -130,7 +132,7 @@ def test_without_a_search_table_all_entries_are_read() -> None:
 
 
 def with_table(change: Callable[[bytes], bytes]) -> UnwindTable:
-    """The unwind table of a program whose ``.eh_frame_hdr`` was changed."""
+    """Return the unwind table of a program, with a changed ``.eh_frame_hdr``."""
     elf = mapped(compiled())
     segment = next(s for s in elf.segments if s.p_type == PT_GNU_EH_FRAME)
     section = elf.section(".eh_frame")
@@ -140,7 +142,7 @@ def with_table(change: Callable[[bytes], bytes]) -> UnwindTable:
 
 
 def exchanged(hdr: bytes) -> bytes:
-    """The header with the two halves of its table exchanged: it is not sorted."""
+    """Return the header with the two halves of its table exchanged, so that the table is not sorted."""
     middle = 12 + (len(hdr) - 12) // 16 * 8
     return hdr[:12] + hdr[middle:] + hdr[12:middle]
 
@@ -217,7 +219,7 @@ def test_each_instruction_has_its_effect() -> None:
         b"\x08\x03": {3: Rule("same_value")},
         b"\x83\x02\xc3": {},
         b"\x83\x02\x06\x03": {},
-        b"\x90\x03\xd0": {16: Rule("offset", -8)},  # restored to the CIE's
+        b"\x90\x03\xd0": {16: Rule("offset", -8)},  # restored to the CIE's rule
         b"\x0a\x83\x02\x0b": {},
         b"\x00\x2e\x10": {},
     }
@@ -266,7 +268,7 @@ def test_augmentations_are_told_apart() -> None:
     for augmentation in (b"eh", b"zQ", b"armcc+"):
         with pytest.raises(MalformedFile):
             table_of(b"", first=cie(augmentation, b"\0")).row(0x1000)
-    with pytest.raises(MalformedFile):  # an indirect address of the function
+    with pytest.raises(MalformedFile):  # the function's address is indirect
         table_of(b"", first=cie(b"zR", b"\x80")).row(0x1000)
 
 
@@ -292,7 +294,7 @@ def test_entries_that_do_not_fit_are_refused() -> None:
     for data in (
         struct.pack("<I", 100) + bytes(8),
         struct.pack("<IQ", 0xFFFFFFFF, 1 << 63) + bytes(8),
-        entry(struct.pack("<I", 4) + bytes(16)),  # its CIE would be itself
+        entry(struct.pack("<I", 4) + bytes(16)),  # would be its own CIE
         entry(struct.pack("<I", 0x7FFFFFFF) + bytes(16)),
         cie()[:-1],
         b"\1\2",
@@ -303,7 +305,7 @@ def test_entries_that_do_not_fit_are_refused() -> None:
 
 def test_an_entry_that_makes_no_sense_hides_no_other() -> None:
     head = cie()
-    lost = entry(struct.pack("<I", 0x7FFF) + bytes(17))  # its CIE would be in front of the section
+    lost = entry(struct.pack("<I", 0x7FFF) + bytes(17))  # its CIE would lie before the section
     good = entry(struct.pack("<IQQ", len(head + lost) + 4, 0x1000, 0x100) + b"\0")
     other = entry(struct.pack("<IQQ", len(head + lost + good) + 4, 0x3000, 0x10) + b"\0\x0e\x20")
     table = UnwindTable(b"", 0, head + lost + good + other + b"\xff\xff", 0x8000)
@@ -409,8 +411,8 @@ def test_debug_frame_with_short_addresses() -> None:
         debug_cie(segment=2) + debug_fde(0x1000, 0x20),
         debug_cie(pointer=4) + debug_fde(0x1000, 0x20),
         debug_cie(version=9) + debug_fde(0x1000, 0x20),
-        debug_fde(0x1000, 0x20),  # its CIE would be itself
-        debug_fde(0x1000, 0x20, 24) + debug_fde(0x2000, 0x20, 0),  # each is the other's
+        debug_fde(0x1000, 0x20),  # would be its own CIE
+        debug_fde(0x1000, 0x20, 24) + debug_fde(0x2000, 0x20, 0),  # each would be the other's CIE
         debug_cie() + debug_fde(0x1000, 0x20, 0x7FFFFFFF),
         debug_cie() + debug_fde(0x1000, 0x20, 1),
         debug_cie() + struct.pack("<I", 0xFFFFFFF0) + bytes(40),
@@ -525,7 +527,7 @@ def test_an_expression_has_the_value_that_the_standard_gives_it(expression: str,
 
 
 def test_the_linkage_table_expression_of_x86_64() -> None:
-    # rsp + 8 + 8 if the pc is behind the push of a slot of 16 bytes (GNU ld's .eh_frame for .plt)
+    # rsp + 8, and 8 more if the pc is past the push in a slot of 16 bytes (GNU ld's .eh_frame for .plt).
     expression = bytes.fromhex("7708 8000 3f 1a 3b 2a 33 24 22")
     assert value_of(expression, {7: 0x1000, 16: 0x200B}) == 0x1010
     assert value_of(expression, {7: 0x1000, 16: 0x200A}) == 0x1008

@@ -1,4 +1,4 @@
-"""Cores as they are kept: compressed, by systemd, cut off on the way, or made to do harm."""
+"""Cores that were compressed, stored by systemd, cut off, or made to do harm."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "lz4": lambda data: lz4.frame.compress(data, content_checksum=True),
 }
 EVERY = in_turn("form", list(COMPRESSORS), most=2)
-# A skippable frame of three bytes, as pzstd writes them before others (RFC 8878, 3.1.2).
+# A skippable frame of three bytes. pzstd writes such frames before others (RFC 8878, 3.1.2).
 SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"any"
 
 
@@ -49,7 +49,7 @@ def good() -> Stopped:
 
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder for temporary files, which has to be empty at the end."""
+    """Yield the folder for temporary files, which must be empty after the test."""
     folder = tmp_path / "spool"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -62,7 +62,7 @@ def threads(core: Path | str, *options: str | Path) -> Ran:
 
 
 def check_whole(core: Path | str, good: Stopped, *options: str | Path) -> None:
-    """Check that *core*, in whatever form, is answered as *good* is, which the program itself says is true."""
+    """Check that *core*, compressed or not, has the same answer as *good*, and that the program wrote the same."""
     ran = threads(core, *options)
     assert (ran.code, ran.err) == (0, "")
     assert same_or_unavailable(ran.json["threads"], good) == facts(good.truth)
@@ -76,7 +76,7 @@ def written(path: Path, *parts: bytes) -> Path:
     return path
 
 
-# What is whole
+# Complete files
 
 
 @EVERY
@@ -84,7 +84,7 @@ def written(path: Path, *parts: bytes) -> Path:
 @pytest.mark.quick("gcore-lz4", "kernel-gzip")
 def test_a_compressed_core_is_answered_as_the_core_itself(tmp_path: Path, spool: Path, form: str, kind: str) -> None:
     core = stopped("uneven", kind=kind)
-    # The name says nothing: that of another form would mislead whoever believed it.
+    # The suffix is wrong on purpose: the content decides.
     check_whole(written(tmp_path / "core.1234.bz2", COMPRESSORS[form](core.core.read_bytes())), core)
 
 
@@ -93,7 +93,7 @@ def test_a_compressed_core_is_answered_as_the_core_itself(tmp_path: Path, spool:
 @pytest.mark.quick("joined-zstd", "padded-zstd", "padded-lz4")
 def test_several_members_are_one_core(tmp_path: Path, spool: Path, good: Stopped, form: str, between: bytes) -> None:
     data, compress = good.core.read_bytes(), COMPRESSORS[form]
-    third = len(data) // 3 + 1  # so that no member begins where a block of the file does
+    third = len(data) // 3 + 1  # no member begins at the start of a block of the file
     members = [compress(data[at : at + third]) for at in range(0, len(data), third)]
     check_whole(written(tmp_path / "core", between.join(members), between), good)
 
@@ -106,7 +106,7 @@ def test_frames_that_readers_skip(tmp_path: Path, spool: Path, good: Stopped, fo
 
 
 def test_a_zstd_stream_that_does_not_tell_its_size(tmp_path: Path, spool: Path, good: Stopped) -> None:
-    # As systemd-coredump writes them.
+    # systemd-coredump writes such streams.
     data = good.core.read_bytes()
     parts = [data[at : at + 100_003] for at in range(0, len(data), 100_003)]
     check_whole(written(tmp_path / "core", zstd_stream(*parts)), good)
@@ -148,7 +148,7 @@ def test_zeros_take_no_room_on_the_disk(tmp_path: Path, spool: Path) -> None:
     unpacked.data.close()
 
 
-# What is not whole
+# Incomplete files
 
 
 @EVERY
@@ -165,7 +165,7 @@ def test_a_cut_file_is_answered_as_far_as_it_goes(tmp_path: Path, spool: Path, g
             answered += 1
             assert not ran.json["complete"]
             assert any(f"the compressed file ({form}) is cut off" in warning for warning in ran.json["warnings"])
-    # Without the end of its checksum nothing of the core is missing.
+    # The first cut removes only the last byte, which is no part of the core's data.
     assert answered >= 1
 
 
@@ -216,7 +216,7 @@ def test_noise_behind_the_magic_number(tmp_path: Path, spool: Path, form: str, s
     assert ran.code == 1 and ran.err.startswith(f"ompd: {core}: ") and len(ran.err.splitlines()) == 2
 
 
-# What would fill the disk or the memory
+# Files that would fill the disk or the memory
 
 
 @EVERY
@@ -228,7 +228,7 @@ def test_more_than_is_allowed(tmp_path: Path, spool: Path, good: Stopped, form: 
     check_whole(core, good, "--max-size", "1.5g")
     fault = f"holds a core of more than {compressed.format_size(size - 1)}"
     refused("threads", core, "--max-size", str(size - 1), names=core, fault=fault, way_out="--max-size SIZE allows")
-    # What is not compressed takes no room.
+    # The limit does not concern cores that are not compressed.
     assert run("threads", good.core, "--max-size", "1").code == 0
 
 
@@ -240,10 +240,10 @@ def test_sizes_that_are_none(good: Stopped, text: str) -> None:
 
 
 def bomb(form: str, size: int) -> bytes:
-    """Return what unpacks to *size* bytes, none of them zero."""
+    """Return a file that unpacks to *size* bytes, none of them zero."""
     piece, count = b"\xff" * (1 << 20), size >> 20
     if form == "zstd":
-        # One block in 4 bytes for each 128 KB: the format allows no more.
+        # One block of 4 bytes for each 128 KB, the most that the format allows.
         block = (128 << 10) << 3 | 1 << 1
         blocks = block.to_bytes(3, "little") + b"\xff"
         return b"\x28\xb5\x2f\xfd\x00\x38" + blocks * (size >> 17) + (1).to_bytes(3, "little")
@@ -339,12 +339,12 @@ def test_temporary_files_lie_in_var_tmp(good: Stopped, tmp_path: Path) -> None:
         ]
 
 
-# Who waits, and who does not
+# Progress and interruption
 
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A core that takes many seconds to unpack, though its zeros take no room."""
+    """Return a core that takes many seconds to unpack, though its zeros take no room on the disk."""
     member = gzip.compress(bytes(64 << 20))
     return written(tmp_path_factory.mktemp("long") / "core", member * 480)
 
@@ -381,9 +381,9 @@ def open_files(process_id: int) -> list[str]:
 
 
 def on_a_terminal(command: list[str], until: str = "") -> tuple[int, str]:
-    """Run *command* with its standard error on a terminal; return how it ended and what the terminal was sent.
+    """Run *command* with its standard error on a terminal; return its exit code and the terminal's text.
 
-    :param until: when that was sent, it is interrupted
+    :param until: interrupt the command when the terminal has received this text
     """
     ours, its = pty.openpty()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its, env=clean_environment())
@@ -394,7 +394,7 @@ def on_a_terminal(command: list[str], until: str = "") -> tuple[int, str]:
         while time.monotonic() < deadline and select.select([ours], [], [], 30)[0]:
             try:
                 piece = os.read(ours, 4096)
-            except OSError:  # the terminal has no other end any more
+            except OSError:  # the command has closed the terminal
                 break
             if not piece:
                 break
@@ -414,7 +414,7 @@ def test_progress_is_shown_on_a_terminal_that_waits(spool: Path, long: Path) -> 
     assert code == 130
     shown = [line for line in sent.split("\r") if "unpacking" in line]
     assert shown and all(line.startswith(f"\x1b[Kompd: unpacking {long}"[:79]) for line in shown)
-    # The line is gone at the end.
+    # The progress line is erased at the end.
     assert sent.split("\r\x1b[K")[-1].strip() == ""
 
 
@@ -432,7 +432,7 @@ def test_no_progress_where_no_one_looks_or_waits(tmp_path: Path, spool: Path, lo
     assert on_a_terminal([str(OMPD), "threads", str(core)]) == (0, "")
 
 
-# systemd's cores
+# Cores that systemd stores
 
 FAKE = """#!/bin/sh
 printf '%s\\n' "$*" >>{calls}
@@ -493,7 +493,7 @@ def test_an_old_coredumpctl_without_json(
 ) -> None:
     systemd(stored=good.core, json_known=False)
     check_whole("coredumpctl:1234", good)
-    systemd(json_known=False)  # and one in the journal
+    systemd(json_known=False)  # and a core in the journal
     check_whole("coredumpctl:1234", good)
 
 

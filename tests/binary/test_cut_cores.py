@@ -1,6 +1,6 @@
-"""Cores that were cut off, or lost pages: what is left is answered, exactly, and what is missing is said.
+"""Cores that were cut off or lost pages: the rest is answered exactly, and the gaps are named.
 
-Every fact that is told of what is left of a core has to equal that of the whole one.
+Every fact from a damaged core must equal the same fact from the intact core.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def percent(core: Stopped, part: int, to: Path) -> Path:
 
 
 def behind_the_runtime(core: Path) -> int:
-    """Return where in the file the runtime's variables end, those included that begin as zeros."""
+    """Return the offset in the file where the runtime's variables end, zero-initialised ones included."""
     with Session.open_core(core) as session:
         end = session.runtimes[0].found.module.end
     return next(load.p_offset + load.p_filesz for load in loads_of(core) if load.p_vaddr == end)
 
 
-# Everywhere
+# Cuts at any place
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_the_page_claims(tmp_path: Path, deadlock: dict[str, Stopped], kind
     core = deadlock[kind]
     intact = intact_of(core)
     told = ask_all(DAMAGES[damage](core.core, tmp_path / "core"), exe=core.executable)
-    # Without the notes there are neither registers, which stacks begin with, nor the name of the program.
+    # A core without notes has no registers, with which stacks begin, and not the program's name.
     asked = [name for name in QUESTIONS if kind == "kernel" or name not in ("stack", "var")]
     facts = {name: found.told for name, found in told.compared(intact).items() if name in asked}
     if kind == "kernel":
@@ -106,13 +106,13 @@ def test_what_the_page_claims(tmp_path: Path, deadlock: dict[str, Stopped], kind
         assert {told.exit_code(name) for name in asked} == {3}
         assert sum(facts.values()) > 0.8 * sum(intact.compared(intact)[name].of for name in asked)
     elif kind == "gcore" and told.exit_code("threads") == 3:
-        # Where the loader puts libraries is chance: enough is left that tells of threads.
+        # The loader places libraries at random, so that this cut may leave enough to list threads.
         assert not any(found.wrong for found in told.compared(intact).values())
     elif kind == "gcore":
         assert told.exit_code("threads") == 1 and NOTES_LOST in str(told.errors["threads"])
 
 
-# A kernel's core: notes first
+# A kernel's core: its notes come first
 
 
 def ask(core: Path, question: str = "threads", **options: Any) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def test_headers_that_are_cut_are_called_so(
 def test_the_number_of_segments_is_found_though_its_place_is_cut_off(
     tmp_path: Path, deadlock: dict[str, Stopped]
 ) -> None:
-    # From 65,535 segments on e_phnum says PN_XNUM, and a section header at the file's end has the number. A file with
-    # so many of them: empty ones behind those of a real core, the notes after them.
+    # With 65,535 segments or more, e_phnum is PN_XNUM, and a section header at the file's end has the number. Make such
+    # a file: empty segments follow those of a real core, and the notes follow them.
     data = deadlock["kernel"].core.read_bytes()
     old = segments(deadlock["kernel"].core)
     count = 0xFFFF + 5
@@ -202,7 +202,7 @@ def test_a_file_that_nothing_proves_has_to_fit_and_to_be_older(tmp_path: Path, d
     libc = next(path for path in paths if path.endswith("libc.so.6"))
     copy = root / libc.lstrip("/")
     assert any(row["innermost"]["function"] for row in ask(part, sysroot=root)["threads"])
-    # Another library in its place, and a copy that was changed after the core was written.
+    # First another library takes its place, then a copy that was changed after the core was written.
     shutil.copy2(next(path for path in paths if "libpthread" in path), copy)
     rows = ask(part, sysroot=root)["threads"]
     assert all(row["innermost"]["function"] is None for row in rows)
@@ -213,7 +213,7 @@ def test_a_file_that_nothing_proves_has_to_fit_and_to_be_older(tmp_path: Path, d
     assert all(row["innermost"]["function"] is None for row in rows)
 
 
-# gdb's core: notes last
+# gdb's core: its notes come last
 
 
 def test_modules_are_found_in_memory(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
@@ -246,7 +246,7 @@ def test_threads_without_notes_come_from_the_runtime_and_the_c_library(
 
 
 def test_threads_that_only_the_runtime_knows(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
-    # Behind the cut are the loader's lists, and with them all names of files, and some threads' descriptors of glibc.
+    # The cut removes the loader's lists, all names of files, and some of glibc's thread descriptors.
     core = deadlock["gcore"]
     intact = ask(core.core)
     answer = ask(cut(core.core, tmp_path / "core", behind_the_runtime(core.core)))
@@ -254,11 +254,11 @@ def test_threads_that_only_the_runtime_knows(tmp_path: Path, deadlock: dict[str,
     assert answer["target"]["thread_count"] is None and answer["target"]["executable"] is None
     assert sorted(row["thread_num"] for row in answer["threads"]) == [0, 1, 2, 3]
     for row in answer["threads"]:
-        # Which reason it is depends on where the loader has put the C library.
+        # The reason depends on where the loader has placed the C library.
         assert row["state"] and (row["native_thread_id"] or row["unavailable"]["native_thread_id"])
 
 
-# Pages that are lost inside of a core
+# Lost pages inside of a core
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_the_runtimes_variables_are_lost(tmp_path: Path, deadlock: dict[str, Sto
         told = ask_all(part)
         assert wrong(told, intact) == []
         assert {told.exit_code(name) for name in ("parallel", "tasks", "icvs")} == {1}
-        part = zeroed(core.core, tmp_path / kind, module.end, 1 << 18)  # its zero-initialised variables alone
+        part = zeroed(core.core, tmp_path / kind, module.end, 1 << 18)  # only its zero-initialised variables
         told = ask_all(part)
         assert wrong(told, intact) == [] and told.exit_code("parallel") == 1
 
@@ -368,7 +368,7 @@ def test_names_found_in_memory_do_not_reach_the_terminal_as_they_are(
 
 
 def test_a_large_sparse_core_without_notes_is_opened_at_once(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
-    # Three thousand stretches of a megabyte: one page of each is looked at.
+    # The core has three thousand ranges of a megabyte. One page of each is read.
     core = tmp_path / "core"
     count = 3000
     header = bytearray(deadlock["gcore"].core.read_bytes()[:64])
@@ -394,7 +394,7 @@ def test_a_thread_whose_thread_pointer_is_half_lost_is_found_in_the_c_librarys_l
         thread = [native for native, row in true.items() if row.thread_num][3]
         assert thread is not None
         pointer = session.process.threads.thread_pointer(thread)
-    at = data.index(pointer.to_bytes(8, "little"))  # fs_base of its NT_PRSTATUS: the notes come first
+    at = data.index(pointer.to_bytes(8, "little"))  # fs_base in the thread's NT_PRSTATUS, since the notes come first
     data[at + 4 : at + 4 + 2 * 4096] = bytes(2 * 4096)
     core = tmp_path / "core"
     core.write_bytes(data)

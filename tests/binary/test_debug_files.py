@@ -1,4 +1,4 @@
-"""Debug information that lies in several files: split ones, packages of them, supplementary ones, and compressed."""
+"""Debug information in several files (split, packaged, supplementary), and compressed debug information."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSIONS = pytest.mark.parametrize("version", [4, 5])
 COMPILERS = pytest.mark.parametrize("clang", [False, True], ids=["gcc", "clang"])
 LANGUAGES = pytest.mark.parametrize("language", ["c", "c++"])
 
-# Of each language: types, some with members, and sizes and places by the psABI.
+# By language: types with their sizes, and the offsets and sizes of some members, as the psABI has them.
 TYPES = {
     "c": {
         "struct first": (32, {"a": (0, 4), "in.y": (16, 8), "text": (24, 7)}),
@@ -31,7 +31,7 @@ TYPES = {
 
 
 class Program:
-    """A program as it is in a file, whose other files are found as the debugger finds them."""
+    """A program's file, with the companion files that the debugger would find."""
 
     def __init__(self, path: Path, *, at: Path | None = None, finder: FileFinder | None = None) -> None:
         self.elf = ElfFile(path.read_bytes(), path.name)
@@ -60,7 +60,7 @@ class Program:
 
 
 def same(functions: list[list[Function]], others: list[list[Function]]) -> None:
-    # Where a program was compiled is in its files' names.
+    # Names of files contain the folder of the compilation, so that only the last parts are compared.
     def plain(rows: list[list[Function]]) -> list[list[tuple[object, ...]]]:
         return [[(f.name, f.is_inlined, f.call and (Path(f.call[0]).name, f.call[1])) for f in row] for row in rows]
 
@@ -68,7 +68,7 @@ def same(functions: list[list[Function]], others: list[list[Function]]) -> None:
     assert sum(map(bool, functions)) > 50
 
 
-# Split
+# Split debug information
 
 
 @VERSIONS
@@ -104,7 +104,7 @@ def test_split_files_are_found_where_they_may_be(version: int, clang: bool, tmp_
     copy = moved / "program"
     shutil.copy(program, copy)
     expected = Program(program).functions()
-    assert Program(copy).functions() == expected  # by the folder that the compiler ran in
+    assert Program(copy).functions() == expected  # found by the compiler's working folder
     made.rename(tmp_path / "away")
     lost = Program(copy)
     assert not any(lost.functions()) and not lost.lines.is_whole
@@ -117,7 +117,7 @@ def test_split_files_are_found_where_they_may_be(version: int, clang: bool, tmp_
     assert Program(copy, finder=FileFinder(FileOptions(sysroot=str(sysroot)))).functions() == expected
     for split in elsewhere.iterdir():
         shutil.copy(split, moved)
-    assert Program(copy).functions() == expected  # beside it
+    assert Program(copy).functions() == expected  # found beside the program
 
 
 @VERSIONS
@@ -135,7 +135,7 @@ def test_a_split_file_of_another_build_is_not_believed(version: int, tmp_path: P
     assert found.types.find("struct first") is None
 
 
-# llvm-dwp 14 does not end on some files that gcc writes in DWARF 5, and binutils' dwp on none of them.
+# llvm-dwp 14 does not end on some files that gcc writes in DWARF 5. binutils' dwp does not end on any of them.
 PACKERS = [(packer, 4, clang) for packer in ("dwp", "llvm-dwp") for clang in (False, True)] + [("llvm-dwp", 5, True)]
 
 
@@ -158,7 +158,7 @@ def test_packages_tell_what_their_files_do(
     packed = Program(moved / "program")
     same(packed.functions(), functions)
     packed.check_types(language)
-    # One beside another program's name, and in a folder of debug files
+    # The package has the name of another program, then lies in a folder of debug files.
     folder = tmp_path / "debug"
     folder.mkdir()
     (moved / "program.dwp").rename(folder / "program.dwp")
@@ -173,7 +173,7 @@ def test_a_package_of_another_build_is_not_believed(tmp_path: Path) -> None:
         built("c", level, "-gdwarf-4", "-gsplit-dwarf", folder=folder)
     changed([require("dwp"), "-e", "program", "-o", one / "program.dwp"], other)
     good = Program(one / "program").functions()
-    assert sum(map(bool, good)) > 50  # by the split files beside
+    assert sum(map(bool, good)) > 50  # found by the split files beside the program
     for split in one.glob("*.dwo"):
         split.unlink()
     found = Program(one / "program")
@@ -181,11 +181,11 @@ def test_a_package_of_another_build_is_not_believed(tmp_path: Path) -> None:
     assert found.types.find("struct first") is None
 
 
-# Supplementary
+# Supplementary debug information
 
 
 def shared(folder: Path, *flags: str, clang: bool = False, language: str = "c", five: bool = False) -> Path:
-    """Return a program two of whose copies have what they share in a file of their own."""
+    """Return a program that shares a supplementary file with a copy of itself."""
     original = built(language, *flags, clang=clang)
     for name in ("program", "copy"):
         shutil.copy(original, folder / name)
@@ -213,7 +213,7 @@ def test_shared_entries_tell_what_the_whole_file_does(
     names = ("first", "second", "int") if language == "c" else ("int",)
     assert sorted(find_variables(found.types, names)) == sorted(find_variables(whole.types, names))
     assert find_variables(whole.types, names)
-    # Without the shared file the lines are told, and no name is wrong.
+    # Without the shared file, lines are still found, and no name is wrong.
     (tmp_path / "shared.debug").unlink()
     lost = Program(program)
     for place, of_whole in zip(lost.places(), whole.places(), strict=True):  # the folder's name may be lost, too
@@ -254,13 +254,13 @@ def test_supplementary_files_are_found_where_they_may_be(tmp_path: Path) -> None
             Program(program, finder=FileFinder(FileOptions(debug_dirs=[str(tmp_path / folder)]))).functions()
             == expected
         )
-    # Another file by that name is not believed, nor is one that refers to itself.
+    # Another file with that name is not used, nor is a file that refers to itself.
     shutil.copy(program, here / "shared.debug")
     assert all(f.name is None or f.name for row in Program(program).functions() for f in row)
     assert not Program(program).lines.is_whole or Program(program).functions() != expected
 
 
-# Compressed
+# Compressed debug information
 
 
 @pytest.mark.parametrize("kind", ["zlib-gnu", "zlib-gabi", "zstd"])

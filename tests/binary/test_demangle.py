@@ -1,4 +1,4 @@
-"""Names of C++ made readable, against c++filt, and names that were made to take time and memory."""
+"""Demangled names of C++, compared with c++filt, and names that would take much time and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import clean_environment
 from tests.support.debug_programs import built, tool
 from tests.support.samples import run
 
-# What c++filt (libiberty) writes out and we, as LLVM does, leave as the source has it.
+# c++filt (libiberty) writes these names out. We leave them as in the source, as LLVM does.
 _WRITTEN_OUT = {
     "std::basic_string<char, std::char_traits<char>, std::allocator<char> >": "std::string",
     **{f"std::basic_{kind}stream<char, std::char_traits<char> >": f"std::{kind}stream" for kind in ("i", "o", "io")},
@@ -24,7 +24,9 @@ _WRITTEN_OUT = {
 
 
 def plain(name: str) -> str:
-    """Return a name of c++filt's as we have it: without numbers of lambdas, and parameters of enclosing functions."""
+    """Return a name of c++filt in our spelling: without numbers of lambdas and without parameters of enclosing
+    functions.
+    """
     for written_out, name_of_it in _WRITTEN_OUT.items():
         name = name.replace(written_out, name_of_it)
     name = re.sub(r"(?<=::)(~?)basic_(string|(?:[io]|io)stream)(?=$|<|\()", r"\1\2", name)  # constructors
@@ -72,7 +74,7 @@ def test_names_are_those_of_cxxfilt(which: str) -> None:
             assert plain(found).rpartition("::")[2] == plain(expected).rpartition("::")[2], name
         else:
             assert plain(found) == plain(expected), name
-    # What the library does not read: expressions
+    # The demangler reads no expressions.
     assert read > len(names) * 0.97, (read, len(names))
 
 
@@ -103,7 +105,9 @@ def test_names_in_particular(symbol: str, name: str | None) -> None:
 
 
 def chain(length: int) -> str:
-    """Return a name each of whose types has the one before twice in it: written out it has 2 ** length of the first."""
+    """Return a name in which each type contains the previous one twice. Written out, it has 2 ** length of the first
+    type.
+    """
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
     def substitution(number: int) -> str:
@@ -134,7 +138,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_take_neither_time_nor_memory(name: str) -> None:
-    # In a process of its own, which may have as much memory as it needs to start, and little more.
+    # Run in another process, whose limit of memory is little more than it needs to start.
     program = (
         "import resource, sys; from ompd.binary.demangle import demangle\n"
         "resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))\n"

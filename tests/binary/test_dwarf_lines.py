@@ -1,4 +1,4 @@
-"""Source lines, against gdb, addr2line and pyelftools, and against bytes that lie."""
+"""Source lines, compared with gdb, addr2line and pyelftools, and damaged line tables."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_functions_are_those_of_pyelftools(compiler: str, version: int) -> None:
                 attributes = entry.attributes
                 linkage = attributes.get("DW_AT_linkage_name") or attributes.get("DW_AT_MIPS_linkage_name")
                 name = attributes["DW_AT_name"].value.decode()
-                if "omp_outlined" in name and linkage is not None:  # what compilers make keeps the linker's name
+                if "omp_outlined" in name and linkage is not None:  # outlined functions keep the linker's name
                     name = linkage.value.decode()
                 found = info.functions(attributes["DW_AT_low_pc"].value)[-1]
                 assert (found.name, found.is_inlined, found.call) == (name, False, None)
@@ -148,7 +148,7 @@ def test_line_tables_that_lie_are_refused() -> None:
     section = elf.section(".debug_line")
     assert section is not None
     address = next(a for a in text_addresses(elf) if LineInfo(elf).locate(a) is not None)
-    # Of the last unit, which is the program's own: version, header_length, line_range, and a LEB128 number without end
+    # Damage in the last unit, the program's own: version, header_length, line_range, a LEB128 number without end.
     for offset, damage in ((4, b"\x09"), (8, b"\xff\xff\xff"), (16, b"\0"), (30, b"\x80" * 60)):
         damaged = bytearray(data)
         damaged[section.sh_offset + offset : section.sh_offset + offset + len(damage)] = damage
@@ -158,8 +158,8 @@ def test_line_tables_that_lie_are_refused() -> None:
 
 # Inlined functions
 
-# Calls in calls, in loops and blocks; the same function several times; code moved away as cold; functions that the
-# compiler outlines, which it may inline itself.
+# Nested calls, calls in loops and blocks, repeated calls of one function, code moved away as cold, and functions that
+# the compiler outlines and may then inline.
 INLINING = """\
 #include <stdlib.h>
 extern
@@ -255,7 +255,7 @@ def of_gdb(path: Path, addresses: range, folder: Path) -> list[list[str]]:
 
 
 def of_addr2line(path: Path, addresses: range) -> list[list[str]]:
-    # -i: a name and a place for each function at the address, innermost first
+    # With -i, addr2line prints a name and a place for each function at the address, innermost first.
     text = run(require("readelf").with_name("addr2line"), "-aif", "-e", path, *map(hex, addresses))
     return [block.splitlines()[1::2] for block in re.split(r"^0x", text, flags=re.MULTILINE)[1:]]
 
@@ -265,7 +265,7 @@ def inlined_at(info: LineInfo, address: int) -> list[str | None]:
 
 
 def check_inlined(path: Path, chains: list[list[str]]) -> None:
-    # The last of each chain is the function itself.
+    # The last name of each chain is the function itself.
     info, addresses = LineInfo(mapped(path)), text_addresses(mapped(path))
     for address, chain in zip(addresses, chains, strict=True):
         assert inlined_at(info, address) == chain[:-1], hex(address)
@@ -305,8 +305,8 @@ def test_inlined_functions_of_clang_are_those_of_gdb(version: int, flags: tuple[
 def test_inlined_functions_of_cplusplus_are_those_of_gdb_and_as_many_as_of_addr2line(
     version: int, tmp_path: Path
 ) -> None:
-    # gcc says that outlined functions lie in the user's, which gdb does not tell from inlined ones. addr2line says the
-    # symbol's name for an inlined function that has no linkage name.
+    # gcc places outlined functions inside the user's function, and gdb takes them for inlined ones. addr2line prints
+    # the symbol's name for an inlined function without a linkage name.
     path = inlining("gcc", f"-gdwarf-{version}", "-x", "c++", "-fno-exceptions")
     info, addresses = LineInfo(mapped(path)), text_addresses(mapped(path))
     chains = zip(of_gdb(path, addresses, tmp_path), of_addr2line(path, addresses), strict=True)
@@ -397,7 +397,7 @@ def test_damaged_entries_of_inlined_functions_are_read_or_refused(compiler: str,
 
 
 def function_with(inlined: bytes, ranges: bytes = b"") -> LineInfo:
-    """Return a unit with one function from 0x1000 to 0x2000, with these entries in it."""
+    """Return a unit with one function from 0x1000 to 0x2000 that contains the given entries."""
     code = struct.pack("<QQ", 0x1000, 0x1000)
     entries = b"\1" + code + b"\2" + code + inlined + b"\0\0"
     low_high = bytes((0x11, 1, 0x12, 7, 0, 0))
@@ -413,7 +413,7 @@ def inlined_entry(code: int, origin: int) -> bytes:
     return struct.pack("<BIQQ", code, origin, 0x1000, 0x1000)
 
 
-NAMED = b"\6name\0"  # behind header, unit and function: at 11 + 17 + 17
+NAMED = b"\6name\0"  # at 11 + 17 + 17: it follows header, unit and function
 
 
 def test_inlined_functions_of_absurd_files_are_refused_soon() -> None:
@@ -425,9 +425,9 @@ def test_inlined_functions_of_absurd_files_are_refused_soon() -> None:
         function_with(NAMED + inlined_entry(4, 45) * 100_000),  # many
         function_with(inlined_entry(4, 45)),  # its own origin
         function_with(inlined_entry(4, 66) + inlined_entry(4, 45)),  # each other's origin
-        function_with(inlined_entry(4, 1 << 20)),  # of an origin outside of the unit
+        function_with(inlined_entry(4, 1 << 20)),  # its origin lies outside of the unit
         function_with(inlined_entry(3, 45)[:-3]),  # cut off
-        # Each with the same long list of ranges, or with one that does not end
+        # Each entry has the same long list of ranges, or a list without end.
         function_with(struct.pack("<BII", 5, 45, 0) * 50_000, struct.pack("<QQ", 1, 1) * 200_000 + end),
         function_with(struct.pack("<BII", 5, 45, 0), struct.pack("<QQ", 1, 1) * 1000),
     ]

@@ -1,4 +1,4 @@
-"""Places of variables, told by bytes that are invented, and by those that lie."""
+"""Locations of variables, read from invented and damaged bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def memory(address: int, size: int) -> bytes:
 
 
 class Made:
-    """A unit with no more than what places need: lists of locations, and addresses by index."""
+    """A unit with only what locations need: location lists, and addresses by index."""
 
     def __init__(self, lists: bytes = b"", version: int = 5, *, split: bool = False) -> None:
         self.version, self.address_size, self.base_address = version, 8, 0x400
@@ -190,7 +190,7 @@ def test_long_lists_that_many_share_are_paid_for_once() -> None:
     with pytest.raises(MalformedFile, match="overlap"):
         for _ in range(20):
             location_at(made, Value(0x17, 0), 0x9999)  # type: ignore[arg-type]
-    # Short ones cost nothing.
+    # Short lists do not use up the budget.
     made = Made(b"\4\0\1\1A" * 100 + b"\0")
     made.long_lists = limits.Budget(0, "lists of locations overlap")
     assert location_at(made, Value(0x17, 0), 0x9999) is None  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def test_what_is_reached_through_a_parameter() -> None:
         ([8, 16, 64, 16, 8, 64], 64),  # an epilogue in the middle
         ([8, 16, 176, 184, 192, 200, 208, 176, 16, 8], 176),  # arguments are pushed at the first call
         ([8, 176, 192, 8], None),  # neither
-        ([8, 16, 24, 176, 184, 192, 200, 24, 16, 8], None),  # they are taken off with the frame
+        ([8, 16, 24, 176, 184, 192, 200, 24, 16, 8], None),  # they are removed together with the frame
         ([8, 16, 32, 40, 48, 16, 8], None),
         ([8, 32], 32),  # does not return
         ([8], 8),
@@ -234,7 +234,7 @@ def test_the_frame_between_calls(offsets: list[int], expected: int | None) -> No
 
 
 def read_everything(data: bytes) -> int:
-    """Ask for all variables at some addresses of each function."""
+    """Read all variables at some addresses of each function."""
     elf = ElfFile(data, "damaged")
     files = DebugFiles(elf)
     lines, info = LineInfo(elf, None, files), TypeInfo(elf, None, files)

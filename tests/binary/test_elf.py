@@ -1,4 +1,4 @@
-"""ELF headers, sections and notes, against readelf and against bytes that lie."""
+"""ELF headers, sections and notes, compared with readelf, and damaged ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_headers_of_the_runtime_and_its_debug_file_are_those_that_readelf_prints
     assert elf.soname() == "libiomp5.so"
     debug_file = (intel_runtime() / "lib" / "libiomp5.dbg").read_bytes()
     assert elf.debuglink() == ("libiomp5.dbg", zlib.crc32(debug_file))
-    assert elf.build_id() is None  # this wheel has none
+    assert elf.build_id() is None  # this wheel has no build-id
 
 
 def test_build_id_and_dynamic_section_are_those_that_readelf_prints() -> None:

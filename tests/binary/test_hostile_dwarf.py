@@ -1,4 +1,4 @@
-"""Debug information that was made to cost time or memory, or to lead in circles."""
+"""Debug information made to cost time or memory, or made with cycles."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _CODE = struct.pack("<QQ", 0x1000, 0x1000)
 
 
 def unit_of(entries: bytes, abbreviations: bytes, language: int = 0x04) -> dict[str, bytes]:
-    """Return sections with one unit of C++ that has these entries; 1 is its own abbreviation, at 11."""
+    """Return sections with one C++ unit that has these entries. Abbreviation 1 is the unit itself, at offset 11."""
     top = b"\1" + bytes([language]) + _CODE
     header = struct.pack("<IHIB", 7 + len(top) + len(entries) + 1, 4, 0, 8)
     own = b"\1\x11\1\x13\x0b\x11\1\x12\7\0\0"
     return {"info": header + top + entries + b"\0", "abbrev": own + abbreviations + b"\0"}
 
 
-FIRST = 11 + 18  # where entries begin in that unit
-# 2: a function with a name; 3: one with an origin; 4: a namespace with a name; 5: one with a place to go on behind it
+FIRST = 11 + 18  # offset of the unit's first entry
+# 2: a function with a name; 3: a function with an origin; 4: a namespace with a name; 5: a namespace with DW_AT_sibling
 FUNCTION, ORIGIN, SCOPE, SIBLING = b"\2", b"\3", b"\4", b"\5"
 ABBREVIATIONS = (
     b"\2\x2e\0\x03\x08\x11\1\x12\7\0\0\3\x2e\0\x31\x13\x11\1\x12\7\0\0\4\x39\1\x03\x08\0\0\5\x39\1\x01\x13\x03\x08\0\0"
@@ -67,7 +67,7 @@ def test_scopes_without_end_end() -> None:
 
 
 def test_ends_of_entries_that_contradict_each_other_take_no_time() -> None:
-    # Each scope says that it reaches to the end, and begins one that does so, too.
+    # Each scope claims to reach to the end, and contains the next scope, which claims the same.
     count = 20_000
     function = FUNCTION + b"f\0" + _CODE
     end = FIRST + count * 7 + len(function)
@@ -96,7 +96,7 @@ def test_indexes_of_packages(version: bytes) -> None:
     found = PackageIndex(package(version, [0, 9, 0, 0], [0, 1, 0, 0], columns), "little", "made")
     assert found.find(9) == {".debug_info": 7, ".debug_abbrev": 7}
     assert found.find(8) is None and found.find(5) is None
-    # Tables in which every slot is taken by another, the largest of which nothing is searched in to the end
+    # In these tables all slots are taken. The search gives up before the end of the largest table.
     assert PackageIndex(package(version, [1] * 8, [1] * 8, columns), "little", "made").find(9) is None
     with pytest.raises(MalformedFile):
         PackageIndex(package(version, [1] * 65_536, [1] * 65_536, columns), "little", "made").find(9)
@@ -116,7 +116,7 @@ def test_indexes_of_packages(version: bytes) -> None:
 
 
 def test_a_supplementary_file_that_refers_to_itself_ends() -> None:
-    # Its functions' origins lie in the supplementary file, which is this file.
+    # The functions' origins are in the supplementary file, and this file is its own supplementary file.
     abbreviations = b"\2\x2e\0\x31\xa0\x3e\x11\1\x12\7\0\0"
     entry = b"\2" + struct.pack("<I", FIRST) + _CODE
     made = Made(**unit_of(entry, abbreviations))
@@ -131,7 +131,7 @@ def test_a_supplementary_file_that_refers_to_itself_ends() -> None:
 
 
 class _WithLink:
-    # A made file with what ElfFile tells besides of a section.
+    # An invented file with the parts of ElfFile's interface that concern sections.
     name, byte_order, ident_class, disk_size = "made", "little", 64, 1 << 20
 
     def __init__(self, made: Made) -> None:

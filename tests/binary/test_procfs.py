@@ -1,4 +1,4 @@
-"""The texts of /proc, and why a process is refused, on systems that this one is not."""
+"""The texts of /proc, and refusals of processes, including those of other systems."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_mappings_have_their_names_and_permissions() -> None:
     assert parse_maps(b"") == []
 
 
-SEPARATORS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # all that Python's splitlines() takes for ends, but the newline
+SEPARATORS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # the line ends of Python's splitlines() other than the newline
 
 
 def test_a_mapped_files_name_may_have_any_separator(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_threads_name_makes_no_line_of_its_status(separator: str) -> None:
 
 
 def test_a_sockets_name_claims_no_other_socket() -> None:
-    # The kernel writes the newline of an abstract name as it is.
+    # The kernel writes a newline in an abstract name unchanged.
     with socket.socketpair()[0] as victim, socket.socket(socket.AF_UNIX) as liar, socket.socket(socket.AF_UNIX) as own:
         number = os.fstat(victim.fileno()).st_ino
         liar.bind(f"\0x{os.getpid()}\n0: 00000003 00000000 00000000 0001 03 {number} /forged")

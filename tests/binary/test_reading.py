@@ -1,4 +1,4 @@
-"""Files that a stranger may have named, made or may change meanwhile."""
+"""Files that a stranger may have named or made, or may change while they are read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 @contextmanager
 def opens() -> Iterator[list[tuple[str, int]]]:
-    """List what is opened by ``os.open`` meanwhile, each with its flags."""
+    """Yield a list to which each ``os.open`` meanwhile appends its path and flags."""
     found: list[tuple[str, int]] = []
     usual = os.open
 
@@ -59,7 +59,7 @@ def opens() -> Iterator[list[tuple[str, int]]]:
 
 
 def strange_files(folder: Path) -> dict[str, str]:
-    """Return names of what is no regular file, each with what is said of it."""
+    """Return the names of files that are not regular, each with the words of its refusal."""
     os.mkfifo(folder / "pipe")
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(folder / "socket"))
@@ -129,7 +129,7 @@ def test_a_core_that_names_devices_and_pipes(tmp_path: Path) -> None:
     told = dict(zip(modules, sorted(names, key=len), strict=False))
     assert len(told) > 2
     for module, name in told.items():
-        # Of the same length, as NT_FILE and the loader's list have it: folders above that are not there are none.
+        # NT_FILE and the loader's list need a name of the same length, so pad it with slashes.
         if len(name) <= len(module):
             data = data.replace(module.encode() + b"\0", ("/" * (len(module) - len(name)) + name).encode() + b"\0")
     hostile = tmp_path / "core"
@@ -207,7 +207,7 @@ def test_a_file_that_shrinks_is_said_to(changing: Path) -> None:
     with open_paged(str(changing)) as file:
         head = file[:10]
         os.truncate(changing, 1000)
-        assert file[:10] == head  # which was read before
+        assert file[:10] == head  # these bytes were read before
         for read in (
             lambda: file[70_000:70_010],
             lambda: file[400_000],
@@ -228,10 +228,10 @@ def test_answers_do_not_depend_on_how_sections_are_read(program: str, monkeypatc
     monkeypatch.setenv("OMPD_CACHE", "off")
     for command in COMMANDS:
         if command.ompd_library is not None:
-            continue  # no library serves libgomp
+            continue  # OMPD libraries do not serve libgomp
         words = [command.name, str(core.core), "--json", *(["truth_held"] if command.argument is not None else [])]
         whole = CliRunner().invoke(cli, words)
-        for names in (("_SMALL",), ("_SMALL", "_MAX_COPIED")):  # copied by unit, or not at all
+        for names in (("_SMALL",), ("_SMALL", "_MAX_COPIED")):  # first copy unit by unit, then copy nothing
             with monkeypatch.context() as patch:
                 for name in names:
                     patch.setattr(dwarf_sections, name, 0)
@@ -328,7 +328,7 @@ def test_a_compressed_core_that_is_written_to_while_it_is_unpacked(tmp_path: Pat
         assert session.fault == "the file changed while it was unpacked"
 
 
-# Files of holes
+# Sparse files
 
 
 def test_no_checksum_of_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +362,7 @@ def test_a_debug_link_to_holes_is_passed_by(tmp_path: Path, monkeypatch: pytest.
 def test_a_compressed_core_of_holes_is_refused(tmp_path: Path) -> None:
     packed = tmp_path / "core.gz"
     packed.write_bytes(gzip.compress(stopped("hang").core.read_bytes()[:4096]))
-    os.truncate(packed, 60 << 30)  # zeros behind a member are padding, and passed over
+    os.truncate(packed, 60 << 30)  # zeros after a member are padding, which is skipped
     with pytest.raises(BadFile, match=r"has 60 GB, almost all of it holes"):
         Inspection.open_core(packed)
 
@@ -391,11 +391,11 @@ def test_no_program_in_a_strangers_folder_is_run(tmp_path: Path, monkeypatch: py
     assert not marker.exists()
     too_long = f"/{'x' * 300}"
     monkeypatch.setenv("PATH", f":{too_long}:{folders['own']}")
-    assert not list(lldb_install.find_installs())  # asked, and no LLDB
+    assert not list(lldb_install.find_installs())  # the program is run, and is no LLDB
     assert Coredump("", "coredumpctl:").stored_file() is None
     assert set(marker.read_text().split()) == {"own"}
 
 
 def own_glob(folder: Path, pattern: str, usual: Any) -> Any:
-    """Find nothing in the system's folders."""
+    """Find nothing in /usr/lib."""
     return usual(folder, pattern) if str(folder) != "/usr/lib" else ()

@@ -1,4 +1,4 @@
-"""Functions of the source at addresses, their names, files and lines, against addr2line, gdb and llvm-symbolizer."""
+"""Source functions at addresses, with names, files and lines, compared with addr2line, gdb and llvm-symbolizer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def of_symbolizer(path: Path, addresses: list[int]) -> list[list[Frame]]:
 
 
 def _pairs(rows: list[str], colons: int) -> list[Frame]:
-    # A function, and its place "file:line" or "file:line:column", by turns.
+    # Lines alternate: a function, then its place as "file:line" or "file:line:column".
     frames: list[Frame] = []
     for name, place in zip(rows[::2], rows[1::2], strict=True):
         file, *numbers = place.partition(" (disc")[0].rsplit(":", colons)
@@ -85,7 +85,8 @@ def places(frames: list[Frame]) -> list[tuple[str | None, int | None]]:
 
 
 def of_gdb(path: Path, addresses: list[int], tmp_path: Path) -> list[tuple[str, int] | None]:
-    # The line of the innermost function: where there are several rows for an address, gdb chooses another than others.
+    # Return the innermost function's line. If an address has several rows, gdb chooses differently from the other
+    # tools.
     script = tmp_path / "lines.gdb"
     script.write_text("".join(f"info line *{address:#x}\n" for address in addresses))
     answers = run(require("gdb"), "-nx", "-batch", "-iex", "set auto-load no", "-x", script, path).splitlines()
@@ -99,7 +100,7 @@ def of_gdb(path: Path, addresses: list[int], tmp_path: Path) -> list[tuple[str, 
 def test_frames_are_those_of_other_tools(language: str, clang: bool, flags: tuple[str, ...], tmp_path: Path) -> None:
     path = built(language, *flags, clang=clang)
     info, addresses = info_of(path), sample(path, f"{language} {clang} {flags}")
-    # addr2line loses inlined functions of clang's, and of units that refer to types in others.
+    # addr2line loses inlined functions of clang, and of units that refer to types in other units.
     by_llvm = clang or "-fdebug-types-section" in flags
     chains = of_symbolizer(path, addresses) if by_llvm else of_addr2line(path, addresses)
     known = inlined = unlike_gdb = 0
@@ -118,7 +119,7 @@ def test_frames_are_those_of_other_tools(language: str, clang: bool, flags: tupl
         assert places(frames)[1:] == places(chain)[1:], hex(address)
         known += 1
         inlined += len(frames) > 1
-    # gdb drops rows of a line that goes on, and with them what is a statement's beginning.
+    # gdb drops repeated rows of a line, and with them the mark of a statement's beginning.
     assert unlike_gdb < 20
     assert known > 150
     assert inlined > 10 or "-O0" in flags
@@ -151,7 +152,7 @@ def names_of_gdb(path: Path, addresses: list[int], folder: Path) -> list[list[st
 
 
 def path_of(name: str) -> list[str]:
-    """Return a name's scopes and itself, without parameters and template arguments, which gdb spells otherwise."""
+    """Return a name's scopes and last part, without parameters and template arguments: gdb spells these differently."""
     name = (
         name.replace("(anonymous namespace)", "@anonymous").replace("operator()", "@call").replace("operator<", "@less")
     )
@@ -169,7 +170,7 @@ def path_of(name: str) -> list[str]:
 @pytest.mark.quick("gcc--O2 -gdwarf-4")
 def test_names_of_cplusplus_are_those_of_gdb(clang: bool, flags: tuple[str, ...], tmp_path: Path) -> None:
     path = built("c++", *flags, clang=clang)
-    info, addresses = info_of(path), list(code(path))  # of a sample the rare names would be missing by chance
+    info, addresses = info_of(path), list(code(path))  # a sample could miss the rare names
     seen: set[str] = set()
     for address, chain in zip(addresses, names_of_gdb(path, addresses, tmp_path), strict=True):
         ours = [frame[0] for frame in frames_of(info, address)]
@@ -183,7 +184,7 @@ def test_names_of_cplusplus_are_those_of_gdb(clang: bool, flags: tuple[str, ...]
                 continue
             wanted, got = path_of(by_gdb), path_of(name)
             if "{lambda}" in got or "cfun" in got:
-                # gdb does not tell in which function a local class lies if gcc has not written the linker's name.
+                # If gcc has not written the linker's name, gdb does not know the function that contains a local class.
                 assert got[-1] == wanted[-1], (hex(address), name, by_gdb)
                 assert len(wanted) < 3 or got == wanted, (hex(address), name, by_gdb)
             else:

@@ -1,4 +1,4 @@
-"""Symbol tables, against readelf and against bytes that lie."""
+"""Symbol tables, compared with readelf, and damaged ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def listed_by_readelf(path: Path, tables: str = "--syms") -> list[Listed]:
         words = line.split()
         if len(words) < 8 or not words[0].rstrip(":").isdigit() or {"UND", "SECTION", "FILE"} & {words[3], words[6]}:
             continue
-        name = words[7].split("@")[0]  # in .dynsym readelf appends the version, which the name there does not hold
+        name = words[7].split("@")[0]  # in .dynsym readelf appends the version, which is not part of the name there
         rows.append(Listed(name, int(words[1], 16), int(words[2], 0), words[3], words[4]))
     return rows
 
@@ -88,7 +88,7 @@ def test_names_that_are_not_there_are_not_found(file: Callable[[], Path]) -> Non
         "no_such_symbol",
         "sample.c",
         "abort" if file is own_program else "no_such_symbol_2",
-    ]  # abort: undefined
+    ]  # abort: undefined in the program
     assert [table.find(name) for name in absent] == [None] * 4
     assert table.find_many([*absent, "\udcff"]) == {}
 
@@ -157,7 +157,7 @@ SYMBOLS = [
     # name, value, size, info (bind and type), section
     ("", 0, 0, 0, 0),
     ("tail_of_name", 0x2000, 8, 0x11, 1),
-    ("of_name", 0x1000, 0x10, 0x12, 1),  # shares the string's tail
+    ("of_name", 0x1000, 0x10, 0x12, 1),  # shares the tail of the string
     ("undefined", 0, 0, 0x12, 0),
     ("twice", 0x1020, 4, 0x02, 1),
     ("twice", 0x1030, 4, 0x12, 1),
@@ -184,7 +184,8 @@ def symbol_file(ident_class: int = 64, byte_order: str = "little") -> bytes:
             entries += struct.pack(mark + "IIIBBH", offset, value, size, info, 0, section)
     sections = ((".text", 1, 6, b""), (".symtab", SHT_SYMTAB, 0, entries), (".strtab", SHT_STRTAB, 0, strings))
     data = bytearray(build_elf(ident_class, byte_order, sections=sections))
-    # build_elf knows no links between sections: sh_link and sh_entsize of .symtab, sh_addr and sh_size of .text.
+    # build_elf does not set links between sections: set sh_link and sh_entsize of .symtab, sh_addr and sh_size of
+    # .text.
     shoff, entry, word = (40, 64, 8) if ident_class == 64 else (32, 40, 4)
     start = int.from_bytes(data[shoff : shoff + word], "little" if byte_order == "little" else "big")
     link, entsize, size_at = (40, 56, 32) if ident_class == 64 else (24, 36, 20)
@@ -209,7 +210,7 @@ def test_both_classes_and_byte_orders(ident_class: int, byte_order: str) -> None
     assert table.find("tail_of_name") == Symbol("tail_of_name", 0x2000, 8, 1, 1, 1)
     assert table.find_many(["of_name", "twice", "undefined", "file.c"]).keys() == {"of_name", "twice"}
     twice = table.find("twice")
-    assert twice is not None and twice.address == 0x1030  # the global one
+    assert twice is not None and twice.address == 0x1030  # the global symbol wins
     assert [s.address for s in table.find_prefix("twice")] == [0x1020, 0x1030]
     assert table.find("undefined") is None and table.find("file.c") is None
     names = {
@@ -225,7 +226,7 @@ def test_a_label_without_size_reaches_to_the_next_symbol_or_its_sections_end() -
     table = SymbolTable(ElfFile(bytes(data), "file"))
     label = table.at(0x1043)
     assert label is not None and label.name == "label"
-    assert table.at(0x1050) is None  # behind the mapping symbol, which is no name
+    assert table.at(0x1050) is None  # past the mapping symbol, which does not count as a name
     assert SymbolTable(ElfFile(symbol_file(), "file")).at(0x1043) is None  # .text ends before
 
 

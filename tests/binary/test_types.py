@@ -1,4 +1,4 @@
-"""Types by DWARF, against what programs print of their own, against gdb, and against bytes that lie."""
+"""Types by DWARF, compared with what programs print of themselves and with gdb, and damaged types."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def check(info: TypeInfo, printed: str) -> int:
     return told
 
 
-# The C++ library is not needed for what is only laid out, and not every machine has it.
+# Layouts need no C++ library, and some machines lack it.
 WITHOUT_LIBRARY = ("-fno-rtti", "-fno-exceptions")
 COMPILERS = pytest.mark.parametrize("name", ["gcc", "clang"])
 FLAGS = {
@@ -153,7 +153,7 @@ def test_sizes_and_members_are_what_the_program_prints(name: str, flags: str) ->
 )
 def test_names_in_scopes_and_base_classes(name: str, flags: str) -> None:
     if (name, flags) == ("gcc", "dwarf2"):
-        flags = "dwarf3"  # gcc keeps to it that DWARF 2 has no namespaces
+        flags = "dwarf3"  # gcc writes no namespaces in strict DWARF 2
     program = built(name, CXX_SOURCE, *FLAGS[flags], *WITHOUT_LIBRARY)
     assert check(TypeInfo(mapped(program)), run(program)) == 14
 
@@ -267,7 +267,7 @@ def test_few_units_are_walked_for_a_dozen_types() -> None:
         assert found is not None
         for member in members:
             found.member(member)
-    # Of 77 units. A walk over all takes some ten times as long as all of this.
+    # The file has 77 units. A walk over all of them takes about ten times as long as this test.
     assert len(info.index._names) <= 12
 
 
@@ -285,12 +285,12 @@ def test_debug_information_agrees_with_all_that_the_runtime_publishes() -> None:
         for symbol in symbols.find_prefix(prefix):
             struct, _, member = symbol.name.removeprefix(prefix).partition("__")
             if not struct or struct.startswith("_") or (prefix != "ompd_sizeof__" and not member):
-                continue  # the size of a global
+                continue  # the size of a global variable
             value = read_unsigned(process.memory, symbol.address + module.bias, 8)
             try:
                 layout = process.types.layout(module, struct, [member] if member else [])
             except TypeNotFound:
-                assert prefix == "ompd_sizeof__", symbol.name  # of a global, or a structure that is not used
+                assert prefix == "ompd_sizeof__", symbol.name  # of a global variable, or of an unused structure
                 continue
             if prefix == "ompd_bitfield__":
                 assert layout.masks[member] == value, symbol.name
@@ -327,7 +327,7 @@ def test_the_callbacks_serve_types() -> None:
         process.types.layout(bare, "kmp_base_team", [])
 
 
-# Bytes that lie
+# Damaged and contradictory types
 
 LIES = {
     "typedef to itself": ('.La: .uleb128 2; .string "wrong"; .long .La - .Lunit', "size"),

@@ -1,4 +1,4 @@
-"""Values by their DWARF types, against what gdb prints of the same core, and against types and bytes that lie."""
+"""Values by their DWARF types, compared with gdb on the same core, and damaged types and values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BUILDS = {
     "cxx-clang": ("clang", "clang++", "cxx.cc", ()),
     "fortran-gfortran": ("gfortran", "gfortran", "fortran.f90", ()),
 }
-# Where gdb 13 says something else, for no better reason: types that it spells with more words, and what it cannot show.
+# Differences of gdb 13 without a good reason: types that it spells with more words, and values that it cannot show.
 OTHER_TYPES = {"al": "(:)", "al0": "(:)", "al2": "(:,:)", "pp": "(:)"}
 NOT_COMPARED = {
     "zz": "gdb stops a run of equal elements at the limit of elements",
@@ -52,7 +52,7 @@ NOT_COMPARED = {
 
 @dataclass(frozen=True)
 class Sample:
-    """A core of a program, and its debug information."""
+    """A core of a program, and the program's debug information."""
 
     program: Path
     core: Path
@@ -126,7 +126,7 @@ def names_of(taken: Sample, name: str) -> list[str]:
 
 
 def ask_gdb(taken: Sample, name: str, words: list[str]) -> list[str]:
-    """Return what gdb says to each of *words*."""
+    """Return gdb's answer to each of *words*."""
     up = (
         ["-ex", "up", "-ex", "up", "-ex", "up", "-ex", "up", "-ex", "up", "-ex", "up"]
         if not name.startswith("c-")
@@ -261,7 +261,7 @@ def test_bytes_need_not_come_from_memory() -> None:
     shown = ValueFormatter(TypeReader(taken.info, nothing)).show(place, struct.pack("<ii", 7, -8))
     assert (shown.text, shown.value) == ("{x = 7, y = -8}", {"x": 7, "y": -8})
     with pytest.raises(OmpdError):
-        ValueFormatter(TypeReader(taken.info, nothing)).show(place, b"\0\0\0")  # of a part of it nothing is made up
+        ValueFormatter(TypeReader(taken.info, nothing)).show(place, b"\0\0\0")  # three bytes of eight are no value
     with pytest.raises(MemoryFault):
         ValueFormatter(TypeReader(taken.info, nothing)).show(place, 0x1000)
 
