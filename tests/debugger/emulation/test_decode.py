@@ -1,5 +1,5 @@
-"""Routines that only load, followed without an emulator: what they answer and read is what they answer and read in the
-emulator, which is another's; and whatever else they do is refused.
+"""Load-only routines, followed without an emulator: their answers and reads are compared with the emulator's (Unicorn).
+Routines that do anything else are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.machine import require_module
 unicorn = require_module("unicorn")
 x86 = require_module("unicorn.x86_const")
 
-# What an emulator runs of random code in one go: as many instructions as a decoded routine may have at the most.
+# The number of random instructions that the emulator runs, which is also the limit of a decoded routine.
 INSTRUCTIONS = 300
 PAGE = 4096
 CODE, THREAD = 0x40000, 0x50000
@@ -63,13 +63,13 @@ def memory_at(page: int) -> bytes:
 
 
 class Machine:
-    """Code of a page, over memory of which every byte is what its address says; followed, and run by the emulator."""
+    """Code of one page, over memory in which an address determines its byte; followed, and run by the emulator."""
 
     def __init__(self, code: bytes, pointer_size: int) -> None:
         self._code = code.ljust(PAGE, b"\xf4")
         self._size = pointer_size
         self._top = 0x61000
-        # In 32 bits the emulator has the thread pointer from a table of descriptors alone.
+        # In 32 bits the emulator takes the thread pointer only from a table of descriptors.
         self._thread = THREAD if pointer_size == 8 else 0
 
     def followed(self) -> tuple[list[int], list[tuple[int, int]]]:
@@ -126,13 +126,13 @@ class Machine:
         if is_64:
             uc.reg_write(x86.UC_X86_REG_FS_BASE, self._thread)
         uc.emu_start(CODE, CODE + PAGE - 1, 0, INSTRUCTIONS)
-        # Behind the last return the return address is taken from the stack.
+        # The last return has popped the return address from the stack.
         found = [uc.reg_read(register) for register in registers] + [0] * (16 - len(registers))
         found[4] -= self._size
         return found, reads
 
 
-# Opcodes with a second operand, and how many bytes of a constant follow it.
+# Opcodes with a second operand, each with the size of the constant that follows.
 FORMS = (
     *((bytes([opcode]), 0) for opcode in (0x8B, 0x89, 0x8D, 0x84, 0x85, 0x63)),
     *((bytes([opcode]), 0) for opcode in (0x01, 0x03, 0x09, 0x0B, 0x21, 0x23, 0x29, 0x2B, 0x31, 0x33, 0x39, 0x3B)),
@@ -143,7 +143,7 @@ FORMS = (
 
 
 def instruction(chance: random.Random, pointer_size: int) -> bytes:
-    """Return one of the instructions that are decoded, with any operands."""
+    """Return one of the decoded instructions, with random operands."""
     kind = chance.random()
     rex = bytes([chance.randrange(0x40, 0x50)]) if pointer_size == 8 and chance.random() < 0.6 else b""
     if kind < 0.1:
@@ -177,7 +177,7 @@ def constant(chance: random.Random, size: int) -> bytes:
     return chance.choice((chance.randrange(0x10000, 0x30000), chance.randrange(1 << 8 * size))).to_bytes(size, "little")
 
 
-# Code, by processor: what it does, or why it is not followed.
+# By name: the pointer size, the code, and why it is not followed.
 REFUSED = {
     "writes": (8, "89 07 c3", "a write to memory"),  # mov %eax, (%rdi)
     "writes more": (8, "83 04 25 00 00 02 00 01 c3", "a write to memory"),  # addl $1, 0x20000
@@ -205,7 +205,8 @@ def test_what_does_more_than_load_is_refused(name: str) -> None:
 
 
 def test_the_thread_pointer_of_32_bits() -> None:
-    # As libgomp has it: the distance from a table, from a routine that tells its own address; then of the thread.
+    # As in libgomp: a routine that returns its own address locates a table, and a load is relative to the thread
+    # pointer.
     code = "e8 0b 00 00 00  81 c0 fb 0f 00 00  65 8b 00 c3 90  8b 04 24 c3"
     machine = Machine(bytes.fromhex(code), 4)
     machine._thread = THREAD
@@ -218,7 +219,7 @@ def test_the_thread_pointer_of_32_bits() -> None:
 
 
 def refusal(process: StoppedProcess, thread: int, routine: str = "omp_get_level") -> str:
-    """Return why a routine of the runtime's is not followed."""
+    """Return why a routine of the runtime is not followed."""
     with pytest.raises(Unavailable) as raised:
         process.routines.decoder.call(process.symbols.find_symbol(routine), thread)
     text = str(raised.value)
@@ -250,7 +251,7 @@ def test_code_of_a_file_that_is_not_verified_is_not_followed(monkeypatch: pytest
 def test_a_thread_whose_storage_is_lost_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        # Of another thread: what lies there is not its own address.
+        # A wrong thread pointer: the word at it is not its own address.
         pointer = process.threads.thread_pointer(taken.thread("inner")) + 64
         monkeypatch.setattr(process.routines.code, "thread_pointer", lambda thread: pointer)
         with pytest.raises(Unavailable, match="is lost"):
@@ -261,7 +262,7 @@ def test_what_is_not_decoded_is_emulated(monkeypatch: pytest.MonkeyPatch) -> Non
     taken = sample("lazy")
     with opened(taken) as process:
         routine, thread = process.symbols.find_symbol("asks_level"), taken.thread("inner")
-        with pytest.raises(Unavailable, match="cannot be decoded"):  # a call that the loader has to bind
+        with pytest.raises(Unavailable, match="cannot be decoded"):  # the loader has to bind a call
             process.routines.decoder.call(routine, thread)
         assert process.routines.evaluate(routine, thread) == process.routines.call(routine, thread)
     monkeypatch.setitem(sys.modules, "unicorn", None)

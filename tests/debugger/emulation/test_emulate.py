@@ -1,4 +1,4 @@
-"""Routines of the target in the emulator: what they answer is what they told the program."""
+"""Routines of the target in the emulator: their answers equal those that the program itself got."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ unicorn = require_module("unicorn")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
-# What they answer
+# Answers
 
 
 @EVERY_KIND
@@ -58,14 +58,14 @@ def test_every_answer_is_what_the_program_was_told(kind: str) -> None:
 
 
 def test_the_truth_is_not_the_same_everywhere() -> None:
-    # Else an emulator that always runs as one thread would do.
+    # Otherwise an emulator that always runs as the same thread would pass.
     calls = [thread["calls"] for thread in sample("lazy").threads]
     for call in ("omp_get_thread_num", "omp_get_level", "omp_in_final", "omp_get_num_threads", "omp_get_max_threads"):
         assert len({told[call] for told in calls}) > 1, call
 
 
 def test_a_thread_that_the_runtime_does_not_know() -> None:
-    # The one that the process began with: libgomp has an answer for all, Intel's would make the thread known.
+    # The initial thread: libgomp answers for any thread, Intel's runtime would register this one.
     for kind, told in (("lazy", "0"), ("intel", "would write at 0x")):
         taken = sample(kind)
         with opened(taken) as process:
@@ -96,7 +96,7 @@ def test_a_live_process_answers_and_is_not_changed(kind: str, tmp_path: Path) ->
 
 
 def resting_memory(process_id: int) -> list[tuple[str, bytes]]:
-    """Return what can be written to once all threads, the last ones to tell among them, wait."""
+    """Return the writable memory once all threads sleep, including the last ones to write."""
     deadline = time.monotonic() + READY_SECONDS
     while {state[:1] for state in status_of(process_id, "State")} != {"S"}:
         if time.monotonic() > deadline:
@@ -124,7 +124,8 @@ def test_reads_tell_where_the_runtime_keeps_things() -> None:
             block = process.contract.thread_local_block(runtime_of(process), thread["id"])
             assert block is not None
             first, second = answer(process, "omp_get_thread_num", thread["id"]).reads
-            # An entry of the global offset table has the distance, then the thread's own storage the number.
+            # The first read is the distance, in the global offset table; the second is the number, in the thread's own
+            # storage.
             module = process.symbols.module_at(first[0])
             assert module == runtime_of(process) and first[1] == 8
             distance = int.from_bytes(process.memory.read(*first), "little", signed=True)
@@ -172,14 +173,14 @@ def test_nothing_is_left_of_a_call() -> None:
     with opened(taken) as process:
         thread = taken.thread("inner")
         assert [asked(process, "keeps_state", thread).value for _ in range(3)] == [0, 0, 0]
-        with contextlib.suppress(Unavailable):  # not every version of the emulator knows it
+        with contextlib.suppress(Unavailable):  # not every version of the emulator knows the instruction
             asked(process, "changes_base", thread)
         assert asked(process, "own_of_thread", thread).value == thread
         refused(process, "write_at", thread, CHANGED)
         assert asked(process, "word_at", thread, process.symbols.find_symbol(CHANGED)).value == 0
 
 
-# What is bound lazily
+# Lazy binding
 
 
 @pytest.mark.parametrize("kind", ["lazy", "sysv-hash", "intel"])
@@ -193,7 +194,7 @@ def test_what_the_program_has_not_called_yet_is_bound_as_the_loader_would(kind: 
             assert asked(process, "asks_chosen", native).as_int == 102
             assert asked(process, "asks_old", native).as_int == 101
             assert asked(process, "asks_own", native).as_int == 103
-        # It was not bound before, nor is it now.
+        # The library's slot was not bound before, and is not bound now.
         assert process.routines.emulator().linkage.bound
         slots = [read for read in asked(process, "asks_level", native).reads if read[1] == 8]
         library = process.symbols.module_at(process.symbols.find_symbol("asks_level"))
@@ -204,7 +205,7 @@ def test_what_the_program_has_not_called_yet_is_bound_as_the_loader_would(kind: 
 
 @pytest.mark.parametrize(("kind", "least"), [("now", 40), ("lazy", 30), ("intel", 100)])
 def test_what_the_loader_has_bound_is_what_would_be_bound(kind: str, least: int) -> None:
-    # Where the loader has done it already, its words are the oracle.
+    # Slots that the loader has already bound are the oracle.
     with opened(sample(kind)) as process:
         linkage = process.routines.linkage(7)
         same = refused = 0
@@ -213,7 +214,7 @@ def test_what_the_loader_has_bound_is_what_would_be_bound(kind: str, least: int)
             for index, slot in enumerate(linkage_slots(module) if module is not None else ()):
                 bound = int.from_bytes(process.memory.read(slot, 8), "little")
                 if process.modules.at(bound) is module:
-                    continue  # not yet
+                    continue  # not bound yet
                 try:
                     assert linkage.bind(link_map.address, index) == bound, (link_map, index)
                     same += 1
@@ -224,7 +225,9 @@ def test_what_the_loader_has_bound_is_what_would_be_bound(kind: str, least: int)
 
 
 def linkage_slots(module: LoadedModule) -> list[int]:
-    """Return the addresses of a module's words that routines are called through, as pyelftools reads them."""
+    """Return the addresses of the words through which a module calls routines (``.rela.plt``), as pyelftools reads
+    them.
+    """
     with Path(module.elf.name if module.elf is not None else "").open("rb") as file:
         section = ELFFile(file).get_section_by_name(".rela.plt")
         return [module.bias + int(each["r_offset"]) for each in section.iter_relocations()] if section else []
@@ -280,7 +283,7 @@ def test_a_forged_list_of_modules_binds_nothing() -> None:
             assert refused(process, "asks_chosen", thread), what
 
 
-# Thread-local blocks and symbols, which plugins ask for besides
+# Thread-local blocks and symbols, which plugins need, too
 
 
 @EVERY_KIND

@@ -1,4 +1,4 @@
-"""What is not emulated, and why: routines that write, code that is not proven, memory that is lost."""
+"""Refused emulations and their reasons: routines that write, unproven code, lost memory."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_routine_that_does_more_than_read_is_stopped(name: str) -> None:
         reads = process.memory.reads_left
         assert re.search(why, refused(process, name, thread, *arguments))
         assert reads - process.memory.reads_left < 2_000
-        # The next call does not know of it.
+        # The refusal has no effect on the next call.
         assert answer(process, "omp_get_level", thread).as_int == 2
 
 
@@ -98,7 +98,7 @@ def test_what_begins_in_one_page_and_ends_in_another() -> None:
 
 
 def test_without_strictness_a_write_would_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    # That the test above can fail.
+    # This shows that the test above can fail.
     monkeypatch.setattr(emulate, "_READ", emulate._READ | emulate._WRITE)
     taken = sample("lazy")
     with opened(taken) as process:
@@ -141,7 +141,7 @@ def code_of(process: StoppedProcess) -> int:
     "code", [b"\xeb\xfe", b"\xcc", b"\xb8\x07\0\0\0\xc3", bytes(16), b"\xff" * 16, b"\xc3"], ids=lambda c: c[:4].hex()
 )
 def test_code_that_its_file_does_not_have_is_not_run(code: bytes) -> None:
-    # In a static program the kernel's core has all of the code that was written to; here it is made to differ.
+    # In a static program a kernel's core has all code that was written to. This test makes code differ from its file.
     taken = sample("lazy")
     with opened(taken) as process:
         at, page = code_of(process), code_of(process) & ~0xFFF
@@ -219,7 +219,8 @@ def test_a_thread_whose_storage_is_lost_answers_nothing() -> None:
 
 @pytest.mark.parametrize("percent", [99, 97, 60, 20])
 def test_of_a_core_that_was_cut_answers_are_true_or_not_given(percent: int, tmp_path: Path) -> None:
-    # Behind 99 % lie only modules that are not asked; of the others what proves the files lies at the end, too.
+    # The cut at 99 % removes only modules that no call needs. The other cuts also remove the data that proves the
+    # files.
     taken = sample("lazy")
     cut_core = cut(taken.core, tmp_path / "core", taken.core.stat().st_size * percent // 100)
     told = 0
@@ -237,7 +238,7 @@ def test_of_a_core_that_was_cut_answers_are_true_or_not_given(percent: int, tmp_
 
 
 def test_a_core_of_gdbs_answers(tmp_path: Path) -> None:
-    # It has no code at all.
+    # gdb's core contains no code.
     with at_rest(sample("lazy").program, tmp_path) as process:
         write_gcore(process.pid, tmp_path / "core")
     taken = Sample(sample("lazy").program, tmp_path / "core", json.loads((tmp_path / "truth.json").read_text()))
@@ -289,7 +290,7 @@ def test_under_lldb_the_same_is_answered(version: int, tmp_path: Path) -> None:
 def test_a_question_ends_when_it_has_read_enough() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        process.routines.emulator()  # which reads nothing of the target by itself
+        process.routines.emulator()  # which in itself reads nothing of the target
         process.memory.max_reads = 3
         process.memory.begin_question()
         with pytest.raises(TooMuch):

@@ -123,7 +123,7 @@ def test_unicorn_is_asked_for_at_the_first_call(code: str, said: str) -> None:
 
 
 class Noise:
-    """What the emulator uses of a process: pages of random bytes, some of them code."""
+    """The parts of a process that the emulator uses: pages of random bytes, some of them code."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -1,4 +1,4 @@
-"""What is kept on disk: it answers for the file it is of alone, and nothing that is done to it does harm."""
+"""The cache on disk: an entry answers only for its own file, and a changed entry or folder does no harm."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_another_file_of_the_same_name_has_nothing(cache: DiskCache, file: Path)
     other.replace(file)
     assert kept_of(cache, file).get("rows") is None
     kept_of(cache, file).put("rows", b"of the second")
-    with file.open("r+b") as opened:  # written to in its place
+    with file.open("r+b") as opened:  # written in place
         opened.write(b"CONTENTS")
     os.utime(file, ns=(1, 1))
     assert kept_of(cache, file).get("rows") is None
@@ -145,7 +145,7 @@ def test_entries_of_others_are_not_read(cache: DiskCache, folder: Path, file: Pa
     (path,) = entries(folder)
     os.chown(path, 12345, -1)
     assert kept.get("rows") is None
-    kept.put("rows", b"ours")  # the folder is ours, so that its entry is replaced
+    kept.put("rows", b"ours")  # the folder is our own, so that the entry is replaced
     assert kept.get("rows") == b"ours"
     os.chown(folder, 12345, -1)
     assert kept.get("rows") is None
@@ -248,7 +248,7 @@ def test_the_environment_says_where_it_is(tmp_path: Path, file: Path, monkeypatc
     assert not Path("relative").exists()
 
 
-# What is kept
+# Contents of entries
 
 
 def told(path: Path, cache: DiskCache) -> tuple[KeptPlaces, LineInfo]:
@@ -275,7 +275,7 @@ def test_places_are_told_again_without_the_debug_information(cache: DiskCache, m
     first.save()
     second, _ = told(path, cache)
     for name in ("locate", "functions"):
-        monkeypatch.setattr(LineInfo, name, None)  # would fail if it were asked
+        monkeypatch.setattr(LineInfo, name, None)  # a call would fail
     assert answers(second, path) == expected
 
 

@@ -29,7 +29,7 @@ from tests.support.runs import kernel_core_obstacle
 
 
 def run(*arguments: str | Path) -> Ran:
-    """Run the command with the servers that the test names."""
+    """Run the command with the servers that the test sets."""
     return ompd(*arguments, environment={"DEBUGINFOD_URLS": os.environ.get("DEBUGINFOD_URLS", "")})
 
 
@@ -49,7 +49,7 @@ def by_build_id(folder: Path, digits: str, suffix: str = "") -> Path:
 
 @dataclass(frozen=True)
 class Moved:
-    """A core of a program that is no longer where it ran, or never was here."""
+    """A core of a program that was removed from its path, or that ran on another machine."""
 
     core: Path
     program: Path
@@ -66,7 +66,7 @@ def _command(*words: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Moved:
-    """A run of a copy of a program: the copy was deleted meanwhile, the program is kept in a folder of ours."""
+    """Run a copy of a program, and delete the copy meanwhile. The program is kept in another folder."""
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
         raise Missing("kernel core", obstacle, forbidden=True)
@@ -91,7 +91,7 @@ def original(kept: Moved) -> Path:
 
 
 def check_whole(kept: Moved, *options: str | Path) -> None:
-    """Check that all is told as with the program in its place."""
+    """Check that the answer is the same as with the program in its place."""
     ran = run("threads", kept.core, "--json", *options)
     assert (ran.code, ran.err) == (0, "")
     assert same_or_unavailable(ran.json["threads"], kept.stopped) == facts(kept.truth)
@@ -101,7 +101,7 @@ def check_whole(kept: Moved, *options: str | Path) -> None:
 
 
 def check_without(kept: Moved, fault: str, *options: str | Path) -> None:
-    """Check that what the program's file would tell is not told, and why."""
+    """Check that facts of the program's file are missing, and that the reason is given."""
     ran = run("threads", kept.core, "--json", *options)
     assert ran.code == 3 and fault in ran.err, ran
     assert same_or_unavailable(ran.json["threads"], kept.stopped) == facts(kept.truth)
@@ -110,7 +110,7 @@ def check_without(kept: Moved, fault: str, *options: str | Path) -> None:
 
 @pytest.fixture
 def place(kept: Moved) -> Iterator[Path]:
-    """Where the program was: free for a test to put something there."""
+    """Yield the path where the program was: a test may put a file there."""
     yield kept.program
     kept.program.unlink(missing_ok=True)
 
@@ -165,7 +165,7 @@ def good() -> Stopped:
 
 @pytest.fixture
 def machine(tmp_path: Path, good: Stopped) -> Path:
-    """All files of the run in a folder, as of another machine."""
+    """Return a folder with all files of the run, like the root of another machine."""
     root = tmp_path / "machine"
     for path in mapped_files(good.core):
         if path.exists():
@@ -207,14 +207,14 @@ def test_links_lead_to_where_they_would_on_that_machine(good: Stopped, machine: 
     moved = machine / "opt" / "of" / "it"
     moved.mkdir(parents=True)
     program.rename(moved / "uneven")
-    # An absolute link on the way, a relative one at the end, and one that climbs higher than there is.
+    # The path has an absolute link in the middle, a relative one at the end, and one that climbs above the root.
     (machine / "links").symlink_to("/opt/of")
     program.symlink_to("/../../links/it/./here")
     (moved / "here").symlink_to("../../../../../../../opt/of/it/uneven")
     assert files_of(good.core, sysroot=machine)[str(good.executable)] == str(moved / "uneven")
     ran = run("threads", good.core, "--json", "--sysroot", machine)
     assert (ran.code, ran.err) == (0, "")
-    # The same link here leads to a program that is another one.
+    # A link to another program, outside of the sysroot.
     (tmp_path / "other").symlink_to(build("nested"))
 
 
@@ -252,7 +252,7 @@ def test_names_in_a_sysroot(tmp_path: Path, name: str, resolved: str) -> None:
 def test_links_that_do_not_end(good: Stopped, machine: Path) -> None:
     program = inside(machine, good.executable)
     program.unlink()
-    program.symlink_to(good.executable)  # in the sysroot, that is the link itself
+    program.symlink_to(good.executable)  # in the sysroot, the target is the link itself
     ran = run("threads", good.core, "--json", "--sysroot", machine)
     assert ran.code == 3 and f"{program} has too many symbolic links in its path" in ran.err
     with pytest.raises(BadFile, match="symbolic links"):
@@ -277,7 +277,7 @@ def test_fedoras_links_to_executables(kept: Moved, tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Split:
-    """A run of a program without symbols; *debug* holds them, in a folder that nobody searches."""
+    """A run of a program without symbols. *debug* has them, in a folder that is not searched."""
 
     core: Path
     program: Path
@@ -336,7 +336,7 @@ def test_minidebuginfo_names_functions(tmp_path: Path) -> None:
         raise Missing("xz", "not found (Debian package xz-utils)")
 
     def strip(whole: Path, to: Path) -> None:
-        # As Fedora's build does: the functions that .dynsym does not have, compressed, in a section.
+        # As Fedora's build does: a section has the functions that .dynsym lacks, compressed.
         mini = tmp_path / "mini"
         _command("objcopy", "--strip-debug", "--remove-section=.comment", whole, mini)
         _command("xz", "--keep", mini)
@@ -345,7 +345,7 @@ def test_minidebuginfo_names_functions(tmp_path: Path) -> None:
     split = _split(tmp_path, strip)
     found = places(split.core)
     assert ("deeper", "None", None) in found and {name for name, _, _ in found} >= {"main", "deeper"}
-    # A debug file tells more, and is preferred.
+    # A debug file has more facts and is preferred.
     shutil.copy(split.debug, by_build_id(tmp_path / "debug", build_id_of(split.program), ".debug"))
     assert places(split.core, "--debug-dir", tmp_path / "debug") == places(stopped("uneven").core)
 
@@ -395,7 +395,7 @@ def test_what_debuginfods_client_has_fetched_is_used(
     shutil.copy(split.debug, debuginfo)
     assert places(split.core) == places(stopped("uneven").core)
     before = sorted(path for path in folder.rglob("*"))
-    # What a server did not have is remembered by a file of no bytes that no one may read.
+    # An empty file without permissions records that a server did not have the file.
     for file in (executable, debuginfo):
         file.unlink()
         file.touch(mode=0)
@@ -406,13 +406,13 @@ def test_what_debuginfods_client_has_fetched_is_used(
 
 @dataclass
 class Server:
-    """A debuginfod server on this machine: *files* by path; *asked* are the paths it was asked for."""
+    """A debuginfod server on this machine: *files* by path; *asked* has the requested paths."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     url: str = ""
-    lies: bool = False  # ends before the length that it announced
-    drips: bool = False  # sends byte after byte
+    lies: bool = False  # ends before the announced length
+    drips: bool = False  # sends one byte at a time
 
 
 @pytest.fixture
@@ -463,7 +463,7 @@ def test_files_are_fetched_by_the_users_word_alone(
     assert f"/buildid/{digits}/executable" in server.asked
     assert (cache / digits / "executable").read_bytes() == original(kept).read_bytes()
     assert places(split.core, "--debuginfod") == places(stopped("uneven").core)
-    # Nothing else is left there, and what is there is not asked for again, nor is the network needed for it.
+    # No other file is left there. Cached files are not requested again, and need no network.
     assert {path.name for path in cache.rglob("*") if path.is_file()} == {"executable", "debuginfo"}
     asked = server.asked.count(f"/buildid/{digits}/executable")
     check_whole(kept, "--debuginfod")
@@ -502,7 +502,7 @@ def test_servers_that_take_too_long_or_send_too_much(tmp_path: Path, server: Ser
     with socket.create_server(("127.0.0.1", 0)) as mute:
         environment = {"DEBUGINFOD_TIMEOUT": "0.3", "DEBUGINFOD_URLS": f"http://127.0.0.1:{mute.getsockname()[1]}"}
         servers = Servers(environment, str(tmp_path))
-        assert servers.fetch(build_id, "executable") is None  # one that answers nothing holds nobody up
+        assert servers.fetch(build_id, "executable") is None  # a server that never answers is given up
         assert servers.fetch(build_id, "debuginfo") is None  # it is not asked twice
         mute.setblocking(False)
         mute.accept()[0].close()

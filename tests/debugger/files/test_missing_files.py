@@ -43,11 +43,11 @@ def good() -> Stopped:
     return stopped("uneven")
 
 
-# Programs without a runtime that could be read
+# Programs without a readable runtime
 
 
 def _crash(folder: Path, source: str, *flags: str) -> Path:
-    """Return the kernel's core of a program that is compiled and run in *folder*."""
+    """Compile a program in *folder* and run it; return the kernel's core."""
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
         raise Missing("kernel core", obstacle, forbidden=True)
@@ -89,8 +89,8 @@ def test_a_runtime_that_no_plugin_is_for(tmp_path: Path) -> None:
 
 
 def test_a_libgomp_that_is_not_known_and_cannot_be_asked(tmp_path: Path) -> None:
-    # A build that no table names, whose omp_get_thread_num() begins with an instruction that is not decoded (lfence),
-    # on a machine without an emulator.
+    # The build is in no table, its omp_get_thread_num() begins with an instruction that is not decoded (lfence), and
+    # the machine has no emulator.
     source = "#include <stdlib.h>\nint main(void) {\n#pragma omp parallel num_threads(2)\n    abort();\n}\n"
     library = RUNTIMES["libgomp"].file()
     build_id = ElfFile(library.read_bytes(), str(library)).build_id() or b""
@@ -126,7 +126,7 @@ def test_not_initialised() -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, good: Stopped) -> Path:
-    """The folder with the files of the run, as if of another machine: copies that a test may replace."""
+    """Return a folder with copies of the run's files, like the root of another machine. A test may replace them."""
     root = tmp_path / "machine"
     for path in mapped_files(good.core):
         if path.exists():
@@ -173,7 +173,7 @@ def _another_header(data: bytearray) -> None:
 
 
 def _another_dynamic_section(data: bytearray) -> None:
-    # Tables lie elsewhere: relinked.
+    # The tables lie elsewhere, as if the library had been linked again.
     for header in program_headers(data):
         if header.p_type == 2:
             for entry in (5, 6):
@@ -230,7 +230,7 @@ def test_the_program_is_missing(good: Stopped, elsewhere: Path) -> None:
     assert same_or_unavailable(ran.json["threads"], good) == facts(good.truth)
     for row in ran.json["threads"]:
         assert row["where"] is None or row["where"]["function"] is None or "libc" in str(row["where"]["file"])
-    # Named by hand, wherever it lies.
+    # --exe names the program, which may lie anywhere.
     ran = ompd("threads", good.core, "--sysroot", elsewhere, "--exe", good.executable, "--json")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json["threads"] == ompd("threads", good.core, "--json").json["threads"]
@@ -273,7 +273,7 @@ def test_a_wrong_program_given(tmp_path: Path, good: Stopped, given: str) -> Non
 
 @dataclass(frozen=True)
 class Bare:
-    """A run with a runtime that was stripped; *debug* holds its symbols, in a folder that nobody searches."""
+    """A run with a stripped runtime. *debug* has its symbols, in a folder that is not searched."""
 
     core: Path
     runtime: Path

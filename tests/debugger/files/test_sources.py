@@ -1,4 +1,4 @@
-"""Source files are found by the names in debug information, and are shown only if they are those that were compiled."""
+"""Source files are found by their names in debug information, and shown only if they are the compiled ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that have the runtime, or all of what they need, linked into them: everything is told as of others."""
+"""Programs with the runtime, or with everything, linked in: the answers are the same as for other programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.odd import Odd, core_of
 from tests.support.products import sample
 from tests.truth import compare
 
-# How a program is linked: flags, and whether at any address.
+# How a program is linked: the flags, and whether it may be loaded at any address.
 LINKS = {
     "runtime": (("-Wl,--as-needed", "-l:libiomp5.a", "-lm"), True),
     "static": (("-static",), False),
@@ -40,7 +40,7 @@ def linked(program: str, compiler: str, link: str, mode: str = "debug", kind: st
     "runtime-gcc-serialized_three", "runtime-clang-nested", "static-clang-extra_pthread", "static-pie-gcc-lock"
 )
 def test_all_that_is_told_is_what_the_program_wrote(link: str, compiler: str, program: str) -> None:
-    # The oracle compares `where` with the user's functions, files and lines, and all waits.
+    # The comparison includes all waits, and the user's functions, files and lines in `where`.
     mode = "neither" if compiler == "clang" else "debug"
     found = compare(linked(program, compiler, link, mode))
     assert found.differences == []
@@ -55,7 +55,7 @@ def test_the_runtime_is_found_in_the_program_itself(link: str, kind: str) -> Non
         (runtime,) = session.runtimes
         module = runtime.found.module
         assert module.is_program and module.path == str(core.executable)
-        # Nothing else is there for it to be found in; of a static program nothing else at all.
+        # No library of a runtime is loaded. A static program has no other modules at all.
         others = {other.name.rpartition("/")[2] for other in session.process.symbols.modules() if other is not module}
         assert not any(name.startswith(("libiomp", "libomp", "libgomp")) for name in others)
         assert bool(others) == (link == "runtime")
@@ -80,11 +80,11 @@ def test_whose_code_cannot_be_told_is_not_guessed(flags: tuple[str, ...], compil
     core = stopped(program, compiler=compiler, mode="neither", flags=("-static", *flags), pie=False)
     untold = re.compile(
         r"is None, in truth|wait\.missing is \[\]"
-        # Tasks without lines, and what clang has made of them without their function.
+        # Tasks have no lines, and clang's outlined tasks have no functions.
         r"|task\.function is Counter\(\{\((?:'\w+'|None), None, "
     )
     left = [difference for difference in compare(core).differences if not untold.search(difference)]
-    # Regions are in one another on the primary thread's stack, and nothing there tells which is which.
+    # Nested regions share the primary thread's stack, where they look alike.
     lost = [difference for difference in left if "its continuation outside of its region is unknown" in difference]
     assert [difference for difference in left if difference not in lost] == [
         "answer: complete is False, in truth True"
@@ -115,7 +115,7 @@ def test_what_calls_the_runtime_is_the_users(link: str) -> None:
     with Session.open_core(core.core) as session:
         for row in threads.ask(session).rows:
             if row.thread_num is None:
-                # Which of its frames are the C library's, nothing tells.
+                # Nothing shows which of its frames belong to the C library.
                 assert row.where is None and "static" in row.unavailable["where"]
             elif row.native_thread_id == blocked:
                 assert row.where is not None and row.where.function == "report_progress"

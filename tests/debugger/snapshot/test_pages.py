@@ -1,4 +1,4 @@
-"""Structures in memory of which pages were lost, which read as zeros."""
+"""Structures in memory with lost pages, which read as zeros."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Data:
 
 
 def heap(*lost: int) -> Heap:
-    """Return three pages with a 1 in each word, but for those that are lost."""
+    """Return three pages with a 1 in each word. Lost pages are zero."""
     return Heap(Data(b"".join(bytes(PAGE) if page in lost else WORD * (PAGE // 8) for page in range(3))))
 
 

@@ -1,4 +1,4 @@
-"""Snapshots: what is asked of one is what is asked of the core it was taken of, and gdb reads it too."""
+"""Snapshots: their answers equal the original core's, and gdb can read them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.programs import LOCK_KINDS
 from tests.support.snapshots import answers, snapshot, without_files
 from tests.truth import compare, everything
 
-# What a rehearsal reads differs most between these.
+# The reads of a rehearsal differ most between these programs.
 PROGRAMS = ["nested", "lock", "barrier", "task_tree", "two_criticals", "icvs_env", "serialized_three", "no_region"]
 
 
@@ -91,7 +91,7 @@ def test_many_threads_are_small(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["nested", "task_tree", "lock"])
 @pytest.mark.quick("lock")
 def test_of_a_running_process(program: str, tmp_path: Path) -> None:
-    # The process is at rest, so that what was copied of it can be compared with what is asked of it afterwards.
+    # The process is at rest, so that the snapshot can be compared with the process afterwards.
     path = tmp_path / "snapshot"
     with running(program, folder=tmp_path) as process:
         with ompd.attach(process.pid) as session:
@@ -126,7 +126,7 @@ def test_by_the_command(tmp_path: Path) -> None:
         assert (done.code, text in done.err) == (code, True), done.err
 
 
-# What is in it
+# Contents
 
 
 def test_what_others_need_not_know_is_left_out(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def _gdb(executable: Path, core: Path) -> list[str]:
         str(core),
     ]
     done = subprocess.run(words, capture_output=True, text=True, env=clean_environment(), check=False)
-    # The file that GDB says it is of, and what it warns of registers that are not in it, differ.
+    # The file named in "Core was generated" differs, and gdb's warnings on standard error about missing registers.
     return [line for line in done.stdout.splitlines() if not line.startswith("Core was generated") and line]
 
 
@@ -190,7 +190,7 @@ def test_extracts_are_elf_files_with_the_same_symbols(tmp_path: Path) -> None:
     assert done.returncode == 0 and re.search(r"\.symtab\s+SYMTAB", done.stdout)
 
 
-# What can go wrong
+# Failures
 
 
 def test_it_is_not_taken_over_its_source(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_what_was_there_stays_if_it_fails(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def _note(path: Path, kind: int) -> int:
-    # Where in the file the first note of that type has its extract.
+    # Return the offset of the extract in the file's first note of this type.
     elf = ElfFile(path.read_bytes(), "snapshot")
     for segment in elf.segments:
         if segment.p_type == PT_NOTE:

@@ -1,4 +1,4 @@
-"""What the code before a return address says of the call, over invented memory."""
+"""The call before a return address, recognised by its code, over invented memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PC, START, END = 0x7F0000001000, 0x7F0000000000, 0x7F0000002000
 
 
 class Code:
-    """Memory that ends at PC; before it are nops and these bytes."""
+    """Memory that ends at PC. Its last *held* bytes are nops and this code."""
 
     byte_order = "little"
     pointer_size = 8
@@ -54,8 +54,8 @@ def distance(target: int) -> bytes:
         (b"\x41\xff\xd4", False),  # call *%r12
         (b"\xff\x54\x24\x08", False),  # call *8(%rsp)
         (b"\xff\x15" + distance(START), False),  # call *…(%rip)
-        (b"\xe8\x48\x89\xff\xd3", False),  # what ends in call *%rbx looks like a call to far outside
-        (b"\xe8" + distance(END), None),  # no call that this module may make
+        (b"\xe8\x48\x89\xff\xd3", False),  # ends like call *%rbx, but looks like a call to far outside
+        (b"\xe8" + distance(END), None),  # this module cannot make the call
         (b"\x48\x89\xc7", None),  # mov %rax, %rdi
         (b"", None),
     ],

@@ -1,4 +1,4 @@
-"""What instructions read, by their bytes, and what a branch depends on: from its comparison backwards."""
+"""Reads of instructions, by their bytes; and the values that decide a branch, traced back from its comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BASE = 0x1000
 CFA = 0x8000  # where rbp points
 
 
-# As GNU as writes them: the text, the bytes, what is read besides operands, and what is written.
+# The text as GNU as writes it, the code, the registers read besides operands, and the registers written.
 @pytest.mark.parametrize(
     ("code", "reads", "clobbers"),
     [
@@ -64,8 +64,10 @@ def block(start: int, *codes: str) -> list[Instruction]:
 def condition(
     *blocks: Sequence[Instruction], parameters: int | None = None, is_wanted: bool = True, before: int = 0
 ) -> tuple[Condition, set[int], set[int]]:
-    """Return what the last block's branch depends on where each block leads to the next one, with all addresses and
-    registers; the operands are in the frame. The code up to *before* is of earlier statements.
+    """Return the condition of the last block's branch, with all addresses and registers that it depends on.
+
+    Each block is followed by the next one, and the operands are in the frame. Code before *before* belongs to earlier
+    statements.
     """
     by_leader = {some[0].address: some for some in blocks}
     leaders = list(by_leader)
@@ -89,7 +91,7 @@ def test_a_value_is_followed_through_registers_and_memory() -> None:
     # mov -8(%rbp),%ebx; mov -12(%rbp),%ecx; add %ecx,%ebx; mov %ebx,-16(%rbp); mov -20(%rbp),%edx; mov -16(%rbp),%eax
     code = block(BASE, "8b5df8", "8b4df4", "01cb", "895df0", "8b55ec", "8b45f0", TEST, JE)
     found, addresses, registers = condition(code)
-    assert addresses == {CFA - 8, CFA - 12, CFA - 16}  # and not -20
+    assert addresses == {CFA - 8, CFA - 12, CFA - 16}  # and not CFA - 20
     assert RDX not in registers and found.calls == ()
 
 
@@ -98,14 +100,14 @@ def test_a_call_takes_the_arguments_that_were_set_for_it() -> None:
     code = block(BASE, "8b7df8", CALL, "8b7df0", CALL, TEST, JE)
     found, addresses, _ = condition(code)
     assert addresses == {CFA - 16} and found.calls == (code[3].target,)
-    # Where the function is known to have none, none.
+    # A function that is known to have no parameters takes no arguments.
     assert condition(code, parameters=0)[1] == set()
-    # Where it has two, the second one is what is in its register from the beginning.
+    # The second of two parameters has been in its register from the beginning.
     assert {RDI, RSI} <= condition(code[2:], parameters=2)[2]
-    # One of another statement is not looked at.
+    # A call in another statement is ignored.
     found, addresses, _ = condition(code, before=code[-2].address)
     assert addresses == set() and found.calls == ()
-    # What a call has lost is not what was there before.
+    # A register that the call has overwritten does not have its earlier value.
     found, addresses, _ = condition(block(BASE, "8b5df8", "8b4df4", CALL, "39cb", JE))  # cmp %ecx,%ebx
     assert addresses == {CFA - 8} and found.calls == ()
 

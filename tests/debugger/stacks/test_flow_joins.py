@@ -1,5 +1,5 @@
-"""What is certain of a function's locks, on random code whose ways part, meet and come back: it is carried out, and
-nothing is said for certain that is not true of what it did.
+"""Locks that a function certainly holds, on random code with branches, joins and loops. The code is carried out, and no
+certain answer may differ from the run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CALLED = {
 
 
 def instruction(chance: random.Random, at: int) -> Instruction:
-    """Return one that passes a constant about, or calls."""
+    """Return an instruction that passes a constant about, or a call."""
     to, source = chance.choice(REGISTERS), chance.choice(REGISTERS)
     slot = Operand(RSP, False, chance.choice(SLOTS))
     made = (
@@ -49,7 +49,7 @@ def instruction(chance: random.Random, at: int) -> Instruction:
 
 
 def jumping(chance: random.Random, count: int) -> list[Instruction]:
-    """Return code whose jumps lead anywhere in it."""
+    """Return code with jumps to random places in it."""
     found = []
     for at in range(BEGIN, BEGIN + SIZE * count, SIZE):
         target = BEGIN + SIZE * chance.randrange(count)
@@ -59,7 +59,7 @@ def jumping(chance: random.Random, count: int) -> list[Instruction]:
 
 
 def nested(chance: random.Random, begin: int, depth: int) -> list[Instruction]:
-    """Return code of statements of which some are conditional, and some are executed again and again."""
+    """Return code of statements, some of them conditional or repeated."""
     found: list[Instruction] = []
     for _ in range(chance.randrange(1, 4)):
         at, kind = begin + SIZE * len(found), chance.choice(("one", "one", "if", "else", "while"))
@@ -88,7 +88,7 @@ def random_code(chance: random.Random) -> list[Instruction]:
 def carried_out(
     code: Sequence[Instruction], chance: random.Random
 ) -> Iterator[tuple[int, dict[int, int], dict[int, int], set[int]]]:
-    """Carry out code; yield where it is, its registers and memory, and the locks that it has set, before each step."""
+    """Carry out code; before each step, yield its address, registers, memory, and the locks that are set."""
     registers = {number: chance.randrange(1 << 20) for number in range(17)} | {RSP: CFA - 8}
     memory = {CFA - 8 + slot: 1 for slot in SLOTS}
     held: set[int] = set()
@@ -110,7 +110,7 @@ def carried_out(
         lock = registers[RDI]
         if found.flow == "call":
             if found.target != OTHER and (lock in held) is (found.target == SET):
-                return  # it would wait for itself, or is no program of OpenMP
+                return  # the thread would wait for itself, or the program is not valid OpenMP
             held ^= {lock} if found.target != OTHER else set()
             for number in X86_64.lost:
                 registers[number] = chance.choice(LOCKS)
@@ -121,7 +121,7 @@ def carried_out(
 
 
 def begun(function: Function, at: int, registers: dict[int, int], memory: dict[int, int]) -> list[Begun]:
-    """Return what is said of the place in the code."""
+    """Return the calls that are reported as begun at an address."""
     place = function.at(at)
     assert place is not None, hex(at)
     functions: Any = Functions.__new__(Functions)
@@ -135,7 +135,7 @@ def begun(function: Function, at: int, registers: dict[int, int], memory: dict[i
 
 
 def followed(code: Sequence[Instruction]) -> Function:
-    """Return the ways through code."""
+    """Return the function, with the ways through its code."""
     by_address = {found.address: found for found in code}
     return Function(ListedCode(BEGIN, by_address, lambda found: CALLED[found.target or OTHER]))
 
@@ -165,8 +165,8 @@ A, B = LOCKS[:2]
 
 
 def said(*lines: tuple[Any, ...], now: dict[int, int]) -> list[tuple[int, int | None, bool]]:
-    """Return what is said at the end of code if registers are as *now* says: which line began it, with what, and
-    whether it is certain.
+    """Return the calls that are reported at the end of code if registers have the values *now*: the number of its line,
+    its lock (None if unknown), and whether the call is certain.
     """
     code = []
     for number, (does, *more) in enumerate(lines):
@@ -177,7 +177,7 @@ def said(*lines: tuple[Any, ...], now: dict[int, int]) -> list[tuple[int, int | 
             code.append(Instruction(at, SIZE, clobbers=(more[0],)))
         elif does in ("jump", "branch"):
             code.append(Instruction(at, SIZE, flow=does, target=BEGIN + SIZE * more[0]))
-        else:  # a call with what a register has
+        else:  # a call with a register's value as its argument
             code.append(Instruction(at, 2, does="copy", to=RDI, source=more[0], width=8))
             code.append(Instruction(at + 2, 2, flow="call", target=does))
     end = BEGIN + SIZE * len(lines)
@@ -206,7 +206,7 @@ def test_of_calls_on_several_ways_the_register_tells_which_one_it_was() -> None:
     assert said(*lines, now={RBX: A}) == [(2, A, True)]
     assert said(*lines, now={RBX: B}) == [(5, B, True)]
     assert said(*lines, ("computed", RBX), now={RBX: B}) == [(2, A, False), (5, B, False)]
-    # Where ways come back, it is no more what it was when they met first.
+    # After a way back, the register may differ from its value at the first join.
     found = said(*lines, ("branch", 9), ("computed", RBX), ("jump", 6), now={RBX: B})
     assert found == [(2, A, False), (5, B, False)]
 

@@ -1,7 +1,7 @@
-"""Where threads are whose stacks show less than a person knows: programs of ``tests/frames``, live, on each runtime.
+"""Places of threads whose stacks are incomplete: programs of ``tests/frames``, live, on each runtime.
 
-Code that ended by a jump has no frame; a library without debug information has frames that tell nobody anything; a
-thread in ``omp_get_thread_num`` is in no code of the user's, and works nonetheless.
+A function that ended with a jump has no frame. Frames of a library without debug information show nothing useful. A
+thread in ``omp_get_thread_num`` is in no user code, but it works.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ def built(compiler_name: str, runtime: str, flags: Sequence[str]) -> Path:
 
 @contextmanager
 def at(place: str, compiler_name: str, runtime: str, level: str = "-O2", *flags: str) -> Iterator[tuple[int, str]]:
-    """Run the program until it is on its way to *place*; gives its number, and the line that it said."""
+    """Run the program until it is on its way to *place*; yield the process id and the line that the program printed."""
     program = built(compiler_name, runtime, ["-g", level, *flags])
-    # A program that forks: the child has to be killed as well.
+    # The program may fork, so that the child has to be killed as well.
     process = subprocess.Popen(
         [str(program), place],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
-        env={**ENVIRONMENT, **({"OMP_NESTED": "true"} if runtime == "libgomp-wheel" else {})},  # which is old
+        env={**ENVIRONMENT, **({"OMP_NESTED": "true"} if runtime == "libgomp-wheel" else {})},  # an old libgomp
         start_new_session=True,
     )
     try:
@@ -93,7 +93,7 @@ def at(place: str, compiler_name: str, runtime: str, level: str = "-O2", *flags:
 
 
 def asked_until(process_id: int, is_it: Callable[[Answer[ThreadRecord]], bool]) -> ompd.Inspection:
-    """Return a session of the process whose threads are as they are meant to be, which they come to be in time."""
+    """Attach until the threads satisfy *is_it*, which must happen in time; return that session."""
     end = time.monotonic() + READY_SECONDS
     while True:
         session = ompd.attach(process_id)
@@ -200,7 +200,7 @@ def test_a_library_that_is_called_outside_of_all_regions() -> None:
 
 
 def works(row: ThreadRecord) -> bool:
-    # At one of the calls, or at the loop around it.
+    # The line must be one of the calls, or the loop around them.
     asks = {number for number, text in enumerate(SOURCE.splitlines(), 1) if "/* asks */" in text}
     if row.where is None:
         return False  # it has not begun yet
@@ -224,9 +224,9 @@ def test_a_thread_that_asks_openmp_something_works(compiler_name: str, runtime: 
 @EVERYWHERE
 @pytest.mark.quick("gcc-stub")
 def test_a_thread_that_is_in_the_routine_that_it_asks_works(compiler_name: str, runtime: str, tmp_path: Path) -> None:
-    # Where a process is stopped anywhere, that is rare: most of the time passes in the loop around the call.
+    # A stop at any moment seldom hits the routine: most of the time passes in the loop around the call.
     core = tmp_path / "core"
-    words = ["break omp_get_wtime", "continue", f"gcore {core}", "kill"]  # gcc asks for the number only once
+    words = ["break omp_get_wtime", "continue", f"gcore {core}", "kill"]  # gcc calls omp_get_thread_num only once
     command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]
     with at("asking", compiler_name, runtime) as (pid, _):
         asked_until(pid, lambda answer: len(members(answer)) == 4 and all(map(works, answer.rows))).close()
@@ -236,7 +236,7 @@ def test_a_thread_that_is_in_the_routine_that_it_asks_works(compiler_name: str, 
     with ompd.open_core(core) as session:
         rows, raw = session.ask_threads().rows, session.ask_stacks(raw=True).rows
     assert all(map(works, rows))
-    # A thread's frames up to the code of the region, which the runtime called.
+    # The frames of each thread inside of the region's code.
     inner = [row.frames[: [frame.function for frame in row.frames].index("asking")] for row in raw]
     assert any(frame.kind == "runtime" for frames in inner for frame in frames)
 
@@ -269,7 +269,7 @@ def test_a_thread_in_an_entry_of_the_linkage_table_is_where_that_is_called(tmp_p
         assert where[native].state == "work_parallel"
 
 
-# The stub lets tasks pile up.
+# The stub is left out: it lets tasks pile up.
 @pytest.mark.parametrize(("compiler_name", "runtime"), [pair for pair in PAIRS if pair[1] != "stub"])
 @pytest.mark.quick("clang-libomp-19")
 def test_a_thread_that_makes_tasks_or_hands_out_a_loop_is_in_the_runtimes_overhead(
@@ -335,7 +335,7 @@ def test_which_routines_wait_for_nobody() -> None:
 @pytest.mark.parametrize("version", (14, 19, 22) if FULL else (19,))
 @pytest.mark.quick()
 def test_commands_of_lldb_agree_on_who_is_in_a_team(version: int, tmp_path: Path) -> None:
-    # The first thread at a breakpoint stops all others: those that have not begun have their places in the team.
+    # The first thread at a breakpoint stops all others. Threads that have not begun yet are already in the team.
     program = tmp_path / "rounds"
     source = FOLDER / "rounds.c"
     command = [str(compiler("gcc").path), "-g", "-O0", "-fopenmp", str(source), "-o", str(program)]
@@ -344,7 +344,7 @@ def test_commands_of_lldb_agree_on_who_is_in_a_team(version: int, tmp_path: Path
     asked = [f"ompd {name} --json" for name in ("threads", "parallel", "tasks", "stack")] + ["ompd thread 3"]
     commands = [LOAD, f"breakpoint set -f rounds.c -l {line}", "run", *asked, *(["continue", *asked] * 5), "kill"]
     begins = 0
-    for _ in range(10):  # whether one has not begun yet is chance
+    for _ in range(10):  # by chance, all threads may have begun
         printed = batch(lldb(version), commands, str(program), cwd=tmp_path)
         pieces = re.split(r"^\(lldb\) (.*)\n", printed, flags=re.MULTILINE)
         replies = list(zip(pieces[1::2], pieces[2::2], strict=True))
@@ -356,7 +356,7 @@ def test_commands_of_lldb_agree_on_who_is_in_a_team(version: int, tmp_path: Path
 
 
 def check_who_is_in_a_team(threads: str, parallel: str, tasks: str, stack: str, thread: str) -> int:
-    """Return how many threads have not begun yet, by what the commands print at one stop, which has to agree."""
+    """Check that the commands agree at one stop; return how many threads have not begun yet."""
     rows = {row["native_thread_id"]: row for row in json.loads(threads)["threads"]}
     (region,) = json.loads(parallel)["parallel"]
     assert [rows[native]["thread_num"] for native in region["threads"]] == [0, 1, 2, 3]
@@ -402,7 +402,7 @@ int main(void)
 
 @pytest.mark.parametrize("construct", ["teams num_teams(1)", "target"])
 def test_code_of_teams_and_target_that_ended_by_a_jump(construct: str, tmp_path: Path) -> None:
-    # Nothing of it is left between the runtime's routine that called it and the one that it has jumped to.
+    # The ended function has no frame between the routine that called it and the routine that it jumped to.
     source, program = tmp_path / "hosted.c", tmp_path / "hosted"
     source.write_text(HOSTED.replace("CONSTRUCT", construct))
     command = [str(compiler("gcc").path), "-g", "-O2", "-fopenmp", "-foffload=disable", str(source), "-o", str(program)]
@@ -464,7 +464,7 @@ int main(void)
 def test_a_handler_that_ended_by_a_jump_into_a_region_is_on_the_stack(
     compiler_name: str, runtime: str, tmp_path: Path
 ) -> None:
-    # The kernel keeps the handler's address for itself.
+    # Only the kernel knows the address of the handler.
     source, library = tmp_path / "handler.c", RUNTIMES[runtime].file().parent
     source.write_text(HANDLER)
     (line,) = (n for n, text in enumerate(HANDLER.splitlines(), 1) if "#pragma omp parallel" in text)

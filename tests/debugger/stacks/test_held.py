@@ -1,5 +1,6 @@
-"""Inside of which constructs and locks threads stand: programs in ``tests/held`` write it, and what their own code
-shows of it. No thread may be said to hold what it does not.
+"""Constructs and locks that threads are inside of: programs in ``tests/held`` write them, and their code shows some.
+
+No thread may be reported to hold a lock or construct that it does not hold.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ BUILDS = [
     *product(PROGRAMS, ("gcc",), FLAGS, ("dynamic", "libgomp")),
     *product(PROGRAMS, ("clang",), FLAGS, ("dynamic",)),
 ]
-# push, pop, leave, ret, moves, calls, comparisons, jumps, and what is done with results
+# push, pop, leave, ret, moves, calls, comparisons, jumps, and operations on results
 PIECES = (
     *(b"\x50", b"\x58", b"\xc9", b"\xc3", b"\x48\x89\xe5", b"\x48\x8b\x45\xf8", b"\x48\x89\x45\xf8"),
     *(b"\x48\x8d\x7d\xf0", b"\xe8\0\0\0\0", b"\x85\xc0", b"\x74\x05", b"\x75\xf0", b"\xeb\x03", b"\xff\xd3"),
@@ -137,12 +138,12 @@ def test_a_stripped_program_says_the_same_but_names(compiler: str) -> None:
         for word, found in records(core(name, compiler, "-O2", "dynamic", strip=True)):
             for record in found:
                 if record.kind == "critical":
-                    continue  # which one it is its name says
+                    continue  # its name identifies it
                 assert not record.is_certain or any(is_same(true, record) for true in word["held"]), (word, record)
 
 
 def wrong(path: Path, of: Core) -> list[tuple[Any, HeldRecord]]:
-    """Return what is said for certain of a damaged core, and not true."""
+    """Return the certain records of a damaged core that are not true."""
     found = []
     with Session.open_core(path) as session:
         for word in (word for word in of.words if "tid" in word):
@@ -231,7 +232,7 @@ def test_instructions_are_as_long_as_objdump_has_them(library: str) -> None:
     for line in done.stdout.splitlines():
         found = re.match(r" *([0-9a-f]+):\t((?:[0-9a-f]{2} )+)", line)
         if found is None or "(bad)" in line or ".byte" in line or found[2].startswith("9b "):
-            continue  # objdump takes the instruction that waits for a coprocessor for part of the next one
+            continue  # objdump takes fwait for a part of the next instruction
         raw = bytes.fromhex(found[2])
         instruction = decode(raw + bytes(16), 0, int(found[1], 16))
         assert instruction is not None, line

@@ -1,4 +1,4 @@
-"""Registers of threads that sleep: whatever needs one that is unknown says so."""
+"""Registers of sleeping threads: a use of an unknown register is reported."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_a_register_that_is_unknown_is_asked_for() -> None:
 def test_a_search_through_all_registers_asks_for_those_that_are_unknown() -> None:
     wants: list[int] = []
     values = FrameRegisters({RSP: 0x1000}, frozenset({RBX}), lambda: wants.append(1)).values()
-    assert next(values) == 0x1000 and not wants  # found among those that are known
+    assert next(values) == 0x1000 and not wants  # found among the known registers
     assert list(values) == [] and len(wants) == 1

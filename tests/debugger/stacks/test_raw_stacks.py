@@ -1,4 +1,4 @@
-"""Raw stacks of threads that were stopped anywhere, against gdb's; and guessed ones, against what programs noted."""
+"""Raw stacks of threads stopped anywhere, compared with gdb's; and guesses, compared with the programs' notes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ NO_DEBUG_FILES = ("-iex", "set debug-file-directory /nonexistent")
 
 @dataclass(frozen=True)
 class Sorts:
-    """How many different stacks of a program are compared at least, and how many with what is rare."""
+    """The least number of different stacks of a program that must be compared: all, those with a signal, those with
+    inlined functions.
+    """
 
     places: int = 20
     with_signal: int = 0
@@ -108,7 +110,7 @@ def test_every_frame_is_the_one_that_gdb_shows(kind: Kind, number: int) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.compiler], ids=lambda kind: kind.name)
 @pytest.mark.quick("c-debug-frame", "c-clang-debug-frame")
 def test_stacks_of_all_sorts_were_compared(kind: Kind) -> None:
-    # Where threads are stopped is chance: more cores are looked at until there was enough of each sort.
+    # Threads are stopped at random places. Look at more cores until there are enough stacks of each sort.
     wanted = SORTS.get(kind.name, Sorts())
     seen = Tally()
     for number in range(12):
@@ -175,12 +177,12 @@ def test_frames_without_unwind_data_are_those_that_the_program_noted(build: str,
         thread = process.threads.ids()[0]
         certain, guessed = process.stacks.stack(thread), process.stacks.stack(thread, guess=True)
     assert len(noted.frames) == 9 if end == "signal" else 8
-    # Without guesses it ends in the first function that has no unwind data, and says so.
+    # Without guesses the stack ends, with a reason, in the first function that has no unwind data.
     assert certain.stopped is not None and certain.stopped.startswith(UNCOVERED)
     assert certain.frames[-1].cfa is None and not any(frame.guessed for frame in certain.frames)
     last = len(certain.frames) - 1
     assert [f[:1] + f[2:] for f in guessed.frames[: last + 1]] == [f[:1] + f[2:] for f in certain.frames]
-    # With them it is whole, and each frame behind that one is known as a guess.
+    # With guesses the stack is whole, and each frame outside of that function is marked as a guess.
     assert guessed.stopped is None
     assert all(frame.guessed for frame in guessed.frames[last + 1 :])
     found = {frame.cfa: outer.pc for frame, outer in zip(guessed.frames, guessed.frames[1:], strict=False)}
@@ -232,7 +234,7 @@ def test_a_whole_stack_has_no_guesses() -> None:
 
 
 def stepped(program: Path) -> list[str]:
-    """What gdb prints while it runs *program* instruction by instruction."""
+    """Return gdb's output while it runs *program* instruction by instruction."""
     script = GDB_SCRIPT + STEP_SCRIPT % (MAX_STEPS, STEPS)
     return gdb_steps("stacks", program, script)
 

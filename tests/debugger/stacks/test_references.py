@@ -1,4 +1,4 @@
-"""Places in code that refer to an address, found by the distance to it, against a search at every index."""
+"""References in code to an address, found by the distance to it, and compared with a search at every index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instructions write memory: a load of a vector does not change what is known of it."""
+"""Instructions that write memory. A load into a vector register writes none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ompd.isa.x86.decoder import decode
 
 RBP = 6
 
-# As GNU as writes them, and whether they write.
+# The code, the text as GNU as writes it, and whether the instruction writes memory.
 INSTRUCTIONS = [
     ("f20f1045f8", "movsd -0x8(%rbp),%xmm0", False),
     ("f20f1145f8", "movsd %xmm0,-0x8(%rbp)", True),
@@ -71,7 +71,7 @@ def test_whether_an_instruction_writes_memory(code: str, text: str, is_store: bo
     assert found is not None and found.size == len(code) // 2
     assert found.stores == is_store
     if "(%rbp)" not in text:
-        assert found.operand is None  # it writes to where rdi says
+        assert found.operand is None  # the address is in rdi
     elif not text.startswith(("vmovdqu64", "vpmovqb")):
         assert found.operand == (RBP, False, int(text.split("(")[0].replace(",", " ").split()[-1], 16), None)
 

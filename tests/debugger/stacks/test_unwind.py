@@ -1,4 +1,4 @@
-"""Stacks, against gdb on cores of real programs and against memory that lies."""
+"""Stacks, compared with gdb on cores of real programs, and stacks in damaged or invented memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ for thread in gdb.selected_inferior().threads():
 
 
 class Core:
-    """As much of a core as unwinding needs, read here without the package's own target."""
+    """The parts of a core that unwinding needs, read without the package's own target."""
 
     def __init__(self, elf: ElfFile) -> None:
         self.data = elf.data
@@ -87,7 +87,7 @@ class Core:
 
 @cache
 def gdb_stacks(program: Path, core: Path) -> Mapping[int, list[tuple[int, int, bool]]]:
-    """Frames of all threads as gdb sees them: pc, CFA (0 if gdb does not tell), whether it is a signal frame."""
+    """Return the frames of all threads as gdb has them: pc, CFA (0 if gdb has none), whether it is a signal frame."""
     script = core.with_name("frames.py")
     script.write_text(GDB_SCRIPT)
     options = ["-iex", "set auto-load no", "-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on"]
@@ -116,7 +116,7 @@ def test_every_frame_is_the_one_that_gdb_shows(runtime: str, flags: tuple[str, .
         assert stack.complete, stack.stopped
         assert [(f.pc, f.is_signal_frame) for f in stack.frames] == [(pc, signal) for pc, _, signal in expected[thread]]
         for frame, (_, cfa, _) in zip(stack.frames, expected[thread], strict=True):
-            # gdb tells no CFA of the outermost frame.
+            # gdb shows no CFA for the outermost frame.
             assert frame.cfa == cfa or (cfa == 0 and frame is stack.frames[-1])
             assert frame.registers[X86_64.dwarf_registers["rsp"]] == frame.sp
         signal_frames += sum(f.is_signal_frame for f in stack.frames)
@@ -138,7 +138,7 @@ def test_call_sites_lie_in_the_call_but_where_a_signal_came() -> None:
     assert [frame.pc - frame.call_site for frame in frames] == [0 if i in exact else 1 for i in range(len(frames))]
     assert [frame.how for frame in frames] == ["innermost"] + ["cfi"] * (len(frames) - 1)
     assert frames[at + 1].interrupted and not frames[at + 1].is_signal_frame
-    # A signal may come anywhere, so all registers are known there; of others only those that calls keep.
+    # A signal may come anywhere, so that all registers are known there. Other frames know only those that calls keep.
     assert len(frames[at + 1].registers) == 17
     assert 1 < len(frames[-2].registers) < 10
 
@@ -186,11 +186,11 @@ def test_a_stack_is_read_in_blocks() -> None:
     registers = next(r for r in core.threads.values() if r["rsp"] == stack.frames[0].sp)
     stack_of(unwinder_of(read, X86_64, core.table_for), registers)
     extent = (stack.frames[-1].sp - stack.frames[0].sp) // 4096 + 2
-    restored = 17 + 1  # the signal frame's registers and CFA lie by expressions, one by one
+    restored = 17 + 1  # expressions locate the signal frame's registers and CFA, one by one
     assert len(reads) <= extent + restored + 2
 
 
-# Invented stacks. One function: CFA is rsp + 16, the return address at CFA - 8, rbx at CFA - 16.
+# Invented stacks with one function: the CFA is rsp + 16, the return address at CFA - 8, rbx at CFA - 16.
 
 FUNCTION = 0x40_0000
 FRAME_SIZE = 16
@@ -205,7 +205,7 @@ def invented_table(instructions: bytes = b"\x0e\x10\x83\x02", augmentation: byte
 def walk_of(
     memory: Mapping[int, int], instructions: bytes = b"\x0e\x10\x83\x02", rsp: int = 0x7000, pc: int = FUNCTION
 ) -> Stack:
-    """The stack over *memory*, which holds words by address and nothing else."""
+    """Return the stack over *memory*, which holds words by address and nothing else."""
 
     def read(address: int, size: int) -> bytes:
         words = [memory.get(address + offset) for offset in range(0, size, 8)]
@@ -229,7 +229,7 @@ def test_a_return_address_of_0_ends_a_whole_stack() -> None:
     stack = walk_of(memory)
     assert stack.complete and len(stack.frames) == 3
     assert [f.registers[3] for f in stack.frames] == [3, 0, 1]
-    assert 0 in stack.frames[0].registers and 0 not in stack.frames[1].registers  # rax is not kept
+    assert 0 in stack.frames[0].registers and 0 not in stack.frames[1].registers  # calls do not keep rax
     assert stack.frames[1].function_start == FUNCTION
 
 
@@ -254,9 +254,9 @@ def test_code_without_unwind_data_ends_the_stack_with_that_frame() -> None:
 
 
 def test_a_stack_that_does_not_grow_ends() -> None:
-    cycle = walk_of(dict(frames_at(4)), b"\x0c\x03\x10")  # CFA by rbx, which never changes
+    cycle = walk_of(dict(frames_at(4)), b"\x0c\x03\x10")  # the CFA depends on rbx, which never changes
     assert len(cycle.frames) == 1 and cycle.stopped is not None
-    # rsp is restored to where it was: each caller has the same CFA.
+    # rsp is restored to its earlier value: each caller has the same CFA.
     fixed = b"\x0e\x10\x87\x02"
     same = walk_of({0x7000: 0x7000, 0x7008: FUNCTION + 1}, fixed)
     assert len(same.frames) == 2 and same.stopped is not None and "is not outside of" in same.stopped
@@ -268,7 +268,7 @@ def test_a_stack_without_end_ends() -> None:
 
 
 def test_registers_that_are_missing_are_named() -> None:
-    stack = walk_of(dict(frames_at(4)), b"\x0c\x09\x10")  # CFA by r9, which no one told
+    stack = walk_of(dict(frames_at(4)), b"\x0c\x09\x10")  # the CFA depends on r9, which is unknown
     assert len(stack.frames) == 1 and stack.stopped is not None and "register 9" in stack.stopped
     table = invented_table()
     nothing = stack_of(unwinder_of(lambda a, n: bytes(n), X86_64, lambda pc: (table, 0)), {"rax": 1})
@@ -298,7 +298,7 @@ def test_damaged_unwind_data_ends_the_stack() -> None:
 
 
 def test_a_handler_may_run_on_a_stack_above_the_interrupted_one() -> None:
-    # Two functions with the same rule, one of them the kernel's; its CFA is a word that lies at rsp.
+    # There are two functions. The second is the kernel's signal frame, and its CFA is the word at rsp.
     normal, signal = invented_table(), invented_table(b"\x0f\x03\x77\x00\x06\x90\x02", b"zRS")
     stack = {0x9000: 4, 0x9008: 0x50_0001, 0x9010: 0x7000, 0x7000: 5, 0x7008: 0, 0x6FF0: FUNCTION + 0x20}
 
@@ -318,14 +318,14 @@ def test_a_handler_may_run_on_a_stack_above_the_interrupted_one() -> None:
     assert [(f.pc, f.cfa, f.interrupted) for f in found.frames[2:]] == [(FUNCTION + 0x20, 0x7010, True)]
 
 
-# Guesses over invented memory: code from FUNCTION on has unwind data, what lies at BLIND has none.
+# Guesses over invented memory: code from FUNCTION on has unwind data, code from BLIND on has none.
 
 BLIND, STACK, TOP = 0x60_0000, 0x7000, 0x9000
 CALL = b"\xff\xd0"  # call *%rax
 
 
 class Invented:
-    """A process with one stack, code with and code without unwind data. ``reads`` counts."""
+    """A process with one stack, and code with and without unwind data. ``reads`` counts reads."""
 
     def __init__(self, words: Mapping[int, int], code: Mapping[int, bytes] | None = None) -> None:
         self.memory = bytearray(TOP - STACK)
@@ -360,7 +360,7 @@ class Invented:
 
 
 def returning(*addresses: int) -> dict[int, bytes]:
-    """Code in which each of *addresses* follows a call."""
+    """Return code in which each of *addresses* follows a call."""
     return {address - len(CALL): CALL for address in addresses}
 
 
@@ -369,7 +369,7 @@ def returning(*addresses: int) -> dict[int, bytes]:
     [
         (-4, b"\xf3\x0f\x1e\xfa", True),  # endbr64
         (-4, b"\xf3\x0f\x1e\xfb", False),  # endbr32
-        (-8, b"\xf3\x0f\x1e\xfa\x0f\x1f\x40\x00", False),  # what is behind it has no unwind data, either
+        (-8, b"\xf3\x0f\x1e\xfa\x0f\x1f\x40\x00", False),  # the code behind it has no unwind data, either
         (-4, b"", False),  # cannot be read
     ],
 )
@@ -410,7 +410,7 @@ def test_a_landing_pad_that_could_not_be_read_is_looked_at_again_at_the_next_sto
     readable[FUNCTION - 4] = b"\xf3\x0f\x1e\xfa"
     assert cfa() == STACK + 8
     readable.clear()
-    assert cfa() is None  # what needs the code has read it: a snapshot has it
+    assert cfa() is None  # the code is read each time, so that a snapshot contains it
 
 
 @pytest.mark.parametrize("number", [b"\x38\0\0\0", b"\xb3\x01\0\0"])
@@ -419,14 +419,14 @@ def test_a_thread_that_was_only_made_has_no_callers(number: bytes) -> None:
     made = Invented({}, {begin - 7: b"\xb8" + number + b"\x0f\x05"})
     assert [frame.pc for frame in made.stack(begin, rax=0).frames] == [begin]
     assert made.stack(begin, rax=0).stopped is None
-    # The thread that made it has callers, and code behind another call has.
+    # The thread that called clone has callers, and so has code behind another system call.
     assert made.stack(begin, rax=4711).stopped is not None
     made.code[BLIND][0x101] += 1
     assert made.stack(begin, rax=0).stopped is not None
 
 
 def test_the_maker_of_a_thread_has_the_frame_that_it_had_before() -> None:
-    end = FUNCTION + 0x1000  # of what has unwind data
+    end = FUNCTION + 0x1000  # end of the code with unwind data
     code = {FUNCTION + 0xFF9: b"\xb8\xb3\x01\0\0\x0f\x05"}
     maker = Invented({STACK + 8: FUNCTION + 0x10}, code)
     (inner, outer, *_) = maker.stack(end, rax=4711).frames
@@ -452,7 +452,7 @@ def test_a_frame_pointer_leads_to_the_caller() -> None:
 
 @pytest.mark.parametrize("rbp", [0x6FF8, 0x7101, 0x8FF8, 0x7110, 1 << 63])
 def test_a_frame_pointer_that_cannot_be_one_is_not_followed(rbp: int) -> None:
-    # Below the stack pointer, not aligned, at the stack's end, where nothing behind a call is returned to, nowhere.
+    # Below the stack pointer; not aligned; at the stack's end; a return address that follows no call; nowhere.
     process = Invented({0x7118: BLIND + 0x99}, returning(BLIND + 0x40))
     stack = process.stack(BLIND + 0x10, rbp=rbp)
     assert len(stack.frames) == 1 and stack.stopped is not None
@@ -464,9 +464,9 @@ def test_a_frame_pointer_that_cannot_be_one_is_not_followed(rbp: int) -> None:
 
 def test_a_return_address_on_the_stack_is_believed_if_more_follow() -> None:
     words = {
-        0x7010: BLIND + 0x40,  # behind a call, in code without unwind data
-        0x7020: FUNCTION + 0x41,  # behind no call
-        0x7040: FUNCTION + 0x40,  # behind a call, and nothing follows
+        0x7010: BLIND + 0x40,  # follows a call, in code without unwind data
+        0x7020: FUNCTION + 0x41,  # follows no call
+        0x7040: FUNCTION + 0x40,  # follows a call, but no other frame follows
         0x7080: FUNCTION + 0x60,
         0x7090: FUNCTION + 0x80,
         0x70A0: 0,
@@ -488,12 +488,12 @@ def test_a_call_of_the_very_function_is_the_best_sign() -> None:
     symbols = {BLIND + 0x10: BLIND, BLIND + 0x3F: BLIND + 0x30}
     frames = Invented(words, code).stack(BLIND + 0x10, symbols=symbols).frames
     assert [(f.pc, f.how) for f in frames[:2]] == [(BLIND + 0x10, "innermost"), (BLIND + 0x40, "scan")]
-    # Nor is it passed over for the frame pointer of the caller's caller.
+    # The frame pointer belongs to the caller's caller. It does not make the search skip the caller.
     frames = Invented(words, code).stack(BLIND + 0x10, symbols=symbols, rbp=0x7100).frames
     assert [(f.pc, f.how) for f in frames] == [
         *((BLIND + 0x10, "innermost"), (BLIND + 0x40, "scan"), (FUNCTION + 0x60, "frame-pointer"))
     ]
-    # Without a symbol nothing else is called that is nearer.
+    # Without symbols, BLIND is the nearest address that is called.
     frames = Invented(words, code).stack(BLIND + 0x10, rbp=0x7100).frames
     assert frames[1].pc == BLIND + 0x40
 
@@ -520,7 +520,7 @@ def test_a_call_of_the_very_function_is_the_best_sign() -> None:
 def test_where_a_function_begins_or_ends_the_return_address_is_near(
     at: int, code: dict[int, bytes], offset: int
 ) -> None:
-    # The caller's frame pointer would lead past the caller.
+    # The caller's frame pointer would skip the caller.
     words = {STACK + offset: BLIND + 0x80, 0x7100: 0, 0x7108: FUNCTION + 0x60, 0x7118: 0}
     process = Invented(
         words, {**returning(BLIND + 0x80, FUNCTION + 0x60), **{BLIND + place: raw for place, raw in code.items()}}
@@ -581,7 +581,7 @@ def test_a_return_from_a_handler_is_known_by_its_code(within: int, code: str) ->
     ]
     registers = stack.frames[1].registers
     assert (registers[3], registers[15], registers[0], registers[7], len(registers)) == (77, 15, 4, 0x7800, 17)
-    # By its return address, which lies in front of it: one byte before it something else may end.
+    # The handler returns to the first byte of this code. The byte before it may belong to other code.
     process = Invented({STACK + 8: FUNCTION + 0x1000, **context_at(STACK + 16, values), 0x7808: 0}, {FUNCTION: b"\x90"})
     process.code[FUNCTION + 0x1000] = bytearray(bytes.fromhex("b80f0000000f05") + bytes(0xFF9))
     unwinder = unwinder_of(
@@ -600,7 +600,7 @@ def test_a_signal_frame_that_leads_back_to_itself_ends() -> None:
 
 
 def test_guesses_are_bounded() -> None:
-    # Each word of the stack looks like a return address, and none leads on.
+    # Each word of the stack looks like a return address, but no other frame follows.
     words = dict.fromkeys(range(STACK, TOP, 8), FUNCTION + 0x40)
     process = Invented(words, returning(FUNCTION + 0x40))
     stack = process.stack(BLIND)
@@ -609,7 +609,7 @@ def test_guesses_are_bounded() -> None:
     process = Invented({0x7100: 0x7100, 0x7108: BLIND + 0x40}, returning(BLIND + 0x40))
     stack = process.stack(BLIND, rbp=0x7100)
     assert len(stack.frames) == 2 and stack.stopped is not None
-    # Frames that each take a search.
+    # Each frame needs a search.
     words = dict.fromkeys(range(STACK + 16, TOP, 64), BLIND + 0x40)
     code = {BLIND + 0x3B: b"\xe8" + struct.pack("<i", -0x40)}
     stack = Invented(words, code).stack(BLIND + 0x10, symbols={BLIND + 0x10: BLIND, BLIND + 0x3F: BLIND})

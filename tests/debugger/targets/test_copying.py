@@ -1,4 +1,4 @@
-"""What is read of a process's memory around pages that cannot be read, and what it is read into."""
+"""Reads of a process's memory around unreadable pages, and the buffer that a stop fills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def memory_of(pages: int, unreadable: Collection[int]) -> Iterator[int]:
-    """Have so many pages, each full of its number, some of which cannot be read; yield their address."""
+    """Map *pages* pages, each full of its number, and make some unreadable; yield their address."""
     block = mmap.mmap(-1, pages * PAGE)
     for number in range(pages):
         block[number * PAGE : (number + 1) * PAGE] = bytes([number]) * PAGE
@@ -33,7 +33,9 @@ def memory_of(pages: int, unreadable: Collection[int]) -> Iterator[int]:
 
 
 def pages_read(start: int, ranges: list[tuple[int, int]]) -> tuple[list[int], list[int], int]:
-    """Read *ranges* of pages from *start* on; return which were read, each with what it has, and which were tried."""
+    """Read *ranges* of pages from *start* on and check their content; return the pages that were read, the pages that
+    were tried, and how many ranges there was time for.
+    """
     rows = [(start + first * PAGE, count * PAGE) for first, count in ranges]
     buffer = bytearray(sum(size for _, size in rows))
     got, tried, done = ptrace.read_memory(os.getpid(), rows, buffer)
@@ -69,7 +71,7 @@ def test_no_row_of_pages_is_in_two_mappings() -> None:
 @pytest.mark.parametrize("advice", [copying._MADV_POPULATE_WRITE, 0x7FFF], ids=["populate", "of an old kernel"])
 def test_what_a_stop_copies_into_is_there_before(advice: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "_MADV_POPULATE_WRITE", advice)
-    # Of large pages too few would be missing to be seen.
+    # With huge pages there would be too few faults to notice missing pages.
     monkeypatch.setattr(mmap, "MADV_HUGEPAGE", mmap.MADV_NOHUGEPAGE)
     with copying._buffer(1024 * PAGE) as buffer:
         before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt

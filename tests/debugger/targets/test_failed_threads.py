@@ -1,7 +1,8 @@
-"""Which thread a core says failed, and where: programs of ``tests/failed`` in which one of four threads does.
+"""The thread that failed, according to a core, and its place: in programs of ``tests/failed``, one of four threads
+fails.
 
-The thread writes who it is before it fails. That it failed is by the kernel's own account (``siginfo_t``), so that no
-thread is blamed that a signal from elsewhere merely reached.
+The thread writes its identity before it fails. The kernel's own record (``siginfo_t``) decides about a failure, so that
+no thread is blamed for a signal from elsewhere.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def test_the_thread_that_failed_is_told(runtime: str, compiler_name: str, way: s
     else:
         assert took.si_addr is None
     assert ("si_addr" in took.unavailable) == (address == "unknown")
-    # The same of stacks, and a thread that failed shares its own with none.
+    # Stacks show the same, and a thread that failed shares its stack's row with no other thread.
     assert signal_of(stacks[took.native_thread_id]) == signal_of(took)
     if is_own:
         assert stacks[took.native_thread_id].threads == (took.native_thread_id,)
@@ -190,7 +191,7 @@ def test_a_process_that_runs_has_no_failed_thread(tmp_path: Path) -> None:
 
 
 def note_at(core: bytes, wanted: int) -> int:
-    """Return where the first note of the type *wanted* begins."""
+    """Return the offset of the first note of type *wanted*."""
     segment = next(s for s in ElfFile(memoryview(core), "core").segments if s.p_type == 4)
     at = segment.p_offset
     for owner, kind, raw in iter_notes(memoryview(core)[at : at + segment.p_filesz], "little"):
@@ -203,11 +204,11 @@ def note_at(core: bytes, wanted: int) -> int:
 def test_a_core_without_the_note_says_what_the_others_tell(tmp_path: Path) -> None:
     case = failed("null")
     core = bytearray(case.core.read_bytes())
-    struct.pack_into("<I", core, note_at(bytes(core), notes.NT_SIGINFO) + 8, 0x7FFFFFFF)  # of a type that no one knows
+    struct.pack_into("<I", core, note_at(bytes(core), notes.NT_SIGINFO) + 8, 0x7FFFFFFF)  # an unknown type
     (tmp_path / "core").write_bytes(core)
     threads, stacks = told(tmp_path / "core")
     row = threads[case.thread]
-    # The kernel writes the thread that took the signal first. Whether it is why, and where, the note alone tells.
+    # The kernel writes the thread that took the signal first. Only the note has the cause and the address.
     assert (row.signal, row.si_code, row.si_addr, row.failed) == (signal.SIGSEGV, None, None, None)
     assert {"si_code", "si_addr", "failed"} <= set(row.unavailable)
     assert all(signal_of(other) == NONE for native, other in threads.items() if native != case.thread)
@@ -247,7 +248,7 @@ def test_only_a_fault_or_its_own_signal_is_a_threads_failure() -> None:
     own = (100, 101)
     assert SignalInfo(signal.SIGSEGV, 1).has_failed(own, lambda: True)
     assert SignalInfo(signal.SIGABRT, -6, 100).has_failed(own, lambda: True)
-    assert not SignalInfo(signal.SIGABRT, -6, 100).has_failed(own, lambda: False)  # by a handler that received it
+    assert not SignalInfo(signal.SIGABRT, -6, 100).has_failed(own, lambda: False)  # raised by a handler for it
     assert SignalInfo(signal.SIGSEGV, -6, 100).has_failed(own, lambda: False)
     assert not SignalInfo(signal.SIGABRT, -6, 7).has_failed(own, lambda: True)  # tgkill by another process
     assert not SignalInfo(signal.SIGQUIT, 128, 0).has_failed(own, lambda: True)  # from the terminal
@@ -306,7 +307,7 @@ def test_lldb_tells_the_thread_that_failed(version: int, tmp_path: Path) -> None
     for kind, rows in answer.items():
         said = {row["native_thread_id"]: tuple(row[key] for key in KEYS) for row in rows}
         thread = case.thread if kind == "core" else int((tmp_path / "said").read_text().split()[0])
-        if kind == "core" and version < 17:  # LLDB tells the number alone, and not which file it has
+        if kind == "core" and version < 17:  # LLDB has only the number, and not the name of its file
             assert said.pop(thread) == (11, "SIGSEGV", None, None, None)
         else:
             assert said.pop(thread) == fault

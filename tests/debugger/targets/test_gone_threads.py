@@ -1,4 +1,4 @@
-"""Teams that are not whole: a thread has ended inside of its region, or fork() has made a copy of the process there."""
+"""Incomplete teams: a thread has ended inside of its region, or fork() has copied the process there."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def built(runtime: str, level: str) -> Path:
 
 @contextmanager
 def running(runtime: str, how: str, number: int, level: str = "-O1") -> Iterator[int]:
-    """Run the program; gives the number of the process to look at."""
+    """Run the program; yield the id of the process to inspect."""
     process = subprocess.Popen(
         [str(built(runtime, level)), how, str(number)],
         stdin=subprocess.DEVNULL,
@@ -94,7 +94,7 @@ def test_the_copy_that_fork_made_in_a_region_is_one_thread_of_its_team(runtime: 
 
 
 def asked_until(process_id: int, is_it: Callable[[Answer[ThreadRecord]], bool]) -> Answer[ThreadRecord]:
-    """Return what ``threads`` says once it is as it is meant to be, which it comes to be in time."""
+    """Return the first answer of ``threads`` that satisfies *is_it*, which must come in time."""
     end = time.monotonic() + READY_SECONDS
     while True:
         with ompd.attach(process_id) as session:
@@ -121,7 +121,7 @@ def test_a_barrier_whose_count_is_not_known_since_a_thread_has_ended_makes_the_a
     assert len(rows) == 2
     for row in rows:
         assert row.wait is not None and row.wait.arrived is None
-        # What is not known is said without -v.
+        # The unknown fact is reported without -v.
         assert row.unavailable["wait.arrived"] in text.stderr
 
 
@@ -146,7 +146,7 @@ def at_the_end(answer: Answer[ThreadRecord]) -> bool:
 @pytest.mark.parametrize("number", [2, *[0] * FULL])
 @pytest.mark.parametrize("runtime", [*LIBGOMP, *LIBOMP])
 def test_threads_at_a_regions_end_are_at_the_construct(runtime: str, number: int) -> None:
-    # The construct is what its function begins with, so that gcc gives the call the line of the function's brace.
+    # The function begins with the construct, so that gcc gives the call the line of the function's brace.
     (line,) = (at for at, text in enumerate(SOURCE.read_text().splitlines(), 1) if text.endswith("/* the region */"))
     with running(runtime, "late", number) as process_id:
         rows = {row.thread_num: row for row in asked_until(process_id, at_the_end).rows}

@@ -1,5 +1,5 @@
-"""A look harms nobody: threads that sleep are read without a stop, and what is read is the same. No thread is stopped
-whose system call might not begin anew.
+"""Inspections do no harm: sleeping threads are read without a stop, with the same results. A thread is not stopped if
+its system call might not restart.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tests.support.products import sample
 
 LOOKS = 200 if FULL else 3
 FUTEX = b"202 "
-# A call that would return early; one that a filter of system calls forbids by now; one whose code is gone.
+# Calls that would return early, that a filter of system calls forbids by now, or whose code is gone.
 KINDS = ("recv", "write", "mknod", "nanosleep", "futex", "poll", "read", "unmapped", "protected", "replaced")
 
 
 def built(name: str, source: str, *options: str, used: str = "gcc") -> Path:
-    """Return the executable, or the library, of a file of ``fixtures/live`` that is compiled with *options*."""
+    """Return the executable or library that is compiled from a file of ``fixtures/live`` with *options*."""
     text = (SOURCES / source).read_text()
     by = require("gfortran") if used == "gfortran" else compiler(used).path
     command = [str(by), "-g", *options, str(SOURCES / source), "-o", name]
@@ -50,7 +50,7 @@ def built(name: str, source: str, *options: str, used: str = "gcc") -> Path:
 
 
 def interruptible(worker: Worker) -> list[bytes]:
-    """Return the system call that each thread sleeps in."""
+    """Return the system call in which each thread sleeps."""
     return [path.read_bytes() for path in Path(f"/proc/{worker.pid}/task").glob("*/syscall")]
 
 
@@ -69,9 +69,9 @@ def test_a_thread_is_not_stopped_that_might_be_harmed(kind: str, busy: bool, ope
     with working("fragile", *arguments, executable=program) as worker, ompd.attach(worker.pid) as session:
         for _ in range(LOOKS):
             answers = look(session)
-        # Without a runtime `why` has something to say only of code that is not mapped any more.
+        # Without a runtime, `why` has an answer only about code that is no longer mapped.
         assert len(answers) == (3 if openmp else 1 + (kind == "unmapped"))
-        # A thread that works is stopped, one that sleeps is not.
+        # Working threads are stopped, sleeping threads are not.
         assert busy or not any(answer.target.stops_ns for answer in answers)
         assert worker.finish() == "unharmed\n"
 
@@ -87,7 +87,7 @@ def test_a_process_without_a_runtime_is_not_stopped_to_find_none() -> None:
 
 @contextmanager
 def crossed(*program: Path) -> Iterator[Inspection]:
-    """Give a session on a program whose two threads wait for each other's locks."""
+    """Yield a session on a program in which two threads wait for each other's locks."""
     with working("crossed", *map(str, program[1:]), executable=program[0]) as worker:
         wait_until(lambda: all(call.startswith(FUTEX) for call in interruptible(worker)))
         with ompd.attach(worker.pid) as session:
@@ -118,7 +118,7 @@ def test_what_is_read_without_a_stop_is_what_a_stop_would_read(
         stop_all(monkeypatch)
         for answer, stopped in zip(before, all_of(session), strict=True):
             assert answer.rows == stopped.rows and answer.complete and stopped.target.stops_ns
-        # Without optimisation nothing is needed that only a stop tells, unless the frame's size is known to nobody.
+        # Without optimisation a stop is needed only if the size of a frame is unknown (alloca).
         assert level or any(answer.target.stops_ns for answer in before) == (language == "alloca")
 
 
@@ -159,7 +159,8 @@ SHAPES = list(product(["gcc", "clang"], ["-O0", "-O1", "-O2", "-Os"]))
 def test_stacks_of_functions_of_many_shapes_are_those_of_a_stop(
     used: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Their frame pointer has to be found: jump tables, arguments on the stack, calls that do not return, recursion.
+    # The frame pointer must be found despite jump tables, arguments on the stack, calls that do not return, and
+    # recursion.
     program = built("shapes", "shapes.c", level, "-fno-omit-frame-pointer", used=used)
     with working("shapes", executable=program) as worker, ompd.attach(worker.pid) as session:
         wait_until(lambda: all(call[:1].isdigit() for call in interruptible(worker)))
@@ -171,7 +172,7 @@ def test_stacks_of_functions_of_many_shapes_are_those_of_a_stop(
 
         monkeypatch.setattr(PartialStacks, "frame_pointer", finding)
         asked = session.ask_stacks(raw=True), session.ask_stacks(locals=True)
-        assert any(found) and None in found  # of some it is proven, of others it is not, and these were stopped
+        assert any(found) and None in found  # it is proven for some; threads of the others were stopped
         stop_all(monkeypatch)
         for answer, stopped in zip(asked, (session.ask_stacks(raw=True), session.ask_stacks(locals=True)), strict=True):
             assert answer.rows == stopped.rows and len(answer.rows) == 9
@@ -218,7 +219,7 @@ def test_a_thread_that_is_made_while_the_others_are_looked_at_is_not_missed(monk
     listed: list[list[int]] = []
 
     def listing(self: LiveProcess) -> list[int]:
-        # As if the last thread had been made since, by one that sleeps by now.
+        # As if a thread that sleeps by now had made the last thread meanwhile.
         threads = thread_ids(self)
         listed.append(threads)
         return threads[:-1] if len(listed) <= late else threads
@@ -230,7 +231,7 @@ def test_a_thread_that_is_made_while_the_others_are_looked_at_is_not_missed(monk
         monkeypatch.setattr(LiveProcess, "thread_ids", listing)
         late = 1
         assert process.glance().confirm() is False
-        late = len(listed) + 2  # how many there are, and those that are looked at first
+        late = len(listed) + 2  # the list for the count, and the list for the first look
         assert set(process.stop(()).thread_ids()) == set(threads)
 
 
@@ -259,7 +260,7 @@ def test_threads_that_sleep_where_a_library_was_are_not_woken_up() -> None:
         assert worker.finish() == "unharmed\n"
 
 
-# docs/live.md has them in a table.
+# docs/live.md lists these calls in a table.
 DISTURBED_BY_A_STOP = {
     "EINTR": {
         *("epoll_wait", "epoll_wait_timeout", "semop", "semtimedop", "io_getevents", "io_uring_enter"),
@@ -270,7 +271,7 @@ DISTURBED_BY_A_STOP = {
 
 
 def returned(said: str) -> dict[str, set[str]]:
-    """Return the calls that have returned: with EINTR, or with a part of what they were to do."""
+    """Return the calls that returned with EINTR, or with only a part of their work done."""
     calls: dict[str, set[str]] = {"EINTR": set(), "part": set()}
     for line in said.splitlines()[:-1]:
         name, _, interrupted, _, other, _, result, _ = line.split()

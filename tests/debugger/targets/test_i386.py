@@ -1,6 +1,4 @@
-"""Programs of 32-bit x86: what they note of themselves, and what is told of their cores, alive and
-in LLDB.
-"""
+"""Programs of 32-bit x86: their own notes are compared with the answers about their cores, alive and in LLDB."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ from tests.support.runs import (
 
 ALL = pytest.mark.parametrize("name", BUILDS)
 
-# What each thread says of itself
+# Facts of each thread
 
 
 @ALL
@@ -63,7 +61,7 @@ def test_frames_of_all_threads_are_those_that_gdb_shows(name: str) -> None:
             theirs = [frame for frame in stacks[thread] if frame.kind in ("normal", "signal")]
             ours = process.stacks.stack(thread).frames
             assert [(f.pc, f.is_signal_frame) for f in ours] == [(f.pc, f.kind == "signal") for f in theirs]
-            # gdb tells no CFA of the outermost frame.
+            # gdb shows no CFA for the outermost frame.
             assert [frame.cfa for frame in ours[:-1]] == [frame.cfa for frame in theirs[:-1]]
 
 
@@ -75,7 +73,7 @@ def test_a_snapshot_tells_the_same(name: str, tmp_path: Path) -> None:
     with ompd.open_core(str(taken.core)) as session:
         session.snapshot(path, keep_environment=True)
     assert path.stat().st_size < 2 << 20
-    # Of its own files it needs none.
+    # The snapshot needs no file of the program.
     with ompd.open_core(str(path), sysroot=str(tmp_path)) as session:
         check_stacks(session.ask_stacks(raw=True), taken.truth)
         check_variables(session, taken.truth, build.mechanism, opened=not build.is_static)
@@ -99,7 +97,7 @@ def test_an_independent_reader_finds_the_same_notes_in_a_snapshot_as_in_the_core
             words += ["-ex", command]
         done = subprocess.run(words, capture_output=True, text=True, env=clean_environment(), check=True)
         lines = done.stdout[done.stdout.index("Id ") :].splitlines()
-        # Only a note that a core of ours does not have tells of floating point and vectors.
+        # Floating-point and vector registers are in a note that our cores lack.
         printed.append(
             [line for line in lines if not re.match(r"(st\d|f\w+|xmm\d|ymm\d|mxcsr|mm\d|k\d|zmm\d)\b", line)]
         )
@@ -144,7 +142,7 @@ def thread_local(name: str) -> Sample:
     return Sample(folder / "program", cores / f"core.{kind}", json.loads((cores / "truth.json").read_text()))
 
 
-# What the accessor of a library returns is the third of its elements, which are as wide as a pointer.
+# A library's accessor returns the address of the third element. Elements are as wide as a pointer.
 WITHIN = {name: distance // 2 for name, distance in tls.WITHIN.items()}
 
 
@@ -160,7 +158,7 @@ def test_thread_local_variables_of_all_kinds_and_keys(name: str, monkeypatch: py
 
 @TLS
 def test_without_the_file_of_libc_nothing_is_guessed(name: str) -> None:
-    # A relocation without an addend tells of a library that was built for static TLS; a note of the thread pointer.
+    # A relocation without an addend shows that a library was built for static TLS. A note has the thread pointer.
     taken = thread_local(name)
     with process_of(taken.core, tls.Without("libc.so")) as process:
         for thread in taken.truth["threads"]:
@@ -224,7 +222,7 @@ def test_registers_of_a_live_program_are_those_that_gdb_shows(tmp_path: Path) ->
 
 def test_a_thread_of_a_32_bit_program_that_runs_64_bit_code_is_told_as_such(tmp_path: Path) -> None:
     m32 = m32_flags()
-    # A far call to the segment of 64-bit code: jmp back to itself.
+    # A far jump to the segment of 64-bit code, where the code jumps to itself.
     source = {
         "far.c": "#include <unistd.h>\n"
         'int main(void) { (void)!write(1, "ready\\n", 6);\n'
@@ -236,7 +234,7 @@ def test_a_thread_of_a_32_bit_program_that_runs_64_bit_code_is_told_as_such(tmp_
     try:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         with pytest.raises(OmpdError, match="runs 64-bit code, which is not supported"):
-            while process.poll() is None:  # it has not come there yet
+            while process.poll() is None:  # it has not arrived there yet
                 with ompd.attach(process.pid) as session:
                     session.ask_stacks()
         assert process.poll() is None
@@ -288,7 +286,7 @@ def test_a_live_program_in_lldb_tells_what_each_thread_noted(name: str, host: Ll
 def in_lldb(
     host: LldbHost, program: Path, truth: Mapping[str, Any], build: Build, folder: Path, **which: object
 ) -> None:
-    """Compare what is told in a process that has LLDB with the truth."""
+    """Compare the answers in a process that has LLDB with the truth."""
     asked = {"program": str(program), "truth": truth, "mechanism": build.mechanism, "opened": not build.is_static}
     (folder / "asked.json").write_text(json.dumps({**asked, **which}))
     words = [sys.executable, "-m", "tests.i386.in_lldb", str(folder / "asked.json")]
@@ -323,7 +321,7 @@ def test_machine_code_tells_which_construct_a_function_is_of(flags: tuple[str, .
         assert called["main"] == "GOMP_parallel" and called["main._omp_fn.0"] == "pause"
 
 
-# What is built
+# Built files
 
 
 @ALL

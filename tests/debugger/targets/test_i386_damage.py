@@ -1,4 +1,4 @@
-"""32-bit cores that are damaged, and what cannot be said about 32-bit programs."""
+"""Damaged 32-bit cores, and questions that have no answer for 32-bit programs."""
 
 from __future__ import annotations
 

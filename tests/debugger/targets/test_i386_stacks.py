@@ -1,4 +1,4 @@
-"""Frames of 32-bit programs, wherever they were stopped, are those that gdb shows or that the program noted."""
+"""Frames of 32-bit programs, stopped anywhere, compared with gdb's frames or with the program's own notes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.cache import entry, key_of
 from tests.support.m32 import m32_flags
 from tests.support.unwinding import stack_of, unwinder_of
 
-# Stacks that were stopped anywhere
+# Stacks of threads stopped anywhere
 
 
 def work(flags: Sequence[str]) -> Kind:
@@ -49,7 +49,7 @@ def work(flags: Sequence[str]) -> Kind:
 @pytest.mark.quick("-O2", "-O1 -fno-omit-frame-pointer -Wl,-z,lazy")
 def test_every_frame_of_threads_at_work_is_the_one_that_gdb_shows(flags: tuple[str, ...]) -> None:
     kind, tally = work(flags), comparing.Tally()
-    for number in range(8):  # where threads are stopped is chance
+    for number in range(8):  # threads are stopped at random places
         check_threads_at_work(kind, number, tally)
         if len(tally.places) >= 10:
             return
@@ -65,12 +65,12 @@ def check_threads_at_work(kind: Kind, number: int, tally: comparing.Tally) -> No
         for thread, frames in stacks.items():
             ours = process.stacks.stack(thread)
             if ours.stopped is not None and process.symbols.module_at(ours.frames[-1].pc) is None:
-                # Unwind data of glibc's routines in assembly is not right everywhere: it leads to where no code is.
+                # Some unwind data of glibc's assembly routines are wrong: the stack ends at an address without code.
                 theirs = [frame.pc for frame in frames if frame.kind != "inlined"]
                 assert [frame.pc for frame in ours.frames] == theirs[: len(ours.frames)]
                 astray += 1
                 continue
-            # Where a thread begins gdb shows one more frame, at 0.
+            # At a thread's beginning gdb shows one more frame, at 0.
             begins = frames[-1].pc == 0 and frames[-1].kind != "unreadable"
             comparing.check(process, thread, frames[: -1 if begins else None], tally)
     assert astray <= len(stacks) // 10
@@ -92,7 +92,7 @@ STEPS_32 = (
 
 
 def changed(path: Path, changes: Sequence[tuple[str, str]]) -> str:
-    """Return a source whose machine code is that of 32 bits."""
+    """Return a source, with its machine code replaced by that of 32 bits."""
     text = path.read_text()
     for before, after in changes:
         assert text.count(before) == 1, before
@@ -135,7 +135,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
 
         theirs = [frame for frame in shown[number] if frame.kind in ("normal", "signal")]
         if any(found.table_for(frame.pc) is None for frame in theirs):
-            continue  # the vDSO is no file; cores have it
+            continue  # the vDSO is no file, though cores have it
         stack = stack_of(unwinder_of(read, I386, found.table_for), registers)
         if stack.stopped == f"{comparing.UNCOVERED}{theirs[0].pc:#x}":
             thunks.add(theirs[0].pc)
@@ -145,12 +145,12 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
         assert stack.stopped is None, stack.stopped
         compared += 1
     assert compared >= 200
-    # Code of gcc's start files by which a function learns its own address, of two instructions, has no unwind data.
+    # Two-instruction routines of gcc's start files, which return their own address, have no unwind data.
     assert len(thunks) <= 2
 
 
 def stepped(program: Path, script: str) -> list[str]:
-    """What gdb prints while it runs *program* instruction by instruction."""
+    """Return gdb's output while it runs *program* instruction by instruction."""
     return gdb_steps("i386-steps", program, script)
 
 
@@ -168,7 +168,7 @@ def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, comparing.Note
     name, flags = comparing.BUILDS[build]
     m32 = m32_flags()
     source = {"blind.c": changed(STACKS / "blind.c", BLIND_32)}
-    # Prologues that align the stack keep no frame record where it is looked for.
+    # Prologues that align the stack have no frame record at the usual place.
     options = ["-w", "-g0", *flags, "-mpreferred-stack-boundary=2", *m32.compile]
     if name == "clang":
         options = ["-w", "-g0", *flags, "-mstack-alignment=4", *m32.compile]

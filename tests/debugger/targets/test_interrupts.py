@@ -1,7 +1,7 @@
-"""Ctrl-C at every moment from the command's first line on: a quiet end.
+"""Ctrl-C at any moment from the command's first line on ends the command quietly.
 
 The command is imported and run in forks of an interpreter that has loaded nothing of it. SIGINT comes at the Nth call
-of any function, Python's or C's, by which each moment of a start can be named again.
+of any function, in Python or C, so that each moment of a start can be repeated.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.support import FULL, Stopped, clean_environment, stopped
 SEED = 20261122
 MOMENTS = 600 if FULL else 20
 
-# Standard input: a line of JSON for each run, at which call SIGINT comes (0: never) and the arguments. Standard output:
-# what came of it, and how many calls there were.
+# Standard input has a line of JSON for each run: the call at which SIGINT comes (0: never), and the arguments. Standard
+# output has the result, and the number of calls.
 FORKING = """
 import json, os, signal, sys
 real = os.fdopen(os.dup(1), "w")
@@ -86,7 +86,7 @@ class Forking:
     process: subprocess.Popen[str]
 
     def run(self, at: int, *arguments: Any) -> tuple[int, str, str, int]:
-        """Return code, output, complaints and number of calls of a run that is interrupted at a call."""
+        """Return exit code, output, error output and number of calls of a run, with SIGINT at call *at*."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps([at, list(map(str, arguments))]) + "\n")
         self.process.stdin.flush()
@@ -126,7 +126,7 @@ def test_an_interrupt_at_any_call_is_quiet(command: str, good: Stopped, forking:
         code, out, err, _ = forking.run(at, *arguments)
         assert code in (0, 130) and err.strip() == "", (at, code, err)
         assert code == 130 or command == "snapshot" or out == whole, at
-        # What is written is whole, or is not there, and nothing is left beside it.
+        # The written file is complete or absent, and no other file is left.
         assert set(tmp_path.iterdir()) <= ({written} if code == 0 or written.exists() else set()), (at, code)
 
 

@@ -1,4 +1,4 @@
-"""Live processes: what is told is true, of one moment, and the same as of a core."""
+"""Live processes: answers are true, of one moment, and equal to a core's answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.programs import ALL_PROGRAMS, STACK_PROGRAMS
 from tests.support.runs import kernel_core_obstacle
 from tests.truth import compare, everything
 
-# What is told is true, and the same as of a core
+# Truth of answers, also compared with a core
 
 
 def _marks(program: str) -> list[Any]:
@@ -38,7 +38,7 @@ LIVE = [
     pytest.param(program, mode, id=f"{program}-{mode}", marks=_marks(program))
     for number, program in enumerate(ALL_PROGRAMS)
     for mode in (("debug", "neither") if FULL or program in ("nested", "lock", "task_tree") else ("debug",))
-    # What a core of the same programs tells is in tests/runtimes/libomp/test_truth.py.
+    # tests/runtimes/libomp/test_truth.py tests the cores of the same programs.
     if FULL or number % 2 == 0 or program in (*STACK_PROGRAMS, "nested", "lock", "task_tree")
 ]
 
@@ -55,7 +55,7 @@ def test_a_live_program_is_told_as_it_wrote_itself(program: str, mode: str, tmp_
 
 
 def without_signal(row: Any) -> Any:
-    # The core says which signal ended the process, besides.
+    # The core also has the signal that ended the process.
     if not isinstance(row, ThreadRecord | StackRecord):
         return row
     assert row.failed is False
@@ -84,12 +84,12 @@ def test_the_same_process_is_told_alike_alive_and_as_a_core(program: str, tmp_pa
 
 @pytest.fixture
 def busy() -> Iterator[Worker]:
-    """64 threads that work, and leave a little of the processors to those that inspect them."""
+    """Yield a program with 64 threads that work, and leave a little processor time to inspections."""
     with working("busy", "64", "3000") as worker:
         yield worker
 
 
-# What is told is of one moment
+# Answers belong to one moment
 
 
 def ask_all(session: Inspection) -> tuple[Answer[Any], ...]:

@@ -1,4 +1,4 @@
-"""Processes that the command reads or refuses: by number, of others, in containers, with files that are gone."""
+"""Processes that the command reads or refuses: by number, of other users, in containers, with deleted files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.runs import ENVIRONMENT, READY_SECONDS
 
 @pytest.fixture
 def busy() -> Iterator[Worker]:
-    """64 threads that work, and leave a little of the processors to those that inspect them."""
+    """Yield a program with 64 threads that work, and leave a little processor time to inspections."""
     with working("busy", "64", "3000") as worker:
         yield worker
 
@@ -100,7 +100,7 @@ def test_another_users_process_is_refused(tmp_path: Path) -> None:
     setpriv = (str(require("setpriv")), "--reuid=65534", "--regid=65534", "--clear-groups")
     process = subprocess.Popen(["sleep", "60"])
     try:
-        # Another user may not read this checkout, perhaps: the refusal is asked for in a process that has read it.
+        # The other user may be unable to read this checkout, so the process imports ompd before it becomes that user.
         code = (
             "import os, ompd.inspection, ompd.session.live, sys, ompd\n"
             "os.setgid(65534); os.setuid(65534)\n"
@@ -111,7 +111,7 @@ def test_another_users_process_is_refused(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", code, str(process.pid)], capture_output=True, text=True)
         assert "belongs to another user (uid 0)" in done.stdout, done.stderr
         assert "as that user, or as root" in done.stdout
-        # One of our own that has given up being read.
+        # A process of the same user that has made itself unreadable.
         own = subprocess.Popen(
             [
                 *setpriv,
@@ -141,7 +141,7 @@ def _child(process_id: int) -> int | None:
 
 
 def test_a_program_in_a_container_is_read_by_its_own_files() -> None:
-    # Namespaces of its own: it is process 1 there, and its files are in a folder that is empty here.
+    # In its own namespaces the program is process 1, and its files are in a folder that is empty here.
     unshare = str(require("unshare"))
     executable, library = build_live("busy"), intel_runtime() / "lib" / "libiomp5.so"
     apart = [unshare, "--pid", "--fork", "--mount", "--mount-proc", "sh", "-c"]
@@ -168,7 +168,7 @@ def test_a_program_in_a_container_is_read_by_its_own_files() -> None:
         said, _ = container.communicate(timeout=READY_SECONDS)
         assert said.startswith("rounds ") and container.returncode == 0
     finally:
-        container.kill()  # with which the container ends: a PDEATHSIG of unshare's child
+        container.kill()  # the container ends with it, since unshare's child has a PDEATHSIG
         container.wait()
 
 
@@ -204,7 +204,7 @@ def test_a_replaced_file_is_not_taken_for_the_one_that_runs(tmp_path: Path) -> N
 
 
 def test_a_program_of_another_processor_is_refused() -> None:
-    # Of 32 bits for a 64-bit processor (x32), and of AArch64.
+    # A 32-bit program for a 64-bit processor (x32), and a program for AArch64.
     for ident, machine, what in ((1, 62, "32-bit program (ELF machine number 62)"), (2, 183, "machine number 183")):
         header = b"\x7fELF" + bytes((ident, 1, 1)) + bytes(9) + struct.pack("<HH", 2, machine)
         with pytest.raises(BadProcess, match=re.escape(what)) as raised:
@@ -213,7 +213,7 @@ def test_a_program_of_another_processor_is_refused() -> None:
 
 
 def test_a_program_of_32_bits_without_a_c_library_tells_where_it_stands(tmp_path: Path) -> None:
-    # pause() for ever, as 32-bit code: mov $29, %eax; int $0x80; jmp back
+    # Endless pause() in 32-bit code: mov $29, %eax; int $0x80; jmp back
     code = b"\xb8\x1d\x00\x00\x00\xcd\x80\xeb\xf7"
     start, headers = 0x08048000, 52 + 32
     header = b"\x7fELF\x01\x01\x01" + bytes(9)

@@ -1,4 +1,4 @@
-"""An inspected process runs on as if nothing had been: interrupted inspections, signals, programs that end or fork."""
+"""An inspected process runs on undisturbed: interrupted inspections, signals, programs that end or fork."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tests.support.live import (
 )
 from tests.support.runs import READY_SECONDS
 
-# Inspections of a program that works, a third of which are interrupted somewhere.
+# Inspections of a working program. A third of them are interrupted somewhere.
 INSPECTED = 500 if FULL else 12
-# Attaches that are ended between any two calls of the kernel, by the size of the program.
+# Attaches that end between any two system calls, by the program's number of threads.
 INTERRUPTED = {4: 200, 64: 200, 2000: 100} if FULL else {4: 12, 64: 9, 500: 3}
 SEED = 20261121
 
@@ -61,7 +61,7 @@ main()
 
 
 def ours_in(traceback: str) -> list[Path]:
-    """Return the modules of ours in a traceback, but the one that the installed command begins in."""
+    """Return the package's files in a traceback, without the file in which the installed command begins."""
     files = map(Path, re.findall(r'File "([^"]*)"', traceback))
     package = Path(ompd.__file__).parent
     return [file for file in files if file.is_relative_to(package) and file.name != "start.py"]
@@ -69,7 +69,7 @@ def ours_in(traceback: str) -> list[Path]:
 
 @pytest.fixture
 def busy() -> Iterator[Worker]:
-    """64 threads that work, and leave a little of the processors to those that inspect them."""
+    """Yield a program with 64 threads that work, and leave a little processor time to inspections."""
     with working("busy", "64", "3000") as worker:
         yield worker
 
@@ -97,7 +97,7 @@ def test_a_program_survives_any_inspection_interrupted_or_not(busy: Worker) -> N
         allowed = {0, 3}
         if number % 3 == 0:
             allowed |= {130, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
-            # An interpreter that is interrupted before it has begun to run anything of ours but the first module.
+            # The interpreter was interrupted before it ran any of our files except the first.
             is_pythons = "Traceback" in errors or "Fatal Python error" in errors
             allowed |= {1} if is_pythons and not ours_in(errors) else set()
         assert inspector.returncode in allowed, (SEED, number, errors)
@@ -106,8 +106,8 @@ def test_a_program_survives_any_inspection_interrupted_or_not(busy: Worker) -> N
     busy.finish()
 
 
-# Each line of standard input is an attach, in a fork of this interpreter: the signal, the call of the kernel at which
-# it comes, and the arguments of the command. Standard output has how each ended, and the number of calls up to it.
+# Each line of standard input is an attach in a fork of this interpreter: the signal, the number of the system call at
+# which it comes, and the command's arguments. Standard output has the exit code of each attach and its number of calls.
 END_AT = """
 import os, signal, sys
 import ompd.commands.main, ompd.session.live, ompd.questions.threads, ompd.render.json
@@ -161,8 +161,8 @@ for line in sys.stdin:
 @pytest.mark.parametrize("threads", INTERRUPTED)
 @pytest.mark.quick("500")
 def test_a_program_survives_an_end_between_any_two_calls(threads: int) -> None:
-    # All threads are seized, then stopped, asked for, read, let go. Signals come to the program meanwhile, which the
-    # kernel queues: a tracer that loses one is seen at the end.
+    # All threads are seized, then stopped, queried, read, let go. Meanwhile the kernel queues signals to the program;
+    # the program's count shows at the end whether a tracer has lost one.
     chance = random.Random(SEED + threads)
     ways = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
     sent, ended = 0, Counter[int]()
@@ -186,13 +186,13 @@ def test_a_program_survives_an_end_between_any_two_calls(threads: int) -> None:
             for _ in range(5):
                 os.kill(worker.pid, signal.SIGRTMIN)
                 sent += 1
-            # Each thread is seized and interrupted once; what comes after that depends on what the program does.
+            # Each thread is seized and interrupted once. Later calls depend on what the program does.
             last = threads if turn // len(ways) % 2 == 0 else calls
             code, done = attach(number, chance.randint(1, last))
             # Another attach may need fewer calls than the first one.
             assert code in (130, -number) or (code in (0, 3) and done < calls), (turn, number, code, done)
             ended[code] += 1
-            # What the kernel does for a tracer that is gone takes its time where there are 2,000 threads.
+            # With 2,000 threads the kernel takes its time to let them go after the tracer's end.
             wait_until(lambda: is_let_go(worker.pid))
         assert ended[130] and ended[-signal.SIGTERM] and ended[-signal.SIGKILL], ended
         assert worker.finish().split()[-1] == str(sent)
@@ -294,7 +294,7 @@ def test_a_program_that_its_user_stopped_stays_stopped() -> None:
 @pytest.mark.quick("threads")
 def test_a_program_may_do_what_it_likes_meanwhile(what: str, threads: int, count: int) -> None:
     asked, rest = 0, 200
-    while asked == 0:  # the program may be at its end, or be another one, before the first answer
+    while asked == 0:  # the program may end, or execute another one, before the first answer
         with working("restless", what, str(threads), str(count), env={"RESTLESS_REST": str(rest)}) as worker:
             while worker.process.poll() is None:
                 try:
@@ -302,7 +302,7 @@ def test_a_program_may_do_what_it_likes_meanwhile(what: str, threads: int, count
                         session.ask_threads()
                     asked += 1
                 except (NoAnswer, TargetGone):
-                    pass  # it has just begun to be another program, or is at its end
+                    pass  # the program has just begun to execute another one, or is at its end
                 except BadProcess as error:
                     assert "zombie" in str(error)
             said, _ = worker.process.communicate()
@@ -328,7 +328,7 @@ def test_a_thread_that_cannot_be_woken_is_not_waited_for() -> None:
         with ompd.attach(worker.pid) as session:
             answer = session.ask_threads()
         assert worker.process.poll() is None and is_let_go(worker.pid)
-        # Whether it has arrived at the barrier at which the others may be by now, its stack does not show.
+        # The thread's stack does not show whether it has arrived at the barrier that the others may have reached.
         assert all("who has arrived at its barrier" in warning for warning in answer.warnings)
         assert answer.complete == (not answer.warnings)
         row = next(row for row in answer.rows if row.native_thread_id in asleep)

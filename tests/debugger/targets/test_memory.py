@@ -1,4 +1,4 @@
-"""Memory of a stopped process: its budget, and what is read of pages that the target leaves out."""
+"""Memory of a stopped process: its budget, and reads of pages that the target omits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELD, OMITTED, LOST = 0x1000, 0x2000, 0x3000
 
 
 class Page:
-    """A target of one page; another one is left out, which a file has, and no file has the third."""
+    """A target with one page. A second page is omitted but in a file; a third is in no file."""
 
     architecture, loss, kind = X86_64, None, "core"
 
@@ -32,7 +32,7 @@ class Page:
 
 
 class Modules:
-    """One module, mapped where the target leaves a page out."""
+    """One module, mapped at the page that the target omits."""
 
     def at(self, address: int) -> Any:
         file = SimpleNamespace(read_file=lambda at, size: b"f" * size, record=None, damaged_bytes=0)
@@ -55,7 +55,7 @@ def test_a_page_that_is_left_out_is_read_from_its_file() -> None:
 
 @pytest.mark.parametrize("fault", [None, "its file is another one"])
 def test_reads_that_fail_leave_nothing_for_the_collector(fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It does not run in the command.
+    # The garbage collector does not run in the command.
     module = SimpleNamespace(read_file=lambda at, size: None, record=SimpleNamespace(fault=fault))
     monkeypatch.setattr(Modules, "at", lambda self, address: module)
     read = memory().read

@@ -1,4 +1,4 @@
-"""What threads wait for outside of OpenMP: a program of which every thread writes what it is about to wait for."""
+"""Waits outside of OpenMP: each thread of a program writes what it is about to wait for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN_MUTEX = {**MUTEX, "is_recursive": False, "is_shared": False, "is_owner_ali
 FUTEX = {"system_call": "futex", "is_timed": False, "is_shared": False}
 MISSING_ONE = {"expected": 2, "missing": 1}
 PIPE = {"kind": "io", "is_timed": False}
-# By what the threads call themselves. What stands here for None is not looked at.
+# By the names that the threads give themselves. Waits with None are not compared.
 EXPECTED: Mapping[str, Mapping[str, Any] | None] = {
     "main": {"kind": "signal", "routine": "pause", "system_call": "pause", "is_timed": False},
     "pauses": {"kind": "signal", "routine": "pause", "system_call": "pause", "is_timed": False},
@@ -141,7 +141,7 @@ def test_a_core_of_gdb_shows_all_waits() -> None:
 
 
 def test_a_stripped_library_shows_all_waits(kernel: Words, tmp_path: Path) -> None:
-    # The folder that stands for the machine's root has the libraries, and no debug files.
+    # The sysroot has the libraries, but no debug files.
     with Session.open_core(kernel.place) as session:
         files = [module.path for module in session.process.symbols.modules() if module.path is not None]
     for file in files:
@@ -192,11 +192,11 @@ def test_lldb_shows_all_waits(version: int, kind: str, kernel: Words, tmp_path: 
         host.close()
     waits = {int(thread): SystemWait(**wait) if wait is not None else None for thread, wait in found.items()}
     if kind == "core":
-        # LLDB does not give the note that says whether fork() made the process.
+        # LLDB lacks the note that shows whether fork() made the process.
         dead = words.thread("mutex_dead")
         assert waits[dead].is_owner_alive is None  # type: ignore[union-attr]
         del words.said[dead]
-    # LLDB does not have the register with the number of the call, which in syscall() the code does not show.
+    # LLDB lacks the register with the system call's number, which the code of syscall() does not show.
     for thread in (words.thread("futex_private"), words.thread("futex_shared")):
         wait = waits[thread]
         assert wait is not None and wait.kind == "system_call" and "system_call" in wait.unavailable
@@ -222,6 +222,6 @@ def test_a_forked_child_does_not_have_the_owner(tmp_path: Path) -> None:
         with Session.attach(child, max_stop=LONG) as session:
             wait = session.ask(lambda s: system_wait(s, child))
     assert wait is not None and (wait.kind, wait.object) == ("mutex", said["object"])
-    # The child's only thread may have had that number before.
+    # Before fork(), the child's only thread may have been the thread with that id.
     assert (wait.owner, wait.is_owner_alive) == (said["owner"], None)
     assert "fork() made the process" in wait.unavailable["is_owner_alive"]

@@ -1,4 +1,4 @@
-"""What the kernel says of a process: processor time, signals, timers, which process it is; who holds Python's lock."""
+"""Facts of a process from the kernel: processor time, signals, timers, identity; and the holder of Python's lock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.outside import (
 )
 from tests.support.runs import require_kernel_cores, write_gcore, write_kernel_core
 
-SPUN_NS = 20_000_000  # what a thread that spins has run at least before the program says that it is ready
+SPUN_NS = 20_000_000  # processor time of a spinning thread before the program reports that it is ready
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_handlers_of_signals_are_told_by_what_installs_them(kernel: Words) -> No
         finally:
             process.kill()
     assert {signal.SIGUSR1, signal.SIGINT} <= handled and signal.SIGALRM not in handled
-    # Python's own handler but notes the signal. Its code goes on where that has ended a wait.
+    # Python's own handler only notes the signal. Its code goes on only if the signal ends a wait.
     assert free == {}
     reason = f"the program has a handler for SIGINT, which would end the wait of thread {process.pid}"
     assert ended == {process.pid: reason}

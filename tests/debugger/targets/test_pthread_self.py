@@ -1,4 +1,4 @@
-"""What ``pthread_self()`` returns is not the thread pointer on every processor."""
+"""On some processors ``pthread_self()`` does not return the thread pointer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stop of a live process has a limit in time, questions are linear in what they are about. Clocks are invented."""
+"""A stop of a live process has a time limit, and questions are linear in their subject. Clocks are invented."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOUR = 3_600_000_000_000
 
 
 class Clock:
-    """A clock that stands still until it is put on."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -55,13 +55,15 @@ def attached(process_id: int, clock: Callable[[], int]) -> Inspection:
 
 
 def put_on_while_copying(monkeypatch: pytest.MonkeyPatch, clock: Clock, pieces: int) -> list[int]:
-    """Have an hour pass in each stop when so many pieces have been copied; return what will have their numbers."""
+    """Let an hour pass in each stop after *pieces* copied pieces; return the list that will have the pieces of each
+    stop.
+    """
     read = ptrace.read_memory
     copied: list[int] = []
 
     def reading(process: int, ranges: Any, buffer: Any, is_over: Callable[[], bool] | None = None) -> Any:
         if is_over is None:
-            return read(process, ranges, buffer)  # of the running process
+            return read(process, ranges, buffer)  # a read of the running process
         copied.append(0)
 
         def passing() -> bool:
@@ -119,7 +121,7 @@ def test_a_process_that_does_not_stop_in_time_is_let_go_and_tried_again(
         if len(tries) > failures:
             interrupt(thread)
         else:
-            clock.now += HOUR  # in which the thread does not stop
+            clock.now += HOUR  # the thread does not stop in this hour
 
     monkeypatch.setattr(ptrace, "interrupt", interrupting)
     monkeypatch.setattr(LiveProcess, "_stop", trying)
@@ -153,7 +155,7 @@ def test_the_command_says_what_helps_where_a_process_does_not_stop() -> None:
     with working("busy", "3", "1000") as worker:
         command = [sys.executable, "-c", code, "threads", str(worker.pid), "--max-stop", "0.5"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        # It is read as it runs.
+        # The program is read while it runs.
         assert done.returncode == 3 and "LEVEL" in done.stdout
         assert f"ompd: warning: process {worker.pid}: was not stopped within 0.5 ms, 3 times: " in done.stderr
         assert "--max-stop MS allows longer stops" in done.stderr and "Traceback" not in done.stderr
@@ -168,7 +170,7 @@ def test_the_command_says_what_helps_where_a_process_does_not_stop() -> None:
 
 
 def known_of(answer: Answer[Any]) -> dict[Any, dict[str, Any]]:
-    """Return the facts of each thread."""
+    """Return the facts of each thread by its native id."""
     keys = ("thread_num", "team_size", "level", "state", "parallel", "task", "thread_type")
     return {row.native_thread_id: {key: getattr(row, key) for key in keys} for row in answer.rows}
 
@@ -185,17 +187,17 @@ def test_what_was_not_copied_in_time_is_named_and_what_was_is_right(
         with monkeypatch.context() as patching, attached(program.pid, clock) as session:
             copied = put_on_while_copying(patching, clock, 1 << 20)
             answer = session.ask_threads()
-            assert answer.complete and len(copied) == 2  # what is needed, and what lies beside it
+            assert answer.complete and len(copied) == 2  # the needed pages, and the pages beside them
             whole, last = known_of(answer), copied[0]
         told, cut, refused = 0, 0, 0
-        # What is needed comes first, so that the later half may be left out.
+        # Needed pages come first, so that the second half may be left out.
         for pieces in (0, *(last * part // 16 for part in range(1, 8)), last):
             with monkeypatch.context() as patching, attached(program.pid, clock) as session:
                 put_on_while_copying(patching, clock, pieces)
                 try:
                     answer = session.ask_threads()
                 except ompd.errors.OmpdError as error:
-                    assert "stopped as long as it may be" in str(error)  # not even the runtime is found
+                    assert "stopped as long as it may be" in str(error)  # even the runtime is not found
                     assert "--max-stop" in error.hint and pieces < last
                     refused += 1
                     continue
@@ -227,7 +229,7 @@ def mapping(start: int, pages: int, name: str = "") -> MemoryMapping:
 
 
 class Still:
-    """What a moment asks of a process whose pages all are there."""
+    """The parts of a process that a moment uses; all of its pages exist."""
 
     process_id, command, architecture = 1, None, X86_64
     constants: dict[int, bytes]
@@ -248,7 +250,7 @@ def test_where_a_program_moves_on_its_heap_is_copied_as_a_whole() -> None:
     heaps, beyond = range(0x100, 0x100 + 300), range(0x100 + 300, 0x100 + 310)
     first, second = moment.pages_nearby(0), moment.pages_nearby(1)
     assert len(first) == 16 and {0x100 + 100, 0x10000 + 5000} <= set(first)
-    # The likely ones come first, then all of what is small; none of a stack.
+    # The likely pages come first, then all pages of small mappings, and no page of a stack.
     assert set(second[:128]) > set(first) and len(set(second)) == len(second)
     assert set(second) >= {*heaps, *beyond} and len(second) < 600
     assert not set(second) & set(range(0x70000, 0x70000 + 40))
@@ -268,7 +270,7 @@ def test_stacks_are_copied_as_far_as_they_are_used() -> None:
     assert set(pages.values()) == {1}
     used = [{page for page in pages if each.start <= page * PAGE < each.end} for each in (shallow, deep, deeper)]
     assert [len(each) for each in used[:2]] == [11, 1001]  # with the page below, which may be used as well
-    # What the others leave is the deepest one's; of that the outermost frames are copied, too.
+    # The deepest stack gets the remaining pages, and its outermost frames are copied, too.
     assert 4900 < len(used[2]) < 5000 and deeper.end // PAGE - 1 in used[2]
 
 
@@ -298,7 +300,7 @@ def test_a_program_that_changes_all_the_time_is_never_held(monkeypatch: pytest.M
     stop = LiveProcess.stop
 
     def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), **options: Any) -> Moment:
-        return stop(self, ())  # what is needed is somewhere else each time
+        return stop(self, ())  # the needed pages are elsewhere each time
 
     monkeypatch.setattr(LiveProcess, "stop", stopping)
     with running("nested", folder=tmp_path) as program, ompd.attach(program.pid) as session:
@@ -315,7 +317,7 @@ def test_a_program_that_changes_all_the_time_is_never_held(monkeypatch: pytest.M
         else:
             assert not answer.complete and len(answer.target.stops_ns) == MAX_STOPS
             assert "faster than it can be copied" in answer.warnings[0]
-        assert len(states) == MAX_STOPS + 2  # the rehearsal, each stop, and what the best one gives
+        assert len(states) == MAX_STOPS + 2  # the rehearsal, each stop, and the answer of the best stop
         assert not any("t" in found for found in states)
         assert is_let_go(program.pid)
 
@@ -375,13 +377,13 @@ def test_trees_of_tasks_that_come_and_go_are_told_or_said_to_change(runtime: str
 
 
 class Work:
-    """How often a question reads the target, and how many functions it calls."""
+    """The numbers of reads of the target and of function calls that a question makes."""
 
     def __init__(self) -> None:
         self.reads = self.calls = 0
 
     def counted(self, question: Callable[[Inspection], Answer[Any]]) -> Callable[[Inspection], Answer[Any]]:
-        """Return *question*, of which the last call is counted."""
+        """Return *question*, changed so that its last call is counted."""
 
         def counting(session: Inspection) -> Answer[Any]:
             self.reads = self.calls = 0
@@ -406,10 +408,10 @@ MAX_TRIES = 10
 
 
 def _worked(executable: Path, kind: str, count: int) -> tuple[tuple[str, ...], dict[str, Work]]:
-    """Return what the threads of a program with *count* tasks do, and the work of each question about it."""
+    """Return the threads' states in a program with *count* tasks, and the work of each question about it."""
     states: tuple[str, ...] = ()
     found: dict[str, Work] = {}
-    roomy = {"OMP_STACKSIZE": "8M"}  # any thread may have all the tasks on its stack
+    roomy = {"OMP_STACKSIZE": "8M"}  # one thread may have all the tasks on its stack
     program = working("descends", kind, str(count), executable=executable, env=roomy)
     with program as worker, ompd.attach(worker.pid) as session:
         for name in QUESTIONS:
@@ -423,14 +425,14 @@ def _worked(executable: Path, kind: str, count: int) -> tuple[tuple[str, ...], d
     return states, found
 
 
-@pytest.mark.usefixtures("_all_are_stopped")  # so that the question is asked as often of each
+@pytest.mark.usefixtures("_all_are_stopped")  # so that each question is asked equally often
 @pytest.mark.parametrize(("runtime", "kind"), sample(product(RUNTIMES, ["waiting", "undeferred"])))
 @pytest.mark.quick()
 def test_twice_the_tasks_are_about_twice_the_work(runtime: str, kind: str) -> None:
     few, many = (600, 1200) if FULL else (150, 300)
     executable = build_live("descends", runtime=runtime)
-    # Which thread executes a task is up to the runtime, and what the other one waits for takes work of its own: what is
-    # compared is the same in this.
+    # The runtime chooses the thread that executes a task, and the wait of the other thread adds work. Only runs
+    # with the same states are compared.
     found: dict[int, dict[tuple[str, ...], dict[str, Work]]] = {few: {}, many: {}}
     for count in (few, many) * MAX_TRIES:
         states, works = _worked(executable, kind, count)
@@ -446,4 +448,4 @@ def test_twice_the_tasks_are_about_twice_the_work(runtime: str, kind: str) -> No
         assert more[name].reads < 2.2 * less[name].reads, (name, less[name].reads, more[name].reads)
         assert more[name].calls < 2.2 * less[name].calls, (name, less[name].calls, more[name].calls)
     if runtime == "libgomp":
-        assert more["ask_threads"].reads < 0.6 * more["ask_tasks"].reads  # what threads do needs no walk over tasks
+        assert more["ask_threads"].reads < 0.6 * more["ask_tasks"].reads  # threads need no walk over tasks

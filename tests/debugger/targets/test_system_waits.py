@@ -1,4 +1,4 @@
-"""Waits outside of OpenMP in memory that lies, or that no real program can be made to have."""
+"""Waits outside of OpenMP in damaged memory, or in memory that no real program can be made to have."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_FORKED, FORKED = Origin(is_forked=False, parent=900), Origin(is_forked=True,
 
 
 class Core:
-    """The core of the program that waits, with other bytes in some places."""
+    """The core of the waiting program, with other bytes in some places."""
 
     def __init__(self) -> None:
         self.words: Words = core_of_outside("waits", "kernel")
@@ -46,7 +46,7 @@ class Core:
         return int(said["object"])
 
     def wait(self, name: str, **patches: int) -> SystemWait:
-        """Return what a thread waits for where the words of its object at some offsets (``at_8=5``) are others."""
+        """Return a thread's wait, with other words at some offsets of its object (``at_8=5``)."""
         self.target.reads = 0
         self.target.overlay = {
             self.object(name) + int(at.removeprefix("at_")): struct.pack("<I", value) for at, value in patches.items()
@@ -83,7 +83,7 @@ def test_a_mutex_that_contradicts_itself_has_no_owner(core: Core, patches: dict[
 
 
 class Woken(Overlaid):
-    """A core whose threads have *answer* in the register of a system call's answer."""
+    """A core whose threads have *answer* as the result of a system call."""
 
     answer: int | None = None
 
@@ -93,11 +93,11 @@ class Woken(Overlaid):
 
 
 def test_a_thread_that_was_woken_up_and_has_not_run_yet_does_not_sleep() -> None:
-    # What it slept on is as it was: the word of a mutex that was taken again, or that of a wake-up without a reason.
+    # The object looks as it did in the thread's sleep: a mutex that was taken again, or a wake-up without a reason.
     words = core_of_outside("waits", "kernel")
     names = ("mutex_normal", "sem", "cond_wait", "join", "rwlock_writer", "at_barrier", "once_waits", "futex_private")
     sleeping = [words.thread(name) for name in (*names, "epolls")]
-    # EINTR is what epoll_wait() has while it is stopped, and what futex() returns after a handler of a signal.
+    # -4 is EINTR. epoll_wait() has it while it is stopped; futex() returns it after a signal handler.
     interrupted = [(answer, sleeping) for answer in (None, -512, -516)]
     for answer, still in (*interrupted, (-4, sleeping[-1:]), (0, []), (-11, [])):
         target = Woken(str(words.place))
@@ -149,14 +149,14 @@ def test_other_objects_that_lie_have_no_owner(core: Core) -> None:
 
 @pytest.mark.parametrize("name", ["mutex_far", "rwlock_reader", "join", "at_barrier", "cond_wait", "mutex_inherits"])
 def test_a_page_that_is_lost_says_nothing(core: Core, name: str) -> None:
-    # It reads as zeros.
+    # A lost page reads as zeros.
     start = core.object(name) // 4096 * 4096
     core.target.reads, core.target.overlay = 0, {start: bytes(4096), start + 4096: bytes(4096)}
     with Session(core.target, FileFinder()) as session:
         session.target.close = lambda: None  # type: ignore[method-assign]
         wait = system_wait(session, core.words.thread(name))
     assert wait is not None and (wait.owner, wait.is_owner_alive, wait.is_recursive) == (None, None, None)
-    # Where the table by which the program calls the routine is lost as well, that is a word of unknown purpose.
+    # If the table for the program's calls is lost as well, the object is a word of unknown purpose.
     assert "owner" in wait.unavailable or wait.kind == "futex"
 
 
@@ -184,7 +184,7 @@ def test_no_words_of_an_object_make_it_fail(core: Core) -> None:
 
 
 class Contained:
-    """Threads in a container: their numbers inside of it by the native ids; glibc lists the former."""
+    """Threads in a container: *own* has the ids inside of it, which glibc records, by native id."""
 
     names_all = True
 
@@ -237,11 +237,11 @@ def test_owners_in_a_container_are_known_by_their_descriptors(
     ("own", "known"),
     [
         ({100: 100, 101: 101, 102: 102}, {100, 101, 102}),
-        ({100: 104, 101: 101, 102: 102}, {101, 102}),  # the one number that differs from the note's was overwritten
-        ({100: 101, 101: 101, 102: 102}, {102}),  # two threads have the same
+        ({100: 104, 101: 101, 102: 102}, {101, 102}),  # the one id that differs from the note's was overwritten
+        ({100: 101, 101: 101, 102: 102}, {102}),  # two threads have the same id
         ({100: 104, 101: 5, 102: 6}, {104, 5, 6}),  # a container
-        ({100: 101, 101: 5, 102: 6}, {5, 6}),  # which has a number of the outside
-        ({100: 104}, set()),  # one thread in a container, or a number that was overwritten
+        ({100: 101, 101: 5, 102: 6}, {5, 6}),  # a container with an id that exists outside, too
+        ({100: 104}, set()),  # one thread in a container, or an overwritten id
     ],
 )
 def test_a_number_that_contradicts_another_source_names_no_thread(own: dict[int, int], known: set[int]) -> None:
@@ -264,7 +264,7 @@ def test_an_owner_that_a_forked_process_does_not_have_may_be_its_first_thread() 
     assert (another.owner, another.owner_source, another.is_owner_alive) == (999, "runtime", None)
     assert "fork()" in parents.unavailable["is_owner_alive"] and "fork()" in another.unavailable["is_owner_alive"]
     assert owners.add(mutex, 101, is_shared=False).is_owner_alive
-    # Who is joined is no thread that fork() copied.
+    # The joined thread cannot be the thread that fork() copied.
     assert owners.add(AwaitedObject("join", 0x1000), 999, is_shared=False, pthread=0x2000).is_owner_alive is False
 
 
@@ -279,7 +279,7 @@ def test_an_owner_is_not_known_to_be_gone_where_nobody_says_where_the_process_ca
 
 
 class Lies:
-    """Memory of some words; the rest is not there."""
+    """Memory with some words; the rest is unreadable."""
 
     byte_order = "little"
     pointer_size = 8
@@ -298,7 +298,7 @@ class Lies:
 
 
 class Interpreter:
-    """The symbols of an interpreter: each thread has its own thread state somewhere."""
+    """The symbols of an interpreter, in which each thread has its own thread state."""
 
     def symbol_in(self, module: object, name: str) -> int | None:
         return 0x1000 if name == "_PyRuntime" else None
@@ -316,7 +316,7 @@ def interpreter(release: int) -> dict[int, int]:
     """Return the words of a CPython whose lock is held by thread 41."""
     words = {0x1000 + 8 * at: 0 for at in range(40)}
     head = {0: COOKIE, 1: release << 16 | 0xF0, 5: 0x200, 8: 0x8}
-    # ceval_gil, gil_runtime_state, enabled, locked, holder
+    # Offsets of ceval_gil, gil_runtime_state, enabled, locked, holder.
     gil = 14 if release == 0x030D else 15
     head |= {gil: 0x10, gil + 1: 0x100, gil + 3: 0x118, gil + 4: 0x108}
     words |= {0x1000 + 8 * at: value for at, value in head.items()}
@@ -379,7 +379,7 @@ PROGRAM, LIBC, MPI, PYTHON = (
 
 
 class Named:
-    """Frames of functions by their names; what calls them the code does not show."""
+    """Frames, each a module and the name of a function. The code does not show the routines that they call."""
 
     def __init__(self, *frames: tuple[Module, str | None]) -> None:
         self.frames = frames

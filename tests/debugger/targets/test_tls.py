@@ -1,4 +1,4 @@
-"""Thread-local variables, POSIX thread keys and the environment, compared with what programs say of themselves."""
+"""Thread-local variables, POSIX thread keys and the environment, compared with what the programs write."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.support.tls import (
 
 @dataclass(frozen=True)
 class Sample:
-    """A core of ``tls/program.c``, and what the program wrote."""
+    """A core of ``tls/program.c``, and the program's output."""
 
     program: Path
     core: Path
@@ -53,7 +53,7 @@ _open: list[StoppedProcess] = []
 
 
 def opened(process: StoppedProcess) -> StoppedProcess:
-    """Return *process*, which is closed when the test is over."""
+    """Return *process*, and close it when the test is over."""
     _open.append(process)
     return process
 
@@ -192,7 +192,7 @@ def test_the_thread_pointer_is_also_in_glibcs_lists(program: str) -> None:
 
 @PROGRAMS
 def test_without_the_file_of_libc_nothing_is_guessed(program: str) -> None:
-    # The program's own variables, and those of a library that was built for static TLS, do not need it.
+    # Neither the program's own variables nor those of a library built for static TLS need that file.
     taken = sample(*KINDS_OF_PROGRAMS[program])
     process = taken.process(Without("libc.so"))
     for thread in taken.truth["threads"]:
@@ -253,7 +253,7 @@ def test_the_environment_is_unavailable_once_it_was_written_over() -> None:
 
 
 def test_debug_information_of_the_c_library_agrees_with_what_it_publishes() -> None:
-    # Where its separate debug file is installed, a second source tells the same.
+    # If libc's separate debug file is installed, a second source confirms the layout.
     process = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"]).process()
     libc = next(module for module in process.symbols.modules() if "/libc.so" in module.name)
     try:
@@ -281,7 +281,7 @@ def test_variables_of_another_sysroot_are_found(tmp_path: Path) -> None:
 @PROGRAMS
 @pytest.mark.quick("clang-pie-gcore", "gcc-pie-kernel", "gcc-no_pie-gcore")
 def test_gdb_finds_the_same_addresses(program: str) -> None:
-    # What the programs say is the truth; this shows that gdb with libthread_db says no more than we do.
+    # The programs' output is the truth. gdb with libthread_db knows no more than ompd does.
     taken = sample(*KINDS_OF_PROGRAMS[program])
     gdb = require("gdb")
     command = [gdb, "-nx", "-batch", "-ex", "thread apply all print &exe_initialised", taken.program, taken.core]

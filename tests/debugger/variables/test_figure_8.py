@@ -1,4 +1,4 @@
-"""Figure 8 of the DMPL white paper on runtimes that people use: each thread's own count of a loop's iterations."""
+"""Figure 8 of the DMPL white paper, on common runtimes: each thread counts its own iterations of a loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPECTED = [3, 3, 2, 2]
 
 
 def core_of_figure_8(compiler_name: str, flag: str, runtime: str) -> Path:
-    """Return the core of the program once all iterations have counted; what it printed is beside it."""
+    """Return the core of the program once all iterations have counted. Its output is beside the core."""
     require_kernel_cores()
     openmp, used = RUNTIMES[runtime], compiler(compiler_name)
     library = openmp.file().parent
@@ -76,7 +76,8 @@ def test_each_thread_has_counted_its_iterations(compiler_name: str, flag: str, r
             (number, count, mechanism) for number, count in enumerate(EXPECTED)
         ]
         assert len({row.address for row in rows}) == len(EXPECTED)
-        # DMPL_get_tls_address: of the copies that the runtime keeps; for others the debugger has thread-local storage.
+        # DMPL_get_tls_address is for copies that the runtime keeps. The debugger finds other copies in thread-local
+        # storage.
         for row in rows:
             (handle,) = (one for one in found.space.threads() if one.native_thread_id() == row.native_thread_id)
             if flag == BY_RUNTIME:

@@ -1,5 +1,5 @@
-"""``ompd stack --locals``: the variables of frames, against what the programs say of them and what gdb prints, and how
-constructs have them, against the clauses of the source.
+"""``ompd stack --locals``: the variables of frames, compared with the programs' output and with gdb; and how constructs
+share them, compared with the source's clauses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ C = ("gcc", "gcc -O2", "clang", "clang -O2")
 
 
 def rows_of(session: Session, **asked: Any) -> dict[int, StackRecord]:
-    # What is asked is asked of a running program too, before it is stopped: only what is answered has to be complete.
+    # A running program is queried before it is stopped, too. Only the final answer must be complete.
     answer = session.ask(lambda stopped: stacks.ask(stopped, locals=True, **asked))
     assert answer.complete, answer.warnings
     return {row.native_thread_id or 0: row for row in answer.rows}
@@ -54,7 +54,7 @@ def named(frame: StackFrame, name: str) -> list[LocalRecord]:
 
 
 def check_truth(rows: dict[int, StackRecord], told: Told, functions: dict[str, bool]) -> dict[str, int]:
-    """Compare the innermost variable of a name with what its thread says; return how often each had a value."""
+    """Compare the innermost variable of each name with the thread's output; return how often each had a value."""
     seen: dict[str, int] = {}
     for thread in told.threads:
         for key, fact in thread["variables"].items():
@@ -73,7 +73,7 @@ def check_truth(rows: dict[int, StackRecord], told: Told, functions: dict[str, b
     return seen
 
 
-# The number of threads; of the loop whose bounds are constants each of two has its half.
+# The number of threads. In loops, each of two threads has one half of a loop with constant bounds.
 COUNT = {"region": 3, "loops": 2, "generate7": 3}
 BODIES = {"region": True, "values": False, "loops": True, "generate": True}
 
@@ -88,11 +88,11 @@ def test_every_thread_has_the_values_that_it_says(compilation: str, what: str) -
     seen = check_truth(locals_of(told), told, BODIES)
     assert len(seen) >= 2
     if "-O2" in compilation:
-        return  # what is left of them is the compiler's matter, but nothing that is told is wrong
+        return  # the compiler decides which variables are left, but no answer is wrong
     expected = dict.fromkeys(seen, COUNT[what])
     if compilation == "clang":
         expected.pop("region:i", None)  # see test_the_loop_of_clang
-        expected.pop("generate:b", None)  # clang does not tell what a task shares
+        expected.pop("generate:b", None)  # clang's debug information lacks what a task shares
     assert {key: count for key, count in seen.items() if key in expected} == expected
 
 
@@ -135,8 +135,8 @@ def test_split_debug_information_and_other_optimisers(compilation: str) -> None:
     assert sum(check_truth(locals_of(told), told, BODIES).values()) >= 20
 
 
-# What the clauses of the source say, of the variables of each construct by their order from the inside, as far as each
-# compiler tells it: gcc does not tell which clause made a copy.
+# The source's clauses for the variables of each construct, innermost first, if the compiler records them. gcc does not
+# record which clause made a copy.
 SHARING = {
     ("region", "gcc"): {
         "local": ["private"],
@@ -199,10 +199,10 @@ def test_sharing_is_what_the_clauses_say(function: str, compiler: str) -> None:
             found.setdefault(variable.name, []).append(variable.sharing)
         expected = SHARING[function, compiler]
         if (function, compiler) == ("generate", "clang") and "b" in found:
-            # clang from 17 on tells that there is a variable that is shared, if not how the task has it.
+            # From clang 17 on there is a shared variable, though not how the task has it.
             expected = {**expected, "b": [None]}
         assert found == expected, thread
-        # Outside of the construct there is nothing to share.
+        # Nothing is shared outside of a construct.
         assert all(v.sharing is None for f in row.frames if f.construct is None for v in f.locals or ())
 
 
@@ -217,8 +217,8 @@ def test_sharing_is_not_told_otherwise_with_optimisation(compilation: str) -> No
 
 
 def test_the_loop_of_clang() -> None:
-    # Of a loop whose number of iterations is worked out at run time, clang's debug information tells the place of a
-    # copy that has the first value for ever. Which iteration it is, is told.
+    # If a loop's number of iterations is known only at run time, clang's debug information locates a copy that keeps
+    # the first value for ever. The number of the iteration is still known.
     told = stopped(recipe("clang"), 3)
     for thread in told.threads:
         (variable,) = named(frame_of(locals_of(told)[thread["id"]], "region", body=True), "i")
@@ -240,7 +240,9 @@ def test_the_loop_of_clang() -> None:
 
 
 def gdbs(told: Told) -> dict[int, list[tuple[str, list[tuple[str, str]]]]]:
-    """What gdb prints of each thread's frames: function, and names and values of variables, inner ones first."""
+    """Return gdb's output for each thread's frames, innermost first: the function, and names and values of its
+    variables.
+    """
     found: dict[int, list[tuple[str, list[tuple[str, str]]]]] = {}
     for what in ("locals", "args"):
         words = [
@@ -293,18 +295,18 @@ def compare_with_gdb(told: Told, *, optimised: bool) -> int:
             theirs = by_name((n, None if t == "<optimized out>" else t) for n, t in variables)
             loops = {v.name for v in frame.locals if v.sharing == "loop" and v.text is None}
             theirs = {n: texts for n, texts in theirs.items() if not n.startswith((".", "__context", "__vla_expr"))}
-            # With optimisation gdb's info locals leaves out some constants.
+            # With optimisation, gdb's info locals omits some constants.
             assert theirs.keys() <= ours.keys() if optimised else theirs.keys() == ours.keys(), (function, frame)
             for name, expected in theirs.items():
                 texts = ours[name]
                 if name in loops:
                     continue
-                # Behind those of inner blocks: the second one that gcc has of a loop's variable, and parameters, for
-                # which gdb looks by their name and finds the variable that hides them.
+                # The last texts are gcc's second variable of a loop, and parameters. gdb looks these up by name, and
+                # finds the variable that hides them.
                 parameters = sum(v.parameter for v in frame.locals if v.name == name)
                 count = len(texts) - (parameters if len(texts) > 1 else 0)
                 texts, expected = texts[:count], expected[:count]
-                if optimised:  # gdb knows more, by what callers passed and by vector registers
+                if optimised:  # gdb knows more, from arguments of callers and from vector registers
                     texts = texts[: len(expected)]
                     expected = [text if mine is not None else None for mine, text in zip(texts, expected, strict=True)]
                 assert texts == expected, (function, name)
@@ -352,7 +354,7 @@ def test_other_languages(name: str, compilation: str) -> None:
     assert compare_with_gdb(told, optimised="-O" in compilation) >= 20
 
 
-# What people and programs see
+# Output for people and programs
 
 
 def test_text_and_json() -> None:

@@ -1,6 +1,6 @@
-"""Locks by the names of their variables: programs in ``tests/locks`` write what each thread's lock has to be called.
+"""Locks by the names of their variables: programs in ``tests/locks`` write the name that each thread's lock must get.
 
-What has no name, in the heap or on a stack, must get none; that of another lock would be worse.
+A lock on the heap or on a stack must get no name. The name of another lock would be worse.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def locks(name: str, *flags: str, **environment: str) -> Odd:
 
 
 def symbols(core: Core) -> tuple[dict[int, str | None], dict[int, str | None]]:
-    """Return what each waiting thread's lock is called by us, and by the program."""
+    """Return the lock's name for each waiting thread: by ompd, and by the program."""
     with Session.open_core(core.path) as session:
         answer = threads.ask(session)
     rows = {row.native_thread_id: row for row in answer.rows}
@@ -107,7 +107,7 @@ def test_programs_without_locks_are_not_searched(monkeypatch: pytest.MonkeyPatch
         assert threads.ask(session).complete
 
 
-# Debug information that lies
+# Contradictory debug information
 
 
 def test_a_search_is_quick() -> None:
@@ -127,7 +127,8 @@ def test_damaged_debug_information_is_refused_or_read(compiler: str) -> None:
     survives(path.read_bytes(), lambda data: find_variables(TypeInfo(ElfFile(data, "damaged")), LOCK_TYPES), regions)
 
 
-# Abbreviations as tests.support.made_types has them, and a variable: name, type, and an address as location.
+# The abbreviations of tests.support.made_types, and one for a variable: its name, its type, and its address as
+# location.
 VARIABLE = ABBREVIATIONS.replace(
     "    .byte 0\n", "    .uleb128 9, 0x34; .byte 0; .uleb128 3, 8, 0x49, 0x13, 2, 0x18, 0, 0\n    .byte 0\n", 1
 )
@@ -141,7 +142,7 @@ def variable(name: str, label: str) -> str:
 
 
 def nested(depth: int) -> str:
-    # Structures of which each has the next one as two members, the last one locks.
+    # Each structure has the next one as its two members, and the last one has locks.
     def level(number: int, inner: str) -> str:
         member = f'.uleb128 8; .string "m"; .long {inner} - .Lunit; .byte 0\n'
         return f'.Ls{number}: .uleb128 3; .string "s"; .byte 8\n{member}{member}.byte 0\n'

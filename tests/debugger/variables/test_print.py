@@ -1,4 +1,4 @@
-"""``ompd print``: a variable as code sees it, the same as ``stack --locals`` and ``var`` have it, in both debuggers."""
+"""``ompd print``: a variable as the code sees it, as in ``stack --locals`` and ``var``, in both debuggers."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_a_pointer_in_a_register_leads_on() -> None:
                     try:
                         found = printing.ask(session, f"*{variable.name}", row.native_thread_id or 0, number=number)
                     except (BadInput, NoAnswer):
-                        continue  # what it leads to has no type, or is not there
+                        continue  # the target of the pointer has no type, or is not in memory
                     assert found.local is not None and f"{found.local.address:#x}" in str(variable.text)
                     followed += 1
     assert followed > 0
 
 
-# One of each way to have copies; in the last the file of the code has no more than a declaration.
+# One program for each way to keep copies. In the last one, the file of the code only declares the variable.
 COPIED = ("threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls", "threads-gcc-O2-flto")
 
 
@@ -108,7 +108,7 @@ def test_code_of_a_region_sees_what_is_around_it() -> None:
         assert outer.local.text == '"simulate"' and outer.frame.thread == team[0] and outer.seen and not outer.is_here
         line = format_printed(outer, team[2])
         assert line.endswith(f"(const char [9], of #1 simulate hang.c:50, on the stack of thread {team[0]})"), line
-        # What called that is out of sight, and said to be.
+        # The calling function's variable is out of sight, and is marked so.
         called = printing.ask(session, "step", team[1])
         assert not called.seen and "out of sight, of #1 simulate" in format_printed(called, team[1])
         whole = stacks.ask(session, thread=team[1], locals=True).rows[0].frames
@@ -157,7 +157,7 @@ def expected_lines() -> dict[str, str]:
 
 def check(told: dict[str, str], name: str) -> None:
     assert "is selected: OpenMP thread " in told["thread"] and f"{name}'s thread " in told["thread"]
-    # gdb warns of a core from another machine, whose registers take less room.
+    # gdb warns about a core of another machine, whose registers take less room.
     selected = [line for line in told["thread 1"].splitlines() if not line.startswith("warning: Section `.reg-xstate")]
     assert "OpenMP thread 1/4 at level 1 is" in selected[0]
     assert re.search(r"report_progress.*hang\.c:39", selected[1]), "the innermost frame of the user's is selected"
@@ -187,7 +187,7 @@ def test_gdb_selects_the_users_frame_and_prints_the_same(found: str) -> None:
 @pytest.mark.quick()
 def test_lldb_selects_the_users_frame_and_prints_the_same(version: int) -> None:
     core = stopped("hang")
-    asked = [words for words in ASKED if words != "thread "]  # LLDB takes the space away
+    asked = [words for words in ASKED if words != "thread "]  # LLDB removes the space
     told = lldb_replies(
         version, target_create(core.executable, core.core), *(f"ompd {words}" for words in asked), "ompd  thread",
         "frame variable",

@@ -1,4 +1,4 @@
-"""``ompd var``: what each thread says of its variables, for every mechanism and compiler, and how gdb writes values."""
+"""``ompd var``: each thread's value of a variable, for every mechanism and compiler, and gdb's notation of values."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_snapshot_tells_the_same_or_why_not(name: str, tmp_path: Path) -> None
         session.snapshot(file)
     with ompd.open_core(file) as session:
         check(session, told, name, lacking="m::mal")
-        if name.startswith("fortran"):  # what lies behind a descriptor, on the heap, is not kept
+        if name.startswith("fortran"):  # the snapshot leaves out data on the heap behind a descriptor
             for row in session.ask_var("m::mal").rows:
                 assert row.value is None and "leaves out" in row.unavailable["value"]
     with ompd.open_core(told.core) as session:
@@ -262,7 +262,7 @@ def test_of_a_name_that_there_is_not_near_ones_are_told(threads: Inspection) -> 
         threads.ask_var("natve")
     assert "native" in raised.value.hint
     with pytest.raises(NoAnswer):
-        threads.ask_var("other_local")  # a local variable is none in static storage
+        threads.ask_var("other_local")  # a local variable is not in static storage
 
 
 def test_without_debug_information_nothing_is_taken_for_a_number(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_without_debug_information_nothing_is_taken_for_a_number(tmp_path: Path)
             session.ask_var("pt.x")
 
 
-# What values have in common, formats, and how they are shown
+# Common values, formats, and output
 
 
 def test_values_that_stand_out_are_marked(threads: Inspection) -> None:
