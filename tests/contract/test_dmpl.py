@@ -1,7 +1,7 @@
-"""DMPL: its tables and numbers, and both halves of it against each other, over invented memory.
+"""DMPL: its tables and numbers, and its library's half against its debugger's half, over invented memory.
 
-Everything that a library is asked for is in :func:`tests.support.dmpl.differences`; with one defect in a callback or in
-a function that has to notice it.
+:func:`tests.support.dmpl.differences` asks a library everything. Other tests break one callback or
+function, which must be noticed.
 """
 
 from __future__ import annotations

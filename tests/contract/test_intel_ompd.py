@@ -1,9 +1,8 @@
-"""Intel's own OMPD library, which comes with its runtime, reads the same cores through our callbacks: what it tells is
-what we tell.
+"""Intel's own OMPD library, which comes with its runtime, reads the same cores through our callbacks. Its answers must
+equal ours.
 
-Where it is known to be wrong it is no oracle: for serialized regions in one another, of which it shows one too few (no
-program here has any), for the function of serialized regions and of gcc's code, and for states that the runtime never
-notes.
+The library is no oracle for nested serialized regions: it shows one too few, but no program here has any. Nor is it an
+oracle for the function of serialized regions and of gcc's code, and for states that the runtime never notes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tests.support import COMPILERS, Stopped
 from tests.support.vendor import told
 
 PROGRAMS = ("nested", "lock", "task_tree", "icvs", "icvs_env", "two_initial", "task_if0", "serialized_middle", "uneven")
-# All that it needs OMP_DEBUG=enabled for; without, it refuses, and the truth of the programs has to do.
+# The library's refusal without OMP_DEBUG=enabled. Then the programs' own output is the oracle.
 REFUSED = {"rc": Rc.NEEDS_STATE_TRACKING}
 # enum of ompt-general.cpp; kmp_proc_bind_t
 TOOL_VAR = ("error", "unset", "disabled", "enabled")
@@ -51,7 +50,7 @@ def opened(core: Stopped) -> Iterator[tuple[Session, AddressSpace]]:
 
 
 class Twins:
-    """Compares handle by handle. Two of ours are the same if and only if the library's are."""
+    """Compares handle by handle. Two of our handles are the same if and only if the library's are."""
 
     def __init__(self, session: Session, space: AddressSpace, mode: str) -> None:
         self._session, self._space, self._mode = session, space, mode
@@ -190,7 +189,7 @@ class Twins:
         elif region.size() == 1:
             pass  # the runtime keeps the function of the region that it entered last
         elif self._session.process.symbols.module_at(theirs) is self._space.module:
-            # gcc's code: they tell the runtime's wrapper
+            # For gcc's code the library returns the runtime's wrapper.
             entry = ours.function()
             assert entry is not None and self._session.process.symbols.module_at(entry) is not self._space.module
             self.compared["function behind a wrapper"] += 1
@@ -199,7 +198,7 @@ class Twins:
 
 
 def icv_text(name: str, value: object) -> str:
-    """Return a value as Intel's library writes it, so far as that is a matter of taste."""
+    """Return a value in the spelling of Intel's library."""
     text = str(value)
     if name == "bind-var":
         return ",".join(BINDINGS[int(word)] if word.isdecimal() else word for word in text.split(","))
@@ -209,7 +208,9 @@ def icv_text(name: str, value: object) -> str:
 
 
 def compare(program: str, compiler: str, mode: str) -> tuple[Counter[str], Stopped, dict[str, Any]]:
-    """Return what was compared, for all threads that are in a team."""
+    """Compare all threads that are in a team; return the number of comparisons of each fact, the core, and the
+    library's answers.
+    """
     core, theirs = told(program, compiler, mode)
     team = {thread["native_thread_id"] for thread in core.truth["threads"] if thread["role"] == "team"}
     with opened(core) as (session, space):
@@ -217,7 +218,7 @@ def compare(program: str, compiler: str, mode: str) -> tuple[Counter[str], Stopp
         twins.icvs(space, Scope.ADDRESS_SPACE, theirs["address_space"])
         for native, answer in theirs["threads"].items():
             ours = space.thread_by_native_id(ThreadIdKind.LWP, int(native))
-            # A thread that is not the runtime's is so for both.
+            # Both must agree whether a thread belongs to the runtime.
             assert (ours is None) == (answer == {"rc": Rc.UNAVAILABLE})
             if int(native) in team:
                 assert ours is not None
@@ -265,7 +266,7 @@ def test_it_tells_the_same_of_the_process() -> None:
     with opened(core) as (_, space):
         assert space.omp_version() == theirs["omp_version"] == int(theirs["omp_version_text"])
         states = {f"ompt_state_{name}": value for value, name in space.states().items()}
-        assert states.pop("ompt_state_undefined") == State.UNDEFINED  # where a host begins to enumerate
+        assert states.pop("ompt_state_undefined") == State.UNDEFINED  # a host begins to enumerate with this state
         assert states == theirs["states"] and len(states) == 24
         scopes = {icv.name: icv.scope for icv in space.icvs()}
         assert {name: scope for _, name, scope in theirs["icvs"]}.items() <= scopes.items()

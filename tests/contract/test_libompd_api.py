@@ -1,6 +1,7 @@
 """One test for each row of LLVM's tests of the OMPD interface, named after it, asked of our handles.
 
-Where that interface compares handles, ours have ids; where it releases them, ours are closed with their session.
+The interface compares handles, and ours have ids. The interface releases handles, and ours are closed with their
+session.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def in_team_of_four(space: AddressSpace, core: Stopped) -> ParallelHandle:
 
 
 def native(space: AddressSpace, core: Stopped, handle: ThreadHandle) -> int:
-    """Return the system's number of a thread, by asking for each of them."""
+    """Return the system's id of the handle's thread, found by asking for each thread."""
     found = [
         truth["native_thread_id"]
         for truth in core.truth["threads"]
@@ -90,7 +91,7 @@ def native(space: AddressSpace, core: Stopped, handle: ThreadHandle) -> int:
 
 
 def walk(first: Any, following: Callable[[Any], Any]) -> list[Any]:
-    """Return a handle and those behind it, until there is none."""
+    """Return a handle and the handles that follow it, to the end."""
     found = []
     while first is not None:
         found.append(first)
@@ -128,7 +129,7 @@ def test_finalize() -> None:
     session.close()
     with pytest.raises(TargetGone):
         session.runtimes  # noqa: B018
-    session.close()  # as often as one likes
+    session.close()  # a session may be closed again
 
 
 def test_process_initialize() -> None:
@@ -141,7 +142,7 @@ def test_process_initialize() -> None:
         assert runtime.fault.rc == Rc.UNAVAILABLE and not runtime.is_initialised
         with pytest.raises(NotInitialised):
             LibompPlugin().process_initialize(session.process.contract, runtime.found.module)
-        # In a module that is no runtime nothing is found either.
+        # A module that is no runtime is refused as well.
         libc = next(module for module in session.process.symbols.modules() if module.name.endswith("/libc.so.6"))
         with pytest.raises(OmpdError) as caught:
             LibompPlugin().process_initialize(session.process.contract, libc)
@@ -149,7 +150,7 @@ def test_process_initialize() -> None:
 
 
 def test_device_initialize() -> None:
-    # There are no devices in these processes: the host's address space is the only one, whatever the default device.
+    # These processes have no devices: the host's address space is the only one, whatever the default device.
     core = stopped("icvs")
     with Session.open_core(core.core) as session:
         (runtime,) = session.runtimes
@@ -160,7 +161,7 @@ def test_device_initialize() -> None:
 
 
 def released(ask: Callable[[AddressSpace, ThreadHandle], Any]) -> None:
-    """A handle that is asked for the first time after its session was closed tells that the target is gone."""
+    """Check that a handle's first question fails with TargetGone once its session was closed."""
     core = stopped("lock", mode="tool")
     with Session.open_core(core.core) as session:
         space = session.runtimes[0].space
@@ -199,7 +200,7 @@ def test_rel_display_control_vars() -> None:
     core = stopped("lock")
     with opened(core) as space:
         shown = space.display_control_vars()
-    assert shown["OMP_DEBUG"] == "enabled"  # what was answered stays
+    assert shown["OMP_DEBUG"] == "enabled"  # the earlier answer stays
     released(lambda space, handle: space.display_control_vars())
 
 
@@ -284,7 +285,7 @@ def test_get_icv_string_from_scope() -> None:
         assert space.icv("tool-libraries-var", space) == ""
         assert "%A" in str(space.icv("affinity-format-var", space))
         assert space.icv("run-sched-var", own[Scope.TASK]) == "monotonic:dynamic,7"
-        # Lists are those of the levels that are still to come.
+        # A list has the values of the levels still to come.
         outer = walk(own[Scope.TASK], lambda task: task.generating())[-1]
         assert outer.kind() == "initial"
         assert space.icv("bind-var", outer) == "spread,close"
@@ -385,7 +386,7 @@ def test_get_curr_parallel_handle() -> None:
         assert thread(space, core.truth["pid"]).current_parallel() is None
     core = stopped("between")
     with opened(core) as space:
-        # Not of its last region any more, though each worker goes on pointing at that team.
+        # Each worker still points at the team of its last region, but is in no region.
         assert [handle.current_parallel() for handle in space.threads()] == [None] * 4
 
 
@@ -493,14 +494,14 @@ def test_get_task_function(compiler: str, mode: str) -> None:
         functions: dict[str, set[int]] = {}
         for truth in members(core):
             tasks = walk(task_of(thread(space, truth["native_thread_id"])), lambda task: task.generating())
-            assert tasks[-1].function() is None  # nobody generated the initial task
+            assert tasks[-1].function() is None  # the initial task was not generated
             for task, name in zip(tasks[:-1], ("leaf", "twig", "bough", "trunk", "region"), strict=True):
                 function = task.function()
                 assert function is not None and session.process.symbols.module_at(function) is program
                 place = session.process.places.locate(function)
                 assert place.symbol_address == function
                 functions.setdefault(name, set()).add(function)
-        # One for each construct.
+        # Each construct has one function.
         assert [len(known) for known in functions.values()] == [1] * 5
         assert len(set.union(*functions.values())) == 5
 
@@ -520,7 +521,7 @@ def test_get_task_frame() -> None:
                     count += frame is not None
                 task = task.scheduling() or task.generating()
             assert task is None
-    assert count >= 4 * 4  # each thread has left at least an initial, an implicit and an explicit task for its own
+    assert count >= 4 * 4  # each thread has left at least an initial, an implicit and an explicit task
     with opened(stopped("task_tree", mode="neither")) as space, pytest.raises(Unavailable):
         task_of(thread(space, stopped("task_tree", mode="neither").truth["pid"])).frames()
 
@@ -546,7 +547,7 @@ def test_task_handle_compare() -> None:
         for truth in members(core):
             for task in walk(task_of(thread(space, truth["native_thread_id"])), lambda task: task.generating()):
                 ids.setdefault(task.tool_data(), set()).add(task.id)
-    # The same one has the same id on every way to it, and no other has it.
+    # A task has the same id on every way to it, and no other task has that id.
     assert all(len(known) == 1 for known in ids.values())
     assert len(set.union(*ids.values())) == len(ids) >= 4 + 2 + 2 + 3
 
@@ -570,7 +571,7 @@ def test_get_tool_data() -> None:
                 one.tool_data()
 
 
-# What the list of LLVM's tests lacks
+# Facts that LLVM's tests do not cover
 
 
 def test_a_session_leaves_nothing_open() -> None:
@@ -582,6 +583,6 @@ def test_a_session_leaves_nothing_open() -> None:
 
 
 def open_files() -> list[str]:
-    """Return what the descriptors of this process lead to."""
+    """Return the targets of this process's file descriptors."""
     descriptors = Path("/proc/self/fd").iterdir()
     return [str(descriptor.readlink()) for descriptor in descriptors if descriptor.is_symlink()]

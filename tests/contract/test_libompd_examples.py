@@ -1,6 +1,7 @@
-"""The example programs of LLVM's libompd test-suite by their shapes, one test each, named after it.
+"""Programs shaped like the examples in LLVM's libompd test-suite, one test each, named after the example.
 
-As there, what OMPT and ``omp_get_*`` tell each thread is compared with what its handles tell; here from cores.
+As in the suite, each thread's answers of OMPT and ``omp_get_*`` are compared with those of its handles; here from
+cores.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.libompd import stop
 from tests.support import COMPILERS, Stopped, stopped
 from tests.truth import BINDINGS, compare
 
-# A thread that tries others' queues has to go on until it finds something.
+# A thread that searches other threads' queues must go on until it finds a task.
 STEADY = {"KMP_BLOCKTIME": "infinite"}
 SCHEDULES = {1: "static", 2: "dynamic", 3: "guided", 4: "auto"}
 MONOTONIC = 1 << 31
@@ -43,8 +44,8 @@ def opened(core: Stopped) -> Iterator[tuple[Session, AddressSpace]]:
 
 
 def ompt_equals_ompd(core: Stopped) -> Counter[tuple[object, ...]]:
-    """Compare what LLVM's plugin compares, for each thread of a team; return how many threads are in what they say of
-    the sizes of their regions, innermost first.
+    """Compare the values that LLVM's plugin compares, for each thread of a team; return the number of threads by the
+    sizes of their regions, innermost first.
     """
     shapes: Counter[tuple[object, ...]] = Counter()
     compared: Counter[str] = Counter()
@@ -64,7 +65,7 @@ def ompt_equals_ompd(core: Stopped) -> Counter[tuple[object, ...]]:
                 sizes.append(region.size())
                 region = region.enclosing()
             shapes[tuple(sizes)] += 1
-    # Nothing was left out, of any thread.
+    # All values of all threads were compared.
     assert compared == Counter(dict.fromkeys(COMPARED, shapes.total()))
     assert compare(core).differences == []
     return shapes
@@ -92,7 +93,7 @@ def _pairs(
     yield "run-sched-var", *_schedules(str(space.icv("run-sched-var", task)), *icvs["schedule"])
     yield "bind-var", str(space.icv("bind-var", task)).split(",")[0], BINDINGS[icvs["proc_bind"]]
     known = _stacked(task)
-    # OMPT's outermost is the task of the initial thread, which workers have too.
+    # OMPT's outermost task is the initial thread's, and workers have it, too.
     told = [level["task_data"] for level in truth["tasks"]]
     yield "task data", [one.tool_data() for one in known], told
     frames = [
@@ -126,7 +127,7 @@ def test_example_1(compiler: str) -> None:
     core = stop("example_1", compiler_name=compiler)
     assert ompt_equals_ompd(core) == {(4,): 4}
     outside = [thread for thread in core.truth["threads"] if thread["role"] == "other"]
-    assert len(outside) == 3  # two, and the monitor
+    assert len(outside) == 3  # two threads, and the monitor
 
 
 @every_compiler
@@ -178,7 +179,7 @@ def test_fibonacci(compiler: str) -> None:
     assert ompt_equals_ompd(core) == {(4,): 4}
     with opened(core) as (_, space):
         threads = [t["native_thread_id"] for t in core.truth["threads"] if t["role"] == "team"]
-        # fib(1) is four calls away from fib(5), fib(0) by way of even numbers is three.
+        # fib(1) is four calls away from fib(5). fib(0) is three calls away, by way of even numbers.
         assert {depth(space, native) for native in threads} <= {2, 3, 4}
         assert all(depth(space, native) == true_depth(core, native) for native in threads)
 
@@ -217,7 +218,8 @@ def test_ompd_bt(compiler: str) -> None:
             assert exit_frame is not None and enter_frame is None
             stack = session.process.stacks.stack(native).frames
             owners = [(owner(session.process.contract, [space.module], frame.call_site), frame) for frame in stack]
-            # Bounded by the task's frames there is the user's code alone, above the system's; without, the runtime is.
+            # The frames inside of the task's exit frame belong to the user and the system. The whole stack also has
+            # frames of the runtime.
             inside = [whose for whose, frame in owners if frame.cfa is not None and frame.cfa < exit_frame.address]
             names = [session.process.places.locate(f.call_site).symbol for w, f in owners[: len(inside)] if w == USER]
             assert names[:2] == ["deepest", "called"] and set(inside) == {USER, SYSTEM}
@@ -259,7 +261,7 @@ def test_ompd_parallel(compiler: str, number: int) -> None:
 
 
 def schedules(core: Stopped) -> set[str]:
-    """Return what the threads' current tasks have for loops that leave it to run-sched-var."""
+    """Return the run-sched-var of the threads' current tasks."""
     found = set()
     with opened(core) as (_, space):
         for truth in (t for t in core.truth["threads"] if t["role"] == "team"):
@@ -270,7 +272,7 @@ def schedules(core: Stopped) -> set[str]:
 
 
 def depth(space: AddressSpace, native: int) -> int:
-    """Return how many explicit tasks lead to a thread's current one."""
+    """Return the number of explicit tasks from a thread's current task up to its implicit task."""
     handle = space.thread_by_native_id(ThreadIdKind.LWP, native)
     task = handle.current_task() if handle is not None else None
     count = 0
@@ -282,7 +284,7 @@ def depth(space: AddressSpace, native: int) -> int:
 
 
 def true_depth(core: Stopped, native: int) -> int:
-    """Return the same as the program wrote it."""
+    """Return the same number, as the program wrote it."""
     tasks: Mapping[int, dict[str, Any]] = {task["key"]: task for task in core.truth["tasks"]}
     (task,) = (t for t in tasks.values() if t["status"] == "executing" and t["thread"] == native)
     count = 0

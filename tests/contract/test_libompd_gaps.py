@@ -1,4 +1,4 @@
-"""What LLVM's libompd test-suite does not cover: one test for each such thing."""
+"""One test for each thing that LLVM's libompd test-suite does not cover."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_nested_serialized_regions(program: str, levels: int, mode: str, compile
 
 
 def test_intels_library_shows_one_serialized_region_too_few() -> None:
-    # That is why it is no oracle for them.
+    # The library is no oracle for serialized regions for this reason.
     core, theirs = told("serialized_three")
     with opened(core.core) as (_, space):
         for truth in members(core):
@@ -151,7 +151,7 @@ def test_task_in_a_serialized_region(number: int, mode: str, compiler: str) -> N
             found, tree = regions_of(handle), tasks_of(handle)
             assert [region.level() for region in found] == list(range(number + 1, 0, -1))
             assert [task.kind() for task in tree] == ["explicit", *["implicit"] * (number + 1), "initial"]
-            # The task is the innermost region's, as the implicit task that made it.
+            # The task belongs to the innermost region, as does the implicit task that made it.
             assert [region.id for task in tree[:2] if (region := task.parallel()) is not None] == [found[0].id] * 2
 
 
@@ -162,7 +162,7 @@ def test_task_in_a_serialized_region(number: int, mode: str, compiler: str) -> N
 )
 @every_compiler
 def test_serialized_region_in_a_task_in_a_serialized_region(compiler: str) -> None:
-    # Not with a tool: the runtime itself loses its way when one asks for the tasks here.
+    # No tool is loaded here: the runtime itself goes astray when a tool asks for these tasks.
     core = stop("task_in_serialized", compiler_name=compiler, mode="neither", env={"REGIONS": "1", "INNER": "1"})
     with opened(core.core) as (_, space):
         for truth in members(core):
@@ -173,7 +173,7 @@ def test_serialized_region_in_a_task_in_a_serialized_region(compiler: str) -> No
             assert kinds == [("implicit", 3), ("explicit", 2), ("implicit", 2), ("implicit", 1), ("initial", None)]
 
 
-# Without help of the runtime
+# Without the runtime's help
 
 
 @every_compiler
@@ -210,7 +210,7 @@ def test_stripped_runtime(tmp_path: Path) -> None:
         (found,) = session.runtimes
         assert found.found.module.name == str(runtime)
         assert found.found.kind == "libiomp5" and found.space is None
-        # That it is a runtime can be told; where it keeps what, that is lost with its symbols.
+        # The runtime is recognised, but its layouts are lost with its symbols.
         with pytest.raises(NoAnswer, match="ompd_access__ symbols") as caught:
             threads.ask(session)
         assert str(runtime) in str(caught.value) and "--debug-dir" in caught.value.hint
@@ -246,7 +246,7 @@ def _break_at(program: Path, routine: str, folder: Path, environment: dict[str, 
 
 
 def test_thread_that_is_created_and_not_registered(tmp_path: Path) -> None:
-    # The first worker has only just begun to run; on a busy machine the next one has as well.
+    # The first worker has just begun to run. On a busy machine the next worker has begun, too.
     program = build_fixture("barrier", mode="neither")
     core = _break_at(program, "__kmp_launch_worker", tmp_path, {})
     with Session.open_core(core) as session:
@@ -260,8 +260,8 @@ def test_thread_that_is_created_and_not_registered(tmp_path: Path) -> None:
         assert begun
         rows = {row.native_thread_id: row for row in answer.rows}
         assert set(rows) == set(session.process.threads.ids())
-        # Until it registers itself it is no thread of OpenMP; from its descriptor on it is idle, or already in a team,
-        # which it has not come to yet.
+        # Before it registers itself, a worker is no thread of OpenMP. Once it has a descriptor, it is idle, or already
+        # in a team that it has not reached yet.
         for new in begun:
             row = rows[new]
             if row.thread_type == "worker" and row.state is None:
@@ -313,8 +313,8 @@ def test_two_root_threads(mode: str, compiler: str) -> None:
 
 @every_compiler
 def test_teams(compiler: str) -> None:
-    # OMPT's and the runtime's words of a league differ from what the program can tell: only its shape is compared.
-    limits = {"KMP_TEAMS_THREAD_LIMIT": "8", "OMP_TEAMS_THREAD_LIMIT": "4"}  # else as many as there are processors
+    # OMPT and the runtime describe a league differently from what the program can see: only its shape is compared.
+    limits = {"KMP_TEAMS_THREAD_LIMIT": "8", "OMP_TEAMS_THREAD_LIMIT": "4"}  # otherwise the number of processors
     core = stop("teams", compiler_name=compiler, mode="neither", env=limits)
     known = set()
     with opened(core.core) as (_, space):
@@ -356,7 +356,7 @@ def test_teams(compiler: str) -> None:
 def test_states_and_wait_ids(program: str, states: dict[str, int], mode: str, compiler: str) -> None:
     core = stopped(program, compiler=compiler, mode=mode)
     wanted = Counter(states)
-    if mode != "neither":  # libomp itself calls it so
+    if mode != "neither":  # libomp itself reports wait_lock
         wanted["wait_lock"] += wanted.pop("wait_critical", 0)
     found = told_states(core)
     assert found == +wanted, found
@@ -398,12 +398,12 @@ def test_task_on_a_hidden_helper_thread(mode: str, compiler: str) -> None:
         assert task is not None and task.kind() == "explicit" and task.status() == "executing"
         assert session.process.places.locate(task.function() or 0).symbol == "helped"
         assert handle.state().state == State.WORK_PARALLEL
-        # It was made by an implicit task of another region, which is on another thread.
+        # An implicit task of another region made the task, on another thread.
         maker = task.generating()
         owner = maker.thread() if maker is not None else None
         assert maker is not None and owner is not None and maker.kind() == "implicit"
         assert owner.address == thread(space, words["maker"]).address
-        # Helpers are a team of their own.
+        # Helper threads have their own team.
         own, other = handle.current_parallel(), owner.current_parallel()
         assert own is not None and other is not None and own.id != other.id
         assert (other.size(), other.level()) == (2, 1)
@@ -450,7 +450,7 @@ def hidden_helper(compiler: str, mode: str) -> tuple[Path, dict[str, Any]]:
 def test_two_processes_at_once() -> None:
     nested, lock = stopped("nested"), stopped("lock", compiler="clang")
     with opened(nested.core) as (first, _), opened(lock.core) as (second, _):
-        # Turn by turn; nothing of one is in the other.
+        # Questions alternate between the processes. No fact of one process appears in the other.
         for ask in (threads.ask, tasks.ask, regions.ask, threads.ask):
             one, other = ask(first), ask(second)
             assert one.complete and other.complete

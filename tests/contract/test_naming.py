@@ -1,4 +1,4 @@
-"""The names that compilers and OpenMP runtimes make, and what they say."""
+"""Names that compilers and OpenMP runtimes make, and the facts in them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from ompd import naming
 
-# Functions with the code of constructs: the function that they are from, the construct where the name says it, and
-# whether it is what clang's own function calls.
+# By the name of an outlined function: the function that contains the construct, the construct if the name has it, and
+# whether clang's own function calls it.
 OUTLINED: dict[str, tuple[str | None, str | None, bool]] = {
     "main._omp_fn.0": ("main", None, False),
     "a._omp_fn.1._omp_fn.2.isra.0.cold": ("a._omp_fn.1", None, False),
@@ -39,8 +39,8 @@ OTHERS = (
     "cold_start",
 )
 
-# A runtime's functions in its symbol table: the name in the source, whether user code calls it, whether nobody but
-# libomp has it, and whether its thread waits in it.
+# A runtime's functions in its symbol table: the name in the source, whether user code calls it, whether only libomp has
+# it, and whether its thread waits in it.
 ROUTINES: dict[str, tuple[str, bool, bool, bool]] = {
     "__kmpc_barrier": ("__kmpc_barrier", True, True, False),
     "GOMP_parallel": ("GOMP_parallel", True, False, False),

@@ -1,4 +1,4 @@
-"""OMPT's headers and tables are what the documents say: numbers, members, signatures; compilers confirm it."""
+"""OMPT's headers and tables agree with the documents in numbers, members and signatures, and compilers confirm it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = (ROOT / "docs" / "dev" / "ompt.md").read_text()
 OMPT = Path(report.__file__).parent
 COMPILERS = ("gcc", "clang")
 WIDTHS = (64, 32)
-# Of Intel's header: OpenMP 6.0's, and its own.
+# Names in Intel's header that come from OpenMP 6.0 or from Intel itself.
 LATER = re.compile(
     r"ompt_(oneapi_\w+|subvolume_t|get_buffer_limits_t|any_record_ompt_t|record_target_\w*emi_t|record_target_submit\w*"
     r"|state_work_(free_agent|induction)|target_data_(memset|transfer|transfer_rect)(_async)?"
@@ -36,7 +36,9 @@ LATER = re.compile(
 
 
 def compiled(source: Path, compiler: str, width: int = 64, include: Path = INCLUDE) -> str:
-    """What the compiler says of a file that it only looks at, which needs no C library: nothing if it is right."""
+    """Return the compiler's messages about a file, empty if the file is right. The check of its syntax needs no C
+    library.
+    """
     if width == 32 and platform.machine() != "x86_64":
         raise Missing("gcc-m32", "this machine's compilers have no such processor", forbidden=True)
     language = ["-x", "c++", "-std=c++11"] if compiler.endswith("++") else ["-x", "c", "-std=c11"]
@@ -52,13 +54,13 @@ def enumerators(declarations: Declarations) -> dict[str, int]:
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table under a heading of the page."""
+    """Return the rows of the table under a heading of the page."""
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
 
 
-# The documents
+# Data of the documents
 
 
 def test_the_data_of_the_report_are_the_reports() -> None:
@@ -68,7 +70,7 @@ def test_the_data_of_the_report_are_the_reports() -> None:
     texts = [Path(path).read_text() for path in paths if path]
     read = report.parsed(*texts)
     assert json.loads(report.DATA.read_text()) == json.loads(json.dumps(read))
-    # Another number in the document is another number in the data.
+    # A changed number in the document changes the number in the data.
     changed = texts[0].replace("ompt_event_flush                    = 61", "ompt_event_flush = 71")
     assert report.parsed(changed, texts[1])["appendix"]["enumerations"]["ompt_event_t"]["ompt_event_flush"] == 71
 
@@ -85,7 +87,7 @@ def test_each_contradiction_of_the_report_has_a_ruling_and_the_page_names_each()
     shared = read.appendix.functions.keys() & read.text.functions.keys()
     contradictions = {name for name in shared if read.appendix.functions[name] != read.text.functions[name]}
     assert contradictions == {ruling.settles for ruling in RULINGS if ruling.settles}
-    # The types that the text defines, too, are the same.
+    # Types that the text defines as well are the same as the appendix's.
     assert read.text.aliases.items() <= read.appendix.aliases.items() and len(read.text.aliases) == 4
     assert read.text.structures == {"ompt_frame_t": read.appendix.structures["ompt_frame_t"]}
     explained = read.callbacks.keys() - read.groups.keys()
@@ -125,7 +127,7 @@ def test_headers_of_runtimes_declare_the_same(runtime: str) -> None:
         for name, declaration in getattr(theirs, table).items()
         if getattr(ours, table).get(name, declaration) != declaration
     }
-    # The member `work_type` had another name in 5.0; the union has a name of its own in 6.0.
+    # In 5.0 the member `work_type` had another name. In 6.0 the union has its own name.
     assert different == {"libompd-14": {"ompt_record_work_t"}, "intel": {"ompt_record_ompt_t"}}.get(runtime, set())
     if runtime == "intel":
         assert ADDED_BY_52.items() <= enumerators(theirs).items()
@@ -229,7 +231,7 @@ def test_the_tables_have_the_numbers_of_the_headers(
 ) -> None:
     ours = declared_in(INCLUDE / header).enumerations
     assert tables.keys() == ours.keys() - elsewhere
-    # Two states are Intel's alone.
+    # Two states exist only in Intel's header.
     intels = {"ompt_state_work_free_agent": 3, "ompt_state_work_induction": 4}
     for name, table in tables.items():
         extra = intels if table.members is State else {}
@@ -267,7 +269,7 @@ def test_callbacks_of_openmp_5_have_the_types_that_its_header_has_and_llvm_says(
     types = {f"ompt_callback_{each.name.lower()}": openmp_5.callback_type(each) for each in openmp_5.Callback}
     assert set(types.values()) <= ours.functions.keys()
     assert ours.aliases["ompt_callback_master_t"] == "ompt_callback_masked_t"
-    # Its macros for the runtime's own use have each event with its type.
+    # The header's macros for the runtime's own use have each event with its type.
     text = header_5.header_of(header_5.RELEASE).read_text()
     theirs = re.findall(r"^\s+macro \((ompt_callback_\w+)\s*,\s*(\w+),\s*(\d+)\)", text, re.MULTILINE)
     assert {name: kind for name, kind, _ in theirs} == types
@@ -298,7 +300,7 @@ def test_the_page_has_the_states_and_codes_of_the_tables() -> None:
     }
 
 
-# What reads declarations
+# The reader of declarations
 
 
 def test_declarations_are_read_as_c_means_them() -> None:

@@ -1,5 +1,5 @@
-"""Plugins that ompd does not bring (docs/plugins.md): where they are looked for, who may have put them there, what
-becomes of their mistakes, and the page's example, which runs.
+"""Plugins from elsewhere (docs/plugins.md): where they are searched, who may own their files, how their mistakes end,
+and the page's example, which runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.support.runs import ENVIRONMENT, cores_allowed
 from tests.support.stub import PLUGIN, install_plugin, plugin_folder
 
 POINTS = {"ompd-stub": "ompd_stub.plugin:StubPlugin"}
-# What is planted writes this down when it runs.
+# Planted code, which leaves a marker when it runs.
 PLANTED = "import pathlib\npathlib.Path({marker!r}).write_text('run')\nclass StubPlugin:\n    kind = 'planted'\n"
 
 
@@ -62,11 +62,11 @@ def run_ompd(*words: str, at: Path | None = None, **environment: str | None) -> 
     return subprocess.run(command, cwd=at, env=surroundings, capture_output=True, text=True, check=False)
 
 
-# Where they are looked for
+# Where plugins are searched
 
 
 def as_installed(folder: Path) -> Path:
-    """Make *folder* the site-packages of an environment in which ompd was installed, and return it."""
+    """Make *folder* the site-packages of an environment with ompd installed, and return it."""
     shutil.copytree(CHECKOUT / "ompd", folder / "ompd", ignore=shutil.ignore_patterns("__pycache__"))
     install_plugin(folder, "ompd", "0.1.0", {})
     return folder
@@ -88,12 +88,12 @@ def told_from(folder: Path, core: Path, *words: str, path: Sequence[Path] = ()) 
 
 def test_one_beside_ompd_is_found_and_nowhere_else(tmp_path: Path) -> None:
     folder, marker = as_installed(tmp_path / "site-packages"), tmp_path / "marker"
-    # Planted: in the current folder, which `python -c` searches before all else, and on PYTHONPATH.
+    # Plugins are planted in the current folder, which `python -c` searches first, and on PYTHONPATH.
     plant(tmp_path, marker)
     elsewhere = plant(tmp_path / "elsewhere", marker)
     done = told_from(folder, on_stub(), path=[elsewhere])
     assert done.returncode == 0 and "  plugin  " not in done.stdout and not marker.exists(), done
-    # It has libgomp's entry points, and is not taken for one.
+    # The stub has libgomp's entry points, and is not taken for libgomp.
     assert "\nunknown\n  file  " in done.stdout and "ompd has no plugin for its runtime" in done.stdout
     install_plugin(folder, "ompd-stub", "7.8", POINTS)
     (folder / "ompd_stub").symlink_to(PLUGIN / "ompd_stub")
@@ -128,7 +128,7 @@ def test_a_checkout_has_those_of_its_environment(tmp_path: Path, monkeypatch: py
     assert installed.environment() == [str(own), str(other)]
     install_plugin(own, "ompd", "0.1.0", {})
     assert installed.environment() == [str(own)]
-    # What is installed as usual has those beside it, and an archive has none.
+    # An installed ompd has its plugins beside it, and an archive has none.
     install_plugin(tmp_path / "checkout", "ompd", "0.1.0", {})
     assert installed.environment() == [str(tmp_path / "checkout")]
     monkeypatch.setattr(installed, "_HERE", str(tmp_path / "ompd.pyz" / "ompd"))
@@ -165,7 +165,7 @@ def test_folders_that_the_user_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ompd.open_core(on_stub())
 
 
-# Who may have put them there
+# Who may own their files
 
 
 @pytest.mark.parametrize("path", [".", "planted-1.0.dist-info", "planted-1.0.dist-info/entry_points.txt", "planted.py"])
@@ -195,12 +195,12 @@ def test_a_strangers_does_not_run(tmp_path: Path) -> None:
     os.chown(folder / "planted.py", 12345, 12345)
     done = run_ompd("runtimes", "--plugins", str(folder), str(on_stub()))
     assert done.returncode == 3 and "belongs to user 12345" in done.stderr and not marker.exists(), done
-    # Unless it is the one whose ompd itself is.
+    # The owner of ompd itself is trusted.
     assert others_fault(str(folder / "planted.py")) is not None
     assert others_fault(str(folder / "planted.py"), trusted={12345}) is None
 
 
-# What becomes of their mistakes
+# Mistakes of plugins
 
 
 @pytest.mark.parametrize(
@@ -296,16 +296,16 @@ def test_a_mistake_anywhere_costs_no_other_runtime(
         text = repr((rows, [answer.warnings for answer in answers]))
         if not any(fault in text for fault in faults):
             unseen.append(f"{own.__name__}.{name}")
-    # What no question asks of this program, or what the handles that it asks have as a plain attribute.
+    # Members that no question uses in this program, or that the questioned handles have as plain attributes.
     assert {
         *("Thread.scheduling_point", "Thread.wait_kind", "Task.is_tied", "Runtime.gone_threads"),
         *("StubPlugin.early_copies", "StubPlugin.rtl_names", "StubPlugin.demangle_name", "Runtime.module"),
-        "StubPlugin.named_variable",  # of local variables alone
+        "StubPlugin.named_variable",  # only for local variables
         *("Runtime.threadprivate_mechanism", "Runtime.threadprivate_of_other", "Runtime.states", "Thread.address"),
-        "Task.likeness",  # of tasks in queues alone
+        "Task.likeness",  # only for tasks in queues
         *("Thread.threadprivate_address", "Region.unfinished_tasks", "Task.source", "Region.source"),
-        "Thread.native_id",  # of threads that the process does not have
-        "Thread.idle_frame",  # of raw stacks alone
+        "Thread.native_id",  # only for threads that the process does not have
+        "Thread.idle_frame",  # only for raw stacks
         *("Thread.barrier_source", "Thread.lock", "Runtime.threadprivate_copies", "Runtime.prioritized_tasks"),
         *("Task.thread", "Task.function"),
     } >= set(unseen)

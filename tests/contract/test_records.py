@@ -1,4 +1,4 @@
-"""Records are dataclasses of which the standard decorator's slow parts are shared."""
+"""Records are dataclasses that share the slow parts of the standard decorator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gdb's own ``bt`` without the runtime's frames, and the functions that expressions and conditions use."""
+"""gdb's own ``bt`` without the runtime's frames, and the functions for expressions and conditions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RUNTIME = re.compile(r"__kmp|GOMP_|gomp_|kmp_flag|in \?\? \(\) from .*lib(?:gom
 
 
 def frames_of(text: str) -> dict[int, list[tuple[int, str]]]:
-    """Return number and function of the frames of each thread, by its native id."""
+    """Return the number and function of each frame, by the native id of its thread."""
     pieces = re.split(r"^Thread \d+ \(.*?LWP (\d+)\).*:$", text, flags=re.MULTILINE)
     return {
         int(native): [(int(found[1]), found[2]) for found in _FRAME.finditer(piece)]
@@ -55,7 +55,7 @@ def test_bt_shows_what_the_source_has(found: str, program: str, compiler: str, r
         rows = {row.native_thread_id: row for row in session.ask_stacks().rows}
     bodies = 0
     for native, frames in shown.items():
-        # No frame has another number than in the whole stack.
+        # A frame has the same number as in the whole stack.
         numbers = dict(plain[native])
         assert frames[0][0] == 0
         for number, function in frames[1:]:
@@ -86,7 +86,7 @@ def test_the_place_of_the_region_is_shown(found: str) -> None:
     assert re.search(r" in simulate \[body of parallel hang\.c:50\] \(\) at .*hang\.c:57$", lines[2])
     assert told[limited].splitlines()[:2] == lines[:2] and "change = " not in told[limited]
     assert "simulate._omp_fn.0" in told[raw] and "#1 " in told[raw]
-    assert told["frame 3"].startswith("#3 ")  # the selection is gdb's, whatever is shown
+    assert told["frame 3"].startswith("#3 ")  # gdb also selects hidden frames
     assert "simulate._omp_fn.0" in told["bt "] and told["bt  "] == told[bt]
 
 
@@ -107,7 +107,7 @@ def test_a_program_without_openmp_is_shown_as_ever() -> None:
 
 
 def test_what_cannot_be_read_is_shown_as_ever(tmp_path: Path) -> None:
-    # The session refuses: gdb's own frames are what there is.
+    # The session refuses, so that only gdb's own frames are shown.
     core = stopped("hang")
     told = batch(
         gdb(),
@@ -172,7 +172,7 @@ def test_a_breakpoint_stops_one_openmp_thread(found: str, runtime: str, tmp_path
             f"break regions.c:{line} if $_ompd_thread_num() == 1 && $_ompd_team_size() > 2",
             "run",
         ),
-        # While gdb calls a function, the other threads run: none of them is to be stopped at the breakpoint.
+        # While gdb calls a function, the other threads run. None of them may stop at the breakpoint.
         *(*NUMBERS, "omp threads", "info breakpoints", "delete", "print (int) omp_get_thread_num()"),
         *("break regions.c:9 if $_ompd_level() == 2 && $_ompd_thread_num() == 0", "continue", "bt"),
         name=found,
@@ -180,7 +180,7 @@ def test_a_breakpoint_stops_one_openmp_thread(found: str, runtime: str, tmp_path
     assert "Error in testing" not in told["run"] + told["continue"]
     assert [value(told[words]) for words in NUMBERS] == [1, 3, 1]
     assert value(told["print (int) omp_get_thread_num()"]) == 1
-    # It came there with each thread of two teams, but for those that are on their way, and stopped once.
+    # Each thread of two teams came to the breakpoint, except those on their way, and the program stopped once.
     assert told["run"].count("Breakpoint 1, ") == 1
     assert "Breakpoint 2, " in told["continue"] and "regions.c:9" in told["bt"]
 

@@ -1,5 +1,4 @@
-"""The commands in real gdbs: what they print is what the shell prints, whatever state the debugger is in, whoever else
-has loaded what into it."""
+"""The commands in real gdbs print what the shell prints, in any state of the debugger, and beside other extensions."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ def test_text_and_json_are_those_of_the_shell(found: str) -> None:
 
 
 def without_numbers(answer: dict[str, Any]) -> dict[str, Any]:
-    # Of one target the layouts that earlier questions used are told, too.
+    # An answer also has the layouts that earlier questions on the same target used.
     for runtime in answer["runtimes"]:
         del runtime["layouts"]
     for row in (*answer.get("threads", ()), *answer.get("var", ())):
@@ -101,7 +100,7 @@ def test_stacks_are_those_of_the_shell(found: str) -> None:
         assert bare(printed) == bare(shell("stack", str(core.core), *words.split())) and len(bare(printed)) > 2
 
 
-# Words that are answered by an error, and how.
+# Wrong commands, and the beginning of their errors.
 WRONG = {
     "omp threads --bogus": "ompd: threads has no option --bogus\nompd: it has --",
     "omp thread 4": "ompd: the team has 4 threads, 0 to 3, and no 4",
@@ -119,7 +118,7 @@ HERE_NOW = "frame 3", "python print(gdb.selected_thread().num, gdb.selected_fram
 
 @cache
 def of_hang(found: str) -> Replies:
-    """Return one run on a core with all that is asked of it."""
+    """Return the replies to all commands of one run on a core."""
     return replies(
         *(*opened("hang"), "info threads", "omp threads --json", "omp threads --all", "thread 2", *HERE_NOW),
         *(f"omp {words}" for words in WORDS.values()),
@@ -173,7 +172,7 @@ def test_wrong_words_are_answered_in_words(found: str) -> None:
 
 @each_gdb()
 def test_a_thread_that_gdb_has_lost_is_none(found: str) -> None:
-    # As between a thread's end and the moment when gdb notices.
+    # gdb is in this state between a thread's end and the moment when it notices.
     lost = "python gdb.selected_thread = lambda: exec('raise SystemError(\"could not find gdb thread object\")')"
     asked = ("omp threads", "omp stack", "omp status")
     told = replies(*opened("task_tree"), *asked, lost, *(f"{words} " for words in asked), "omp thread", name=found)
@@ -233,12 +232,12 @@ def test_loading_says_nothing_and_leaves_nothing(found: str) -> None:
     assert before == after
 
 
-# LLVM's own plugin, which has the same names. It prints tracebacks of its own where it finds no library.
+# LLVM's own plugin, whose commands have the same names. It prints its own tracebacks if it finds no library.
 
 
 @pytest.mark.parametrize(
     ("found", "version", "first"),
-    # Debian 13's Python loads neither: one imports `imp`, the other has its module in C for Python 3.11.
+    # Debian 13's Python loads neither version: one imports `imp`, the other has a C module for Python 3.11.
     sample([(HERE, version, first) for version in (19, 22) for first in (True, False)]),
 )
 @pytest.mark.quick()
@@ -282,7 +281,7 @@ def test_another_installation_is_not_mixed_with_this_one(tmp_path: Path) -> None
     assert "report_progress" in told["omp threads"]
 
 
-# What files could do
+# Files that could do harm
 
 
 WALKED = ("thread", "thread 0", f"print {NAMED}", f"print *{NAMED}", "break main", "step", "next --only", "finish")
@@ -319,7 +318,7 @@ def test_nothing_in_the_current_folder_runs(tmp_path: Path) -> None:
     assert "report_progress" in told["omp threads"] and not (tmp_path / "marker").exists()
 
 
-# The line in the files that debuggers read
+# The line in the debuggers' init files
 
 
 def run_init(debugger: str, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -362,10 +361,10 @@ def test_gdb_reads_the_line_from_the_file_that_it_is_in(tmp_path: Path) -> None:
     assert 'Undefined command: "omp"' in batch(found, ["omp status"], cwd=tmp_path, reads_files=True)["omp status"]
 
 
-# What gdb 12 has
+# The API of gdb 12
 
 
-# Of the module gdb (its manual, "Python API"), and members of what it gives, by the class.
+# Names in the module gdb (its manual, "Python API"), and members of its classes.
 GDB_12 = {
     "gdb": "Breakpoint COMMAND_DATA COMPLETE_NONE Command Function GdbError INLINE_FRAME VERSION breakpoints error"
     " events execute frame_filters newest_frame parameter parse_and_eval selected_frame selected_inferior"
@@ -382,7 +381,7 @@ GDB_12 = {
     "EventRegistry": "connect disconnect",
     "Command": "",
 }
-# Names that other things have, too; where they are used it is those.
+# Names that other objects have as well. Their uses belong to those objects.
 OF_RECORDS = {"address", "end", "function", "line", "number", "registers", "size", "start", "target", "thread"}
 OF_OTHERS = {*dir(dict), *dir(str), *dir(list), *OF_RECORDS}
 MEMBERS = (
@@ -401,7 +400,7 @@ def members_of(found: str) -> dict[str, set[str]]:
 
 
 def attributes(tree: ast.Module) -> set[tuple[str, str]]:
-    """Return the attributes that a file uses, each with the text of what has it."""
+    """Return the attributes that a file uses: the text of the owner, and the attribute's name."""
     return {(ast.unparse(node.value), node.attr) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 

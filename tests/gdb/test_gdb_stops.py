@@ -72,7 +72,7 @@ def test_a_walk_ends_with_the_line(found: str) -> None:
 @each_gdb()
 @pytest.mark.quick("gdb-16-libomp_stub.so")
 def test_the_program_stops_at_events(found: str, library: str) -> None:
-    # The places are functions in one library, and labels in the other.
+    # The places are functions in one library and labels in the other.
     told = replies(
         *(figure_8(library), DEBUG, "omp auto on", "omp break parallel_begin", "omp break task_begin --omp-thread 2"),
         *("run", "omp threads --json", "continue", "omp thread", "kill", "delete 2", "omp break thread_begin", "run"),
@@ -82,7 +82,7 @@ def test_the_program_stops_at_events(found: str, library: str) -> None:
     assert told["omp break task_begin --omp-thread 2"].endswith("(ompd_bp_task_begin), in OpenMP thread 2\n")
     begins, again = told.all("run")
     assert f"OpenMP: {library} has begun\n" in begins and "hit Breakpoint 1, ompd_bp_parallel_begin () " in begins
-    # The region is there as soon as it is said to begin.
+    # The region exists as soon as its begin is reported.
     rows = json.loads(told["omp threads --json"])["threads"]
     assert [(row["thread_num"], row["team_size"], row["level"]) for row in rows] == [(n, 4, 1) for n in range(4)]
     assert "hit Breakpoint 2, ompd_bp_task_begin () " in told["continue"]

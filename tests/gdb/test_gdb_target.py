@@ -27,14 +27,14 @@ from tests.support.products import each_gdb, sample
 pytestmark = pytest.mark.xdist_group("gdb")
 
 HOST = CHECKOUT / "tests" / "support" / "gdb_host.py"
-# Those that differ most in what is asked of the target.
+# The programs whose questions to the target differ most.
 SOME = ("nested", "two_initial", "extra_pthread", "task_tree")
 CORES = sample([(found, name) for found in NAMES for name in (ALL_PROGRAMS if FULL else SOME)])
 LIVE = sample([(found, name) for found in NAMES for name in ((*PROGRAMS, "task_tree", "icvs") if FULL else SOME)])
 
 
 def compared(name: str, program: Stopped | Running, *opening: str, cwd: Path) -> Any:
-    """Return the comparison of what gdb has opened with the truth, and all answers."""
+    """Return the differences between gdb's answers and the truth, and all answers."""
     question = {
         "executable": str(program.executable),
         "truth": program.truth,
@@ -64,7 +64,7 @@ def test_a_core_in_gdb_tells_what_the_program_wrote(found: str, program: str, tm
     with ompd.open_core(core.core) as session:
         for command, ours in answer["answers"].items():
             alone = json.loads(format_answer(command, getattr(session, f"ask_{command}")()))
-            for one in (alone, ours):  # what other questions have loaded before
+            for one in (alone, ours):  # layouts that other questions have loaded
                 for runtime in one["runtimes"]:
                     del runtime["layouts"]
             assert ours == alone
@@ -127,7 +127,7 @@ def test_what_a_user_changes_is_seen(found: str) -> None:
 
 @each_gdb()
 def test_two_inferiors_are_told_apart(found: str) -> None:
-    # gdb itself dies of a second inferior that shares the connection of a core file.
+    # gdb itself crashes if a second inferior shares the connection of a core file.
     core = stopped("hang")
     told = replies(
         *open_core(core.executable, core.core),
@@ -178,7 +178,7 @@ def test_a_remote_process_is_refused_in_words(tmp_path: Path) -> None:
 
 
 def test_a_replay_is_what_gdb_shows(tmp_path: Path) -> None:
-    # `record` keeps what instructions changed: going back changes what memory holds.
+    # `record` keeps the changes of each instruction, so that going back changes memory.
     source, program = tmp_path / "counts.c", tmp_path / "counts"
     source.write_text(
         "#include <omp.h>\nstatic int counted;\nint main(void) {\n#pragma omp parallel num_threads(1)\n"
@@ -197,7 +197,7 @@ def test_a_replay_is_what_gdb_shows(tmp_path: Path) -> None:
 def test_a_script_in_gdb_has_a_session(found: str, tmp_path: Path) -> None:
     debugger = gdb(found)
     script = CHECKOUT / "examples" / "in_gdb.py"
-    # gdb's Python sees no virtual environment.
+    # gdb's Python does not see the virtual environment.
     packages = f"python import sys; sys.path.append({str(Path(click.__file__).parents[1])!r})"
     words = ["-nx", "-batch", "-ex", packages, "-ex", "python function = 'together'", "-x", str(script)]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-/* The user's functions and library are called almost as a runtime's. */
+/* The user's functions and library have names like those of a runtime. */
 void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 volatile int reached;
 

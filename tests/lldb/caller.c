@@ -1,4 +1,4 @@
-/* Meets a construct by a library of the user's: alone, then with a worker. */
+/* Meets a construct in the user's library: first alone, then with a worker. */
 void gomp_solve(unsigned threads);
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* Regions by all entry points of runtimes that compilers call: each is counted when it begins, by the thread that meets
- * it, and the count is written to the file that is named. In code that is optimised some are reached by jumps. */
+/* Regions by all entry points of runtimes that compilers call. The thread that meets a region counts it, and the count
+ * is written to the named file. Optimised code reaches some entry points by jumps. */
 #include <omp.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Loads libregions.so, regions.c as a library, at run time: no OpenMP runtime is here before. */
+/* Loads libregions.so, which is regions.c as a library, at run time. No OpenMP runtime is loaded before. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* As little of a runtime as has frames, in a file that is called as a package calls its copy of libgomp. */
+/* A minimal runtime with frames, in a file named like a package's copy of libgomp. */
 #include <pthread.h>
 
 struct work {

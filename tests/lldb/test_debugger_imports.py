@@ -1,4 +1,4 @@
-"""LLDB in the folder of a stranger, who has put a module there for every name that could be imported: none may run."""
+"""LLDB in a stranger's folder with a module for every name that could be imported: none of them may run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.products import sample
 
 PACKAGE = Path(ompd.__file__).parent
 IMPORTS = re.compile(rb"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import|import[ \t]+(\w[\w., \t]*))", re.MULTILINE)
-# What each of a stranger's modules does: it notes that it was run.
+# The content of each planted module: it notes that it was run.
 PLANTED = "open({marker!r}, 'a').write(__name__ + '\\n')\nimport sys; sys.stderr.write('STRANGER\\n')\n"
 ENTRY_POINTS = "".join(
     f"[{group}]\nstranger = stranger:run\n" for group in ("pygments.lexers", "pygments.styles", "ompd.runtimes", "lldb")
@@ -30,8 +30,8 @@ ENTRY_POINTS = "".join(
 
 
 def imported_names(folder: Path) -> set[str]:
-    """Return the first parts of all names that the files under a folder import anywhere, optional ones too."""
-    # What only looks like an import, in a text, is a name more.
+    """Return the first parts of all names that files under a folder import, optional ones included."""
+    # Text that only looks like an import merely adds a name.
     found: set[str] = set()
     for path in folder.rglob("*.py"):
         for name, names in IMPORTS.findall(path.read_bytes()):
@@ -45,13 +45,13 @@ def all_names() -> frozenset[str]:
     folders = [PACKAGE]
     for name in PACKAGES:
         spec = None
-        with suppress(ModuleNotFoundError):  # of a package's own packages
+        with suppress(ModuleNotFoundError):  # the parent package is missing
             spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations:
             folders += map(Path, spec.submodule_search_locations)
     assert len(folders) > 5
     names = set().union(*map(imported_names, folders))
-    # Modules of other versions and systems look like Python's own, and LLDB's Python may lack any.
+    # Modules of other versions and systems count as Python's own, and LLDB's Python may lack any of them.
     others = {"tomllib", "imp", "distutils", "msvcrt", "winreg", "_winapi", "readline", "_lzma", "_ctypes", "stranger"}
     ours = {path.stem for path in PACKAGE.glob("*.py")}  # LLDB adds the script's own folder
     loaded = {name.partition(".")[0] for name in sys.modules}
@@ -114,7 +114,7 @@ def test_nothing_in_the_current_folder_runs(version: int, where: str, tmp_path: 
     assert "small.core: " in told["ompd snapshot ../small.core"]
     assert marker.read_text() == ""
     before, after = told.all(paths)
-    assert before == after  # what LLDB and its user import is found as it was
+    assert before == after  # imports of LLDB and of its user are found as before
 
 
 def test_the_path_while_our_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_a_package_of_elsewhere_is_not_taken(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_folder_of_elsewhere_is_no_part_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # "backports" has folders and no file: whoever has one on the path has a part in it.
+    # "backports" has folders and no file, so that any such folder on the path becomes a part of the package.
     (tmp_path / "backports").mkdir()
     isolation = Isolation()
     for name in ("backports", "backports.zstd"):
@@ -169,5 +169,5 @@ def test_a_folder_of_elsewhere_is_no_part_of_a_package(tmp_path: Path, monkeypat
     assert str(tmp_path / "backports") in list(loaded.__path__)
     with pytest.raises(ImportError, match=f"backports is loaded already, from .*{tmp_path}/backports"):
         isolation.check_loaded()
-    with isolation:  # where its parts are searched for anew
+    with isolation:  # its parts are searched anew
         isolation.check_loaded()

@@ -1,4 +1,4 @@
-"""Editors: what ``docs/editors.md`` says is what adapters do that get its arguments."""
+"""Editors: with the arguments of ``docs/editors.md``, debug adapters do what the page says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLDER = str(DEBUGGERS["LLDB"].script.parent)
 
 
 def placed(value: Any, **files: Path) -> Any:
-    """Return arguments of the page for files of this machine."""
+    """Return the page's arguments, with files of this machine."""
     text = json.dumps(value).replace("/path/of/ompd", FOLDER)
     for name, file in files.items():
         text = text.replace("${workspaceFolder}/" + name.replace("_", "."), str(file))
@@ -45,7 +45,8 @@ def begun(adapter: DebugAdapter, arguments: dict[str, Any], function: str | None
         adapter.ask("setFunctionBreakpoints", breakpoints=[{"name": function}])
     adapter.ask("configurationDone")
     adapter.response(started)
-    # lldb-dap 20 and later answer the first time as it was when the program had begun; gdb refuses while it runs.
+    # The first answer is not used: lldb-dap 20 and later return the threads of the program's start, and gdb refuses
+    # while the program runs.
     adapter.answered(adapter.send("threads"))
     if function is not None:
         adapter.event("stopped")
@@ -89,7 +90,7 @@ def test_an_editor_with_lldb_names_the_threads_of_a_core(tmp_path: Path) -> None
         begun(adapter, arguments, None) as threads,
     ):
         names = sorted(thread["name"] for thread in threads)
-        # A core has no names of its own.
+        # A core has no names of threads.
         assert names == [*(f"OMP {number}/4" for number in range(4)), f"thread {core.truth['monitor']}"]
 
 
@@ -108,7 +109,7 @@ def test_an_editor_with_gdb_names_threads_and_hides_the_runtime(tmp_path: Path) 
         assert names[0] == "together" and re.fullmatch(r"work \[body of parallel regions\.c:\d+\]", names[1])
         assert names[-1] == "main" and not any("kmp" in name for name in names)
         assert "  GDB  " in typed(adapter, "omp threads") and "regions.c:" in typed(adapter, "omp threads")
-        # A name that its user gives stays, and the others follow the threads.
+        # A name given by the user stays, and the other names follow the threads.
         (other,) = [thread["id"] for thread in threads if thread["name"] == "OMP 1/2"]
         typed(adapter, f"thread apply {other} thread name mine")
         adapter.ask("continue", threadId=threads[0]["id"])

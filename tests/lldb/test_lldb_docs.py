@@ -1,4 +1,4 @@
-"""What docs/lldb.md shows is what LLDB prints. Written anew by ``python -m tests.lldb.test_lldb_docs``."""
+"""docs/lldb.md shows what LLDB prints. ``python -m tests.lldb.test_lldb_docs`` writes it anew."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_block(block: str, folder: Path) -> str:
 
 
 def run_example(script: str, folder: Path) -> str:
-    host = LldbHost(VERSION)  # its environment leads to that LLDB
+    host = LldbHost(VERSION)  # its environment selects that LLDB
     host.close()
     return subprocess.run(
         [sys.executable, str(CHECKOUT / script), "./regions"],
@@ -61,21 +61,21 @@ def run_example(script: str, folder: Path) -> str:
 
 
 def alike(text: str) -> list[list[str]]:
-    """Return each command with the lines that it printed, without what differs from run to run.
+    """Return each command with its output, without the parts that differ from run to run.
 
-    That is addresses, process and thread ids, with them the width of columns, where in the C library a thread waits,
-    how many frames that is, and in which order LLDB writes what two of its own threads write.
+    These parts are addresses, process and thread ids, the width of their columns, the places in the C library where
+    threads wait, their numbers of frames, and the order in which LLDB's own threads write.
     """
-    # What LLDB notes where the C library's code has line 0 at that place.
+    # LLDB prints this note if the C library's code has line 0 at that place.
     text = re.sub(r"^note: This address is not associated with .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^( *)(?:\* )?(frame #0: ).*\.so.*$", r"\1\2LIBRARY", text, flags=re.MULTILINE)
     text = re.sub(r"frame #[1-9]\d*", "frame #NUMBER", text)
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
     text = re.sub(r"\b\d{3,7}\b", "NUMBER", text)
     text = re.sub(r" +", " ", text)
-    # Steps make breakpoints, and one more if another thread of the team was there first.
+    # Steps make breakpoints, and one more if another thread of the team arrived first.
     text = re.sub(r"\b([Bb]reakpoint) \d+", r"\1 INDEX", text)
-    # LLDB counts the threads of a core in the order in which the kernel wrote them, which is any.
+    # LLDB counts the threads of a core in the kernel's order, which may be any.
     text = re.sub(r"\bthread #\d+", "thread #INDEX", text)
     text = re.sub(r"^((?:\S+ ){2}(?:(?:ADDRESS|-) )?)[\d,-]+ (?=NUMBER)", r"\1INDEX ", text, flags=re.MULTILINE)
     pieces = re.split(r"^(?=\(lldb\) )", text, flags=re.MULTILINE)
@@ -94,7 +94,7 @@ def test_the_page_shows_what_lldb_prints(tmp_path: Path) -> None:
 @pytest.mark.quick()
 def test_the_page_shows_what_the_example_prints(tmp_path: Path) -> None:
     ((script, shown),) = EXAMPLE.findall(PAGE.read_text())
-    # While a region is stepped into, other threads may begin one that is not seen.
+    # While a step enters a region, other threads may begin regions that are not seen.
     one, other = (alike(text) for text in (run_example(script, folder_of_the_page(tmp_path)), shown))
     assert [sorted(set(piece)) for piece in one] == [sorted(set(piece)) for piece in other]
 
@@ -104,7 +104,7 @@ def test_the_examples_of_the_python_page_that_launch_run(tmp_path: Path) -> None
     (example,) = [e for e in ALL_EXAMPLES if "launch" in e]
     (tmp_path / "example.py").write_text(f"import ompd\nPROGRAM = {str(build_regions() / 'regions')!r}\n{example}")
     shown = run_example(str(tmp_path / "example.py"), tmp_path).splitlines()
-    # While a region is stepped into, another thread may begin its inner one, which is not seen then.
+    # While a step enters a region, another thread may begin its inner region, which is not seen then.
     began = [(size, function) for size in (2, 3, 4) for function in ("work", "inner")]
     lines = [f"thread 0 of {2 if name == 'inner' else size} has begun a region in {name}" for size, name in began]
     rest = iter(lines)
@@ -112,7 +112,7 @@ def test_the_examples_of_the_python_page_that_launch_run(tmp_path: Path) -> None
 
 
 def write_page() -> None:
-    """Write anew what the page shows."""
+    """Write the page's output anew."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder_of_the_page(Path(temporary))
         text = BLOCK.sub(lambda found: f"```console\n{run_block(found[1], folder)}```\n", PAGE.read_text())

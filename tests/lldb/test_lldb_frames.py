@@ -1,4 +1,4 @@
-"""LLDB's own ``bt``, ``up``, ``down``, ``finish``: the frames of OpenMP runtimes are left out, and nothing else is."""
+"""LLDB's own ``bt``, ``up``, ``down``, ``finish`` leave out the frames of OpenMP runtimes, and no others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def frames_of(text: str) -> list[Line]:
 
 
 def threads_of(text: str) -> dict[int, list[Line]]:
-    """Return the frames of each thread, by LLDB's number of it."""
+    """Return the frames of each thread by LLDB's thread number."""
     pieces = re.split(r"^[* ] thread #(\d+)", text, flags=re.MULTILINE)
     return {int(n): frames_of(piece) for n, piece in zip(pieces[1::2], pieces[2::2], strict=True)}
 
@@ -76,7 +76,7 @@ def native_ids(told: Replies) -> dict[int, int]:
 
 
 def name_of(frame: Line) -> str:
-    """Return the function of the source, which gcc's outlined ones are called after."""
+    """Return the source's function, whose name begins the names of gcc's outlined functions."""
     return re.split(r"[(.]| at ", frame.function)[0]
 
 
@@ -92,7 +92,7 @@ def of_core(program: str, compiler: str, kind: str) -> tuple[Stopped, Replies]:
 
 
 def is_wrapper(frame: Line, inner: Line | None) -> bool:
-    # What clang puts around the body of a region (with -g) and of a task. From 17 on names have several marks.
+    # clang puts a function around the body of a region (with -g) and of a task. From 17 on names have several marks.
     if inner is None or "omp_outlined" not in inner.function:
         return False
     if frame.function.startswith(".omp_task_entry."):
@@ -105,7 +105,7 @@ def is_body(frame: Line) -> bool:
 
 
 def expected(frames: Sequence[Line]) -> list[int]:
-    """Return the numbers of the frames that are to be shown, by what is around each."""
+    """Return the numbers of the frames to show, by the frames around each."""
     users = [frame.index for frame in frames if not frame.is_runtime and not frame.is_system]
     shown = {0}
     for number, frame in enumerate(frames):
@@ -149,7 +149,7 @@ def test_functions_that_the_program_is_in_are_shown(program: str, compiler: str,
         names = shown[thread["native_thread_id"]]
         if thread["where"] is not None:
             assert thread["where"]["function"] in names
-        # A thread that the runtime began says so, and has no more frames of the runtime's than two.
+        # A worker's outermost frame is __kmp_launch_worker. Behind the innermost, at most two are the runtime's.
         if thread["thread_type"] == "worker":
             assert names[-1] == "__kmp_launch_worker"
             assert len([name for name in names[1:] if "kmp" in name]) == (2 if thread["where"] else 1)
@@ -183,7 +183,7 @@ def test_a_runtime_that_is_linked_in_is_known_by_its_functions(link: str) -> Non
     assert [name for name in hidden if not own.match(name)] == []
 
 
-# What is called like a runtime, and what is not
+# Names like a runtime's
 
 
 def test_both_kinds_of_expressions_mean_the_same_files() -> None:
@@ -233,7 +233,7 @@ def test_renamed_runtimes_and_users_functions_of_like_names(tmp_path: Path) -> N
     names = [[name_of(frame) for frame in with_worker[n]] for n in (1, 2)]
     assert [name for name in names[0] if re.match("GOMP|gomp|main", name)] == ["gomp_solve", "main"]
     assert names[1] == ["omp_get_ready", "kmp_search", "gomp_thread_start"]
-    assert "gomp_thread_start" in told["frame info"]  # where finish leads out of a worker's outermost function
+    assert "gomp_thread_start" in told["frame info"]  # finish from a worker's outermost function ends here
     assert "exited with status = 0" in told.all("continue")[-1]
 
 
@@ -253,7 +253,7 @@ def test_moving_and_stepping_go_from_one_users_frame_to_the_next() -> None:
     assert re.match(r"frame #2: .*`inner\(x=2\)", back)
     assert "(int) threads = 2" in told["frame variable"]
     assert " = 102\n" in told["expression -- (int)threads + 100"] and " = 102\n" in told["expression -- x + 100"]
-    # The primary thread of a region goes on behind it once all have done their part, a worker ends where it began.
+    # The primary thread goes on behind the region once all threads have done their part. A worker ends where it began.
     assert re.match(r"frame #0: .*`inner\(x=2\)", told["frame info"])
     assert re.search(r"frame #0: .*`work\._omp_fn", told["thread step-out"])
     assert f"regions.c:{line_with('#pragma omp barrier')}" in told["source info"]

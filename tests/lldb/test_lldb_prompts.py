@@ -1,4 +1,4 @@
-"""The commands as people meet them: typed at LLDB's prompt and completed with TAB, and in the console of an editor."""
+"""The commands as people use them: typed and completed with TAB at LLDB's prompt, and in an editor's console."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TAB = "\t"
 
 def prompt(version: int, folder: Path, *arguments: str) -> Terminal:
     found = lldb(version)
-    # The line at the bottom of the screen, which LLDB 22 has, is drawn at any time, and so is what it is about to do.
+    # LLDB draws its progress at any time, and LLDB 22 also a line at the bottom of the screen.
     quiet = ["-o", "settings set show-progress false"] if version >= 19 else []
     quiet += ["-o", "settings set show-statusline false"] if version >= 20 else []
     environment = {**found.environment, "TERM": "xterm", "HOME": str(folder)}
@@ -32,14 +32,14 @@ def prompt(version: int, folder: Path, *arguments: str) -> Terminal:
 @each_version()
 def test_commands_are_completed_with_tab(version: int, tmp_path: Path) -> None:
     with prompt(version, tmp_path) as terminal:
-        terminal.wait_for(r"lldb_script\.py\"?\n")  # in quotes where the checkout's path has a space
+        terminal.wait_for(r"lldb_script\.py\"?\n")  # in quotes if the checkout's path has a space
         terminal.type("ompd " + TAB)
         listed = terminal.wait_for(r"threads +-- .*\n")
         for name in ("auto", "bt", "icvs", "parallel", "runtimes", "status", "tasks", "thread"):
             assert re.search(rf"\s{name} ", listed), listed
         terminal.type("ic" + TAB)
         terminal.wait_for(r"icvs|vs")
-        if version >= 19:  # before, LLDB does not complete options of commands that are scripts
+        if version >= 19:  # before, LLDB completes no options of script commands
             terminal.type(" --" + TAB)
             listed = terminal.wait_for(r"Available completions:\n(.*\n)+\(lldb\) ")
             for option in ("all", "changed", "debug", "help", "json", "verbose"):
@@ -52,7 +52,7 @@ def test_commands_are_completed_with_tab(version: int, tmp_path: Path) -> None:
 
 
 def test_numbers_of_threads_are_completed() -> None:
-    # LLDB 19 and before complete no words of commands that are scripts.
+    # LLDB 19 and before complete no words of script commands.
     core = stopped("hang")
 
     def complete(text: str) -> str:
@@ -74,12 +74,12 @@ def test_a_running_process_has_its_words(version: int, tmp_path: Path) -> None:
         terminal.type("process launch --no-stdio -- 60\n")
         process = re.search(r"Process (\d+) launched: .*\n", terminal.wait_for(r"launched: .*\n"))
         assert process is not None
-        # It says so before it lets the process run.
+        # LLDB prints this before it lets the process run.
         wait_until(lambda: status_of(int(process[1]), "State") == ["S (sleeping)"])
         terminal.type("ompd threads\n")
         terminal.wait_for(r"error: ompd: process \d+ is running\nompd: stop it first: process interrupt\n")
         terminal.type("process interrupt\n")
-        # Under load LLDB leaves out why it stopped.
+        # Under load LLDB omits the reason of the stop.
         terminal.wait_for(r"Process \d+ stopped\n")
         terminal.type("ompd threads\n")
         terminal.wait_for(r"error: ompd: process \d+: no OpenMP runtime among its")

@@ -1,4 +1,4 @@
-"""Programs that are started and run from Python: to events, lines, functions and regions, and what ends a run."""
+"""Programs started and run from Python: to events, lines, functions and regions, and the ends of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_places_are_reached_and_asked_at(host: LldbHost) -> None:
 def test_all_events_are_seen(host: LldbHost) -> None:
     told = host.ask("events", program=[regions()], names=["parallel_begin", "thread_begin", "thread_end"])
     counts = Counter(event for event, _ in told["events"])
-    # Three regions with one inside of each; the threads that the runtime has made for them.
+    # Three regions with one inner region each, and the threads that the runtime has made for them.
     assert counts["parallel_begin"] == 6
     assert counts["thread_begin"] == len({thread for event, thread in told["events"] if event == "thread_begin"})
     assert counts["thread_end"] >= 1
@@ -138,7 +138,7 @@ NO_PLACES = "Unavailable: {} has no places for events (ompd_bp_*), and when its 
 
 
 def linked(name: str, *libraries: str, compiler_name: str = "clang", flags: Sequence[str] = ()) -> str:
-    """Return a program of ``tests/lldb`` that is linked with runtimes, by their names on the axis."""
+    """Return a program of ``tests/lldb``, linked with runtimes by their names on the axis."""
     files = [RUNTIMES[library].file() for library in libraries]
     used, source = compiler(compiler_name), SOURCES / f"{name}.c"
     include = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
@@ -169,7 +169,8 @@ def test_a_runtime_without_places_for_events_has_those_of_its_calls(
     events = host.ask("events", program=[program], names=names)["events"]
     counts = Counter(name for name, _ in events)
     assert counts["parallel_begin"] == counts["parallel_end"] == 6
-    # What began last in a thread ends first, workers begin before they meet a region, and each does once.
+    # In a thread the region that began last ends first. A worker begins before it meets a region. Each thread begins
+    # once.
     made = [thread for name, thread in events if name == "thread_begin"]
     assert len(set(made)) == len(made) >= 3
     for thread in {thread for _, thread in events}:
@@ -194,7 +195,7 @@ def test_the_end_of_a_region_is_seen_whose_begin_was_not(
 ) -> None:
     program = linked("regions", runtime, compiler_name=compiler_name)
     told = host.ask("events", program=[program], names=["parallel_end"], after="together")
-    # Thread 0 is in the first of the outer regions, and the one inside of it is over.
+    # Thread 0 is in the first outer region, whose inner region has ended.
     assert [name for name, _ in told["events"]] == 5 * ["parallel_end"]
     threads = [thread for _, thread in told["events"]]
     assert threads.count(threads[0]) == 3 and threads[0] == threads[-1]
@@ -221,7 +222,7 @@ def test_regions_are_counted_as_the_program_counts_them(
 @pytest.mark.parametrize("value", ["enabled", "on", "ENABLED", "off", None])
 @pytest.mark.quick("ENABLED-19")
 def test_the_runtime_is_asked_whether_it_passes_events(host: LldbHost, value: str | None) -> None:
-    # What Intel's runtime takes OMP_DEBUG for is its own: the document on OMPD says "on", OpenMP says "enabled".
+    # The runtime decides which values of OMP_DEBUG enable it: the document on OMPD has "on", OpenMP has "enabled".
     told = host.ask("events_with", program=[regions()], names=["parallel_begin"], environment={"OMP_DEBUG": value})
     if value in ("off", None):
         assert told == {
@@ -241,7 +242,7 @@ def test_a_second_runtime_has_its_own_kind_of_events(host: LldbHost, uses: str) 
     told = host.ask("events_with", program=program, names=["parallel_begin"], environment=environment)
     assert told == {"events": ["parallel_begin"] * (1 if uses == "neither" else 2), "said": "no error"}
     told = host.ask("events_with", program=program, names=["parallel_begin", "task_begin"], environment=environment)
-    # What only the first one can say is an error once the other is used.
+    # An event that only the first runtime reports is an error once the second one is used.
     assert (
         told["said"] == "no error" if uses == "neither" else told["said"].startswith(NO_PLACES.format("libgomp.so.1"))
     )
@@ -252,7 +253,7 @@ def test_a_second_runtime_has_its_own_kind_of_events(host: LldbHost, uses: str) 
 
 def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     version = VERSIONS[0]
-    host = LldbHost(version)  # its environment leads to that LLDB
+    host = LldbHost(version)  # its environment selects that LLDB
     host.close()
     return subprocess.run(
         [sys.executable, str(CHECKOUT / "examples" / name), *arguments],
@@ -269,9 +270,9 @@ def test_the_example_that_waits_for_an_odd_team() -> None:
     done = example("odd_team.py", "2", regions())
     assert done.returncode == 1, done.stderr
     first, *threads = done.stdout.splitlines()
-    # The regions inside of those of 2 threads have 2 as well.
+    # The example passes over teams of 2 threads, and over their inner teams of 2 threads.
     assert first == "a team of 3 threads at level 1 in work"
-    # The program is stopped when the first one is in it: another may not have got its place in the team yet.
+    # The program stops when the first thread is in the region. Another thread may not have its place in the team yet.
     numbers = [int(number) for line in threads for number in re.findall(r" (\d+)/3 ", line)]
     assert 0 in numbers and len(numbers) == len(set(numbers)) and max(numbers) <= 2
 
@@ -290,6 +291,6 @@ def test_the_example_that_follows_regions() -> None:
     lines = [re.sub(r" \[[\d ]+\]$", "", line) for line in done.stdout.splitlines()]
     outer = [f"regions.c:{line_with('parallel num_threads(threads)')} work: {size} threads" for size in (2, 3, 4)]
     inner = f"   regions.c:{line_with('parallel num_threads(2)')} inner: 2 threads"
-    # The last is the program's. While a region is stepped into, other threads may begin one that is not seen.
+    # The last line is the program's. While a step enters a region, other threads may begin regions that are not seen.
     assert [line for line in lines if line != inner] == [*outer, "59"]
     assert 1 <= lines.count(inner) <= 3

@@ -1,6 +1,6 @@
-"""The commands in real LLDBs: what they print is what the shell prints, whatever state the debugger is in.
+"""The commands in real LLDBs print what the shell prints, in any state of the debugger.
 
-Each test has one run of a debugger, or shares one with others: starting one is what takes the time.
+Each test has one run of a debugger, or shares it with others, since the start takes most of the time.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def create_core(name: str) -> str:
 
 @cache
 def of_a_worker() -> int:
-    """Return LLDB's number of a thread of the team that it does not select by itself.
+    """Return LLDB's number of a team's thread that LLDB does not select by itself.
 
-    It counts the threads of a core from 1, in the order in which the kernel wrote them, which is any.
+    LLDB counts the threads of a core from 1, in the kernel's order, which may be any.
     """
     core = stopped("hang")
     team = [t["native_thread_id"] for t in core.truth["threads"] if t["role"] == "team" and t["thread_num"] > 0]
@@ -76,7 +76,7 @@ def of_a_worker() -> int:
 
 @cache
 def of_hang(version: int) -> Replies:
-    """Return one run on a core with all that is asked of it."""
+    """Return the replies to all commands of one run on a core."""
     team = [f"ompd thread {n}" for n in range(4)]
     return replies(
         version,
@@ -88,7 +88,7 @@ def of_hang(version: int) -> Replies:
     )
 
 
-# Words that are answered by an error, and how.
+# Wrong commands, and their errors.
 WRONG = {
     "ompd thread 4": "ompd: the team has 4 threads, 0 to 3, and no 4",
     "ompd thread two": "ompd: 'two' is not an OpenMP thread number",
@@ -117,21 +117,21 @@ def test_text_and_json_are_those_of_the_shell(version: int) -> None:
         if option == "--json":
             there, here = json.loads(printed), json.loads(expected)
             for one, other in zip(there["runtimes"], here["runtimes"], strict=True):
-                # In LLDB the commands before have used layouts, too.
+                # In LLDB earlier commands have used layouts, too.
                 assert one["layouts"].items() >= other["layouts"].items()
                 one["layouts"] = other["layouts"]
             assert without_lldb(there, version) == without_lldb(here, version)
         elif name in ("threads", "var"):
             assert any("  LLDB  " in line for line in printed.splitlines()[2:4])
         else:
-            # LLDB before 17 does not tell which file it has, which is in the first line, nor where a signal came from.
+            # LLDB before 17 does not know the core's file, which is in the first line, nor the origin of a signal.
             first = 0 if version >= 17 else 1
             if version < 17:
                 printed = re.sub(r"\n+unknown: (?:failed|si_code): .*$", "", printed, flags=re.MULTILINE)
             if name == "why":
                 expected = expected.replace(
                     f" {shlex.quote(str(core))}", ""
-                )  # the next command to type needs no target in LLDB
+                )  # the suggested command needs no target in LLDB
             assert bare(printed)[first:] == bare(expected)[first:]
 
 
@@ -184,7 +184,7 @@ def test_threads_have_the_numbers_of_lldb(version: int) -> None:
 @pytest.mark.quick()
 def test_looking_keeps_the_selection(version: int) -> None:
     told = of_hang(version)
-    # LLDB 14 may print where the process stopped late, beside an answer.
+    # LLDB 14 may print the place of a stop late, beside an answer.
     before, after = (
         [line for line in text.splitlines() if line.startswith("frame #")] for text in told.all("frame info")
     )
@@ -232,7 +232,7 @@ def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
     inner, outer = ({r["thread_num"]: r["lldb_index"] for r in rows if r["level"] == level} for level in (2, 1))
     assert f"OpenMP thread 1/2 at level 2 is LLDB's thread #{inner[1]}" in told["ompd thread 1"]
     assert f"OpenMP thread 0/2 at level 1 is LLDB's thread #{outer[0]}" in told["ompd thread --level 1 0"]
-    # Now thread 0 of the outer team is selected. Thread 1 of that is thread 0 of the inner one.
+    # Now thread 0 of the outer team is selected. Thread 1 of the outer team is thread 0 of the inner team.
     assert f"OpenMP thread 1/2 at level 1 is LLDB's thread #{inner[0]}" in told["ompd thread 1 --level 1"]
 
 
@@ -254,7 +254,7 @@ def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
     assert second.count("OpenMP:") == 1 and "OpenMP: 3 threads in 1 region: 2 wait_barrier" in second
     assert "OpenMP" not in silent
     assert again.count("OpenMP:") == 1 and "OpenMP: 4 threads in 1 region: 3 wait_barrier" in again
-    # It is at the address that the symbol has, where LLDB by name would go behind a function's beginning.
+    # The breakpoint is at the symbol's address. By name, LLDB would put it behind a function's beginning.
     assert "ompd_dll_locations_valid" in told["breakpoint list"]
     assert "ompd_dll_locations_valid +" not in told["breakpoint list"]
 
@@ -313,9 +313,9 @@ def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
     no_target, not_run, ended, detached, small_one, without = map(numberless, told.all("ompd threads"))
     assert no_target == not_run == told["ompd thread 1"] == NO_PROCESS
     assert ended.endswith("error: ompd: process N has ended\nompd: run it again\n")
-    # What LLDB itself thinks of a process that it has let go differs, and with how fast that ends.
+    # LLDB's view of a detached process varies, and depends on how fast the process ends.
     gone = "(LLDB (has detached|does not hold) .*\nompd: attach to it again|process N has ended\nompd: run it again)\n"
-    # LLDB 14 says at any time that it has.
+    # LLDB 14 may report the detachment at any time.
     assert re.search(f"error: ompd: {gone}", re.sub(r"Process \w+ detached\n", "", detached))
     assert "error: ompd: process N: no OpenMP runtime among its" in small_one
     assert "error: ompd: process N: no OpenMP runtime among its" in without
@@ -324,7 +324,7 @@ def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
 
 @every_version
 def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) -> None:
-    # LLDB finds libraries by what the program's memory tells, and that by the program's file.
+    # LLDB finds libraries through the program's memory, and finds that memory through the program's file.
     core = stopped("hang")
     name = str(core.executable).encode()
     lost = tmp_path / "core"
@@ -336,7 +336,7 @@ def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) 
     )
 
 
-# What must not happen
+# Failures that must not happen
 
 
 @every_version
@@ -363,7 +363,7 @@ def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
     look = "script import importlib.util; print([n for n in ('click', 'rich') if importlib.util.find_spec(n) is None])"
     shutil.copytree(SCRIPT.parent, tmp_path / "ompd")
     load = f'command script import "{tmp_path / "ompd" / "lldb_script.py"}"'
-    found = lldb(version)  # an activated environment would be LLDB's Python's, too
+    found = lldb(version)  # an activated environment would also be used by LLDB's Python
     system = replace(found, environment={**found.environment, "PATH": "/usr/bin:/bin"})
     told = Replies(batch(system, [look, load, "version"], cwd=tmp_path))
     if "['click', 'rich']" not in told[look]:

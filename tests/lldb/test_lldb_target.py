@@ -22,7 +22,7 @@ from tests.support.programs import ALL_PROGRAMS
 
 pytestmark = pytest.mark.xdist_group("lldb")
 
-# Those that differ most in what is asked of the target, and under the newest more.
+# The programs whose questions to the target differ most. The newest LLDB gets more.
 SOME = ("nested", "hang", "two_initial", "not_initialised", "extra_pthread", "task_tree", "icvs")
 FEW = SOME if FULL else ("nested", "two_initial", "task_tree")
 MORE = [name for name in ALL_PROGRAMS if FULL or name in (*SOME, *STACK_PROGRAMS, "nest_lock", "ordered")]
@@ -49,7 +49,7 @@ def answer_of_core(core: Path, command: str) -> Any:
 
 
 def without_target(answer: dict[str, Any]) -> dict[str, Any]:
-    # LLDB tells the whole command line, the core's own notes 80 bytes of it.
+    # LLDB has the whole command line. The core's own notes have 80 bytes of it.
     target = {key: value for key, value in answer["target"].items() if key not in ("kind", "command")}
     return {**answer, "target": target}
 
@@ -71,7 +71,7 @@ def test_a_core_in_lldb_tells_what_the_program_wrote(
     assert told(answer) == expected(program, "debug")
     for command, ours in answer["answers"].items():
         alone = answer_of_core(core.core, command)
-        if version < 17:  # LLDB before 17 does not tell which file it has
+        if version < 17:  # LLDB before 17 does not know its file
             alone["target"]["file"] = ours["target"]["file"] = ""
         assert without_origin_of_signals(without_target(ours), version) == without_origin_of_signals(
             without_target(alone), version
@@ -106,7 +106,7 @@ def test_every_state_of_a_process_has_its_words(version: int, host: Callable[[in
         "the first, again": "TargetGone: the session on process N was closed",
     }
     gone = host(version).ask("detached", executable=str(executable))["said"]
-    # LLDB may say of a process that it has let go, and does not see any more, that it has ended.
+    # LLDB may report the end of a process that it has let go and no longer sees.
     assert numberless(gone) in (
         "TargetGone: LLDB has detached from the process; attach to it again",
         "TargetGone: process N has ended; run it again",

@@ -44,7 +44,7 @@ def line_in(text: str) -> int:
     return int(found[-1])
 
 
-# The session of the pages, in each debugger, on each build: stop in one OpenMP thread, print what it shares, walk out.
+# The pages' session, in each debugger, on each build: stop in one OpenMP thread, print what it shares, walk out.
 
 
 @pytest.mark.xdist_group("gdb")
@@ -65,7 +65,7 @@ def test_a_region_is_walked_through_in_gdb(name: str, compiler: str, level: str)
     assert told["omp print  sum"] == "sum = 61   (int)\n" or level == "-O2"
     assert NO_REGION in told["omp finish "]
     assert " main () at " in told["up"]
-    # What the commands made is gone, and what the user made is as it was.
+    # The commands' own breakpoints are gone, and the user's breakpoints are as before.
     after = told["info breakpoints "]
     assert re.sub(r"\tbreakpoint already hit .*\n|0x\w+", "", after) == re.sub("0x\\w+", "", told["info breakpoints"])
 
@@ -96,11 +96,11 @@ def test_a_region_is_walked_through_in_lldb(version: int, compiler: str, level: 
     assert "tid" not in after, "the user's breakpoint is for any thread again"
 
 
-# Into what a line begins
+# Steps into the construct of a line
 
 
 def check_end(task: str, region: str) -> None:
-    # A thread that has executed the task at the end of the region is outside of it then.
+    # A thread that executed the task at the end of the region is outside of the region then.
     assert NO_REGION in region if line_in(task) == AFTER else ENDED in region and line_in(region) == AFTER
 
 
@@ -117,7 +117,7 @@ def test_step_goes_into_the_region_and_the_task_in_gdb(name: str, compiler: str)
     assert line_in(told["omp next "]) == TASK
     assert TASK <= line_in(told["omp step "]) <= line_of("twice = 2")
     assert re.search(r"later\._omp_fn|omp_task_entry|omp_outlined", told["omp step "])
-    # In clang's debug information a task has what it copied, without its name.
+    # clang's debug information has a task's copies without their names.
     if compiler == "gcc":
         before, inside = (told[f"omp print {space}number"].partition("   (")[0] for space in (" ", ""))
         assert before == inside
@@ -146,7 +146,7 @@ def test_step_goes_into_the_region_and_the_task_in_lldb(version: int, compiler: 
     check_end(told["ompd finish"], told["ompd  finish"])
 
 
-# A program of 32 bits, whose libgomp nothing tells the layouts of: what needs none works, and the rest says so
+# A 32-bit program, with a libgomp of unknown layouts: commands that need none work, and the others say so
 
 
 @pytest.mark.xdist_group("gdb")
@@ -170,7 +170,7 @@ def test_a_program_of_32_bits_is_walked_through_in_gdb(found: str) -> None:
         assert "there are no layouts of libgomp for i386" in told[command] and "Traceback" not in told[command]
 
 
-# With --only the other threads stand
+# With --only the other threads stand still
 
 PART, MOVE = line_of("int own = part", ALONE), line_of("own += 2", ALONE) + 1
 
@@ -213,7 +213,7 @@ def test_the_others_stand_in_lldb(version: int) -> None:
     check_only(told["ompd step --only"], [f"= {text}" for text in counts], told["ompd next"], told["ompd finish"])
 
 
-# What ends a run leaves nothing behind
+# The end of a program leaves nothing behind
 
 
 @pytest.mark.xdist_group("gdb")
@@ -255,7 +255,7 @@ def test_nothing_is_left_when_a_signal_ends_the_step_in_lldb(version: int) -> No
     ]
 
 
-# Words, and how they are answered on a core.
+# Commands, and their answers on a core.
 ON_CORE = {
     **dict.fromkeys(("step", "next --only", "finish", "break hang.c:39 --level 1"), "a core file does not run"),
     "break": "break needs LOCATION",
@@ -296,7 +296,7 @@ def test_where_it_cannot_be_done_words_say_so_in_lldb(version: int) -> None:
     assert "Traceback" not in "".join(text for _, text in told.pairs)
 
 
-# What both share
+# Parts that both debuggers share
 
 
 def test_a_line_of_a_construct_is_in_the_code_of_its_threads() -> None:
@@ -312,7 +312,7 @@ def test_a_line_of_a_construct_is_in_the_code_of_its_threads() -> None:
 
 
 def test_the_code_that_a_function_of_clangs_calls() -> None:
-    # mov -0x18(%rbp),%rdi has a byte that looks like a call.
+    # mov -0x18(%rbp),%rdi contains a byte that looks like a call.
     code = b"\x55\x48\x8b\x7d\xe8\xe8" + (0x1100 - 0x100A).to_bytes(4, "little") + b"\xc3" + b"\x90" * 21
     calls = list(X86References().calls(code, 0x1000))
     names = {0x1000: ("w", 32), 0x1100: ("x.omp_outlined_debug__", 16)}

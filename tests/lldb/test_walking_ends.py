@@ -1,4 +1,4 @@
-"""What ends a step before it has come where it was to go: nothing that was made for it is left in the debugger."""
+"""Steps that end before they arrive: nothing that was made for them is left in the debugger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.terminal import Terminal
 from tests.support.walking import ENDS, build_ends, line_of
 
 LEFT, AFTER = line_of("mine += leave", ENDS), line_of("sum += mine", ENDS)
-# By the argument of the program: what is said of the step, in both debuggers.
+# By the program's argument: the report of the step, in both debuggers.
 SAID = {  # an LLDB may lose its server when the program exits
     "exit": r"ompd: the program ended( with status 3)? before it came to the next line",
     "fault": r"stopped by (signal )?SIGSEGV.* before it came to the next line",
@@ -41,8 +41,9 @@ def in_lldb(version: int, how: str, *commands: str) -> LldbReplies:
 
 
 def listed_by_gdb(text: str) -> list[str]:
-    """Return the breakpoints that are the user's or ours, without gdb's own for events and its steps."""
-    # Those of a step that gdb has not ended yet have no number: a process may have ended, and gdb be about to notice.
+    """Return the user's and our breakpoints, without gdb's own for events and its steps."""
+    # Breakpoints of a step that gdb has not ended have no number: the process may have ended, which gdb has yet to
+    # notice.
     text = re.sub(r"^0(\.\d+)? .*\n(\t.*\n)*", "", text, flags=re.MULTILINE)
     own = re.compile(r"^-\d+(\.\d+)? .*(shlib events|master|\by- )")
     lines = [re.sub(r"0x\w+", "", line) for line in text.splitlines() if re.match(r"-?\d|\tstop", line)]
@@ -50,7 +51,7 @@ def listed_by_gdb(text: str) -> list[str]:
 
 
 def listed_by_lldb(text: str) -> list[str]:
-    """Return the breakpoints that LLDB lists, without how often they were hit and whether the program is loaded."""
+    """Return the breakpoints that LLDB lists, without hit counts, places and their resolution."""
     lines = re.findall(r"^ *\d+(?:\.\d+)?: .*$", text, re.MULTILINE)
     return [re.sub(r"0x\w+|hit count = \d+|(un)?resolved|, resolved = \d+|where = |address = .*", "", x) for x in lines]
 
@@ -91,7 +92,7 @@ def test_nothing_is_left_in_lldb(version: int) -> None:
         assert re.search(SAID[how], step, re.MULTILINE), step
         assert len(listed_by_lldb(before)) == 4 and listed_by_lldb(after) == listed_by_lldb(before), how
         assert "tid" not in after
-    # As in any script. LLDB may say only now that the process has ended.
+    # The debugger is synchronous, as in any script. LLDB may report only now that the process has ended.
     assert "False" in told["script print(lldb.debugger.GetAsync())"].splitlines()
 
 
@@ -115,7 +116,7 @@ def test_ctrl_c_ends_steps_in_gdb(found: str, tmp_path: Path) -> None:
         terminal.type("\x03")
         shown = terminal.wait_for(r"stopped by SIGINT before it came to the next line\n(.|\n)*\(gdb\) ")
         assert "x1b" not in shown
-        # The step is one of the thread with the number 1 again, whichever took the signal.
+        # The step's thread, number 1, is selected again, whichever thread took the signal.
         terminal.type("omp thread\nframe function leave\nomp thread\n")
         assert "x1b" not in terminal.wait_for(r"(OpenMP thread 1/3 at level 1(.|\n)*){2}leave \(how=")
         terminal.type("set var go_on = 0\nomp finish\n")
@@ -153,14 +154,14 @@ def test_ctrl_c_ends_steps_in_lldb(version: int, tmp_path: Path) -> None:
         terminal.type("breakpoint list\n")
         shown = terminal.wait_for(r"Current breakpoints:\n(.|\n)*\n +\d+\.1: .*\n")
         assert len(listed_by_lldb(shown)) == 2 and "tid" not in shown
-        # LLDB's own handler is there again: it makes a new line at the prompt.
+        # LLDB's own handler is back: it begins a new line at the prompt.
         terminal.type("\x03")
-        terminal.wait_for(r"\^C\n(.|\n)*\(lldb\) ")  # what is typed before is lost
+        terminal.wait_for(r"\^C\n(.|\n)*\(lldb\) ")  # earlier input is lost
         terminal.type("ompd finish\n")
         terminal.wait_for(r"is in no region or task")
 
 
-# Ctrl-C between any two lines of what makes and removes breakpoints
+# Ctrl-C between any two lines of the code that makes and removes breakpoints
 
 INTERRUPT = """
 import sys

@@ -1,4 +1,4 @@
-/* A region on the runtime that this is linked with, and, if the argument is "other", one on GNU libgomp, which it loads. */
+/* A region on the linked runtime. GNU libgomp is loaded, too, and has a region if the argument is "other". */
 #include <dlfcn.h>
 #include <string.h>
 

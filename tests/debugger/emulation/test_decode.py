@@ -143,7 +143,7 @@ FORMS = (
 
 
 def instruction(chance: random.Random, pointer_size: int) -> bytes:
-    """Return one of the decoded instructions, with random operands."""
+    """Return a random instruction that the decoder knows, with random operands."""
     kind = chance.random()
     rex = bytes([chance.randrange(0x40, 0x50)]) if pointer_size == 8 and chance.random() < 0.6 else b""
     if kind < 0.1:

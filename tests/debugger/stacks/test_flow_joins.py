@@ -33,7 +33,7 @@ CALLED = {
 
 
 def instruction(chance: random.Random, at: int) -> Instruction:
-    """Return an instruction that passes a constant about, or a call."""
+    """Return an instruction that passes a constant about or overwrites a register, or a call."""
     to, source = chance.choice(REGISTERS), chance.choice(REGISTERS)
     slot = Operand(RSP, False, chance.choice(SLOTS))
     made = (

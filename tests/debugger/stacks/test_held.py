@@ -1,6 +1,6 @@
-"""Constructs and locks that threads are inside of: programs in ``tests/held`` write them, and their code shows some.
+"""Constructs and locks that threads are inside of: programs in ``tests/held`` write them, and their code shows them.
 
-No thread may be reported to hold a lock or construct that it does not hold.
+No thread may be reported to hold what it does not hold.
 """
 
 from __future__ import annotations

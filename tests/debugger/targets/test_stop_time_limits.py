@@ -197,7 +197,7 @@ def test_what_was_not_copied_in_time_is_named_and_what_was_is_right(
                 try:
                     answer = session.ask_threads()
                 except ompd.errors.OmpdError as error:
-                    assert "stopped as long as it may be" in str(error)  # even the runtime is not found
+                    assert "stopped as long as it may be" in str(error)  # not even the runtime is found
                     assert "--max-stop" in error.hint and pieces < last
                     refused += 1
                     continue

@@ -92,7 +92,7 @@ def test_every_thread_has_the_values_that_it_says(compilation: str, what: str) -
     expected = dict.fromkeys(seen, COUNT[what])
     if compilation == "clang":
         expected.pop("region:i", None)  # see test_the_loop_of_clang
-        expected.pop("generate:b", None)  # clang's debug information lacks what a task shares
+        expected.pop("generate:b", None)  # clang's debug information lacks a task's shared variables
     assert {key: count for key, count in seen.items() if key in expected} == expected
 
 
@@ -199,7 +199,7 @@ def test_sharing_is_what_the_clauses_say(function: str, compiler: str) -> None:
             found.setdefault(variable.name, []).append(variable.sharing)
         expected = SHARING[function, compiler]
         if (function, compiler) == ("generate", "clang") and "b" in found:
-            # From clang 17 on there is a shared variable, though not how the task has it.
+            # clang from 17 on records that a variable is shared, but not how the task has it.
             expected = {**expected, "b": [None]}
         assert found == expected, thread
         # Nothing is shared outside of a construct.
