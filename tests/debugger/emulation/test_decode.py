@@ -25,7 +25,7 @@ from tests.support.machine import require_module
 unicorn = require_module("unicorn")
 x86 = require_module("unicorn.x86_const")
 
-# The number of random instructions that the emulator runs, which is also the limit of a decoded routine.
+# The limit of random instructions that the emulator runs. The decoder's own limit is in bytes of code.
 INSTRUCTIONS = 300
 PAGE = 4096
 CODE, THREAD = 0x40000, 0x50000
