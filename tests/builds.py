@@ -1,10 +1,10 @@
-"""Which builds of libgomp and libomp the tables of layouts fit, and how that is known.
+"""Check which builds of libgomp and libomp the layout tables fit.
 
-``python -m tests.builds [--fetch] [--write] [NAME…]`` goes through the rows of ``tests/builds.toml``, all or those
-whose names match: it fetches each library, runs programs on it that write down what they are told, takes their cores,
-and compares what ``ompd`` says of them: with the table that names the build-id; and, as if none did, with the emulator
-and without it. ``--fetch`` only fetches. ``--write`` puts the build-id of each build that passed into the shipped
-table that fits.
+``python -m tests.builds [--fetch] [--write] [NAME…]`` goes through the rows of ``tests/builds.toml`` whose names match,
+or through all rows. It fetches each library and runs programs on it that write down their own state. It takes cores of
+these programs and compares the answers of ``ompd`` with their state in two ways: as if no table named the build-id,
+with the emulator and without it. ``--fetch`` only fetches. ``--write`` adds the build-id of each build that passed to
+the shipped table that fits, and then also checks with this table.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ from tests.support.runs import ENVIRONMENT, READY_SECONDS, cores_allowed, kernel
 from tests.truth import compare
 
 ODD = Path(__file__).with_name("odd")
-# What libgomp executes at once when so many tasks are queued is another program.
+# libgomp executes new tasks at once when too many are queued, so the program makes fewer there.
 SPECIAL = {"task_queued": {"TASKS": "200"}}
-# Nested teams, tasks in all their states, and a team that is over; each of them on every build.
+# Nested teams, tasks in all their states, and a team that has ended. Every build runs these.
 PROGRAMS = ("nested", "task_tree", "between")
-# And what waits, what is queued and what is over, before a build-id is written down.
+# Before a build-id is written, more programs run: with waits, queued tasks and ended teams.
 THOROUGH = (
     *(*PROGRAMS, "lock", "critical", "closing_barrier", "serialized_three", "two_initial", "shrunk_pool"),
     *("task_queued", "task_stack", "nest_lock", "taskgroup", "taskloop", "for_barrier"),
 )
 WAYS = ("named", "emulated", "decoded")
-"""By the build-id that a table names; and as if none did, with the emulator and without it."""
+"""With the table that names the build-id; and as if no table named it, with the emulator and without it."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one build in one way: *table* is the shipped table that fitted, None if none did; *said* is what
-    proved it, or why it was refused; *differences* from what the programs wrote.
+    """The result of checking one build in one way. *table* is the shipped table that fitted, None if none did. *said*
+    is the proof of the layout, or the reason for the refusal. *differences* lists answers that differ from what the
+    programs wrote.
     """
 
     table: str | None
@@ -64,7 +65,7 @@ class Verdict:
 
     @property
     def is_true(self) -> bool:
-        """Whether a table fitted and all that was said is what the programs wrote."""
+        """Whether a table fitted and every answer equals what the programs wrote."""
         return self.table is not None and not self.differences
 
 
@@ -79,7 +80,7 @@ def taken(build: Build, program: str) -> Stopped:
 
 
 def taken_by_old_entry_points(library: Path) -> Path:
-    """Return the core of a program for which a libgomp needs to export no more than that of GCC 4 does."""
+    """Return the core of a program that needs only functions that the libgomp of GCC 4 exports."""
     source = ODD / "parallel_start.c"
 
     def make(folder: Path) -> None:
@@ -99,13 +100,13 @@ def taken_by_old_entry_points(library: Path) -> Path:
 
 
 def undecoded(_self: Decoder, routine: int, _thread: int) -> NoReturn:
-    """Stands in for :meth:`Decoder.call`: as if every routine did more than load."""
+    """Replace :meth:`Decoder.call`, as if every routine did more than load."""
     raise Unavailable(f"the routine at {routine:#x} cannot be decoded: it does more than load")
 
 
 @contextmanager
 def looked_at(way: str) -> Iterator[None]:
-    """Look as in one of :data:`WAYS`."""
+    """Have sessions in the context find layouts in *way*, one of :data:`WAYS`."""
     honest = table.tables
 
     def unnamed(runtime: str, architecture: str) -> Iterator[table.Table]:
@@ -121,7 +122,7 @@ def looked_at(way: str) -> Iterator[None]:
 
 
 def verdict(build: Build, way: str, programs: Sequence[str] = PROGRAMS) -> Verdict:
-    """Return what comes of *build*, looked at in one of :data:`WAYS`.
+    """Return the result of checking *build* in *way*, one of :data:`WAYS`.
 
     :raises Missing: if it was not fetched
     """
@@ -150,7 +151,7 @@ def verdict(build: Build, way: str, programs: Sequence[str] = PROGRAMS) -> Verdi
 
 
 def _fitting(core: Path) -> tuple[str, str]:
-    # The tables that fit, and what proved it.
+    # Return the names of the tables that fit, and the proof.
     with Session.open_core(core) as session:
         (runtime,) = session.runtimes
         if runtime.space is None:
@@ -169,7 +170,7 @@ def _fitting(core: Path) -> tuple[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line of this module; returns its exit status: 1 if a build is not what its row says."""
+    """Run the command line of this module and return its exit status: 1 if a build differs from its row."""
     parser = argparse.ArgumentParser(prog="python -m tests.builds", description="builds by which tables are verified")
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows of tests/builds.toml, as libomp-*")
     parser.add_argument("--fetch", action="store_true", help="only fetch them into .cache/builds/")
@@ -212,9 +213,10 @@ def _look(build: Build, programs: Sequence[str], *, is_written: bool) -> bool:
 
 
 def write(build: Build, name: str) -> str:
-    """Put the build-id of *build* into the shipped table *name*, of ``ONE or OTHER`` the one that is of its release.
+    """Add the build-id of *build* to the shipped table *name*. If *name* is ``ONE or OTHER``, choose the table of its
+    release.
 
-    :returns: what was done, for people
+    :returns: a note for people on what was done
     """
     build_id = build_id_of(build.lib_file().read_bytes(), build.name)
     if build_id is None:

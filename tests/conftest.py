@@ -1,4 +1,4 @@
-"""For all tests: a missing tool skips a test by its name, or fails it if ``OMPD_REQUIRE`` is ``all``."""
+"""Hooks for all tests. A missing tool skips the test; with ``OMPD_REQUIRE=all`` a required one fails it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from tests.support.order import VARIABLE, chosen_seed, in_random_order
 from tests.support.quick import is_run_of_named_tests, names_of_no_case, without_slow_cases
 from tests.support.stub import plugin_folder
 
-# No test reads another one's entries in the user's cache.
+# No test reads cache entries that another test wrote.
 os.environ["OMPD_CACHE"] = "off"
-# Nor the user's tables of layouts: this folder cannot exist.
+# No test reads the user's layout tables: this folder cannot exist.
 os.environ["XDG_DATA_HOME"] = "/proc/no-such-folder"
 # The stub's plugin is always this checkout's.
 os.environ["OMPD_PLUGINS"] = str(plugin_folder())
-# Without bytecode each debugger would compile its Python's library anew.
+# Without bytecode each debugger would compile its Python library anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# On a busy machine threads get a processor late, and stop late. tests/debugger/targets/test_stop_time_limits.py
-# is about the length of stops.
+# On a busy machine threads get a processor late and stop late. tests/debugger/targets/test_stop_time_limits.py tests
+# the length of stops.
 USUAL_STOP_NS = live.DEFAULT_STOP_NS
 live.DEFAULT_STOP_NS = 60_000_000_000
-# A shell without job control lets its background processes ignore Ctrl-C; programs of tests would inherit that.
+# A shell without job control makes its background processes ignore Ctrl-C. The programs that tests run would inherit
+# this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -52,11 +53,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    # Modules stay. The collector would spend a fifth of the tests' time on them.
+    # Exempt the imported modules from garbage collection: the collector would spend a fifth of the tests' time on them.
     gc.collect()
     gc.freeze()
     if os.environ.get("PYTEST_XDIST_WORKER") and not FULL:
-        # If there is no core, or no answer, the tests themselves say so.
+        # Ignore a missing core or a failed command: the tests themselves report it.
         with suppress(Missing, CalledProcessError):
             derived.use()
 
@@ -87,14 +88,14 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     with _missing_tools_skip():
         result: object = yield
-        # Sessions are cycles: without collection a worker would keep all of them.
+        # Sessions contain reference cycles: without collection a worker would keep all of them.
         assert gc.isenabled(), "the test left garbage collection disabled"
         return result
 
 
 @pytest.fixture
 def names_of_no_quick_case(request: pytest.FixtureRequest) -> set[str]:
-    """The names in marks ``quick`` of which the test has no case."""
+    """The names in ``quick`` marks that match no case of the test."""
     names = request.config.stash.get(NAMES_OF_NO_CASE, None)
     if names is None:
         pytest.skip("all cases run, whatever the marks name")

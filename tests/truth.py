@@ -1,4 +1,4 @@
-"""Comparing an inspection with what the program itself wrote; see ``fixtures/programs/truth.h`` for its keys."""
+"""Compare the answers of ``ompd`` with the truth that the program wrote; ``fixtures/programs/truth.h`` has its keys."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
 from tests.support import RUNTIMES, Running, Stopped
 
-# In mode "neither" nobody keeps states; the program knows in which construct it blocked each thread. Where gcc's code
-# calls the same routine for several constructs there are several words.
+# In mode "neither" the runtime keeps no states, but the program knows the construct that blocks each thread. gcc's code
+# calls the same routine for several constructs: these have several states.
 STATES_OF_CONSTRUCT = {
     "critical": {"wait_critical"},
     "lock": {"wait_lock"},
@@ -32,8 +32,8 @@ STATES_OF_CONSTRUCT = {
     "taskgroup": {"wait_taskgroup"},
     "idle": {"idle"},
 }
-# The stub keeps the states of 2015, in which the barrier at a region's end is like others that nobody wrote, and in any
-# case what a barrier is for; gcc calls the routine of the explicit one for some that nobody wrote.
+# The stub keeps the states of 2015, where the barrier at a region's end may have the state of any implicit barrier. It
+# always keeps the kind of a barrier. gcc calls the routine of an explicit barrier for some implicit ones.
 STATES_OF_STUB = {
     **STATES_OF_CONSTRUCT,
     "barrier": {"wait_barrier_explicit"},
@@ -41,7 +41,7 @@ STATES_OF_STUB = {
     "workshare_barrier": {"wait_barrier_explicit", "wait_barrier_implicit"},
     "reduction_barrier": {"wait_barrier_explicit"},
 }
-# What libomp never notes, so that the state is worked out although it keeps states.
+# libomp never records these waits, so ompd derives the state even if libomp keeps states.
 UNMARKED = {
     "taskwait": "wait_taskwait",
     "taskgroup": "wait_taskgroup",
@@ -54,8 +54,8 @@ MONOTONIC = 0x80000000
 BINDINGS = ("false", "true", "primary", "close", "spread")
 
 
-# Variables of a runtime without symbols to which nothing leads, by its kind; an emulator may ask libomp for its own. A
-# thread of libgomp that is in no region may have no task that keeps its schedule.
+# Control variables that cannot be located in a stripped runtime, by its kind. An emulator may read libomp's own. A
+# libgomp thread outside of all regions may have no task that keeps its schedule.
 UNTOLD = {
     "libgomp": frozenset(("icv.num-procs-var", "icv.run-sched-var")),
     "libomp": frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var")),
@@ -63,7 +63,7 @@ UNTOLD = {
 
 
 class Comparison:
-    """Facts that were equal, by key, and differences as sentences. Facts of *optional* kinds may be left untold."""
+    """Count equal facts by key, and collect differences as sentences. Facts with *optional* keys may be missing."""
 
     def __init__(self, optional: Collection[str] = ()) -> None:
         self.equal: Counter[str] = Counter()
@@ -71,7 +71,9 @@ class Comparison:
         self._optional = optional
 
     def check(self, subject: str, key: str, ours: object, true: object) -> None:
-        """Compare one fact; one that we do not tell is a difference unless the truth has none either."""
+        """Compare one fact. A missing answer (None) is a difference, unless the truth is None too or the key is
+        optional.
+        """
         if ours is None and true is not None and key in self._optional:
             return
         if ours == true and type(ours) is type(true):
@@ -81,28 +83,28 @@ class Comparison:
 
 
 def has_tool(stopped: Stopped | Running) -> bool:
-    """Tell whether a tool in the program was told of events, and wrote them down."""
+    """Return whether a tool in the program received OMPT events and wrote them down."""
     return stopped.mode != "neither" and RUNTIMES[stopped.runtime].has_ompt
 
 
 def everything(session: Session) -> tuple[Answer[Any], ...]:
-    """Ask every question of a session."""
+    """Return the answers to all questions of a session."""
     return tuple(question.ask(session) for question in (threads, regions, runtimes, tasks, icvs, stacks))
 
 
 def opened(program: Stopped | Running) -> Session:
-    """Return a session on a core, or on a program that runs."""
+    """Return a session on a core or on a running program."""
     return Session.attach(program.pid) if isinstance(program, Running) else Session.open_core(program.core)
 
 
 def compare(stopped: Stopped | Running) -> Comparison:
-    """Ask everything of a core, or of a program that runs, and compare it with its truth."""
+    """Compare all answers about a core or a running program with its truth."""
     with opened(stopped) as session:
         return compare_session(stopped, session)
 
 
 def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
-    """Ask everything of a session on the program *stopped*, whatever kind of target it is, and compare."""
+    """Compare all answers of a session on the program *stopped* with its truth, for any kind of target."""
     openmp = RUNTIMES[stopped.runtime]
     found = Comparison(UNTOLD.get(openmp.kind, ()))
     answers = session.ask(everything)
@@ -121,7 +123,7 @@ def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
     found.check("runtime", "kind", runtime.kind, openmp.kind)
     if initialised:
         workers = any(thread["thread_type"] == "worker" for thread in stopped.truth["threads"])
-        if openmp.kind != "libomp" or workers:  # else nothing shows whether a stripped one keeps states
+        if openmp.kind != "libomp" or workers:  # without workers a stripped libomp does not show whether it keeps states
             found.check("runtime", "keeps_states", runtime.keeps_states, stopped.mode != "neither")
         found.check("runtime", "layout", runtime.layout, "published" if openmp.has_ompd else "table")
     found.check("runtime", "dll_locations", runtime.dll_locations, openmp.dlls() if initialised else None)
@@ -131,7 +133,7 @@ def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
 def _compare_regions(
     found: Comparison, session: Session, truth: list[dict[str, Any]], rows: tuple[ParallelRecord, ...]
 ) -> dict[int, str]:
-    # Returns our id of each of the truth's regions.
+    # Return our id of each region of the truth, by the region's key.
     by_shape = {(row.level, row.threads): row for row in rows}
     found.check("regions", "number", len(rows), len(truth))
     known: dict[int, str] = {}
@@ -153,8 +155,8 @@ def _compare_regions(
         found.check(subject, "function", function and function.function, region["function"])
         found.check(subject, "file", function and function.file and Path(function.file).name, region["file"])
         found.check(subject, "line", function and function.line, region["line"])
-        # With -g clang's code is in a function that the one with the entry calls; the name of both is the same but for
-        # this.
+        # With -g clang puts the body into a second function, which the entry function calls. Their names differ only in
+        # "_debug__".
         body = session.process.places.locate(int(region["code_address"], 16))
         if function is not None and "_debug__" not in (body.symbol or ""):
             found.check(subject, "address", function.address, body.symbol_address)
@@ -196,7 +198,7 @@ def _compare_state(
 ) -> None:
     idle = thread["role"] == "idle"
     if idle:
-        # What the runtime keeps for a thread that left its team for good is the state of that team's last barrier.
+        # A thread that has left its team for good keeps the state of the team's last barrier in the runtime.
         found.check(subject, "state", row.state, "idle")
         return
     source = "runtime"
@@ -220,8 +222,8 @@ def _compare_state(
 
 
 def _barrier_of(stopped: Stopped | Running, construct: str) -> str:
-    # Runtimes have one barrier for several constructs: threads at those of one team meet there, where ever they are in
-    # the source. libomp has one of its own for clang's reductions whose parts are added up as a tree.
+    # Runtimes have one barrier for several constructs: the threads of a team meet at it wherever they are in the
+    # source. libomp has a separate barrier for clang's tree reductions.
     kind = RUNTIMES[stopped.runtime].kind
     if kind == "stub":
         return "any"
@@ -243,7 +245,7 @@ def _compare_waits(found: Comparison, stopped: Stopped | Running, rows: tuple[Th
             continue
         if thread["blocked_in"] in barriers:
             team = [t for t in truth if t["region"] == thread["region"] and t["role"] == "team"]
-            # One that runs a task meanwhile has arrived: its implicit task waits.
+            # A thread that executes a task meanwhile has arrived too: its implicit task waits.
             here = _barrier_of(stopped, thread["blocked_in"])
             arrived = {
                 t["thread"]
@@ -252,7 +254,7 @@ def _compare_waits(found: Comparison, stopped: Stopped | Running, rows: tuple[Th
                 if _barrier_of(stopped, t["waits"]) == here
             }
             missing = sorted(t["native_thread_id"] for t in team if t["native_thread_id"] not in arrived)
-            if len(team) == thread["team_size"]:  # else some are in regions of their own
+            if len(team) == thread["team_size"]:  # otherwise some threads are in regions of their own
                 found.check(subject, "wait.missing", sorted(row.wait.missing or ()), missing)
                 found.check(subject, "wait.arrived", row.wait.arrived, len(team) - len(missing))
                 found.check(subject, "wait.expected", row.wait.expected, len(team))
@@ -265,7 +267,7 @@ def _compare_waits(found: Comparison, stopped: Stopped | Running, rows: tuple[Th
         if row.wait.owner is not None and thread["holder"] is not None:
             found.check(subject, "wait.owner", row.wait.owner, thread["holder"])
         if thread["wait_id"] is not None and row.wait.object is not None:
-            # The stub tells tools where its barrier is; what names a barrier is the word behind the first of it.
+            # The stub gives tools the address of its barrier. ompd names a barrier by the word behind the first one.
             behind = 8 if RUNTIMES[stopped.runtime].kind == "stub" and thread["blocked_in"] in barriers else 0
             found.check(subject, "wait.object", f"{row.wait.object - behind:#x}", thread["wait_id"])
 
@@ -276,10 +278,10 @@ def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[Ta
         for task in stopped.truth["tasks"]
     ]
     kinds = Counter((task["kind"], task["status"], task["thread"]) for task in truth)
-    # Initial tasks of threads that declared nothing are not in the truth.
+    # The truth lacks the initial tasks of threads that declared nothing.
     ours = Counter((r.kind, r.status, r.thread) for r in rows)
     for key in kinds:
-        # Without states only a task that waits for its children tells where it is suspended.
+        # Without states only a task that waits for its children shows where it is suspended.
         untold = stopped.mode == "neither" and key[:2] == ("explicit", "suspended")
         if not untold or ours[key]:
             found.check(f"tasks {key}", "task.kind,status,thread", ours[key], kinds[key])
@@ -303,7 +305,7 @@ def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[Ta
             continue
         for key in ("kind", "status", "thread", "final"):
             found.check(subject, f"task.{key}", getattr(row, key), task[key])
-        # The stub leaves every task on its thread.
+        # The stub never moves a task to another thread.
         may_move = bool(task["untied"]) and RUNTIMES[stopped.runtime].kind in ("libomp", "libiomp5")
         found.check(subject, "task.tied", row.tied is False, may_move)
         for key in ("generating", "scheduling"):
@@ -322,7 +324,7 @@ def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[Ta
 
 
 def compare_stacks(stopped: Stopped | Running) -> Comparison:
-    """Ask for the stacks alone of a core, or of a program that runs, and compare them with its truth."""
+    """Compare only the stacks of a core or a running program with its truth."""
     found = Comparison()
     with opened(stopped) as session:
         answer, task_answer = session.ask(stacks_and_tasks)
@@ -333,7 +335,7 @@ def compare_stacks(stopped: Stopped | Running) -> Comparison:
 
 
 def stacks_and_tasks(session: Session) -> tuple[Answer[StackRecord], Answer[TaskRecord]]:
-    """Ask for the stacks, and for the tasks to which they belong."""
+    """Return the stacks, and the tasks that they belong to."""
     return stacks.ask(session), tasks.ask(session)
 
 
@@ -351,14 +353,14 @@ def _compare_stacks(
         if row is None:
             found.differences.append(f"{subject} was not found")
             continue
-        # Functions of the C library that the program called, or that called it, are not the program's.
+        # The program's frames exclude C library functions that the program called or that called it.
         ours = [frame for frame in row.frames if frame.kind == "user"]
         true = thread["stack"] or []
         found.check(subject, "stack.stopped", row.stopped, None)
         found.check(subject, "stack.idle", row.idle, thread["role"] == "idle")
         told, stated = [_in_short(frame) for frame in ours], [_in_short_as_stated(frame) for frame in true]
         if len(told) < len(stated) and any(frame.kind == "unknown" for frame in row.frames):
-            # Those that are known to be the user's are there, in their order; whose others are cannot be told.
+            # The frames known as the user's are there, in order. The unknown frames may belong to anyone.
             rest = iter(frame["function"] for frame in true)
             functions = [frame.function for frame in ours if not _is_made_by_compiler(frame.function)]
             found.check(subject, "stack.functions", all(function in rest for function in functions), True)
@@ -376,7 +378,7 @@ def _compare_stacks(
             found.check(subject, "stack.construct.line", construct and construct.line, statement["construct_line"])
             file = construct and construct.file and Path(construct.file).name
             found.check(subject, "stack.construct.file", file, statement["construct"] and statement["file"])
-            if construct is None:  # that of a construct is inlined or not as the compiler likes
+            if construct is None:  # compilers may or may not inline the function of a construct
                 found.check(subject, "stack.inlined", frame.inlined, statement["inlined"])
             if has_tool(stopped) and statement["task"] is not None:
                 found.check(subject, "stack.task", data.get(frame.task or ""), true_data[statement["task"]])
@@ -389,7 +391,7 @@ def _is_made_by_compiler(function: str | None) -> bool:
 def _function_of(place: StackFrame | Place | None) -> str | None:
     function = place.function if place is not None else None
     if function is not None and function.endswith("::operator()") and ("$_" in function or "lambda" in function):
-        function = "operator()"  # the class of a lambda expression has no name; compilers make different ones
+        function = "operator()"  # the class of a lambda expression has no name; compilers invent different ones
     return function
 
 
@@ -464,5 +466,5 @@ def _schedules(ours: str, kind: int, chunk: int) -> tuple[tuple[str, int], tuple
     name, _, size = rest.partition(",")
     told = ("monotonic:" if modifier == "monotonic" else "") + name
     true = ("monotonic:" if kind & MONOTONIC else "") + SCHEDULES[kind & ~MONOTONIC]
-    # Without a chunk size omp_get_schedule() tells 0 for static and the runtime's own for others.
+    # Without a chunk size omp_get_schedule() returns 0 for static and the runtime's own size for other kinds.
     return (told, int(size or chunk)), (true, chunk)

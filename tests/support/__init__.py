@@ -1,4 +1,4 @@
-"""What tests share: tools of this machine, programs with known truth, their cores."""
+"""Code that tests share: this machine's tools, programs with known truth, and their cores."""
 
 from tests.support.build import COMPILERS, MODES, build
 from tests.support.machine import FULL, Missing, clean_environment, intel_runtime, require

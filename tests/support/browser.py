@@ -1,4 +1,4 @@
-"""A browser without a screen, driven by its protocol for developers over a pipe: no port, no other package.
+"""A headless browser, driven by the Chrome DevTools Protocol over a pipe: it needs no port and no other package.
 
 https://chromedevtools.github.io/devtools-protocol/ has the names of commands and events.
 """
@@ -24,7 +24,7 @@ from typing import Any
 from tests.support.machine import Missing, clean_environment, require, wheel_folder
 
 SECONDS = 120
-# The browser reads commands from descriptor 3 and writes to 4, whatever they are called here.
+# The browser reads commands from descriptor 3 and writes to descriptor 4, so these two replace the pipes' descriptors.
 _LAUNCH = (
     "import os, sys\n"
     "for old, new in zip(sys.argv[1:3], (10, 11)): os.dup2(int(old), new)\n"
@@ -43,13 +43,13 @@ _OPTIONS = (
 )
 _DOMAINS = ("Page", "Runtime", "Log", "Network")
 _AXE_DIGEST = "84494fec757e4710dc751c8d7a636e457f4532f08f85c86dc9070133fbff53bc"
-"""Of axe-core 4.12.1."""
+"""The SHA-256 of axe-core 4.12.1."""
 
 
 def axe_source() -> str:
     """Return the script of axe-core.
 
-    :raises Missing: if it was not fetched, or is another one
+    :raises Missing: if axe-core was not fetched, or has another digest
     """
     data = (wheel_folder("axe-core") / "axe_playwright_python" / "axe.min.js").read_bytes()
     if hashlib.sha256(data).hexdigest() != _AXE_DIGEST:
@@ -60,7 +60,7 @@ def axe_source() -> str:
 class Browser:
     """A browser with its own profile. Use it in a ``with`` statement.
 
-    :raises Missing: if there is none on this machine
+    :raises Missing: if this machine has no browser
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Browser:
         self._selector.close()
         os.close(self._writes)
         os.close(self._reads)
-        # A browser whose pipe is closed ends; its children with it.
+        # Closing the pipe ends the browser and its children.
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -102,7 +102,7 @@ class Browser:
         shutil.rmtree(self._profile, ignore_errors=True)
 
     def send(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """Have the browser do something, and return its answer.
+        """Send a command to the browser and return its answer.
 
         :raises RuntimeError: if it refuses
         """
@@ -127,7 +127,7 @@ class Browser:
             next(event for event in self._messages() if _is(event, method, session))
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        # Events stay until a caller waits for them.
+        # Events are kept until a caller waits for them.
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             whole, end, self._rest = self._rest.partition(b"\0")
@@ -149,9 +149,9 @@ class Browser:
     def page(
         self, file: Path, *, dark: bool = False, width: int = 1000, scripts: bool = True, axe: bool = False
     ) -> Iterator[Shown]:
-        """Open a file, and yield what is shown.
+        """Open a file and yield the page that the browser shows.
 
-        :param axe: have axe-core in the page, too
+        :param axe: load axe-core into the page, too
         """
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -185,9 +185,9 @@ class Shown:
         self._browser, self._session, self._width = browser, session, width
 
     def evaluate(self, code: str) -> Any:
-        """Return the value of some JavaScript, which may be a promise.
+        """Return the value of a JavaScript expression; promises are awaited.
 
-        :raises RuntimeError: if it throws
+        :raises RuntimeError: if the expression throws
         """
         done = self._browser.send(
             "Runtime.evaluate", self._session, expression=code, awaitPromise=True, returnByValue=True
@@ -198,20 +198,20 @@ class Shown:
 
     @property
     def said(self) -> Sequence[str]:
-        """What is in the console: messages, errors, and what the policy of the page has refused."""
+        """The console's messages, with errors and violations of the page's policy."""
         self.evaluate("1")
         names = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
         return [json.dumps(event["params"]) for event in self._browser.events if event["method"] in names]
 
     @property
     def requests(self) -> Sequence[str]:
-        """The addresses of all that was asked for."""
+        """The addresses of all requests."""
         self.evaluate("1")
         events = (event for event in self._browser.events if event["method"] == "Network.requestWillBeSent")
         return [event["params"]["request"]["url"] for event in events]
 
     def violations(self) -> Sequence[str]:
-        """Return what axe-core finds, all parts of the page unfolded."""
+        """Return the violations that axe-core finds with all parts of the page unfolded."""
         self.evaluate("document.querySelectorAll('details').forEach(function (one) { one.open = true; })")
         found = self.evaluate(
             "axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"
@@ -222,7 +222,7 @@ class Shown:
         ]
 
     def picture(self, file: Path, *, whole: bool = False) -> Path:
-        """Write what is to be seen as a PNG; with *whole* all of the page, at most 4,000 pixels of it."""
+        """Write the visible part of the page as a PNG; with *whole* the whole page, at most 4,000 pixels of it."""
         options: dict[str, Any] = {}
         if whole:
             high = min(int(self.evaluate("document.documentElement.scrollHeight")), 4000)
@@ -233,7 +233,7 @@ class Shown:
         return file
 
     def printed(self, file: Path) -> Path:
-        """Write the page as it is printed, a PDF."""
+        """Write the printed page as a PDF."""
         done = self._browser.send("Page.printToPDF", self._session, printBackground=False)
         file.write_bytes(base64.b64decode(done["data"]))
         return file

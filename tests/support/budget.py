@@ -1,4 +1,4 @@
-"""Limits of processor time, which does not grow on a busy machine as a clock's does."""
+"""Limits on processor time, which unlike clock time does not grow on a busy machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 
 def processor_seconds(process_id: int | None = None) -> float:
-    """Return what this process, and those of its children that have ended, have used of the processors, in seconds;
-    or what another process has used that runs.
-    """
+    """Return the processor time, in seconds, of this process and its ended children, or of another running process."""
     if process_id is not None:
         words = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

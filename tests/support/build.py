@@ -15,24 +15,25 @@ from tests.support.stub import INCLUDE
 
 PROGRAMS = CHECKOUT / "fixtures" / "programs"
 COMPILERS = ("gcc", "clang")  # of C
-# Those of other languages, by which compiler what they share with C is compiled; of a release, if one is named.
+# Compilers of other languages, with the C compiler for the sources that these share with C. A name with a release
+# (``g++-11``) stands for the C compiler of this release.
 C_COMPILERS = {"gfortran": "gcc", "g++": "gcc", "clang++": "clang"}
-# All that Debian 12 has, by the name of the one that tests take otherwise.
+# All releases in Debian 12, by the name of the compiler that tests use by default.
 RELEASES = {"gcc": ("gcc-11", "gcc-12"), "clang": ("clang-14", "clang-16", "clang-19", "clang-22")}
 SETTLED = Path(__file__).with_name("settled.h")
-# For programs that wait until their other threads have settled.
+# Options for programs that wait until their other threads have settled.
 WITH_HEADERS = ("-I", str(SETTLED.parent))
 SUFFIXES = (".c", ".cc", ".F90")
 MODES = ("debug", "tool", "neither")
 
 
 class BuildFailed(Exception):
-    """A program of the fixtures does not compile; the text is the compiler's."""
+    """A program of the fixtures does not compile; the message is the compiler's."""
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A compiler of this machine: *version* is the first line that it prints of itself."""
+    """A compiler of this machine; *version* is the first line that its option ``--version`` prints."""
 
     name: str
     path: Path
@@ -43,7 +44,7 @@ class Compiler:
 def compiler(name: str) -> Compiler:
     """Return the compiler *name*, one of COMPILERS or C_COMPILERS, or such a name with a release (``g++-11``).
 
-    :raises Missing: if this machine has none
+    :raises Missing: if this machine does not have the compiler
     """
     path = require(name)
     if not name.startswith("clang"):
@@ -55,7 +56,7 @@ def compiler(name: str) -> Compiler:
 
 
 def releases(name: str) -> list[str]:
-    """Return the compilers like *name*, one of COMPILERS or C_COMPILERS, of each release (``g++-11``, ``g++-12``)."""
+    """Return the names of all releases of compiler *name*, one of COMPILERS or C_COMPILERS (``g++-11``, ``g++-12``)."""
     return [other.replace(_of_c(name), name) for other in RELEASES[_of_c(name)]]
 
 
@@ -80,15 +81,15 @@ def build(
 ) -> Path:
     """Return the executable of a program, without optimization and with debug information unless *flags* say otherwise.
 
-    :param runtime: one of RUNTIMES, with which it is linked
+    :param runtime: one of RUNTIMES, to link with
     :raises Missing: if the compiler or the runtime is not there
-    :raises BuildFailed: if it does not compile; warnings are left in the file ``warnings`` beside the executable
+    :raises BuildFailed: if the program does not compile; the file ``warnings`` beside the executable has the warnings
     """
     openmp, used = RUNTIMES[runtime], compiler(compiler_name)
     library = openmp.file().parent
     c_compiler = compiler(_of_c(compiler_name))
     tool = ["-DTOOL"] if mode != "neither" and openmp.has_ompt else []
-    # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.
+    # -fopenmp is for compiling only: at the link it would add the compiler's runtime. The compiler's own omp.h wins.
     compiling = [
         "-g",
         "-O0",
@@ -108,7 +109,7 @@ def build(
         *openmp.linking(),
         *flags,
         f"-L{library}",
-        # A static-PIE program that has a search path ends before its main: glibc asserts that there is none.
+        # A static-PIE program with a search path ends before main: glibc asserts that there is no path.
         *([] if "-static-pie" in flags else [f"-Wl,-rpath,{library}"]),
         *openmp.options,
         "-lpthread",
@@ -118,13 +119,13 @@ def build(
     by_suffix = {
         ".c": (c_compiler, headers),
         ".cc": (used, headers),
-        # It has no word for a procedure that is not to be inlined.
+        # Fortran has no word that keeps a procedure from being inlined.
         ".F90": (used, ["-ffree-line-length-none", "-fno-inline"]),
     }
     shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c", "truth.F90")]
 
     def compiled(name: str) -> Path:
-        # Objects are the same for all runtimes.
+        # The object files are the same for all runtimes.
         by, options = by_suffix[source(name).suffix]
         command = [str(by.path), *compiling, *options, "-c", str(source(name)), "-o", f"{name}.o"]
         key = key_of(command, by.version, source(name).read_text(), shared, RUNTIMES[INTEL].version())
@@ -152,7 +153,7 @@ def build(
 
 
 def run_compiler(command: list[str], folder: Path) -> None:
-    """Run a compiler in *folder*, with what it says added to the file ``warnings`` there.
+    """Run a compiler in *folder* and append its messages to the file ``warnings`` there.
 
     :raises BuildFailed: if it fails
     """

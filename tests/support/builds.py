@@ -1,7 +1,7 @@
-"""Builds of libgomp and libomp that people have (``tests/builds.toml``), fetched by apt and pip into the cache.
+"""Builds of libgomp and libomp in common use (``tests/builds.toml``), which apt and pip fetch into the cache.
 
-Other suites of Debian's than this machine's are read through lists of their own, which apt keeps in ``.cache/apt/``. A
-library that needs a newer C library than this machine has runs on that of its own suite: programs are linked with its
+Other Debian suites than this machine's have separate package lists, which apt keeps in ``.cache/apt/``. A library that
+needs a newer C library than this machine's runs on the C library of its own suite: programs are linked with that
 loader.
 """
 
@@ -28,7 +28,7 @@ from tests.support.machine import Missing, tomllib
 
 TABLE = CHECKOUT / "tests" / "builds.toml"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-# What wheels may be built for that runs on the machines that tests run on, in the order of preference.
+# Platforms of wheels that run on the tests' machines, in order of preference.
 _PLATFORMS = (
     *("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014", "manylinux_2_12"),
     *("manylinux2010", "manylinux_2_5", "manylinux1"),
@@ -55,12 +55,12 @@ class Build:
 
     @property
     def is_static(self) -> bool:
-        """Whether it is linked into static programs."""
+        """Whether the build is a static library."""
         return self.file.endswith(".a")
 
     @property
     def folder(self) -> Path:
-        """Where it is kept, there or not."""
+        """The folder of the build, which need not exist."""
         return CACHE / "builds" / f"{self.name}-{key_of(self.suite, self.package, self.wheels, self.file)[:12]}"
 
     def lib_file(self) -> Path:
@@ -74,7 +74,7 @@ class Build:
         return path
 
     def what(self) -> str:
-        """Return what it is, for people: package or wheel, its version, and the file.
+        """Return a description for people: package or wheel, its version, and the file.
 
         :raises Missing: if it was not fetched
         """
@@ -86,13 +86,13 @@ class Build:
         return f"{_RELEASES.get(str(self.suite), f'Debian {self.suite}')}, {fetched[0]}, {name}, x86_64"
 
     def linking(self) -> tuple[str, ...]:
-        """Return options for the linker besides the library itself."""
+        """Return the linker's options for this build, without the library itself."""
         root = _libc(str(self.suite)) / _LIBRARIES
         if self.is_static:
             return ("-static", f"-B{root}", f"-L{root}") if self.libc else ("-static",)
         if not self.libc:
             return ()
-        # Its own references to the newer C library are bound when the program starts.
+        # The library's references to the newer C library are bound when the program starts.
         return (
             "-Wl,--allow-shlib-undefined",
             f"-Wl,-rpath,{root}",
@@ -110,10 +110,10 @@ def builds() -> dict[str, Build]:
 
 
 def fetch(build: Build, *, every: bool = False) -> Path:
-    """Return its library, after fetching it if it is not there.
+    """Return the library of *build*, after fetching it if it is missing.
 
-    :param every: all of its wheels are fetched, not the first alone; each has to have the very same file
-    :raises Missing: if apt or pip cannot
+    :param every: fetch all wheels of the build, not only the first; all must have the same library
+    :raises Missing: if apt or pip cannot fetch it
     """
     if build.libc:
         _fetch_libc(str(build.suite))
@@ -138,7 +138,7 @@ def _from_package(build: Build, folder: Path) -> list[str]:
         raise Missing(build.name, f"{file.name} has no {build.file}")
     shutil.copy(found, folder / found.name)
     if found.name == "libgomp.so.1.0.0":
-        (folder / "libgomp.so.1").symlink_to(found.name)  # the name by which programs ask for it
+        (folder / "libgomp.so.1").symlink_to(found.name)  # the name that programs are linked with
     version = run_tool(build.name, ["dpkg-deb", "-f", str(file), "Version"], folder).strip()
     shutil.rmtree(folder / "root")
     file.unlink()
@@ -163,7 +163,7 @@ def _from_wheels(build: Build, folder: Path, every: bool) -> list[str]:
                 raise Missing(build.name, f"{archive.name} has {len(names)} files {build.file}")
             raw = opened.read(names[0])
         archive.unlink()
-        # Each of them has changed the names in it in its own way.
+        # Compare build-ids: each wheel has changed the names in the library in its own way.
         if target.exists() and build_id_of(target.read_bytes(), wheel) != build_id_of(raw, wheel):
             raise Missing(build.name, f"{wheel} has another {build.file} than {build.wheels[0]}")
         if not target.exists():
@@ -173,13 +173,13 @@ def _from_wheels(build: Build, folder: Path, every: bool) -> list[str]:
 
 
 def build_id_of(raw: bytes, name: str) -> str | None:
-    """Return the build-id of a library, in hexadecimal, None if it has none."""
+    """Return the build-id of a library in hexadecimal, or None if it has none."""
     found = ElfFile(raw, name).build_id()
     return found.hex() if found is not None else None
 
 
 def altered(raw: bytes, routine: str, old: bytes, new: bytes) -> bytes:
-    """Return a library in whose exported *routine* the first *old* bytes of code are *new*."""
+    """Return a copy of the library in which *new* replaces the first occurrence of *old* in the exported *routine*."""
     with BytesIO(raw) as stream:
         file = ELFFile(stream)
         (symbol,) = (each for each in file.get_section_by_name(".dynsym").iter_symbols() if each.name == routine)
@@ -196,7 +196,7 @@ def _libc(suite: str) -> Path:
 
 
 def _fetch_libc(suite: str) -> None:
-    # With what static programs are linked with; headers and the like are left out.
+    # Unpack the C library, with the archives for static programs; leave out headers and the like.
     folder = _libc(suite)
     with locked(f"builds-libc-{suite}"):
         if folder.is_dir():
@@ -227,7 +227,7 @@ def _download(name: str, suite: str, package: str, folder: Path) -> Path:
 def fetch_source(suite: str, source: str, folder: Path) -> Path:
     """Return the original archive of a source package, fetched into *folder*.
 
-    :raises Missing: if apt cannot
+    :raises Missing: if apt cannot fetch it
     """
     command = ["apt-get", *suite_options(suite, "deb-src"), "-qq", "--download-only", "--tar-only", "source", source]
     run_tool(source, command, folder)

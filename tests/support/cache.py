@@ -1,4 +1,4 @@
-"""Results that are made once and shared by test processes: complete folders under ``.cache/``."""
+"""Folders under ``.cache/``, each made once and shared by test processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CACHE = CHECKOUT / ".cache"
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold the lock *name* against all other processes that use this checkout."""
+    """Hold the lock *name*, which excludes all other processes that use this checkout."""
     locks = CACHE / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with (locks / name).open("w") as file:
@@ -25,12 +25,12 @@ def locked(name: str) -> Iterator[None]:
 
 
 def key_of(*parts: object) -> str:
-    """Return the SHA-256 of *parts*, which must be what JSON can express."""
+    """Return the SHA-256 of *parts*, which must be values that JSON can express."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def entry(room: str, key: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder ``.cache/ROOM/KEY``, made by *make* if it is not there; it exists only once it is complete.
+    """Return the folder ``.cache/ROOM/KEY``. If it is missing, *make* fills it; only a complete folder gets this name.
 
     A failure leaves ``KEY.part`` until the next attempt.
     """

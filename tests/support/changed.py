@@ -1,4 +1,4 @@
-"""Cores with a changed or lost value, and the proofs that only they have."""
+"""Cores with a changed or lost value, and the proofs that appear only for these."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ompd.questions import why as question
 from ompd.session import Session
 
 PAGE = 4096
-ODD = 0x4141414141414140  # an address that no process has
-# What reasoning makes of a verdict, which is right without it, too.
+ODD = 0x4141414141414140  # not a valid address in any process
+# Causes that a proof may name if the cause of a proven verdict on the whole core is not proven.
 INSTEAD = {"barrier_mismatch", "barrier_absent", "lock_cycle", "lock_abandoned", "external_wait", "laggard"}
 
 
 class Damaged(CoreTarget):
-    """A core with a flipped bit, or without a page: ``flip`` is the bit's address and number."""
+    """A core with a flipped bit, a lost page or replaced bytes. ``flip`` is the bit's address and number."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self.flip: tuple[int, int] | None = None
         self.lost: int | None = None
-        self.words: dict[int, bytes] = {}  # that are others
+        self.words: dict[int, bytes] = {}  # replaced bytes by address
 
     def read(self, address: int, size: int) -> bytes:
         data = super().read(address, size)
@@ -52,10 +52,10 @@ class Damaged(CoreTarget):
         try:
             yield session
         finally:
-            session.process.close()  # and not the target, of which more is asked
+            session.process.close()  # the target stays open for the next session
 
     def idle(self) -> tuple[set[int | None], Sequence[str]]:
-        """Return the threads that are idle, and the warnings of the answer if it is not complete."""
+        """Return the idle threads, and the warnings of an incomplete answer."""
         with self.session() as session:
             answer = threads.ask(session)
         return {row.native_thread_id for row in answer.rows if row.state == "idle"}, (
@@ -68,8 +68,8 @@ def proofs(answer: WhyAnswer) -> list[VerdictRecord]:
 
 
 def wrong(answer: WhyAnswer, whole: WhyAnswer) -> Iterator[VerdictRecord]:
-    """Yield what is proven, and not of the whole core: other threads, or another cause."""
-    stuck = {node.thread for node in whole.graph.nodes if node.stuck == "proven"}  # those that are idle, too
+    """Yield the proven verdicts that the whole core does not support: with other threads or another cause."""
+    stuck = {node.thread for node in whole.graph.nodes if node.stuck == "proven"}  # with idle threads
     kinds = {row.kind for row in proofs(whole)}
     if any(row.confidence != "proven" for row in proofs(whole)):
         kinds |= INSTEAD

@@ -1,4 +1,4 @@
-"""The command on good cores, and on cores with changed bytes."""
+"""The command ``ompd`` on good cores, and on cores with changed bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.runs import limited
 
 OMPD = Path(sys.executable).with_name("ompd")
 QUICK_SECONDS = 10
-# More than any answer needs; a false count in a core must not be allocated.
+# More than any answer needs. A false count in a core must not make the command allocate more.
 MEMORY = 1 << 30
 
 
@@ -49,7 +49,7 @@ class Ran:
 
 
 def ompd(*arguments: str | Path, environment: Mapping[str, str] | None = None, **options: Any) -> Ran:
-    """Run the command: quickly, in little memory, without a traceback.
+    """Run the command, and check that it is quick, needs little memory and prints no traceback.
 
     :param environment: variables to add
     """
@@ -76,7 +76,7 @@ def refused(
     way_out: str,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Check that a command has no answer, but a sentence with the file and the fault, and a line with the way out."""
+    """Check that a command gives no answer, but a sentence with the file and the fault, and a line with the remedy."""
     ran = ompd(*arguments, environment=environment)
     assert (ran.code, ran.out) == (1, ""), ran
     sentence, hint, *more = ran.err.splitlines()
@@ -87,7 +87,7 @@ def refused(
 
 @dataclass(frozen=True)
 class Header:
-    """A program header, and where it lies."""
+    """A program header and its file offset."""
 
     at: int
     p_type: int
@@ -106,7 +106,7 @@ def program_headers(core: Bytes) -> list[Header]:
 
 
 def notes(core: Bytes, wanted: int) -> list[int]:
-    """Return where the descriptors of the notes of a type lie."""
+    """Return the file offsets of the descriptors of all notes of type *wanted*."""
     found = []
     for header in program_headers(core):
         at, end = header.p_offset, header.p_offset + header.p_filesz
@@ -127,7 +127,7 @@ def patched(original: Path, to: Path, patch: Callable[[bytearray], None]) -> Pat
 
 
 def same_or_unavailable(rows: Sequence[Mapping[str, Any]] | Sequence[ThreadRecord], good: Stopped) -> int:
-    """Compare the rows of threads with the program's truth; return the number of facts."""
+    """Compare the rows of threads with the program's truth and return the number of equal facts."""
     truth = {thread["native_thread_id"]: thread for thread in good.truth["threads"]}
     told = 0
     for row in rows:
@@ -144,7 +144,7 @@ def same_or_unavailable(rows: Sequence[Mapping[str, Any]] | Sequence[ThreadRecor
 
 
 def facts(truth: Mapping[str, Any]) -> int:
-    """Return the number of facts that same_or_unavailable() counts of a complete answer."""
+    """Return the number of facts that same_or_unavailable() counts for a complete answer."""
     return 4 * sum(thread["openmp"] for thread in truth["threads"])
 
 

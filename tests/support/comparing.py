@@ -1,7 +1,7 @@
-"""Two answers about one process, one from a core that is whole and one from what is left of it: is a fact wrong?
+"""Find wrong facts in the answers about a damaged core, by comparison with the answers about the intact core.
 
-A fact is a value in a row that is not null, or a null that its row does not name as unavailable, which says that there
-is none. A damaged core may tell fewer facts, never others.
+A fact is a value in a row: one that is not null, or a null that means absence because the row does not list it as
+unavailable. A damaged core may yield fewer facts, but never different ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ompd.model import Answer
 from ompd.render.json import format_answer
 
-# How rows of two answers are known to be the same one's.
+# The members that identify the row of the same thing in both answers.
 IDENTITY: Mapping[str, tuple[str, ...]] = {
     "runtimes": ("id",),
     "threads": ("native_thread_id",),
@@ -27,7 +27,7 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
 }
 # Members about the answer, not about the process. Frames are compared apart.
 _ABOUT = frozenset(("unavailable", "unproven", "innermost", "stopped", "boundaries", "frames", "thread_nums"))
-# What a frame is, and what may be told of it or not.
+# Members that every frame has, and members that may be unknown.
 _FRAME = ("address", "cfa", "kind", "thread", "signal", "inlined")
 _TOLD_OF_FRAME = ("function", "file", "line", "task", "construct", "module")
 _TARGET = ("kind", "architecture", "executable", "process_id", "command", "signal", "signal_name", "thread_count")
@@ -37,7 +37,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Compared:
-    """What one answer tells: the number of facts that equal the intact answer's, of so many, and what is wrong."""
+    """The comparison of one answer: *told* of the intact answer's *of* facts are equal; *wrong* lists the errors."""
 
     told: int
     of: int
@@ -45,15 +45,15 @@ class Compared:
 
 
 def as_json(command: str, answer: Answer[Any]) -> dict[str, Any]:
-    """Return *answer* as a script would read it."""
+    """Return *answer* as a script would read it from JSON."""
     parsed: dict[str, Any] = json.loads(format_answer(command, answer))
     return parsed
 
 
 def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] | None) -> Compared:
-    """Compare two answers to *command*, as JSON has them; None stands for no answer, which tells nothing.
+    """Compare two answers to *command*, in JSON. None stands for a missing answer, which has no facts.
 
-    Rows that are missing are no fault where the answer calls itself incomplete.
+    Missing rows are no error if the answer calls itself incomplete.
     """
     if command == "why":
         return _compare_verdicts(intact["why"], damaged["why"] if damaged is not None else ())
@@ -91,7 +91,7 @@ def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] 
 
 
 def _compare_verdicts(intact: Sequence[Row], damaged: Sequence[Row]) -> Compared:
-    # What is left of a core may make verdicts weaker, or other ones, but proves nothing that the whole one does not.
+    # A damaged core may have weaker or different verdicts, but it must not prove more than the intact core.
     proven, other = ({native for row in rows if row["stuck"] == "proven" for native in row["explains"]}
                      for rows in (intact, damaged))  # fmt: skip
     wrong = tuple(f"thread {native} is proven to be stuck" for native in sorted(other - proven))
@@ -99,8 +99,8 @@ def _compare_verdicts(intact: Sequence[Row], damaged: Sequence[Row]) -> Compared
 
 
 def _compare_findings(intact: Row, damaged: Row | None) -> Compared:
-    # That a core has lost something is a finding of its own, and so are files that cannot be verified for it. What is
-    # said of the process itself is said of the whole core, too; numbers may be lower, which are called so.
+    # A damaged core has additional findings on its losses and on files that cannot be verified. Its findings on the
+    # process itself must also be findings on the intact core. Numbers may be lower if the finding says so.
     def risks(answer: Row) -> set[str]:
         return {row["kind"] for row in answer["doctor"] if row["finding"] is not None and _is_of_the_process(row)}
 
@@ -119,8 +119,8 @@ def _is_of_the_process(row: Row) -> bool:
 
 
 def _wrong_frames(row: Row, true: Row) -> Iterator[str]:
-    # Frames may be missing, where the row says so, or be called a guess. The others are those of the intact core.
-    # Of code that nothing is left to tell of, nothing is told but that it is there.
+    # Frames may be missing if the row says so, and frames may be marked as guesses. All others must be frames of the
+    # intact core. Frames in unknown code have no facts to compare.
     known = [frame for frame in row["frames"] if not frame["guessed"] and frame["kind"] != "unknown"]
     rest = iter(true["frames"])
     for frame in known:
@@ -136,7 +136,7 @@ def _wrong_frames(row: Row, true: Row) -> Iterator[str]:
 
 def _is_same_frame(frame: Row, true: Row) -> bool:
     for key in _FRAME:
-        # Whether a frame is inlined shows only where its file is known, and whose code it is where its symbols are.
+        # Only a frame with a known function shows whether it is inlined.
         if frame[key] != true[key] and not (key == "inlined" and frame["function"] is None):
             return False
     told = [key for key in _TOLD_OF_FRAME if frame[key] is not None and not _same(key, frame[key], true[key])]
@@ -158,7 +158,7 @@ def _find(command: str, every: Mapping[tuple[object, ...], Row], row: Row) -> Ro
 
 
 def _leaves(row: Row) -> Iterator[tuple[str, object]]:
-    # Each fact of a row by its path. What is named as unavailable is none.
+    # Yield each fact of a row by its path. Unavailable members are no facts.
     unavailable = row["unavailable"]
 
     def walk(path: str, value: Any) -> Iterator[tuple[str, object]]:
@@ -182,7 +182,7 @@ def _leaves(row: Row) -> Iterator[tuple[str, object]]:
 def _same(path: str, value: object, true: object) -> bool:
     if value == true:
         return True
-    # One file has several names; the loader's list and the kernel's notes need not choose the same.
+    # A file has several names: the loader's list and the kernel's notes may use different ones.
     is_file = path in ("file", "executable", "module") and isinstance(value, str) and isinstance(true, str)
     return is_file and os.path.realpath(str(value)) == os.path.realpath(str(true))
 
@@ -192,5 +192,5 @@ def _is_below_none(path: str, expected: Mapping[str, object]) -> bool:
 
 
 def _is_coarser(path: str, value: object, expected: Mapping[str, object]) -> bool:
-    # A place without function or line where the file that would tell it is not known: less, and nothing else.
+    # A place may lack its function or line if their file is unknown: that is less, but not wrong.
     return value is None and path.partition(".")[0] in ("where", "function") and path in expected

@@ -1,4 +1,4 @@
-"""Frames of zstd, by the library that the product takes: Python's own from 3.14 on."""
+"""Zstandard frames, made with the library that ompd uses: from Python 3.14 on, Python's own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CHECKED = {CompressionParameter.checksum_flag: 1}
 
 
 def zstd_frame(data: bytes, options: Mapping[int, int] | None = None) -> bytes:
-    """Return a frame that says how many bytes it holds."""
+    """Return a frame that records its content size."""
     return zstd.compress(data, options=dict(options or {}))
 
 
 def zstd_stream(*parts: bytes, options: Mapping[int, int] | None = None) -> bytes:
-    """Return a frame that does not say how many bytes it holds, written in parts."""
+    """Return a frame that was written in parts and does not record its content size."""
     made = zstd.ZstdCompressor(options=dict(options or {}))
     return b"".join([*map(made.compress, parts), made.flush()])

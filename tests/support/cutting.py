@@ -1,4 +1,4 @@
-"""Cores that are cut off, or lack pages."""
+"""Cores that are cut off or lack pages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_cut(told: Told, intact: Told, size: int, core: Path) -> None:
 
 
 class Holes(CoreTarget):
-    """A core with pages of zeros, which notes the pages that are read."""
+    """A core in which some pages are zero; it records the pages that are read."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -85,5 +85,5 @@ class Holes(CoreTarget):
                 answers[name] = as_json(name, question(session))
             except OmpdError as error:
                 errors[name] = error
-        session.process.close()  # and not the target, of which more is asked
+        session.process.close()  # the target stays open for the next session
         return Told(answers, errors)

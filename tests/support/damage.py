@@ -1,4 +1,4 @@
-"""Cores, damaged as disks, quotas and copies damage them, and what all commands tell of one."""
+"""Cores with the damage that disks, quotas and copies cause, and the answers of all commands about a core."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ompd.commands.table import COMMANDS
 from ompd.errors import OmpdError
 from tests.support.comparing import Compared, as_json, compare
 
-# A variable that every program of the fixtures has.
+# A variable in every program of the fixtures.
 _NAMED = {"name": "truth_held"}
 QUESTIONS = {
     command.name: partial(command.answer, given=_NAMED)
     for command in COMMANDS
-    if command.name != "check"  # which asks a library
+    if command.name != "check"  # check needs an OMPD library
 }
 
 _EHDR_PHOFF, _EHDR_PHNUM = 32, 56
@@ -55,22 +55,22 @@ def segments(core: Path) -> list[Segment]:
 
 
 def notes_of(core: Path) -> Segment:
-    """Return where the notes of *core* lie."""
+    """Return the segment of the notes of *core*."""
     return next(segment for segment in segments(core) if segment.p_type == _PT_NOTE)
 
 
 def loads_of(core: Path) -> list[Segment]:
-    """Return the segments of memory that *core* holds, by their place in the file."""
+    """Return the segments with memory in *core*, in file order."""
     return sorted((s for s in segments(core) if s.p_type == _PT_LOAD and s.p_filesz), key=lambda s: s.p_offset)
 
 
 def end_of(core: Path) -> int:
-    """Return where the last byte of a segment lies, behind it: section headers may follow, which nobody needs."""
+    """Return the file offset of the end of the last segment. Section headers may follow, but no command needs these."""
     return max(s.p_offset + s.p_filesz for s in segments(core) if s.p_filesz)
 
 
 def cut(core: Path, to: Path, size: int) -> Path:
-    """Write the first *size* bytes of *core*, holes as holes."""
+    """Write the first *size* bytes of *core*, and keep holes as holes."""
     if not to.exists() or to.stat().st_size < size:
         to.unlink(missing_ok=True)
         shutil.copyfile(core, to)
@@ -79,7 +79,7 @@ def cut(core: Path, to: Path, size: int) -> Path:
 
 
 def zeroed(core: Path, to: Path, address: int, size: int) -> Path:
-    """Write *core* with zeros instead of the memory at *address*."""
+    """Write *core* with *size* zero bytes as its memory at *address*."""
     return overwritten(core, to, address, bytes(size))
 
 
@@ -97,7 +97,7 @@ def overwritten(core: Path, to: Path, address: int, data: bytes) -> Path:
 
 
 def noise(core: Path, to: Path, size: int, seed: int) -> Path:
-    """Write *core* with *size* random bytes in a row, in its middle."""
+    """Write *core* with *size* successive random bytes in its middle."""
     shutil.copyfile(core, to)
     with to.open("r+b") as file:
         file.seek(core.stat().st_size // 2)
@@ -124,12 +124,12 @@ DAMAGES: Mapping[str, Callable[[Path, Path], Path]] = {
     "4 kB of noise": lambda core, to: noise(core, to, 4096, seed=1),
     "2000 bytes changed": lambda core, to: flipped(core, to, 2000, seed=1),
 }
-"""What happens to cores: from a whole one to a damaged one, written to a file."""
+"""Kinds of damage: functions that write a damaged copy of a core to a file."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """The answers of all commands about a core: their answers as JSON has them, or the error that each ended with."""
+    """The results of all commands on a core: answers in JSON, or the error that ended the command."""
 
     answers: Mapping[str, dict[str, Any]]
     errors: Mapping[str, OmpdError]
@@ -141,7 +141,7 @@ class Told:
         return 0 if self.answers[command]["complete"] else 3
 
     def compared(self, intact: Told) -> dict[str, Compared]:
-        """Return what each command tells of what it tells of the intact core."""
+        """Return the comparison of each command's answer with its answer about the intact core."""
         return {name: compare(name, intact.answers[name], self.answers.get(name)) for name in QUESTIONS}
 
 

@@ -15,7 +15,7 @@ ANSWER_SECONDS = 60
 
 
 class DebugAdapter:
-    """An adapter and what it said; use it in a ``with`` statement."""
+    """A debug adapter and the messages that it sent; use it in a ``with`` statement."""
 
     def __init__(self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -33,7 +33,7 @@ class DebugAdapter:
         self._process.wait()
 
     def send(self, command: str, **arguments: object) -> int:
-        """Send a request without waiting; returns its number."""
+        """Send a request without waiting, and return its number."""
         self._number += 1
         body = json.dumps({"seq": self._number, "type": "request", "command": command, "arguments": arguments}).encode()
         assert self._process.stdin is not None
@@ -41,11 +41,11 @@ class DebugAdapter:
         return self._number
 
     def ask(self, command: str, **arguments: object) -> Any:
-        """Return the body of the response to a request."""
+        """Send a request and return the body of its response."""
         return self.response(self.send(command, **arguments))
 
     def answered(self, number: int) -> dict[str, Any]:
-        """Return the response to request *number*, a refusal, too."""
+        """Return the response to request *number*, even a refusal."""
         return self._wait(lambda m: m["type"] == "response" and m["request_seq"] == number)
 
     def response(self, number: int) -> Any:

@@ -1,4 +1,6 @@
-"""Debian packages that exclude each other: downloaded and unpacked into ``.cache/debs/NAME``, never installed."""
+"""Debian packages that exclude each other: these are downloaded and unpacked into ``.cache/debs/NAME``, never
+installed.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ _KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def deb_folder(name: str) -> Path:
-    """Return where the packages of a row of tools.toml are unpacked, as if it were ``/``.
+    """Return the folder in which the packages of a row of tools.toml are unpacked; it corresponds to ``/``.
 
-    :raises Missing: if they were not fetched
+    :raises Missing: if the packages were not fetched
     """
     folder = CACHE / "debs" / name
     if not folder.is_dir():
@@ -27,14 +29,14 @@ def deb_folder(name: str) -> Path:
 
 
 def fetch_debs(name: str) -> Path:
-    """Return :func:`deb_folder`, after filling it by apt if it is not there.
+    """Return :func:`deb_folder`; if it is missing, apt fetches the packages first.
 
-    :raises Missing: if apt cannot
+    :raises Missing: if apt cannot fetch them
     """
     row = table()[name]
     options = suite_options(row.suite) if row.suite is not None else ()
     folder = unpack_debs(name, row.debs or row.lone, CACHE / "debs" / name, alone=not row.debs, options=options)
-    # LLDB writes no bytecode: each start would compile its module anew, which takes as long as all else that it does.
+    # LLDB writes no bytecode: each start would compile its module anew, and this would double its run time.
     for modules in folder.glob(f"usr/lib/llvm-*/lib/python{sys.version_info[0]}.{sys.version_info[1]}"):
         compileall.compile_dir(modules, quiet=2)
     return folder
@@ -43,12 +45,12 @@ def fetch_debs(name: str) -> Path:
 def unpack_debs(
     name: str, wanted: Sequence[str], folder: Path, *, alone: bool = False, options: Sequence[str] = ()
 ) -> Path:
-    """Return *folder*, after filling it with the packages *wanted*, and with what they need and this machine does not
-    have, if it is not there.
+    """Return *folder*. If it is missing, fill it with the packages *wanted* and with their dependencies that this
+    machine does not have.
 
-    :param alone: without what they need
-    :param options: apt's, as :func:`suite_options` has them: then nothing that they need is here, not even a C library
-    :raises Missing: of the tool *name*, if apt cannot
+    :param alone: leave the dependencies out
+    :param options: options of apt from :func:`suite_options`; then all dependencies are fetched, even a C library
+    :raises Missing: naming the tool *name*, if apt cannot fetch a package
     """
     with locked(f"debs-{folder.name}"):
         if not folder.is_dir():
@@ -60,7 +62,7 @@ def unpack_debs(
             try:
                 simulated = run_tool(name, simulate, downloads)
             except Missing:
-                # no package is known before the first time
+                # apt knows no packages before its first update
                 run_tool(name, ["apt-get", *options, "-qq", "update"], downloads)
                 simulated = run_tool(name, simulate, downloads)
             needed = {line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ") and not alone}
@@ -73,9 +75,9 @@ def unpack_debs(
 
 
 def run_tool(name: str, command: Sequence[str], folder: Path) -> str:
-    """Return what a *command* prints that fetches or unpacks the tool *name*, run in *folder*.
+    """Run *command* in *folder*, which fetches or unpacks the tool *name*, and return its output.
 
-    :raises Missing: if it is not here, or fails
+    :raises Missing: if the command is missing or fails
     """
     try:
         done = run_in(folder, command)
@@ -88,10 +90,10 @@ def run_tool(name: str, command: Sequence[str], folder: Path) -> str:
 
 @cache
 def suite_options(suite: str, kind: str = "deb") -> tuple[str, ...]:
-    """Return the options by which apt knows the packages of a suite that is not this machine's, as if none were
-    installed, or with *kind* ``deb-src`` their sources. It keeps its lists in the cache.
+    """Return the options that make apt use another suite than this machine's, as if no package were installed. With
+    *kind* ``deb-src`` apt uses the suite's source packages. apt keeps its lists in the cache.
 
-    :raises Missing: if this machine is not of Debian
+    :raises Missing: if this machine does not run Debian
     """
     if not _KEYS.exists():
         raise Missing("apt", f"{_KEYS} is not here: this is not Debian")
@@ -113,7 +115,7 @@ def suite_options(suite: str, kind: str = "deb") -> tuple[str, ...]:
 
 @cache
 def _archive() -> str:
-    # The archive that this machine's own apt takes packages from: other suites are there, too.
+    # Return the archive that this machine's apt uses: it has other suites, too.
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
     archives = run_tool("apt", command, CACHE).split()
     found = next((archive for archive in archives if archive.rstrip("/").endswith("/debian")), None)

@@ -1,4 +1,4 @@
-"""Programs whose debug information is of many kinds: C in two files, C++ with all that has a name, Fortran."""
+"""Programs with many kinds of debug information: C in two files, C++ with everything that can have a name, Fortran."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support import clean_environment, intel_runtime, require
 from tests.support.cache import entry, key_of
 from tests.support.samples import run
 
-# A function with a cold part, one that is inlined partly, calls in calls, a structure in each file.
+# A function with a cold part, a partly inlined function, nested calls, and a structure in each file.
 C_1 = """\
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,9 +158,9 @@ _LIBRARIES = {"c": [], "c++": ["-lstdc++"], "fortran": ["-lgfortran", "-lm"]}
 
 
 def built(language: str, *flags: str, clang: bool = False, folder: Path | None = None) -> Path:
-    """Return the program of a language, compiled and linked apart, with the flags at both.
+    """Return the program of a language, compiled and linked in separate steps, both with *flags*.
 
-    :param folder: build it there and not in the cache of the tests
+    :param folder: the folder to build in, instead of the tests' cache
     """
     compiler = require(_COMPILERS[language][clang])
     linker = require("gcc")
@@ -187,12 +187,12 @@ def built(language: str, *flags: str, clang: bool = False, folder: Path | None =
 
 
 def tool(name: str) -> Path:
-    """Return one of binutils' commands."""
+    """Return a command of binutils."""
     return require("readelf").with_name(name)
 
 
 def changed(command: Sequence[str | Path], folder: Path) -> None:
-    """Run a command that changes files of *folder*; it has to succeed."""
+    """Run a command that changes files in *folder*; it must succeed."""
     done = subprocess.run(
         list(map(str, command)),
         cwd=folder,

@@ -1,4 +1,4 @@
-"""The program of README, help and `make demo`: it hangs, its core is taken, and commands are shown on it."""
+"""The program of README, help and `make demo`: it hangs, and commands show the core of it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def build(folder: Path) -> Path:
 
 
 def wait_until_stuck(process: subprocess.Popen[bytes]) -> None:
-    # Three of four threads sleep in the barrier, the fourth for the lock: on another word. Threads that begin may look
-    # like that, too, but not for long.
+    # Three of four threads sleep in the barrier; the fourth waits for the lock, on another futex word. Starting threads
+    # may look the same, but not for long.
     deadline = time.monotonic() + 100
     since = 0.0
     while time.monotonic() < deadline and process.poll() is None:
@@ -70,14 +70,14 @@ def take_core(program: Path, folder: Path) -> Path:
 
 
 def alike(text: str) -> list[str]:
-    """Return the lines without what differs from run to run: ids, addresses, the width of columns that they make."""
+    """Return the lines without ids, addresses and column widths, which differ from run to run."""
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
     text = re.sub(r"\b(?<!core\.)\d{3,}\b", "ID", text)
     return [re.sub(r" {2,}", "  ", line).rstrip() for line in text.strip().splitlines()]
 
 
 def show(words: str, folder: Path) -> str:
-    """Return the line ``$ ompd WORDS`` and what that prints in *folder*."""
+    """Return the line ``$ ompd WORDS`` and the output of this command in *folder*."""
     run = subprocess.run(
         [str(OMPD), *words.split()],
         cwd=folder,
@@ -90,7 +90,7 @@ def show(words: str, folder: Path) -> str:
 
 
 def renumbered(text: str) -> str:
-    """Return what :func:`show` did with ids and tables as of a process 1234 with the threads 1234, 1235 …."""
+    """Return *text* with the thread ids replaced by 1234, 1235 …, and with tables aligned anew."""
     ids = sorted(set(re.findall(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", text)), key=int)
     new = dict(zip(ids, map(str, count(1234)), strict=False))
     text = re.sub(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", lambda found: new[found[0]], text)

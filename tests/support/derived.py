@@ -1,7 +1,7 @@
 """A cache of the runtimes' layouts and symbols, for all tests of a run with several processes.
 
-To find a dozen layouts in the debug information of Intel's runtime takes most of a session's time, and thousands of
-tests open one. So the command asks everything of a few programs, with a user's cache, and the tests read that cache.
+Finding a dozen layouts in the debug information of Intel's runtime takes most of a session's time, and thousands of
+tests open a session. So ``ompd report`` runs on a few programs with a user's cache, and the tests read this cache.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from tests.support.machine import clean_environment, intel_runtime
 from tests.support.runs import stopped
 from tests.support.runtimes import INTEL, RUNTIMES
 
-# Between them these have the runtime's stacks, queues, locks and waits.
+# Together these programs use the runtime's stacks, queues, locks and waits.
 PROGRAMS = ("nested", "lock", "task_tree", "task_depend", "taskgroup", "reduction", "ordered", "two_criticals")
 
 
 def cache_folder() -> Path:
-    """Return the cache's folder, filled by the code as it is now.
+    """Return the cache's folder, filled by the current code.
 
     :raises Missing: if the runtime or a compiler is missing
     """
     intel_runtime()
     sources = [path.read_text() for path in sorted((CHECKOUT / "ompd").rglob("*.py"))]
-    # The cache's entries hold for one status of a file, and copies of the checkout by hard links change it.
+    # A cache entry is valid for one status (inode, change time) of a file; copies of the checkout by hard links change
+    # it.
     status = RUNTIMES[INTEL].file().stat()
     return entry("derived", key_of(sources, status.st_ino, status.st_ctime_ns, PROGRAMS), _fill) / "ompd"
 
@@ -41,9 +42,9 @@ def _fill(folder: Path) -> None:
 
 
 def use() -> None:
-    """Have sessions of this process read the cache, unless a test turns the user's own on.
+    """Make sessions of this process read the cache, unless a test enables the user's cache.
 
-    They write nothing to it, because a test may have changed the code that derives.
+    Sessions write nothing to this cache, because a test may have changed the code that derives its entries.
     """
     cache, of_user = DiskCache(str(cache_folder())), DiskCache.of_user
     cache.write = lambda name, key, payload: None  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The entries of a file in the cache on disk."""
+"""A file's entries in the disk cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ompd.safety.reading import PagedFile, open_paged
 
 
 def settled(path: Path) -> PagedFile:
-    """Open a file as if it was last written to long ago."""
+    """Open a file as if its last change were long ago."""
     file = open_paged(str(path))
     file.identity = (*file.identity[:3], *(time_ns - 10**10 for time_ns in file.identity[3:]))
     return file

@@ -1,5 +1,5 @@
-"""Everything that a DMPL library is asked for, over invented memory: programs of 64 bits, and of 32 bits and the other
-byte order, at once; and callbacks with one defect each, which it has to notice.
+"""All calls of a DMPL library, over invented memory. A 64-bit process and a 32-bit process of the other byte order
+exist at once. Mutants of the callbacks have one defect each, which the library must notice.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def hosted(
 
 @contextmanager
 def hosted_instead(width: int) -> Iterator[Callable[[], HostedLibrary]]:
-    """Yield what makes hosted libraries where ``StubLibrary`` makes those in Python; they end with the context.
+    """Yield a factory for hosted libraries, which replaces ``StubLibrary``. The libraries end with the context.
 
-    :raises Missing: if libraries of that width cannot be hosted here. Within a plugin's call that would be a fault of
-        the plugin.
+    :raises Missing: if libraries of that width cannot be hosted here. Raised within a plugin's call, it would look like
+        a fault of the plugin.
     """
     if width == 32:
         host32()
@@ -73,7 +73,7 @@ def hosted_instead(width: int) -> Iterator[Callable[[], HostedLibrary]]:
 class Invented:
     """The callbacks for a process in which the stub keeps two variables for three threads.
 
-    Thread 1 has used both, thread 2 the first one alone, thread 3 none.
+    Thread 1 has used both variables, thread 2 only the first, thread 3 none.
     """
 
     PROCESS, KEY, TABLE, FIRST, SECOND, STORAGE = 0x1000, 0x1800, 0x2000, 0x4000, 0x4100, 0x5000
@@ -95,7 +95,7 @@ class Invented:
         self.key = key
         self.asked: list[str] = []
         word = pointer_size
-        # The order of its members is the compiler's matter.
+        # The compiler may choose the order of these members.
         self.members = {name: at * word for at, name in enumerate(("size", "next", "number", "variable", "offset"))}
         self.size = 5 * word
         self._table([("stub_process", "privates", 2 * word), *(("omp_stub_private", *m) for m in self.members.items())])
@@ -178,7 +178,7 @@ class Invented:
         return b"".join(unit[::-1] if self.byte_order == "big" else unit for unit in units)
 
 
-# Everything that a library is asked for
+# All calls of a library
 
 NAMES: Mapping[str, tuple[str | None, int, int]] = {
     "main._omp_fn.0": ("main", VarInfo.NONE, 0),
@@ -212,7 +212,7 @@ def unbroken(table: Any) -> Any:
 
 
 def differences(library: Library, break_table: Broken = unbroken, break_types: BrokenTypes = unbroken) -> list[str]:
-    """Ask a library everything through callbacks of which one may be broken; return what is not as it has to be."""
+    """Make all calls of a library and return the wrong results as sentences. One of its callbacks may be broken."""
     found: list[str] = []
 
     def expect(what: str, told: object, true: object) -> None:
@@ -224,7 +224,7 @@ def differences(library: Library, break_table: Broken = unbroken, break_types: B
     wide, narrow = Invented(8, "little"), Invented(4, "big", key=3)
     other = Invented(8, "little", with_types=False)
     processes = {name: debugger.add_process(p) for name, p in (("64", wide), ("32", narrow), ("plain", other))}
-    for _ in range(2):  # the second time by what it has kept
+    for _ in range(2):  # the second pass uses the library's stored results
         for name, invented in (("64", wide), ("32", narrow), ("plain", other)):
             for thread, variable, inside, code in (
                 (1, "first", 0, Result.OK),
@@ -236,20 +236,20 @@ def differences(library: Library, break_table: Broken = unbroken, break_types: B
                 address, _, offset = Invented.VARIABLES[variable]
                 true = invented.storage[thread] + offset + inside if code == Result.OK else 0
                 ref = debugger.thread(processes[name], thread)
-                for asked in (address + inside, offset + inside):  # as debug information, and as Figure 10 has it
+                for asked in (address + inside, offset + inside):  # an address as in debug information, an offset as in Figure 10
                     told = library.get_tls_address(ref, asked)
                     expect(f"{variable}+{inside} of thread {thread}, {name}", told, (code, true))
             ref = debugger.thread(processes[name], 1)
             expect("no variable", library.get_tls_address(ref, 0x7000)[0], NOT_THREADPRIVATE)
     for invented in (wide, narrow, other):
-        # What it found out it has had the debugger keep: per process, and per thread that has storage.
+        # The library has stored its findings in the debugger, per process and per thread with storage.
         expect("symbols", invented.asked.count("symbol __omp_stub_tls_key"), 1)
         expect("sizes", invented.asked.count("sizes"), 1)
         expect("types", invented.asked.count("type omp_stub_private"), 1)
         expect("tables", invented.asked.count("symbol omp_stub_layout"), 2 if invented is other else 1)
         for thread in (1, 2):
             expect("keys", sum(asked.endswith(f"of {thread}") for asked in invented.asked), 1)
-    # A fault in the debugger is printed, and comes back as its code.
+    # The library prints a fault of the debugger, and returns its code.
     lost = Invented(8, "little")
     lost.word(Invented.PROCESS + 16, 0xDEAD0000)
     lost_thread = debugger.thread(debugger.add_process(lost), 1)
@@ -286,11 +286,11 @@ def differences(library: Library, break_table: Broken = unbroken, break_types: B
         expect(f"routines in {language.name}", library.get_rtl_names(language), names)
     for unknown in (Language.UNKNOWN, ord("x")):
         expect("routines in no language", library.get_rtl_names(unknown), None)
-    # What it had the debugger keep is given back, and the others' goes on.
+    # The library frees what the debugger stored for these processes, but nothing of other processes.
     kept = debugger.allocated
     for name in ("64", "32", "plain"):
         debugger.release(processes[name], library)
-    expect("given back", kept - debugger.allocated, 9)  # of each process one piece, and of two threads of it
+    expect("given back", kept - debugger.allocated, 9)  # three blocks per process: one for the process and two for threads
     again = debugger.add_process(wide)
     told = library.get_tls_address(debugger.thread(again, 1), Invented.VARIABLES["first"][0])
     expect("anew", told, (Result.OK, wide.storage[1] + 64))

@@ -1,4 +1,4 @@
-"""The stub's DMPL library without OMPD's functions and without the extension: what the white paper has, and no more."""
+"""The stub's DMPL library with only the functions of the white paper: without OMPD's functions and the extension."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FLAGS = ("-std=c11", "-g", "-O1", "-ffreestanding", "-fno-stack-protector", "-f
 
 
 def dmpl_library(file: str = "", old: str = "", new: str = "") -> Path:
-    """Return the library, or a mutant of it.
+    """Return the library, or its mutant.
 
-    :param file: of ``runtime_stub/dmpl``, in which *old* becomes *new*
-    :raises AssertionError: if there is not exactly one place for that
+    :param file: a file of ``runtime_stub/dmpl``, in which *new* replaces *old*
+    :raises AssertionError: if *old* does not occur exactly once
     """
     compiler = require("gcc")
     text = (SOURCES / "dmpl" / file).read_text() if file else ""

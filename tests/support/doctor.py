@@ -1,4 +1,5 @@
-"""Programs for ``ompd doctor``: with one runtime, and with two that came by chains of libraries that are known."""
+"""Programs for ``ompd doctor``: with one runtime, and with two runtimes that were loaded by known chains of libraries.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.support.runtimes import RUNTIMES
 
 SOURCE = Path(__file__).parents[1] / "doctor" / "program.c"
 
-# A region of a library, its threads and those of the other library wait in it until the program ends.
+# A library's region. The region's threads and those of the other library wait until the program ends.
 _REGION = """
 #include <omp.h>
 static int here;
@@ -32,7 +33,7 @@ int region(void) {
 }
 """
 _OUTER = "int region(void); int outer(void) { return region(); }\n"
-# The argument is a library to be loaded, then the variable that is to be set, as Python's os.environ does.
+# Arguments: a library to load, then a variable to set as Python's os.environ sets it.
 _TWO = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -81,8 +82,8 @@ def program(*, runtime: str = "libgomp", flags: Sequence[str] = ("-g",)) -> Path
 
 @dataclass(frozen=True)
 class TwoRuntimes:
-    """The program needs ``libouter.so``, that needs ``libinner.so``, and that the first runtime; ``plugin.so`` needs
-    the second one, and nothing needs ``plugin.so``.
+    """A program with two runtimes. It needs ``libouter.so``, which needs ``libinner.so``, which needs the first
+    runtime. No file needs ``plugin.so``, which needs the second runtime.
     """
 
     program: Path
@@ -91,12 +92,12 @@ class TwoRuntimes:
 
     @property
     def plugin(self) -> Path:
-        """The library that nothing needs."""
+        """The library that no file needs."""
         return self.program.with_name("plugin.so")
 
 
 def two_runtimes(first: str, second: str) -> TwoRuntimes:
-    """Return a program that comes to two runtimes, by different chains."""
+    """Return a program that loads two runtimes by different chains of libraries."""
     gcc = compiler("gcc")
     files = [RUNTIMES[name].file() for name in (first, second)]
     links = [
@@ -137,7 +138,7 @@ void rest(void) {
 
 
 def resting_in_library(folder: Path, strip: str) -> tuple[Path, Path]:
-    """Make a program in *folder* that rests in a library, and return both.
+    """Make a program in *folder* that waits in a library's function, and return program and library.
 
     :param strip: the option with which ``strip`` removes the library's debug information
     """
@@ -157,13 +158,13 @@ def resting_in_library(folder: Path, strip: str) -> tuple[Path, Path]:
 def at_rest(
     command: Sequence[str | Path], environment: Mapping[str, str] | None = None, cpus: Collection[int] | None = None
 ) -> Iterator[int]:
-    """Run *command* until it says that it is ready, and give the number of the process that it names.
+    """Run *command* until it reports that it is ready, and yield the process id that it prints.
 
     :param environment: variables to add
     :param cpus: the processors on which it may run, None for all
     """
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, allowed if cpus is None else cpus)  # what is started inherits it
+    os.sched_setaffinity(0, allowed if cpus is None else cpus)  # the child process inherits it
     try:
         process = subprocess.Popen(
             [str(word) for word in command],

@@ -1,4 +1,4 @@
-"""Cores of programs that write the results of functions, which are then emulated."""
+"""Cores of programs that wrote the results of functions, which the emulator then executes on the cores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SOURCES = Path(__file__).parents[1] / "emulate"
 
 @dataclass(frozen=True)
 class Kind:
-    """How the program is built: flags, whether with libraries of its own, whether stripped, on which runtime."""
+    """How the program is built: its flags, with or without its libraries, stripped or not, and its runtime."""
 
     flags: tuple[str, ...] = ("-Wl,-z,lazy",)
     libraries: bool = True
@@ -58,7 +58,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """A core of ``emulate/program.c``, and what each of its threads wrote."""
+    """A core of ``emulate/program.c``, and the results that each of its threads wrote."""
 
     program: Path
     core: Path
@@ -103,7 +103,7 @@ def build(kind: Kind) -> Path:
 
 @contextmanager
 def at_rest(program: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the program until all of its threads wait."""
+    """Run the program until all its threads wait."""
     ready, told = os.pipe()
     try:
         with cores_allowed():
@@ -112,7 +112,7 @@ def at_rest(program: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[told],
-                # Else the kernel writes to each thread's memory which processor it is on.
+                # With rseq the kernel would write the processor's number into each thread's memory.
                 env={**ENVIRONMENT, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"},
                 start_new_session=True,
             )
@@ -164,7 +164,7 @@ def answer(process: StoppedProcess, call: str, thread: int) -> CallResult:
 
 
 def compared(process: StoppedProcess, threads: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-    """Return the number of compared answers, and the differences."""
+    """Return the number of compared results, and the differences."""
     count, differences = 0, []
     for thread in threads:
         for call, truth in thread["calls"].items():
@@ -178,7 +178,7 @@ def compared(process: StoppedProcess, threads: Sequence[Mapping[str, Any]]) -> t
 
 
 class Changed:
-    """A core target with other memory at some addresses, or none, or another fact of the target's."""
+    """A core target with changed or missing memory at some addresses, or with another changed fact."""
 
     def __init__(self, taken: Sample, memory: Mapping[int, bytes | None] = {}, **facts: Any) -> None:
         self._target = CoreTarget(str(taken.core))
@@ -199,7 +199,7 @@ class Changed:
 
 
 class Held(Changed):
-    """A core target that holds pages which it has left out."""
+    """A core target with added pages that the core lacks."""
 
     def read(self, address: int, size: int) -> bytes:
         data = self._memory.get(address & ~0xFFF)
@@ -209,7 +209,7 @@ class Held(Changed):
 
 
 def asked(process: StoppedProcess, name: str, thread: int, *arguments: int) -> CallResult:
-    """Call a routine of the program's own, or of its libraries."""
+    """Call a routine of the program or of its libraries."""
     return process.routines.call(process.symbols.find_symbol(name), thread, arguments)
 
 
@@ -217,7 +217,7 @@ CHANGED = "changed"
 
 
 def refused(process: StoppedProcess, name: str, thread: int, *arguments: int | str) -> str:
-    """Return why a routine of the program's is not run to its end."""
+    """Return why a routine of the program cannot be emulated to its end."""
     given = [process.symbols.find_symbol(each) if isinstance(each, str) else each for each in arguments]
     with pytest.raises(Unavailable) as raised:
         asked(process, name, thread, *given)
@@ -237,7 +237,7 @@ def word(value: int) -> bytes:
 
 
 class Without(FileFinder):
-    """Finds no file of some name."""
+    """A file finder that finds no file whose name contains *name*."""
 
     def __init__(self, name: str) -> None:
         self._missing = name

@@ -54,7 +54,7 @@ def core(mode: str = "debug") -> Path:
 
 @contextmanager
 def running() -> Iterator[int]:
-    """Run the program until it is in its state; gives the number of its process."""
+    """Run the program until it is in its state, and yield its process id."""
     process = subprocess.Popen(
         [str(folder() / "program"), "stay", "debug"],
         stdin=subprocess.DEVNULL,
@@ -73,7 +73,7 @@ def running() -> Iterator[int]:
 
 
 def dying(where: Path, flags: Sequence[str]) -> Path:
-    """Return a new library in the folder *where*, which fails as *flags* say."""
+    """Return a new library in the folder *where*, which fails as *flags* define."""
     library = where / "libdying.so"
     command = [str(compiler("gcc").path), "-shared", "-fPIC", "-Wall", "-Werror", *flags, str(SOURCES / "dying.c")]
     subprocess.run([*command, "-o", str(library)], check=True, env=clean_environment())

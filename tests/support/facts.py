@@ -15,5 +15,5 @@ def expected(program: str, mode: str) -> dict[str, int]:
 
 
 def facts_told(found: Comparison) -> dict[str, int]:
-    # With -g clang's bodies are in functions of their own, so that one fact is compared for gcc alone.
+    # With -g clang puts bodies into separate functions, so only gcc's code has the fact "address".
     return {key: count for key, count in sorted(found.equal.items()) if key != "address"}

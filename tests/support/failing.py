@@ -19,8 +19,8 @@ from tests.support.runs import ENVIRONMENT, cores_allowed, require_kernel_cores
 
 SOURCE = Path(__file__).parents[1] / "failed" / "fails.c"
 SECONDS = 20
-# Each way, its signal, whether the thread itself is why, and what is told of the address: that which the program wrote,
-# an address of its code, that it is not known, or none.
+# By way to fail: the signal, whether the thread itself caused it, and the expected address of the fault. This is the
+# address that the program wrote ("said"), one in its code ("code"), unknown, or none.
 WAYS = {
     "null": (signal.SIGSEGV, True, "said"),
     "near-null": (signal.SIGSEGV, True, "said"),
@@ -39,7 +39,7 @@ WAYS = {
 @dataclass(frozen=True)
 class Failed:
     core: Path
-    thread: int | None  # None of a core for which no thread failed
+    thread: int | None  # None if no thread failed
     address: int | None
 
 
@@ -87,7 +87,7 @@ def until_it_waits(process: subprocess.Popen[bytes], folder: Path) -> int:
 
 
 def failed(way: str, runtime: str = "libgomp", compiler_name: str = "gcc") -> Failed:
-    """Return the kernel's core of a program that failed in that way, from the cache or from a run."""
+    """Return the kernel's core of a program that failed in this way, from the cache or from a run."""
     require_kernel_cores()
     executable = program(runtime, compiler_name)
 

@@ -1,4 +1,4 @@
-"""Objects that reference counts do not free: the command has no other collector."""
+"""Objects that reference counting does not free; the command runs without a garbage collector."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[list[object]]:
-    """Yield a list which then has the objects that were made meanwhile and left over in circles."""
+    """Yield a list that, after the context, has the objects that were created in it and remain in reference cycles."""
     left: list[object] = []
     gc.collect()
-    gc.freeze()  # what earlier tests made may become garbage now
+    gc.freeze()  # objects of earlier tests may become garbage now
     gc.disable()
     try:
         yield left

@@ -14,17 +14,17 @@ from tests.support.debs import deb_folder
 from tests.support.machine import clean_environment, require
 
 HERE, NEXT = "gdb", "gdb-16"
-"""This machine's, by its row in tools.toml, and Debian 13's."""
+"""This machine's gdb, by its row in tools.toml, and Debian 13's."""
 NAMES = (HERE, NEXT)
 ANSWER_SECONDS = 100
 LOAD = format_line(DEBUGGERS["gdb"])
-"""Loads our commands."""
+"""The command that loads ours."""
 _MARK = "(gdb) "
 
 
 @dataclass(frozen=True)
 class Gdb:
-    """One gdb: the words that start it, and the environment that it needs."""
+    """A gdb: the command that starts it, and the environment that it needs."""
 
     name: str
     command: tuple[str, ...]
@@ -34,7 +34,7 @@ class Gdb:
 def gdb(name: str = HERE) -> Gdb:
     """Return one of :data:`NAMES`.
 
-    :raises Missing: if it is not here
+    :raises Missing: if it is not installed
     """
     environment = {**clean_environment(), "HOME": "/nonexistent", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
     if name == HERE:
@@ -47,7 +47,7 @@ def gdb(name: str = HERE) -> Gdb:
 
 
 class Replies:
-    """What gdb printed for each command, in order."""
+    """gdb's output for each command, in order."""
 
     def __init__(self, commands: Sequence[str], printed: str) -> None:
         pieces = re.split(r"^\(gdb\) (\d+)\n", printed, flags=re.MULTILINE)
@@ -60,7 +60,7 @@ class Replies:
         return [text for command, text in self.pairs if command in commands]
 
     def __getitem__(self, command: str) -> str:
-        """Return the reply to a command that was given once."""
+        """Return the reply to a command that was used once."""
         (text,) = self.all(command)
         return text
 
@@ -73,10 +73,10 @@ def batch(
     reads_files: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Replies:
-    """Return what gdb prints that runs *commands*, also after one that fails, and ends.
+    """Run *commands* in gdb, even after one fails, and return the replies.
 
-    :param arguments: of gdb itself, as the program and its core
-    :param reads_files: whether gdb reads the files in which users keep commands, in *cwd* as their folder
+    :param arguments: arguments of gdb itself, such as the program and its core
+    :param reads_files: whether gdb reads the user's command files, with *cwd* as home folder
     """
     words: list[str] = []
     for number, command in enumerate(commands):
@@ -99,13 +99,13 @@ def batch(
 
 
 def _quoted(command: str) -> str:
-    # gdb 13 takes all of the line, quotes too, for the name of the core file; a later one splits it at spaces.
+    # gdb 13 takes the whole line, with quotes, as the name of the core file; later versions split it at spaces.
     word, _, path = command.partition(" ")
     return f'{word} "{path}"' if word == "core-file" else command
 
 
 def replies(*commands: str, name: str = HERE, cwd: Path = Path("/tmp")) -> Replies:
-    """Return what gdb replies to *commands*, once it has loaded ours."""
+    """Return gdb's replies to *commands* after loading ours."""
     return batch(gdb(name), [LOAD, *commands], cwd=cwd)
 
 

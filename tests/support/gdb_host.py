@@ -1,6 +1,6 @@
-"""Sourced in gdb: compares the inferior with the truth that OMPD_TEST_QUESTION has as JSON, and prints the answer.
+"""Compare gdb's inferior with the truth in OMPD_TEST_QUESTION (JSON), and print the answer; gdb sources this file.
 
-The tests' modules are imported by gdb's Python from the checkout and the environment of the tests.
+gdb's Python imports the tests' modules from the checkout and from the tests' environment.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ stopped = Stopped(
 )
 found = compare_session(stopped, Gdb().session())
 answers = {}
-for name in COMMANDS:  # what one answer has loaded must not show in the next
+for name in COMMANDS:  # a new session each: data that one answer loads must not affect the next
     answers[name] = json.loads(format_answer(name, getattr(Gdb().session(), f"ask_{name}")()))
 print("ANSWER" + json.dumps({"differences": found.differences, "equal": found.equal, "answers": answers}))

@@ -1,4 +1,4 @@
-"""OMPD libraries written for tests, and a process for them to read that is invented."""
+"""OMPD libraries written for tests, and an invented process for them to read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def compiled(folder: Path, source: str, *options: str) -> Path:
 
 
 class Invented:
-    """Callbacks for an invented process: bytes at addresses, symbols, threads that are their own identifiers."""
+    """Callbacks for an invented process: bytes at addresses, and symbols. A thread's identifier is the thread itself.
+    """
 
     byte_order: ByteOrder = "big" if sys.byteorder == "big" else "little"
     pointer_size = 8
@@ -44,7 +45,7 @@ class Invented:
         self.failure: BaseException | None = None
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes of one piece."""
+        """Return bytes within one piece of memory."""
         if self.failure is not None:
             raise self.failure
         self.reads.append((address, size))
@@ -64,7 +65,7 @@ class Invented:
         raise CorruptState(address, "a string without end")
 
     def find_symbol(self, name: str, *, thread: int | None = None) -> int:
-        """Return a symbol's address; those of threads are apart by the thread's number."""
+        """Return a symbol's address; for a thread the thread's number is added."""
         self.lookups.append((name, thread))
         try:
             return self._symbols[name] + (thread or 0)
@@ -72,11 +73,11 @@ class Invented:
             raise SymbolNotFound(name) from None
 
     def type_sizes(self) -> TypeSizes:
-        """Return those of most machines."""
+        """Return the sizes of most machines."""
         return TypeSizes(1, 2, 4, 8, 8, self.pointer_size)
 
     def find_type(self, name: str) -> TypeRef:
-        """Find none."""
+        """Raise :exc:`TypeNotFound`: the process has no types."""
         raise TypeNotFound(name)
 
     def sizeof(self, type_ref: TypeRef) -> int:
@@ -88,7 +89,7 @@ class Invented:
         raise FieldNotFound(str(type_ref), field)
 
     def pthread_key(self, thread: int, key: int) -> int | None:
-        """Return that there is none."""
+        """Return None: the process has no keys."""
         return None
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
@@ -98,19 +99,19 @@ class Invented:
         return identifier
 
     def to_host(self, raw: bytes, unit_size: int) -> bytes:
-        """Return it as it is."""
+        """Return *raw* unchanged."""
         return raw
 
 
 def invented() -> Invented:
-    """Return a process with a counter, and a text, and the start of a page."""
+    """Return a process with a counter, a text and the start of a page."""
     page = (305419896).to_bytes(4, sys.byteorder) + bytes(4090) + b"\x01\x02"
     return Invented({0x1000: page + b"\x03\x04text" + b"\0" * 90}, {"counter": 0x1000})
 
 
 @contextmanager
 def loadable(library: Path) -> Iterator[Loadable]:
-    """Yield a file as a worker loads it: a copy that has no name."""
+    """Yield a file as a worker loads it: a copy in memory without a name."""
     descriptor = os.memfd_create(library.name)
     try:
         os.write(descriptor, library.read_bytes())
@@ -121,7 +122,7 @@ def loadable(library: Path) -> Iterator[Loadable]:
 
 @contextmanager
 def hosted(library: Path, *, seconds: float = 20.0, memory: int = 1 << 30) -> Iterator[tuple[HostedLibrary, list[str]]]:
-    """Yield a library that runs, and the list of its warnings."""
+    """Yield a running library and the list of its warnings."""
     warnings: list[str] = []
     limits = Limits(seconds=seconds, memory=memory)
     with loadable(library) as found, HostedLibrary(found, limits=limits, warn=warnings.append) as made:
@@ -129,8 +130,8 @@ def hosted(library: Path, *, seconds: float = 20.0, memory: int = 1 << 30) -> It
 
 
 def time_passes_in(monkeypatch: pytest.MonkeyPatch, *functions: str) -> None:
-    """Have the clock of libraries' processes stand still but while one of *functions* runs, when each look at it is
-    0.4 s after the one before: so a limit is that of the call that does not return, however slow this machine is.
+    """Make the clock of libraries' processes advance only in *functions*, by 0.4 s each time it is read. So a time
+    limit strikes the call that does not return, however slow this machine is.
     """
     clocks: defaultdict[int, float] = defaultdict(float)
 
@@ -143,8 +144,8 @@ def time_passes_in(monkeypatch: pytest.MonkeyPatch, *functions: str) -> None:
 
 
 def unconfined_command(lost: Mapping[str, str]) -> Callable[..., list[str]]:
-    """Return what stands for ``process.worker_command``: a worker that nothing confines, which reports *lost* if it is
-    the one in Python.
+    """Return a replacement for ``process.worker_command``, which starts an unconfined worker. The worker in Python
+    reports *lost*.
     """
     code = "import sys; sys.path.append(sys.argv[1])\nfrom ompd.runtimes.hosted.worker import main\n"
     code += f"main.confine = lambda memory: {dict(lost)!r}\nmain.main(sys.argv[2:])"

@@ -1,4 +1,4 @@
-"""A good core with other words in the runtime's structures."""
+"""A good core with changed words in the runtime's structures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_READS = 60_000
 
 
 class Overlaid(CoreTarget):
-    """A core with other bytes in some places, which counts reads."""
+    """A core with changed bytes at some addresses; it counts reads."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -38,7 +38,7 @@ class Overlaid(CoreTarget):
 
 
 class Victim:
-    """One core that is being damaged, and where its structures are."""
+    """A core to damage, and the addresses of its structures."""
 
     def __init__(self, program: str, mode: str = "debug") -> None:
         self.stopped = stopped(program, mode=mode)
@@ -83,7 +83,7 @@ class Victim:
         except OmpdError as error:
             return error
         finally:
-            session.process.close()  # and not the target, of which more is asked
+            session.process.close()  # the target stays open for the next session
 
 
 DAMAGES: dict[str, Callable[[Victim], None]] = {

@@ -1,4 +1,4 @@
-"""Rules for every page of HTML: read by Python's own parser."""
+"""Rules for every HTML page, checked with Python's own parser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINKS = frozenset(
 
 
 class Page(HTMLParser):
-    """A page that was read: its ``text`` as a person sees it, and the ``faults`` that it has."""
+    """A parsed page: its ``text`` as a person sees it, and its ``faults``."""
 
     def __init__(self, source: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -39,7 +39,7 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All text, in its order; what is in one element is followed by a line's end."""
+        """All text in order, with a newline after each element."""
         return "".join(self._pieces)
 
     @property
@@ -119,7 +119,7 @@ class Page(HTMLParser):
         if self._open:
             self.faults.append(f"{self._open} are not ended")
         self.faults += [f"the id {name} {count} times" for name, count in self._ids.items() if count > 1]
-        # Whoever goes from region to region by their names has to tell them apart.
+        # Users who move from region to region by name need different names.
         self.faults += [f"{count} regions are called {name!r}" for name, count in self._regions.items() if count > 1]
         self.faults += [f"#{name} leads nowhere" for name in self._references if name not in self._ids]
         for kind in ("script", "style"):

@@ -1,4 +1,4 @@
-"""Which file of ``ompd`` imports which, and the graph of its folders in ``docs/dev/architecture.md``.
+"""The imports between files of ``ompd``, and the graph of its folders in ``docs/dev/architecture.md``.
 
 ``python -m tests.support.imports`` (``make graph``) draws the graph anew.
 """
@@ -20,12 +20,12 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 _BEGIN, _END = "<!-- drawn by `make graph` -->\n", "<!-- end of the drawing -->\n"
 
 Graph = Mapping[str, frozenset[str]]
-"""By each node those that it needs."""
+"""By node: the nodes that it needs."""
 
 
 @cache
 def modules(package: Path) -> Mapping[str, ast.Module]:
-    """Return the files of *package*, by their dotted names."""
+    """Return the files of *package* by dotted name."""
     return {
         ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
             path.read_text()
@@ -35,7 +35,7 @@ def modules(package: Path) -> Mapping[str, ast.Module]:
 
 
 def statements(tree: ast.AST, *, at_run_time: bool = False) -> Iterator[ast.AST]:
-    """Yield the statements of *tree*, those in functions and classes, too.
+    """Yield the statements of *tree*, with those in functions and classes.
 
     :param at_run_time: leave the blocks under ``if TYPE_CHECKING`` out
     """
@@ -66,8 +66,8 @@ def imports(tree: ast.AST, *, at_run_time: bool = False) -> frozenset[str]:
 
 @cache
 def files() -> Graph:
-    """Return which files of the package import which. ``from a.b import c`` is an import of the file ``a/b/c.py`` if
-    there is one, and else of ``a/b``.
+    """Return the graph of imports between the package's files. ``from a.b import c`` imports the file ``a/b/c.py`` if
+    it exists, otherwise ``a/b``.
     """
     known = modules(PACKAGE)
     return {name: frozenset(_files_of(tree, known) - {name}) for name, tree in known.items()}
@@ -102,7 +102,8 @@ def _reached(graph: Graph, start: str) -> set[str]:
 
 
 def folders(depth: int, under: str = "ompd") -> dict[str, frozenset[str]]:
-    """Return the graph of the folders and files that are *depth* levels below the package, those *under* a folder."""
+    """Return the import graph of folders and files *depth* levels below the package, limited to those *under* a folder.
+    """
 
     def room(name: str) -> str:
         return ".".join(name.split(".")[: depth + 1])
@@ -115,7 +116,7 @@ def folders(depth: int, under: str = "ompd") -> dict[str, frozenset[str]]:
 
 
 def reduced(graph: Graph) -> dict[str, frozenset[str]]:
-    """Return *graph* without arrows that another way implies. Arrows within a circle stay."""
+    """Return *graph* without arrows that a longer path implies. Arrows within a circle stay."""
     ring = {node: circle for circle in circles(graph) for node in circle}
     return {
         node: frozenset(
@@ -133,7 +134,7 @@ def reduced(graph: Graph) -> dict[str, frozenset[str]]:
 
 
 def draw() -> str:
-    """Return the graph of the package's folders as the page has it."""
+    """Return the graph of the package's folders in the page's format."""
     return f"```mermaid\ngraph TD\n{_lines(reduced(folders(1)))}```\n"
 
 
@@ -145,7 +146,7 @@ def _lines(graph: Graph) -> str:
 
 
 def page(text: str) -> str:
-    """Return the *text* of the page with the graph as the code is now."""
+    """Return the page's *text* with the current graph."""
     before, _, rest = text.partition(_BEGIN)
     _, _, behind = rest.partition(_END)
     return f"{before}{_BEGIN}\n{draw()}\n{_END}{behind}"
