@@ -123,7 +123,7 @@ def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
     found.check("runtime", "kind", runtime.kind, openmp.kind)
     if initialised:
         workers = any(thread["thread_type"] == "worker" for thread in stopped.truth["threads"])
-        if openmp.kind != "libomp" or workers:  # without workers a stripped libomp does not show whether it keeps states
+        if openmp.kind != "libomp" or workers:  # else a stripped libomp does not show whether it keeps any
             found.check("runtime", "keeps_states", runtime.keeps_states, stopped.mode != "neither")
         found.check("runtime", "layout", runtime.layout, "published" if openmp.has_ompd else "table")
     found.check("runtime", "dll_locations", runtime.dll_locations, openmp.dlls() if initialised else None)

@@ -236,7 +236,7 @@ def differences(library: Library, break_table: Broken = unbroken, break_types: B
                 address, _, offset = Invented.VARIABLES[variable]
                 true = invented.storage[thread] + offset + inside if code == Result.OK else 0
                 ref = debugger.thread(processes[name], thread)
-                for asked in (address + inside, offset + inside):  # an address as in debug information, an offset as in Figure 10
+                for asked in (address + inside, offset + inside):  # as in debug information; as in Figure 10
                     told = library.get_tls_address(ref, asked)
                     expect(f"{variable}+{inside} of thread {thread}, {name}", told, (code, true))
             ref = debugger.thread(processes[name], 1)
@@ -290,7 +290,7 @@ def differences(library: Library, break_table: Broken = unbroken, break_types: B
     kept = debugger.allocated
     for name in ("64", "32", "plain"):
         debugger.release(processes[name], library)
-    expect("given back", kept - debugger.allocated, 9)  # three blocks per process: one for the process and two for threads
+    expect("given back", kept - debugger.allocated, 9)  # per process one block, and two for threads
     again = debugger.add_process(wide)
     told = library.get_tls_address(debugger.thread(again, 1), Invented.VARIABLES["first"][0])
     expect("anew", told, (Result.OK, wide.storage[1] + 64))

@@ -1,5 +1,4 @@
-"""Programs for ``ompd doctor``: with one runtime, and with two runtimes that were loaded by known chains of libraries.
-"""
+"""Programs for ``ompd doctor``: with one runtime, and with two that known chains of libraries load."""
 
 from __future__ import annotations
 

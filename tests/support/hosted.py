@@ -32,8 +32,7 @@ def compiled(folder: Path, source: str, *options: str) -> Path:
 
 
 class Invented:
-    """Callbacks for an invented process: bytes at addresses, and symbols. A thread's identifier is the thread itself.
-    """
+    """Callbacks for an invented process: bytes at addresses, and symbols. A thread is its own identifier."""
 
     byte_order: ByteOrder = "big" if sys.byteorder == "big" else "little"
     pointer_size = 8

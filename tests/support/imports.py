@@ -102,8 +102,7 @@ def _reached(graph: Graph, start: str) -> set[str]:
 
 
 def folders(depth: int, under: str = "ompd") -> dict[str, frozenset[str]]:
-    """Return the import graph of folders and files *depth* levels below the package, limited to those *under* a folder.
-    """
+    """Return the import graph of the folders and files *depth* levels below the package and below *under*."""
 
     def room(name: str) -> str:
         return ".".join(name.split(".")[: depth + 1])

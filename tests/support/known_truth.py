@@ -1,4 +1,4 @@
-"""The tested builds of the programs with known truth, and their truth by thread."""
+"""The tested builds of the programs with known truth, and the truth by thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structures of C whose layouts are written down by a compiler."""
+"""C structures whose layouts a compiler writes down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of layouts for tests: a folder of the user's, and what compilers write of sources of our own."""
+"""Layout tables for tests: a user's folder of tables, and layouts that compilers write for the tests' sources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def user_table(folder: Path, name: str, changes: Mapping[str, Any] | None = None
 
 
 class Sources:
-    """Writes structures in C whose members lie where a table says, among fillings that a table leaves out."""
+    """Write C structures whose members have the offsets of a table, with padding for bytes that the table omits."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -15,7 +15,7 @@ from tests.truth import Comparison
 FACTS = Path(__file__).parents[1] / "facts_libgomp.json"
 
 
-# What libgomp executes at once when so many tasks are queued is another program.
+# libgomp executes new tasks at once when too many are queued, so the program makes fewer there.
 SPECIAL: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
 
 

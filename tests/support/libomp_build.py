@@ -1,8 +1,8 @@
-"""LLVM's libomp with its own debug information, as Spack and developers build it; no package of Debian's has one.
+"""LLVM's libomp with debug information, as Spack and developers build it; no Debian package has such a libomp.
 
-It is built from Debian's source package of LLVM 19, of which nothing but openmp and what its build needs is unpacked:
-about two minutes, once, of which half is the compilers'. It stays in ``.cache/libomp/``. ``make test-full`` and
-``make bench`` use it; ``python -m tests.support.tools libomp`` builds it if it is not there.
+It is built once from Debian's source package of LLVM 19, of which only openmp and its build dependencies are unpacked.
+This takes about two minutes, half of them in the compilers. The library stays in ``.cache/libomp/``. ``make test-full``
+and ``make bench`` use it; ``python -m tests.support.tools libomp`` builds it if it is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPTIONS = (
     *("-DLIBOMP_OMPD_SUPPORT=ON", "-DLIBOMP_OMPD_GDB_SUPPORT=OFF"),
     *("-DOPENMP_ENABLE_LIBOMPTARGET=OFF", "-DOPENMP_ENABLE_OMPT_TOOLS=OFF"),
 )
-_WHEEL = "cmake==3.31.6"  # where the machine has no cmake
+_WHEEL = "cmake==3.31.6"  # for machines without cmake
 _ROOM, _KEY = "libomp", key_of(_SUITE, _SOURCE, _PARTS, _OPTIONS)
 
 
@@ -41,9 +41,9 @@ def libomp_with_debug_information() -> Path:
 
 
 def build_libomp() -> Path:
-    """Return :func:`libomp_with_debug_information`, after building it if it is not there.
+    """Return :func:`libomp_with_debug_information`, after building it if it is missing.
 
-    :raises Missing: if something that this needs cannot be had
+    :raises Missing: if something that the build needs is missing
     """
     return entry(_ROOM, _KEY, _make) / "libomp.so"
 

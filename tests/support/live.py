@@ -1,4 +1,4 @@
-"""Programs of ``fixtures/live``, which run on during inspections, and the system's view of a process."""
+"""Programs of ``fixtures/live``, which keep running during inspections, and the kernel's view of a process."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.support.runtimes import INTEL, RUNTIMES
 
 SOURCES = CHECKOUT / "fixtures" / "live"
 OMPD = Path(sys.executable).with_name("ompd")
-# A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
-# How long a stop may last is for tests/debugger/targets/test_stop_time_limits.py.
+# Threads need a processor to stop, and a machine that is busy with other tests may give it late.
+# tests/debugger/targets/test_stop_time_limits.py tests the length of stops.
 PATIENT = ("--max-stop", "60000")
 
 
@@ -40,7 +40,7 @@ def build_live(
 ) -> Path:
     """Return the executable of ``fixtures/live/NAME.c``, ``NAME.cc`` or ``NAME.f90``.
 
-    :param runtime: one of RUNTIMES, with which it is linked if it is a program of OpenMP
+    :param runtime: one of RUNTIMES, to link an OpenMP program with
     :param folder: another folder of sources
     :raises Missing: if the compiler or the runtime is not there
     """
@@ -71,18 +71,20 @@ def build_live(
 
 @dataclass(frozen=True)
 class Worker:
-    """A program that works on. *process* is its ``Popen``, whose standard output says how it ended."""
+    """A program that keeps working. *process* is its ``Popen``; its standard output reports how it ended."""
 
     process: subprocess.Popen[str]
     executable: Path
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self.process.pid
 
     def finish(self) -> str:
-        """Have it end by itself; returns what it printed at last, after it made sure that this is right."""
+        """Make the program end, check its exit code, and return its last output. It exits with 0 if its results are
+        right.
+        """
         self.process.send_signal(signal.SIGTERM)
         said, _ = self.process.communicate(timeout=READY_SECONDS)
         assert self.process.returncode == 0, (self.process.returncode, said)
@@ -97,7 +99,7 @@ def working(
     env: Mapping[str, str] | None = None,
     openmp: bool = True,
 ) -> Iterator[Worker]:
-    """Run a program of ``fixtures/live`` until it has printed a line; it is killed at the end of the context."""
+    """Run a program of ``fixtures/live`` and yield it once it has printed a line; the context kills it at its end."""
     program = executable or build_live(name, openmp=openmp)
     process = subprocess.Popen(
         [str(program), *arguments],
@@ -120,13 +122,13 @@ def working(
 
 
 def status_of(process_id: int, key: str) -> list[str]:
-    """Return a value of ``/proc/PID/task/*/status`` of each thread that there is."""
+    """Return the value of *key* in ``/proc/PID/task/*/status``, for each thread of the process."""
     found = []
     for folder in Path(f"/proc/{process_id}/task").iterdir():
         try:
             lines = (folder / "status").read_text().splitlines()
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the thread has ended meanwhile
         found += [line.partition(":")[2].strip() for line in lines if line.startswith(f"{key}:")]
     return found
 
@@ -148,7 +150,7 @@ def wait_until(condition: Any, seconds: float = READY_SECONDS) -> None:
 def run(
     *arguments: str | int | Path, prefix: tuple[str, ...] = (), **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command ``ompd`` with *arguments*, behind the words of *prefix*."""
+    """Run the command ``ompd`` with *arguments*, preceded by the words of *prefix*."""
     patient = PATIENT if arguments[0] != "schema" else ()
     return subprocess.run(
         [*prefix, str(OMPD), *map(str, arguments), *patient],
@@ -160,7 +162,7 @@ def run(
     )
 
 
-# Python code after which all threads of a process are stopped, those that sleep, too.
+# Python code that makes ompd stop all threads of a process, even sleeping ones.
 STOPS_ALL = """
 from ompd.debugger.targets.live import live, moment
 live.Sleepers.leave = lambda self, thread: None
@@ -169,6 +171,6 @@ moment.Moment.confirm = lambda self: False
 
 
 def stop_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all threads of a process be stopped, those that sleep, too, and no answer be one of the rehearsal's."""
+    """Make sessions stop all threads of a process, even sleeping ones, and never use the answers of the rehearsal."""
     monkeypatch.setattr(live_process.Sleepers, "leave", lambda self, thread: None)
     monkeypatch.setattr(Moment, "confirm", lambda self: False)

@@ -1,4 +1,4 @@
-"""LLDBs of several versions, each in processes of its own: they exclude each other, and one that dies takes no test."""
+"""LLDBs of several versions, each in a separate process: they exclude each other, and a crash ends no test run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.runs import Running, Stopped, can_be_read
 VERSIONS = (22, 19, 14)
 ANSWER_SECONDS = 100
 LOAD = format_line(DEBUGGERS["LLDB"])
-"""Loads our commands."""
+"""The command that loads ours."""
 
 
 def target_create(program: Path, core: Path | None = None) -> str:
@@ -33,7 +33,7 @@ def target_create(program: Path, core: Path | None = None) -> str:
 
 @dataclass(frozen=True)
 class Lldb:
-    """One LLDB, unpacked: its folder of programs, and the environment that they need."""
+    """An unpacked LLDB: the folder of its programs, and the environment that they need."""
 
     version: int
     binaries: Path
@@ -41,7 +41,7 @@ class Lldb:
 
     @property
     def command(self) -> str:
-        """The debugger itself."""
+        """The path of the debugger."""
         return str(self.binaries / "lldb")
 
 
@@ -69,7 +69,7 @@ def lldb(version: int) -> Lldb:
 
 
 class LldbHost:
-    """A process that has LLDB of one version as a library (``tests/support/lldb_host.py``), and answers questions."""
+    """A process that loads one version of LLDB as a library and answers questions (``tests/support/lldb_host.py``)."""
 
     def __init__(self, version: int) -> None:
         found = lldb(version)
@@ -77,10 +77,10 @@ class LldbHost:
         if python not in found.environment["PYTHONPATH"]:
             raise Missing(f"lldb-{version}", f"its module is of another Python than {python}", forbidden=True)
         environment = {name: value for name, value in found.environment.items() if name != "PYTHONPATH"}
-        # It must find the module by itself, as it would for a user.
+        # The host must find LLDB's module by itself, as it does for users.
         environment.pop("LLDB_DEBUGSERVER_PATH")
         self.environment = {**environment, "OMPD_LLDB": found.command}
-        # The programs that it launches write their truth where they are.
+        # The programs that the host launches write their truth into the current folder.
         self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.lldb_host"],
@@ -93,7 +93,7 @@ class LldbHost:
         )
 
     def ask(self, question: str, **details: object) -> Any:
-        """Return the host's answer; what went wrong there fails here."""
+        """Return the host's answer; an exception in the host fails the test."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps({"question": question, **details}) + "\n")
@@ -108,11 +108,11 @@ class LldbHost:
         return answer
 
     def compare_core(self, stopped: Stopped) -> Any:
-        """Return the comparison of a core, opened by LLDB, with its truth, and all answers."""
+        """Return all answers about a core in LLDB, and their comparison with its truth."""
         return self.ask("compare", core=str(stopped.core), **_facts_of(stopped))
 
     def compare_live(self, running: Running) -> Any:
-        """Return the comparison of a live program, which LLDB attaches to, with its truth, and all answers."""
+        """Return all answers about a live program that LLDB attaches to, and their comparison with its truth."""
         return self.ask("compare", pid=running.pid, **_facts_of(running))
 
     def close(self) -> None:
@@ -134,8 +134,8 @@ def _facts_of(program: Stopped | Running) -> dict[str, object]:
 
 
 def without_origin_of_signals(answer: dict[str, Any], version: int) -> dict[str, Any]:
-    """Return an answer, as JSON has it, without what an LLDB of that release cannot tell of a core's signals."""
-    if version < 17:  # it does not tell which file it has, and with that where the signal came from
+    """Return an answer in JSON without the facts on signals that this version of LLDB does not know for cores."""
+    if version < 17:  # it does not name its core file, which has the signal's origin
         stacks = [row for verdict in answer.get("why", ()) for row in verdict["stacks"]]
         for row in (*answer.get("threads", ()), *answer.get("stack", ()), *stacks):
             for key in ("si_code", "failed"):
@@ -145,7 +145,7 @@ def without_origin_of_signals(answer: dict[str, Any], version: int) -> dict[str,
 
 
 def batch(found: Lldb, commands: Sequence[str], *arguments: str, cwd: Path) -> str:
-    """Return what LLDB prints that runs *commands*, also after one that fails, and ends; with its prompt's lines."""
+    """Run *commands* in LLDB, even after one fails, and return its output with the lines of its prompt."""
     with tempfile.NamedTemporaryFile("w", suffix=".lldb") as file:
         file.write("\n".join(commands) + "\n")
         file.flush()
@@ -169,7 +169,7 @@ SOURCES = CHECKOUT / "tests" / "lldb"
 
 
 def build_regions(*, pie: bool = True) -> Path:
-    """Return the folder with ``regions``, and ``opener`` that loads the same as ``libregions.so`` at run time."""
+    """Return the folder with ``regions`` and ``opener``, which loads the same code as ``libregions.so`` at run time."""
     runtime, gcc = intel_runtime(), compiler("gcc")
     compiling = ["-g", "-O0", "-fopenmp", "-idirafter", str(runtime / "opt" / "compiler" / "include")]
     linking = [f"-L{runtime / 'lib'}", f"-Wl,-rpath,{runtime / 'lib'}", "-liomp5"]
@@ -194,7 +194,7 @@ def build_regions(*, pie: bool = True) -> Path:
 
 @contextmanager
 def lldb_hosts() -> Iterator[Callable[[int], LldbHost]]:
-    """Have one :class:`LldbHost` of each version that is asked for."""
+    """Yield a function that returns the :class:`LldbHost` of a version, one host per version."""
     hosts: dict[int, LldbHost] = {}
 
     def of(version: int) -> LldbHost:

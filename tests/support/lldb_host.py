@@ -1,4 +1,4 @@
-"""A process with LLDB as a library: reads questions as lines of JSON, answers with lines of JSON."""
+"""A process with LLDB as a library: it reads questions and writes answers, each as a line of JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = ("runtimes", "threads", "parallel", "tasks", "icvs")
 
 
 def compare(question: dict[str, Any]) -> dict[str, Any]:
-    """Open the core or attach to the process of the question, and compare with the truth in it."""
+    """Open the question's core or attach to its process, and compare all answers with the truth in the question."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)
@@ -56,7 +56,7 @@ def compare(question: dict[str, Any]) -> dict[str, Any]:
             with ompd.from_lldb(process) as session:
                 found = compare_session(stopped, session)
             answers = {}
-            for name in COMMANDS:  # what one answer has loaded must not show in the next
+            for name in COMMANDS:  # data that one answer loads must not affect the next
                 with ompd.from_lldb(process) as session:
                     answers[name] = json.loads(format_answer(name, getattr(session, f"ask_{name}")()))
         finally:
@@ -77,8 +77,8 @@ def say(ask: Callable[[], object]) -> str:
 
 
 def launch(lldb: Any, target: Any, flags: int = 0) -> Any:
-    """Return the process of a program that is started without output, until it stops."""
-    info = lldb.SBLaunchInfo(None)  # a launch writes into it
+    """Start a program without output and return its process."""
+    info = lldb.SBLaunchInfo(None)  # the launch changes it
     info.SetEnvironmentEntries(["OMP_NUM_THREADS=2"], False)
     info.AddOpenFileAction(1, "/dev/null", False, True)
     info.SetLaunchFlags(flags)
@@ -89,14 +89,14 @@ def launch(lldb: Any, target: Any, flags: int = 0) -> Any:
 
 
 def await_state(debugger: Any, process: Any, *states: int) -> None:
-    """Take events, as LLDB's own command line does, until the process is in one of the states."""
+    """Handle events, as LLDB's command line does, until the process is in one of *states*."""
     event = load_lldb().SBEvent()
     while process.GetState() not in states:
         assert debugger.GetListener().WaitForEvent(10, event), f"no event in state {process.GetState()}"
 
 
 def situations(question: dict[str, Any]) -> dict[str, str]:
-    """Return the command's words for a program in each state under LLDB."""
+    """Return the errors for a program in each state under LLDB."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)
@@ -134,7 +134,7 @@ def situations(question: dict[str, Any]) -> dict[str, str]:
 
 
 def at_entry(question: dict[str, Any]) -> dict[str, str]:
-    """Return the command's words for a program at its first instruction."""
+    """Return the error for a program at its first instruction."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)
@@ -149,7 +149,7 @@ def at_entry(question: dict[str, Any]) -> dict[str, str]:
 
 
 def detached(question: dict[str, Any]) -> dict[str, str]:
-    """Return the command's words for a program after LLDB's detach."""
+    """Return the error for a program after LLDB has detached."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     debugger.SetAsync(False)
@@ -161,7 +161,7 @@ def detached(question: dict[str, Any]) -> dict[str, str]:
         number = process.GetProcessID()
         try:
             process.Detach()
-            # LLDB may take what it does not see any more for ended.
+            # LLDB may report a detached process as exited.
             await_state(debugger, process, lldb.eStateDetached, lldb.eStateExited)
         finally:
             os.kill(number, signal.SIGKILL)
@@ -171,7 +171,7 @@ def detached(question: dict[str, Any]) -> dict[str, str]:
 
 
 def why(question: dict[str, Any]) -> dict[str, Any]:
-    """Return what matters of the verdicts on a core."""
+    """Return the verdicts on a core in short form."""
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()
     try:
@@ -183,12 +183,12 @@ def why(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain(session: Any) -> Any:
-    """Return the rows of ``threads`` as JSON has them."""
+    """Return the rows of ``threads`` in JSON."""
     return json.loads(format_answer("threads", session.ask_threads()))["threads"]
 
 
 def run(question: dict[str, Any]) -> dict[str, Any]:
-    """Start a program, run it to one place after another, and ask at each."""
+    """Run a program to one place after another, and return the threads at each place."""
     stops = []
     with ompd.launch(question["program"]) as session:
         number = session.stop.record.process_id
@@ -210,7 +210,7 @@ def events(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def waiting(question: dict[str, Any]) -> dict[str, Any]:
-    """Start a program, let it run until thread 0 is in a function, and return how often it was looked at."""
+    """Run a program until thread 0 is in the function ``together``, and return the number of looks at it."""
     looks: list[int] = []
 
     def is_there(session: Any) -> Any:
@@ -227,7 +227,7 @@ def waiting(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def events_with(question: dict[str, Any]) -> dict[str, Any]:
-    """Start a program with an environment, and return its events, or the refusal."""
+    """Run a program with an environment, and return its events and the error."""
     found: list[str] = []
 
     def follow() -> None:
@@ -238,7 +238,7 @@ def events_with(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusals(question: dict[str, Any]) -> dict[str, str]:
-    """Return the refusals."""
+    """Return the errors of wrong uses of ``launch`` and its session."""
     program, said = question["program"], {}
     with ompd.launch(program) as session:
         said["no function"] = say(lambda: session.continue_to("no_such_function"))
@@ -300,14 +300,14 @@ QUESTIONS = {
 
 
 def main() -> None:
-    """Answer until the questions end."""
+    """Answer questions until the end of the input."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    sys.stdout = sys.stderr  # for what the programs print that are launched here
+    sys.stdout = sys.stderr  # stdout is only for answers
     for line in sys.stdin:
         question = json.loads(line)
         try:
             answer = QUESTIONS[question.pop("question")](question)
-        except Exception:  # noqa: BLE001  whatever it is, the test has to show it
+        except Exception:  # noqa: BLE001 the test shows any exception
             answer = {"fault": traceback.format_exc()}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

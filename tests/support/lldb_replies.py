@@ -10,14 +10,14 @@ from tests.support.lldb import LOAD, batch, build_regions, lldb, target_create
 
 DEBUG = "settings set target.env-vars OMP_DEBUG=enabled"
 SOURCE = Path(__file__).parents[1] / "lldb" / "regions.c"
-# A variable that every program of the fixtures has.
+# A variable in every program of the fixtures.
 NAMED = "truth_held"
 WORDS = {c.name: f"{c.name} {NAMED}" if c.argument is not None else c.name for c in COMMANDS}
 LOOKING = (*(f"ompd {words}" for words in WORDS.values()), "ompd status")
 
 
 class Replies:
-    """What LLDB printed for each command, in order."""
+    """LLDB's output for each command, in order."""
 
     def __init__(self, printed: str) -> None:
         pieces = re.split(r"^\(lldb\) (.*)\n", printed, flags=re.MULTILINE)
@@ -28,13 +28,13 @@ class Replies:
         return [text for command, text in self.pairs if command in commands]
 
     def __getitem__(self, command: str) -> str:
-        """Return the reply to a command that was given once."""
+        """Return the reply to a command that was used once."""
         (text,) = self.all(command)
         return text
 
 
 def replies(version: int, *commands: str, cwd: Path = Path("/tmp")) -> Replies:
-    """Return what LLDB replies to *commands*, once it has loaded ours."""
+    """Return LLDB's replies to *commands* after loading ours."""
     return Replies(batch(lldb(version), [LOAD, *commands], cwd=cwd))
 
 

@@ -1,7 +1,8 @@
-"""Building for 32-bit x86 with this machine's compilers and the C library of ``.cache/debs/gcc-m32``.
+"""Build for 32-bit x86 with this machine's compilers and the C library of ``.cache/debs/gcc-m32``.
 
-Debian's packages for that exclude those of other processors' compilers, so they are unpacked and not installed. What is
-built runs from there: the kernel of a 64-bit machine runs such programs, its loader and libraries are named in full.
+Debian's packages for 32-bit code exclude the packages of other processors' compilers, so they are unpacked but not
+installed. The kernel of a 64-bit machine runs such programs. Each program names its loader and libraries by their full
+paths in this folder.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from tests.support.debs import deb_folder
 from tests.support.machine import Missing, clean_environment
 
 TOOL = "gcc-m32"
-# Where the headers are that 64-bit programs are compiled with: all but one are the same.
+# The folder of the headers for 64-bit programs; for 32 bits all but one are the same.
 _HEADERS = "usr/include/x86_64-linux-gnu"
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What gcc and clang are given to compile for 32-bit x86, and besides to link.
+    """The options of gcc and clang to compile for 32-bit x86, and the additional ones to link.
 
     ``link`` is for programs and libraries, ``link_static`` for programs with ``-static`` or ``-static-pie``;
-    ``libraries`` are the folders with the C library and the compiler's.
+    ``libraries`` are the folders with the C library and with the compiler's libraries.
     """
 
     compile: tuple[str, ...]
@@ -38,9 +39,9 @@ class Flags:
 
 @cache
 def m32_flags() -> Flags:
-    """Return the flags of this machine. Linking needs those for compiling, too.
+    """Return the flags for this machine. Linking also needs the flags for compiling.
 
-    :raises Missing: if the packages were not fetched, or this machine does not run such programs
+    :raises Missing: if the packages were not fetched, or this machine does not run 32-bit programs
     """
     root = deb_folder(TOOL)
     if platform.machine() != "x86_64" or not Path("/proc/sys/abi/vsyscall32").exists():
@@ -65,10 +66,11 @@ def m32_flags() -> Flags:
 
 
 def _shared(root: Path, linked: Path) -> Path:
-    # What is linked as libc is a text that names files as if the packages were installed, others are links to such.
+    # libc.so is a linker script that names files as if the packages were installed. Other libraries are links to such
+    # files.
     text = (linked / "libc.so").read_text()
     script = re.sub(r"(?<= )(/(?:usr/)?lib32/\S+)", lambda name: f'"{root}{name[1]}"', text)
-    # The loader's usual name is one more link.
+    # The loader's usual path is a link, too.
     script = script.replace(" /lib/ld-linux.so.2", f' "{root}/lib32/ld-linux.so.2"')
     links = {
         path.name: str(root / path.readlink().relative_to("/"))
@@ -86,7 +88,7 @@ def _shared(root: Path, linked: Path) -> Path:
 
 @cache
 def m32_version() -> str:
-    """Return what tells builds with other packages apart: the C library's own first line.
+    """Return the first line that the C library prints, which differs between packages.
 
     :raises Missing: as :func:`m32_flags`
     """

@@ -1,4 +1,4 @@
-"""The tools of the tests: those here, those missing, and the OpenMP runtime, which is fetched as a wheel."""
+"""The tests' tools, present or missing, and Intel's OpenMP runtime, which is fetched as a wheel."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if sys.version_info >= (3, 11):
 else:
     try:
         import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:  # before anything is installed
+    except ImportError:  # tomli is not installed yet
         from pip._vendor import tomli as tomllib
 
 TABLE = CHECKOUT / "tests" / "tools.toml"
-# The product of all axes where otherwise pairs are taken: `make test-full`.
+# `make test-full`: the product of all axes instead of pairs.
 FULL = os.environ.get("OMPD_FULL") == "1"
 REMOVED_PREFIXES = ("OMP_", "KMP_", "GOMP_", "LD_")
 REMOVED = {"DEBUGINFOD_URLS", "COLUMNS", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"}
-# Parts of the wheel that no test uses: device offloading, 135 of its 150 MB.
+# Parts of the wheel that no test uses, such as device offloading: 135 of its 150 MB.
 UNUSED = ("libomptarget*", "libarcher*", "libiompstubs5*")
 
 
 class Missing(Exception):
-    """A test cannot run here: *tool* is missing, or the machine forbids its use (nothing to install)."""
+    """A test cannot run here: *tool* is missing, or the machine forbids its use and no installation helps."""
 
     def __init__(self, tool: str, why: str, *, forbidden: bool = False) -> None:
         super().__init__(f"{tool}: {why}")
@@ -46,13 +46,13 @@ class Missing(Exception):
 
 
 def toml_of(file: Path) -> dict[str, Any]:
-    """Return the content of a file in TOML."""
+    """Return the content of a TOML file."""
     return tomllib.loads(file.read_text())
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One row of tools.toml."""
+    """A row of tools.toml."""
 
     name: str
     tests: str
@@ -78,7 +78,7 @@ def table() -> dict[str, Tool]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process's environment without variables that change a program, gdb or ompd."""
+    """Return this process's environment without variables that affect a program, gdb or ompd."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -87,7 +87,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def run_in(folder: Path, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run a command in *folder* with an empty standard input, and return its exit code and text."""
+    """Run a command in *folder* with an empty standard input, and return its exit code and output."""
     return subprocess.run(
         command,
         cwd=folder,
@@ -104,7 +104,7 @@ def run_in(folder: Path, command: Sequence[str | Path]) -> subprocess.CompletedP
 def find(name: str) -> Path | None:
     """Return the executable of a tool, or None if no command of its row runs.
 
-    OMPD_COMPILERS names compilers that all tests use in place of others (``clang=clang-22,gcc=gcc-11``).
+    OMPD_COMPILERS replaces compilers for all tests (``clang=clang-22,gcc=gcc-11``).
     """
     name = _chosen().get(name, name)
     for tool in table().values():
@@ -134,7 +134,7 @@ def _chosen() -> dict[str, str]:
 
 
 def _unpacked(tool: Tool, program: str) -> Path | None:
-    # A script that runs a program of an unpacked package with the libraries that were unpacked beside it.
+    # Return a script that runs a program of an unpacked package with the libraries unpacked beside it.
     root = CACHE / "debs" / tool.name / "usr"
     if not (root / "bin" / program).exists():
         return None
@@ -149,7 +149,7 @@ def _unpacked(tool: Tool, program: str) -> Path | None:
             (folder / name).write_text(script)
             (folder / name).chmod(0o755)
 
-    # All of them in one folder: tests look for a compiler of C++ beside that of C.
+    # All scripts are in one folder: tests look for the C++ compiler beside the C compiler.
     return entry("compilers", key_of(scripts), make) / program
 
 
@@ -166,12 +166,13 @@ def require(name: str) -> Path:
 
 
 def intel_folder(version: str | None = None) -> Path:
-    """Return the folder for the wheel of Intel's runtime, of the table's version or another one."""
+    """Return the folder for the wheel of Intel's runtime, of *version* or, if None, of the version in tools.toml."""
     return CACHE / "intel" / str(version or table()["intel-openmp"].version)
 
 
 def intel_runtime() -> Path:
-    """Return the unpacked wheel: ``lib/libiomp5.so``, debug file and OMPD library, headers in ``opt/compiler/include``.
+    """Return the unpacked wheel: ``lib/libiomp5.so``, its debug file and OMPD library; ``opt/compiler/include`` has
+    headers.
 
     :raises Missing: if it was not fetched
     """
@@ -182,9 +183,9 @@ def intel_runtime() -> Path:
 
 
 def fetch_intel(version: str | None = None) -> Path:
-    """Return the unpacked wheel of Intel's runtime, after fetching it by this interpreter's pip if it is not there.
+    """Return the unpacked wheel of Intel's runtime; if it is missing, this interpreter's pip fetches it.
 
-    :param version: another one than that of the table, which all tests use
+    :param version: a version other than that of tools.toml, which all tests use
     :raises Missing: if pip cannot
     """
     row, folder = table()["intel-openmp"], intel_folder(version)
@@ -192,7 +193,7 @@ def fetch_intel(version: str | None = None) -> Path:
         if not (folder / "lib" / "libiomp5.so").exists():
             unpacked = folder.with_name(folder.name + ".part")
             shutil.rmtree(unpacked, ignore_errors=True)
-            # --prefix, because --target of older releases of pip loses lib/libiomp5.so.
+            # Use --prefix, because --target of older releases of pip loses lib/libiomp5.so.
             command = [
                 sys.executable,
                 "-m",
@@ -238,7 +239,7 @@ def _wheel_folder(tool: Tool) -> Path:
 
 
 def fetch_wheels(name: str) -> Path:
-    """Return :func:`wheel_folder`, after filling it by this interpreter's pip if it is not there.
+    """Return :func:`wheel_folder`; if it is missing, this interpreter's pip fetches the wheels first.
 
     :raises Missing: if pip cannot
     """
@@ -247,9 +248,9 @@ def fetch_wheels(name: str) -> Path:
 
 
 def unpack_wheels(name: str, wheels: Sequence[str], folder: Path) -> Path:
-    """Return *folder*, after filling it with *wheels* for this Python if it is not there.
+    """Return *folder*; if it is missing, fill it with *wheels* for this Python first.
 
-    :raises Missing: of the tool *name*, if pip cannot
+    :raises Missing: naming the tool *name*, if pip cannot fetch the wheels
     """
     with locked(f"wheels-{folder.name}"):
         if not folder.is_dir():
@@ -267,12 +268,12 @@ def unpack_wheels(name: str, wheels: Sequence[str], folder: Path) -> Path:
 
 
 def missing_tools() -> list[Tool]:
-    """Return the rows of tools.toml that this machine does not satisfy."""
+    """Return the rows of tools.toml whose tools this machine lacks."""
     return [tool for tool in wanted_tools() if not _is_here(tool)]
 
 
 def wanted_tools() -> list[Tool]:
-    """Return the rows of tools.toml that tests use as they are run now."""
+    """Return the rows of tools.toml that this run of the tests uses."""
     return [tool for tool in table().values() if FULL or not tool.full]
 
 
@@ -287,8 +288,8 @@ def _is_here(tool: Tool) -> bool:
 
 
 def require_module(name: str) -> Any:
-    """Return the Python module *name*, for a whole file of tests, which is skipped where that is not installed; with
-    OMPD_REQUIRE=all it fails.
+    """Return the Python module *name*. If it is not installed, skip the calling test file; with OMPD_REQUIRE=all the
+    file fails.
     """
     try:
         return import_module(name)

@@ -16,9 +16,9 @@ def build_elf(
     e_type: int = ET_DYN,
     extended: bool = False,
 ) -> bytes:
-    """An ELF file by the standard: segments as Segment has them, sections as name, type, flags, content.
+    """Return an ELF file with *segments* (fields as in Segment) and *sections* (name, type, flags, content).
 
-    *extended* puts the counts where they go when they do not fit the header.
+    *extended* puts the counts into section header 0, as for counts that do not fit the file header.
     """
     mark = "<" if byte_order == "little" else ">"
     wide = ident_class == 64
@@ -52,8 +52,8 @@ def build_elf(
 
 
 def without_sections(data: bytes) -> bytes:
-    """Return a 64-bit file as programs leave it that make files small: without section headers, and what only they
-    lead to.
+    """Return a 64-bit file as tools that shrink files leave it: without section headers and without data outside of
+    segments.
     """
     bare = bytearray(data)
     bare[0x28:0x30] = bytes(8)  # e_shoff

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Made:
-    """A file of nothing but sections, in place of an ElfFile."""
+    """A replacement for ElfFile that has only debug sections."""
 
     name = "made"
     byte_order = "little"

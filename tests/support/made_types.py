@@ -1,4 +1,4 @@
-"""Debug information on types, by compilers and by hand."""
+"""Debug information on types, from compilers and written by hand."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ int main()
 
 
 def built(name: str, source: str, *flags: str, others: Sequence[str] = (), link: bool = True) -> Path:
-    """Return the program (or object) of *source*, and of *others* in further files, by compiler *name*."""
+    """Return the program (or object) that compiler *name* makes of *source* and *others*, each in its own file."""
     used = compiler(name)
     suffix = "cpp" if source is CXX_SOURCE else "c" if not source.lstrip().startswith(".") else "s"
     compiling = [str(used.path), *flags, *(["-x", "c++"] if suffix == "cpp" else [])]
@@ -83,8 +83,8 @@ def built(name: str, source: str, *flags: str, others: Sequence[str] = (), link:
     return entry("types", key_of(source, others, used.version, compiling, link), make) / "program"
 
 
-# An entry begins with one of these codes: 1 the unit, 2 a typedef, 3 a structure, 4 a member without a name, 5 an
-# array, 6 its range, 7 a declaration, 8 a member with a name.
+# Codes of entries: 1 the unit, 2 a typedef, 3 a structure, 4 a member without a name, 5 an array, 6 its range, 7 a
+# declaration, 8 a member with a name.
 ABBREVIATIONS = """
 .section .debug_abbrev,"",@progbits
     .uleb128 1, 0x11; .byte 1; .uleb128 0x13, 0x0b, 0, 0

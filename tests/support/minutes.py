@@ -1,6 +1,6 @@
 """Write the column of minutes in ``docs/dev/testing.md``: ``python -m tests.support.minutes FILE.xml``.
 
-FILE.xml is what ``make test PYTEST_ARGS=--junitxml=FILE.xml`` has left.
+``make test PYTEST_ARGS=--junitxml=FILE.xml`` writes FILE.xml.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAGE = CHECKOUT / "docs" / "dev" / "testing.md"
 
 
 def seconds_by_folder(report: Path) -> Counter[str]:
-    """Return how long the tests of each folder below ``tests`` took, from a report in JUnit's format."""
+    """Return the seconds that the tests of each folder below ``tests`` took, from a JUnit report."""
     seconds: Counter[str] = Counter()
     for case in ElementTree.parse(report).iter("testcase"):
         *folder, _file = case.get("classname", "").removeprefix("tests.").split(".")
@@ -26,7 +26,7 @@ def seconds_by_folder(report: Path) -> Counter[str]:
 
 
 def with_minutes(page: str, seconds: Counter[str]) -> str:
-    """Return *page* with the minutes of each folder in the rows of its table: ``| `folder` | about | minutes |``."""
+    """Return *page* with the minutes of each folder in its table, whose rows are ``| `folder` | about | minutes |``."""
 
     def row(line: str) -> str:
         cells = re.fullmatch(r"(\| `([a-z_/]+)` \| .* \|)[^|]*\|", line)

@@ -1,4 +1,4 @@
-"""Moments that are written down: records of threads, tasks and waits, and the verdicts on them."""
+"""Moments written by hand: records of threads, tasks and waits, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ompd.model import HeldRecord, Place, TaskRecord, ThreadRecord, VerdictRecor
 from ompd.model.kinds import Kind
 
 TEAM = 4
-# Of a wait that ends only by a thread of the process.
+# A wait that only a thread of the process can end.
 UNTIL_WOKEN: dict[str, Any] = {"is_timed": False, "is_shared": False}
 
 

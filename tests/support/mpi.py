@@ -1,4 +1,4 @@
-"""Open MPI and MPICH where they were only unpacked: what their launchers and programs need."""
+"""Open MPI and MPICH, unpacked but not installed: the environment and builds of their programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.outside import SOURCES
 
 
 def _of_open_mpi() -> tuple[Path, Path]:
-    # Open MPI's own libraries, and all others that it needs.
+    # Return the folder of Open MPI's libraries, and the folder of the other libraries that it needs.
     shared = deb_folder("openmpi") / "usr" / "lib" / "x86_64-linux-gnu"
     return shared / "openmpi" / "lib", shared
 
@@ -24,7 +24,7 @@ def _of_mpich() -> tuple[Path, Path]:
 
 
 def environment_of_open_mpi() -> dict[str, str]:
-    """Return what Open MPI needs where it was only unpacked, for two ranks on one machine."""
+    """Return the environment that an unpacked Open MPI needs for two ranks on one machine."""
     folder = deb_folder("openmpi")
     own, shared = _of_open_mpi()
     libraries = (own, shared, shared / "pmix2" / "lib", folder / "lib" / "x86_64-linux-gnu")
@@ -48,14 +48,14 @@ def environment_of_open_mpi() -> dict[str, str]:
 
 
 def environment_of_mpich() -> dict[str, str]:
-    """Return what MPICH needs where it was only unpacked."""
+    """Return the environment that an unpacked MPICH needs."""
     shared = _of_mpich()[1]
     also = deb_folder("mpich") / "lib" / "x86_64-linux-gnu"
     return {"LD_LIBRARY_PATH": f"{shared}:{also}", "OMP_WAIT_POLICY": "passive"}
 
 
 def build(library: str, level: str, name: str = "ranks") -> Path:
-    """Return the executable of ``tests/outside/NAME.c`` for one of the two."""
+    """Return the executable of ``tests/outside/NAME.c`` for *library*, one of the two."""
     gcc, source = compiler("gcc"), SOURCES / f"{name}.c"
     if library == "mpich":
         headers, shared = _of_mpich()

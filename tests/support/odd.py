@@ -1,4 +1,4 @@
-"""Programs of ``tests/odd`` and of folders like it, which tell what OpenMP tells them, and what is compared with it."""
+"""Programs of ``tests/odd`` and similar folders, which write OpenMP's answers about themselves, and the comparison."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SOURCES = Path(__file__).parents[1] / "odd"
 END_SECONDS = 25
 COMPILERS = ("gcc", "clang")
 MODES = ("neither", "debug")
-# The states that a thread may have which said that it was about to do something. "implicit" is a worksharing
-# construct's end, where the source has no barrier directive.
+# The possible states of a thread, by the action that it announced. "implicit" is the end of a worksharing construct
+# without a barrier directive.
 BARRIER = "wait_barrier"
 IMPLICIT = {BARRIER, "wait_barrier_implicit", "wait_barrier_implicit_workshare", "wait_barrier_implementation"}
 STATES = {
@@ -37,7 +37,7 @@ STATES = {
     "end": {"wait_barrier_implicit_parallel"},
     "taskwait": {"wait_taskwait"},
     "ordered": {"wait_ordered"},
-    "critical": {"wait_critical", "wait_lock"},  # the runtime itself says wait_lock of its own critical sections
+    "critical": {"wait_critical", "wait_lock"},  # the runtime itself keeps wait_lock for its critical sections
     "lock": {"wait_lock"},
     "fork": {"overhead", "work_parallel", "work_serial"},
     "leaving": {"overhead", "work_parallel", "wait_barrier_implicit_parallel"},
@@ -46,7 +46,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class Odd:
-    """A program, the folder of its source, and how it is built and run."""
+    """A program, the folder of its source, and the way it is built and run."""
 
     name: str
     flags: Sequence[str] = ()
@@ -178,7 +178,7 @@ def _gcore(folder: Path, process_id: int) -> None:
 
 
 class Words:
-    """Differences between what ompd says and a program's words; what ompd leaves open is listed apart."""
+    """Differences between ompd's answers and a program's words; *missing* lists facts that ompd leaves open."""
 
     def __init__(self, core: Core, *, lines: bool = True, names: bool = True) -> None:
         self.wrong: list[str] = []
@@ -197,7 +197,7 @@ class Words:
             if "watch" in word:
                 self._same(f"thread {word['watch']}", "runtime", self.rows[word["watch"]].runtime, None, {})
             if "thread_num" in word:
-                told[word["tid"]] = word  # its last words
+                told[word["tid"]] = word  # the last words count
         self.told = told
         live: set[str] = set()
         for word in told.values():
@@ -282,7 +282,7 @@ class Words:
         return {region.id for region in chain}
 
     def _consistent(self) -> None:
-        # Both answers are of one process: they must not contradict each other.
+        # Both answers are about the same process: they must not contradict each other.
         for row in self.rows.values():
             region = self.known.get(row.parallel or "")
             if region is None or row.thread_num is None:

@@ -1,4 +1,4 @@
-"""OMPD libraries of others: LLVM's, as Debian ships them, and the one in the wheel of Intel's runtime."""
+"""OMPD libraries of vendors: LLVM's in Debian's packages, and Intel's in the wheel of its runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.debs import deb_folder
 from tests.support.machine import Missing, intel_runtime
 
 LIBRARIES = ("intel-2026", "llvm-14", "llvm-19", "llvm-22")
-"""Vendor and release. That of LLVM 16 needs another release's runtime, and is refused where that is not installed."""
+"""Vendor and release. LLVM 16 is left out: its library needs another release's runtime, and is refused without it."""
 
 
 def ompd_library(name: str) -> Path:

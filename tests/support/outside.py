@@ -19,15 +19,15 @@ from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.machine import clean_environment
 from tests.support.runs import cores_allowed, require_kernel_cores, write_gcore, write_kernel_core
 
-READY_SECONDS = 80  # on a busy machine; some of their threads spin
-LONG = 10_000.0  # milliseconds that a stop may last on a busy machine
+READY_SECONDS = 80  # on a busy machine; some programs have spinning threads
+LONG = 10_000.0  # limit of a stop on a busy machine, in milliseconds
 SOURCES = CHECKOUT / "tests" / "outside"
 
 
 @dataclass(frozen=True)
 class Words:
-    """What the threads of a program said that they wait for, by their native ids, and where that is: a core's file, or
-    the number of the process.
+    """The waits that the threads of a program announced, by native thread id. *place* is the core file or the process
+    id.
     """
 
     place: Path | int
@@ -52,7 +52,7 @@ def build_outside(name: str, flags: Sequence[str] = ()) -> Path:
 
 
 def read_words(path: Path) -> dict[int, dict[str, Any]]:
-    """Return the last words of each thread, which the program has written to a file."""
+    """Return the last words of each thread from the program's file."""
     return {words["tid"]: words for words in map(json.loads, path.read_text().splitlines())}
 
 
@@ -66,10 +66,10 @@ def waiting(
     names: Collection[str] = ("main",),
     stdin: int = subprocess.DEVNULL,
 ) -> Iterator[tuple[subprocess.Popen[bytes], Words]]:
-    """Run a program until its first thread has said its words; it is killed at the end of the context.
+    """Run a program until the threads *names* have announced their waits; the context kills it at its end.
 
-    :param names: whose words are waited for
-    :param blocks: whether that thread then waits in a system call, which it may not have come to when it says so
+    :param names: the threads whose words are awaited
+    :param blocks: whether the first thread then waits in a system call; it may announce this before it enters the call
     :param stdin: its standard input, as for ``Popen``
     """
     words = folder / "words"
@@ -96,14 +96,14 @@ def waiting(
             until_it_waits(process.pid)
         yield process, Words(process.pid, said)
     finally:
-        # Those that it has forked, too: some wait for ever.
+        # Kill forked processes, too: some wait for ever.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def interpreters() -> dict[str, Path]:
-    """Return the interpreters of this machine by their releases, the system's own among them."""
+    """Return the Python interpreters of this machine by release, including the system's."""
     folders = [Path("/usr/bin"), Path("/usr/local/bin"), Path(sys.base_prefix, "bin")]
     folders += sorted(Path.home().glob(".pyenv/versions/3.*/bin"))
     return {
@@ -115,9 +115,10 @@ def interpreters() -> dict[str, Path]:
 
 
 def until_asleep(process_id: int, restless: int | None = None) -> None:
-    """Wait until all threads of a process sleep, and have slept since the look before: none has been switched to.
+    """Wait until all threads of a process sleep and have slept since the previous look: no context switch has happened.
 
-    :param restless: a thread that is only to sleep, as one of CPython that waits for the interpreter lock
+    :param restless: a thread that must sleep but may have been switched, such as a CPython thread that waits for the
+        GIL
     """
     before: object = None
     deadline = time.monotonic() + READY_SECONDS
@@ -139,7 +140,7 @@ def until_asleep(process_id: int, restless: int | None = None) -> None:
 
 
 def until_it_waits(thread: int) -> None:
-    """Wait until the thread is in the same system call at two looks in a row."""
+    """Wait until two looks in a row find the thread in the same system call."""
     before = ""
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:

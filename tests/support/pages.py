@@ -1,4 +1,4 @@
-"""Examples of the pages."""
+"""Examples in the pages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The picture on README's first screen: what ``ompd report`` draws of a snapshot that is kept in ``docs/pictures``.
+"""The picture on README's first screen: drawings of ``ompd report`` for the snapshot in ``docs/pictures``.
 
-``python -m tests.support.picture`` (``make picture``) writes it anew; with ``--core`` it builds the program of README,
-lets it hang, and takes the snapshot anew, too.
+``python -m tests.support.picture`` (``make picture``) writes the picture anew. With ``--core`` it first builds the
+program of README, lets it hang, and takes a new snapshot.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tests.support.demo import SOURCE, take_core
 FOLDER = CHECKOUT / "docs" / "pictures"
 CORE, PICTURE = FOLDER / "hang.core.xz", FOLDER / "report.svg"
 _WIDTH, _MARGIN = 900, 16
-# Of the page's style, what is for pictures, in light colours.
+# The rules for pictures in the page's style sheet, in light colours.
 _STYLE = re.compile(r"^(?::root|svg text|\.(?:box|arrow|head|ring|s-)).*$", re.MULTILINE)
 
 
 def make_picture() -> str:
-    """Return the picture's text."""
+    """Return the picture as SVG text."""
     with Session.open_core(CORE) as session:
         found = gather(session)
     style = (files("ompd.report") / "page" / "style.css").read_text(encoding="utf-8")
@@ -79,7 +79,7 @@ def _parts(found: PageAnswers) -> Iterator[tuple[str, float]]:
 
 
 def take_snapshot() -> None:
-    """Build the program, let it hang, and keep a small core of it, in which nothing is of this machine's folders."""
+    """Build the program, let it hang, and keep a small core of it that does not name this machine's folders."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "demo"
         folder.mkdir()

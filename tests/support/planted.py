@@ -1,4 +1,4 @@
-"""Shared libraries for tests of what may be loaded. Each says that it ran: its constructor leaves a file."""
+"""Shared libraries for tests of the rules for loading. A library's constructor writes a file to show that it ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT
 
-# The folder in which each library that runs leaves a file by its name.
+# The folder in which each library that runs writes a file with its name.
 RAN = "TEST_RAN"
 _SOURCE = """
 #include <fcntl.h>
@@ -34,7 +34,7 @@ _ENTRIES = """
 int ompd_get_api_version(long *version) { *version = VERSION; return 0; }
 int ompd_initialize(long version, const void *callbacks) { (void)callbacks; return version == VERSION ? 0 : 5; }
 """
-# What a worker does: open, confine if that is asked for, load, and say what is mapped that was not before.
+# The steps of a worker: confine itself if requested, load the library, and report the newly mapped files.
 _WORKER = """
 import ctypes, json, sys
 sys.path.insert(0, sys.argv[1])
@@ -66,9 +66,9 @@ def build_library(
 ) -> Path:
     """Return a new library ``libNAME.so`` in *folder*.
 
-    :param needs: libraries that it is linked with; a function of each is called by its name
-    :param soname: what it calls itself; ``""`` for the name of its file, None for nothing
-    :param entries: whether it has a function of OMPD's
+    :param needs: libraries to link with; the new library calls the function NAME of each
+    :param soname: its soname; ``""`` for the name of its file, None for no soname
+    :param entries: whether it has functions of OMPD
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"lib{name}.so"
@@ -95,7 +95,7 @@ def load_in_worker(
     environment: dict[str, str] | None = None,
     folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Load libraries in a process of their own, and return it with a line of JSON in its output."""
+    """Load libraries in a new process; return the ended process, whose output is a line of JSON."""
     return subprocess.run(
         [*prefix, sys.executable, "-I", "-c", _WORKER, str(CHECKOUT), json.dumps(steps), "yes" if confined else ""],
         pass_fds=[descriptor for _, descriptor, _ in steps if descriptor >= 0],

@@ -1,4 +1,4 @@
-"""Pictures in the PNG format, as browsers write them, without a package for it."""
+"""Read PNG pictures as browsers write them, without another package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def pixels(file: Path) -> tuple[int, int, list[bytes]]:
-    """Return width, height and the rows of a PNG file, three bytes for each pixel."""
+    """Return the width, height and rows of a PNG file, with three bytes per pixel."""
     data = file.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, packed, width, height, kind = 8, b"", 0, 0, 0
@@ -28,7 +28,7 @@ def pixels(file: Path) -> tuple[int, int, list[bytes]]:
 
 
 def _unfiltered(method: int, line: bytes, above: bytes, depth: int) -> bytes:
-    # As the standard has it: none, sub, up, average, Paeth.
+    # The filters of the standard: none, sub, up, average, Paeth.
     found = bytearray()
     for index, value in enumerate(line):
         left = found[index - depth] if index >= depth else 0

@@ -1,6 +1,6 @@
-"""Which combinations of a product are tests: with ``OMPD_FULL=1`` all of them, else a sample that has each value.
+"""Choose the combinations of a product to test: all with ``OMPD_FULL=1``, otherwise a sample that has each value.
 
-The sample depends only on the cases, so a red test runs again the next time.
+The sample depends only on the cases, so a failed test runs again the next time.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 def _values(case: Any) -> Sequence[Any]:
-    values = getattr(case, "values", case)  # those of a pytest.param
+    values = getattr(case, "values", case)  # values of a pytest.param
     return values if isinstance(values, tuple) else (values,)
 
 
 def sample(cases: Iterable[T], axes: Callable[..., Sequence[Hashable]] | None = None) -> list[T]:
-    """Return the *cases* to run, in their order: with ``OMPD_FULL=1`` all, else few in which each value occurs.
+    """Return the *cases* to run, in their order: all with ``OMPD_FULL=1``, otherwise a few in which each value occurs.
 
-    :param axes: returns the values of a case that must occur, a tuple for values that must occur together; without it
-        all values of the case must
+    :param axes: returns the values of a case that must occur in the sample; a tuple stands for values that must occur
+        together. By default all values of each case must occur
     """
     left = list(cases)
     if FULL:
@@ -41,7 +41,7 @@ def sample(cases: Iterable[T], axes: Callable[..., Sequence[Hashable]] | None = 
     taken: Counter[tuple[int, str]] = Counter()
     chosen = []
     while missing:
-        # The case with most missing values; of several the first whose values are rarest so far.
+        # Take the case with the most missing values; among equals the first with the rarest values so far.
         best = max(wanted, key=lambda n: (sum(v in missing for v in wanted[n]), -sum(taken[v] for v in wanted[n]), -n))
         values = wanted.pop(best)
         missing.difference_update(values)
@@ -53,7 +53,7 @@ def sample(cases: Iterable[T], axes: Callable[..., Sequence[Hashable]] | None = 
 def in_turn(
     name: str, values: Sequence[Any], *, most: int = 1, indirect: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Mark a test that is run with each of *values* as *name*: without ``OMPD_FULL=1`` with *most* of them.
+    """Parametrize a test with each of *values* as *name*; without ``OMPD_FULL=1`` with only *most* of them.
 
     The test's name decides which, so each value is used by many tests.
     """
@@ -67,10 +67,10 @@ def in_turn(
 
 
 def each_version(name: str = "version", *, of: Sequence[int] = VERSIONS, indirect: bool = False) -> Any:
-    """Mark a test that is run in each LLDB of *of*, see :func:`in_turn`."""
+    """Parametrize a test with the LLDB versions *of*, see :func:`in_turn`."""
     return in_turn(name, of, indirect=indirect)
 
 
 def each_gdb(name: str = "found") -> Any:
-    """Mark a test that is run in each gdb of ``tests.support.gdb``, see :func:`in_turn`."""
+    """Parametrize a test with the gdbs of ``tests.support.gdb``, see :func:`in_turn`."""
     return in_turn(name, GDBS)

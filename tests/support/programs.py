@@ -1,4 +1,4 @@
-"""The programs of ``fixtures/programs``, and how a test runs them."""
+"""The programs of ``fixtures/programs``, and the way tests run them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.machine import FULL
 class Program:
     """How to run a program.
 
-    *spins*: some threads use processor time while they wait. *environment* is added to what every program
-    gets, None removes. *compilers*: those whose code uses the runtime for what the program shows.
+    *spins*: some threads use processor time while they wait. *environment* is added to the environment of all programs;
+    None removes a variable. *compilers* are those whose code uses the runtime for the construct that the program shows.
     """
 
     name: str
@@ -46,7 +46,7 @@ PROGRAMS: Mapping[str, Program] = {
     )
 }
 
-# A thread at a barrier tries one other thread's queue at a time, by chance, and sleeps when its time is over.
+# At a barrier a thread tries to steal from one random thread's queue at a time, and sleeps after KMP_BLOCKTIME.
 STEADY = {"KMP_BLOCKTIME": "infinite"}
 PATIENT = {"KMP_BLOCKTIME": "300"}
 
@@ -60,7 +60,7 @@ VARIABLES = {
     "OMP_MAX_TASK_PRIORITY": "5",
 }
 
-# Tasks, locks, barriers of constructs and control variables: what the truth's "tasks", "icvs" and "holder" are for.
+# Programs with tasks, locks, constructs' barriers and control variables, for "tasks", "icvs" and "holder" of the truth.
 TASK_PROGRAMS: Mapping[str, Program] = {
     program.name: program
     for program in (
@@ -89,12 +89,12 @@ TASK_PROGRAMS: Mapping[str, Program] = {
     )
 }
 
-# Values of KMP_LOCK_KIND that are kinds of their own on any processor: the program lock_kinds runs with each.
+# Values of KMP_LOCK_KIND that are distinct kinds on any processor. The program lock_kinds runs with each.
 LOCK_KINDS = ("tas", "futex", "ticket", "queuing", "drdpa")
-# Values of KMP_FORCE_REDUCTION, which is for clang's code: the program reduction runs with each.
+# Values of KMP_FORCE_REDUCTION, which affects clang's code. The program reduction runs with each.
 REDUCTIONS = ("tree", "critical", "atomic")
 
-# What makes stacks long, or odd: what the truth's "stack" is for.
+# Programs with long or unusual stacks, for "stack" of the truth.
 STACK_PROGRAMS: Mapping[str, Program] = {
     program.name: program
     for program in (
@@ -110,7 +110,7 @@ STACK_PROGRAMS: Mapping[str, Program] = {
     )
 }
 
-# Teams whose threads are at several barriers: the program mismatched has each by $MISMATCH.
+# Teams whose threads are at several barriers. $MISMATCH selects one in the program mismatched.
 MISMATCHES = ("skipped", "primary", "twice", "late", "loop", "single", "sections", "reduction", "lock", "nested")
 BARRIER_PROGRAMS: Mapping[str, Program] = {
     "mismatched": Program("mismatched", spins=True, environment={"KMP_FORCE_REDUCTION": "tree"})
@@ -120,10 +120,10 @@ ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS, **STACK_PROG
 
 
 def modes_of(program: str, compiler: str) -> tuple[str, ...]:
-    """Return the MODES in which a program is run as one compiler builds it.
+    """Return the MODES in which tests run a program that *compiler* built.
 
-    These are all of them with ``OMPD_FULL``. Otherwise its compilers take turns, so that each program is run in every
-    mode, and so is the code of each compiler.
+    With ``OMPD_FULL`` these are all modes. Otherwise the program's compilers take turns, so that each program and the
+    code of each compiler run in every mode.
     """
     compilers = ALL_PROGRAMS[program].compilers
     if FULL or len(compilers) == 1:

@@ -1,4 +1,4 @@
-"""Programs that look stuck: run until they wait, and asked there alive and as a core."""
+"""Programs that look stuck. They run until they wait; ``why`` then answers for the live process and for a core."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SETTLED_SECONDS = 0.15
 
 @dataclass(frozen=True)
 class Proof:
-    """A program of ``fixtures/proof``, run with the words of *case*.
+    """A program of ``fixtures/proof`` that runs with the arguments *case*.
 
-    :param signal: what lets it go on; None: its standard input ends
-    :param ways: of what nothing may be proven: a core does not say everything
-    :param stuck: the words with which it is stuck, None if another program is its twin
+    :param signal: the signal that lets it continue; None if the end of its standard input does
+    :param ways: targets for which nothing may be proven ("live", "core"); a core lacks some facts
+    :param stuck: the arguments with which it is stuck, None if its twin is another program
     """
 
     program: str
@@ -53,7 +53,7 @@ def named(value: object) -> str:
 
 
 def await_rest(process_id: int) -> None:
-    """Wait until all threads sleep and stay asleep. Where some spin, as in Intel's locks, a moment has to do."""
+    """Wait until all threads sleep and stay asleep, for at most a second: threads may spin, as in Intel's locks."""
     deadline = time.monotonic() + 1
     before, since = None, time.monotonic()
     while time.monotonic() < deadline:
@@ -72,8 +72,8 @@ def await_rest(process_id: int) -> None:
 def at_rest(
     proof: Proof, words: tuple[str, ...], compiler: str, runtime: str
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Run a program until it waits, or the process that it names does; it is killed at the end of the context."""
-    # Code counts even if it is not executed.
+    """Run a program until it, or the process that it names, waits; the context kills it at its end."""
+    # Code matters to ``why`` even if it is never executed.
     flags = (*proof.flags, "-DIS_STUCK") if words == proof.stuck else proof.flags
     executable = build_live(
         proof.program,
@@ -105,7 +105,7 @@ def at_rest(
 
 
 def asked(process_id: int, folder: Path) -> dict[str, WhyAnswer]:
-    """Return the answers of a live process, and of a core of it that gdb writes."""
+    """Return the answers for a live process, and for a core of it that gdb writes."""
     with ompd.attach(process_id) as session:
         found = {"live": session.ask_why(samples=1)}
     core = folder / "core"

@@ -1,7 +1,7 @@
-"""The mark ``quick`` of a slow test names the cases that `make test` runs, by their ids.
+"""The mark ``quick``, which names the cases of a slow test that `make test` runs, by id.
 
-A name that ends with ``*`` stands for all ids with this beginning. A mark without names leaves the whole test to
-``make test-full``, which ignores the marks; so does a run of named tests or with ``-k``.
+A name that ends with ``*`` stands for all ids that begin so. A mark without names leaves the whole test to ``make
+test-full``. That run ignores the marks, as do runs of named tests or with ``-k``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ def is_run_of_named_tests(config: pytest.Config) -> bool:
 
 
 def without_slow_cases(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return *items* without the cases that a mark leaves out."""
+    """Return *items* without the cases that marks leave out."""
     return [item for item in items if _names(item) is None or any(_is_named(item, name) for name in _names(item) or ())]
 
 
 def names_of_no_case(items: Sequence[pytest.Item]) -> set[str]:
-    """Return the names in the marks of *items* that match no case, each behind its test's name."""
+    """Return the names in marks of *items* that match no case, each preceded by its test's name."""
     named = {f"{_test(item)}: {name}" for item in items for name in _names(item) or ()}
     return named - {f"{_test(item)}: {name}" for item in items for name in _names(item) or () if _is_named(item, name)}
 

@@ -1,4 +1,4 @@
-"""What pages are made of in the tests: a program for each verdict, and processes that are larger than any of these."""
+"""Answers for the tests' report pages: a program for each verdict, and invented processes that are larger."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from ompd.report.gather import PageAnswers
 from ompd.report.page import make_page
 from tests.support.why import GNU, WHYS, hung
 
-_OTHERS = ("conditions", "guards", "exception", "parted", "locks")  # programs whose verdicts others have, too
+_OTHERS = ("conditions", "guards", "exception", "parted", "locks")  # other programs have the same verdicts
 OF_KIND = {name.partition("-")[0]: name for name in reversed(list(WHYS)) if name.partition("-")[0] not in _OTHERS}
-"""One program for each verdict."""
+"""A program for each verdict."""
 
 
 def core_of(name: str) -> Path:
-    """Return the core of a program of WHYS, by gcc and on libgomp if it is there.
+    """Return the core of a program of WHYS, built by gcc for libgomp if the program supports this pair.
 
-    :raises Missing: if it cannot be made here
+    :raises Missing: if this machine cannot make the core
     """
     pairs = WHYS[name].pairs()
     core = hung(WHYS[name], *(("gcc", GNU) if ("gcc", GNU) in pairs else pairs[0])).core
@@ -45,7 +45,7 @@ def core_of(name: str) -> Path:
 
 @cache
 def large(count: int) -> PageAnswers:
-    """Return what is found of a team of so many threads, all but one of which wait at a barrier."""
+    """Return the answers for a team of *count* threads, of which all but one wait at a barrier."""
     function = RegionFunction(0x10, "simulate", "/src/hang.c", 50, "parallel")
     target = TargetRecord("core", "core.1", "hang", 1, None, 6, "SIGABRT", "x86_64", count)
     runtime = RuntimeRecord("libgomp", "libgomp", "GCC 12", "libgomp.so", "ab", "table", None, False)

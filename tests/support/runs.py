@@ -1,4 +1,4 @@
-"""Programs of the fixtures, stopped in their state: as a core file with the truth beside it, or alive."""
+"""Programs of the fixtures in their state, alive or as a core file with the truth beside it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.support.programs import ALL_PROGRAMS, BARRIER_PROGRAMS
 from tests.support.runtimes import INTEL
 
 KINDS = ("kernel", "gcore")
-READY_SECONDS = 25  # the programs themselves give up after 20
-# Small stacks and one arena keep cores small; nothing but a spinning lock may run on after the program is ready.
+READY_SECONDS = 25  # the programs end themselves after 20
+# Small stacks and one arena keep cores small. Once the program is ready, only threads at a spinning lock may still run.
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -35,7 +35,7 @@ ENVIRONMENT = {
 
 
 class NotReady(Exception):
-    """A program ended, or stood still, without having said that it is in its state; the text is its output."""
+    """A program ended or stood still before it reported that it is in its state; the message is its output."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Running:
-    """A live program in its state; it ends with the context that made it."""
+    """A live program in its state; the context that started it ends it."""
 
     pid: int
     executable: Path
@@ -66,14 +66,14 @@ class Running:
 
 
 def can_be_read(descriptor: int, seconds: float) -> bool:
-    """Wait until something can be read from *descriptor*, however large its number is."""
+    """Wait up to *seconds* until *descriptor* is readable, and return whether it is. Its number may be of any size."""
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     return bool(waiting.poll(1000 * seconds))
 
 
 def kernel_core_obstacle() -> str | None:
-    """Return why the kernel cannot write a core into the folder of a run, None if it can."""
+    """Return why the kernel cannot write a core into the folder of a run, or None if it can."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if pattern.startswith("|"):
         return f"kernel.core_pattern is a pipe ({pattern})"
@@ -99,8 +99,8 @@ def stopped(
     """Return a core of *program*, from the cache or from a run.
 
     :param kind: ``kernel``, or ``gcore`` for gdb's
-    :param env: variables to add for the program, None removes one that it would have
-    :param threads: the size of its team, for programs that can be asked
+    :param env: variables to add for the program; None removes a variable
+    :param threads: the size of the team, for programs that read THREADS
     :param runtime: the OpenMP runtime, one of RUNTIMES
     :raises Missing: if a tool is not there, or the machine forbids this kind of core
     """
@@ -122,7 +122,7 @@ def stopped_twice(
     pie: bool = True,
     runtime: str = INTEL,
 ) -> tuple[Stopped, Stopped]:
-    """Return gdb's and the kernel's core of one and the same process.
+    """Return gdb's and the kernel's core of the same process.
 
     :raises Missing: as for :func:`stopped`
     """
@@ -146,9 +146,9 @@ def running(
     runtime: str = INTEL,
     executable: Path | None = None,
 ) -> Iterator[Running]:
-    """Run *program* in the empty *folder* until it is in its state; it is killed at the end of the context.
+    """Run *program* in the empty *folder* until it is in its state; the context kills it at its end.
 
-    :param executable: a copy of the program that is run in its place
+    :param executable: a copy of the program to run instead
     """
     prepared = _prepare(program, compiler, mode, flags, env, threads, pie, runtime)
     if executable is not None:
@@ -180,9 +180,9 @@ class _Prepared:
         try:
             self._take(folder, kind)
         except NotReady:
-            # Under load a program on Intel's runtime has ended by SIGSEGV, once in thousands of runs. Two that make a
-            # hundred threads at the same time have stood still for 20 s on two processors (Linux 6.18), which spent all
-            # of that in the kernel, once in some hundreds of runs.
+            # Try once more. Under load a program on Intel's runtime ends by SIGSEGV about once in thousands of runs.
+            # About once in some hundreds of runs, two programs that create a hundred threads at the same time stand
+            # still for 20 s on two processors (Linux 6.18), and the processors spend all of this time in the kernel.
             for path in folder.iterdir():
                 path.unlink()
             self._take(folder, kind)
@@ -259,9 +259,9 @@ def _prepare(
 
 @contextmanager
 def cores_allowed() -> Iterator[None]:
-    """Let the kernel write cores of the processes that are started in the context.
+    """Let the kernel write cores of processes that are started in the context.
 
-    With ``preexec_fn`` all page tables of this process would be copied, which takes as long as the program.
+    ``preexec_fn`` is not used: it would copy all page tables of this process, which takes as long as the program.
     """
     usual = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (usual[1], usual[1]))
@@ -272,12 +272,12 @@ def cores_allowed() -> Iterator[None]:
 
 
 def limited(command: Sequence[str], option: str, number: int) -> list[str]:
-    """Return the command under a limit of the shell's ``ulimit``, and without cores."""
+    """Return *command* run under a limit of the shell's ``ulimit`` and with cores disabled."""
     return ["/bin/sh", "-c", f'ulimit -c 0; ulimit {option} {number} && exec "$@"', "sh", *command]
 
 
 def await_pause(pid: int, thread: int) -> None:
-    # The monitor says that the program is at rest; it has to rest, too.
+    # The monitor thread reports that the program is at rest; wait until the monitor rests, too.
     path = Path(f"/proc/{pid}/task/{thread}/stat")
     deadline = time.monotonic() + READY_SECONDS
     while path.read_text().rpartition(")")[2].split()[0] != "S":
@@ -293,9 +293,9 @@ def require_kernel_cores() -> None:
 
 
 def write_kernel_core(process: subprocess.Popen[bytes], core: Path) -> None:
-    """End *process* by SIGABRT, and move the core that the kernel writes into the folder of *core* there.
+    """End *process* by SIGABRT and rename the kernel's core in the folder of *core* to *core*.
 
-    :raises Missing: if there is no such core
+    :raises Missing: if the kernel writes no core or several
     """
     before = set(core.parent.iterdir())
     process.send_signal(signal.SIGABRT)
@@ -311,7 +311,7 @@ def write_kernel_core(process: subprocess.Popen[bytes], core: Path) -> None:
 def write_gcore(pid: int, core: Path) -> None:
     """Have gdb write a core of a process.
 
-    :raises Missing: if there is no gdb, or it writes none
+    :raises Missing: if gdb is missing or writes no core
     """
     command = [
         str(require("gdb")),

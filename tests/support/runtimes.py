@@ -1,4 +1,4 @@
-"""The OpenMP runtimes that the programs of ``fixtures/programs`` are linked with: the axis ``runtime``."""
+"""The axis ``runtime``: the OpenMP runtimes that the programs of ``fixtures/programs`` are linked with."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ WHEELS = "libgomp-a34b3233.so.1.0.0"
 class OpenmpRuntime:
     """A runtime by its *name* on the axis.
 
-    *kind* is what ``runtimes`` calls it, *file* returns it (:exc:`Missing` if it is not there). *options* link
-    with it; its folder is searched by linker and loader. *version* returns what tells it from other builds of it.
-    *has_ompd* tells whether it has OMPD's symbols, *has_ompt* whether a tool is told of events, *dlls* returns what it
-    names for debuggers once it is initialised, None if that is nothing. *sources* are C files that programs are linked
-    with besides; *compiling* and *linking* return options for its processor.
+    *kind* is its kind in ``runtimes``. *file* returns its path, or raises :exc:`Missing`. *options* link with it;
+    linker and loader search its folder. *version* returns a text that distinguishes its builds. *has_ompd*: it has
+    OMPD's symbols. *has_ompt*: a tool receives its events. *dlls* returns the libraries that it names for debuggers
+    once it is initialised, None if it names none. *sources* are additional C files for programs. *compiling* and
+    *linking* return options for its processor.
     """
 
     name: str
@@ -51,7 +51,7 @@ def _debian(release: int) -> OpenmpRuntime:
     def library() -> Path:
         return deb_folder(name) / "usr" / "lib" / f"llvm-{release}" / "lib" / "libomp.so.5"
 
-    # The package has no libomp.so to link with.
+    # The package has no libomp.so for -lomp.
     return OpenmpRuntime(name, "libomp", library, ("-l:libomp.so.5",), lambda: _digest(library()))
 
 
@@ -73,7 +73,7 @@ def _stub(
         sources_key,
         True,
         has_tool,
-        # The runtime names them by the folder that it is in, whatever links lead there.
+        # The runtime names the libraries by its own folder with symbolic links resolved.
         lambda: (*(str(folder().resolve() / f"libompd_stub{bits}.so") for bits in ("32", "")), "ompd-stub"),
         (DUMP,),
         compiling,
@@ -82,7 +82,7 @@ def _stub(
 
 
 def _with_debug_information() -> OpenmpRuntime:
-    # It names a library for debuggers beside itself, which is not built.
+    # It names a library for debuggers in its own folder; this library is not built.
     library = libomp_with_debug_information
     return OpenmpRuntime(
         WITH_DEBUG_INFORMATION,
@@ -109,7 +109,7 @@ def _digest(file: Path) -> str:
 
 
 def _gnus() -> Path:
-    # That of the compiler's own package; -print-file-name leads into its folder, to a link.
+    # Return the libgomp of the compiler's package. -print-file-name gives a link in the compiler's folder.
     found = subprocess.run(
         [str(require("gcc")), "-print-file-name=libgomp.so.1"],
         capture_output=True,
@@ -121,12 +121,12 @@ def _gnus() -> Path:
 
 
 def _wheels() -> Path:
-    # An old one, which has no entry points of later releases.
+    # Return an old libgomp, which lacks the entry points of later releases.
     return wheel_folder("scikit-learn") / "scikit_learn.libs" / WHEELS
 
 
 STRIPPED = tuple(f"libomp-{release}" for release in (13, 14, 15, 16, 19))
-"""Debian's packages of LLVM's runtime, none of which has a symbol table or debug information."""
+"""Debian's packages of LLVM's runtime, which have neither symbol table nor debug information."""
 
 RUNTIMES: Mapping[str, OpenmpRuntime] = {
     runtime.name: runtime

@@ -1,4 +1,4 @@
-"""Programs to read, and damaged copies of them: what the tests of the file formats share."""
+"""Programs whose files the tests of file formats read, and damaged copies of these files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import FULL, Missing, clean_environment, intel_runtime, requi
 from tests.support.cache import entry, key_of
 from tests.support.runs import cores_allowed, kernel_core_obstacle
 
-# A signal handler that aborts inside of a comparison inside of qsort inside of a recursion inside of a parallel region.
+# A signal handler that aborts, in a comparison of qsort, in a recursion, in a parallel region.
 SOURCE = """\
 #include <signal.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ int main(void)
 
 
 def run(*command: str | Path) -> str:
-    """Return a command's output; complaints and exit status are the command's own matter."""
+    """Return a command's output; its error output and exit status are ignored."""
     done = subprocess.run(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
@@ -82,7 +82,7 @@ def run(*command: str | Path) -> str:
 
 
 def source(text: str = SOURCE) -> Path:
-    """Return the file that *text* is compiled from."""
+    """Return the source file with *text*."""
     return entry("samples", key_of(text), lambda folder: _write(folder / "sample.c", text)) / "sample.c"
 
 
@@ -130,14 +130,14 @@ def crashed(program: Path) -> Path:
 
 @cache
 def mapped(path: Path) -> ElfFile:
-    """Return the file as the product reads it."""
+    """Return the file as ompd reads it."""
     return ElfFile(open_paged(str(path)), path.name)
 
 
 def libc() -> Path:
-    """Return the C library that this Python runs with."""
+    """Return the C library that this Python process uses."""
     with Path(f"/proc/{os.getpid()}/maps").open() as maps:
-        # Other libraries of that name may be mapped to be read.
+        # Other C libraries may be mapped for reading; only this one is mapped as code.
         code = (line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if " r-xp " in line)
         return next(Path(name) for name in code if "/libc.so" in name or "/libc-" in name)
 
@@ -145,7 +145,9 @@ def libc() -> Path:
 def survives(
     original: bytes, use: Callable[[bytes], object], regions: Sequence[tuple[int, int]] = (), *, examples: int = 150
 ) -> None:
-    """Damage *original* in many ways, within *regions* (start, end) if any: *use* answers or refuses, soon."""
+    """Check that *use* returns in time, or raises an expected error, for many damaged copies of *original*. If
+    *regions* (start, end) are given, only these are damaged.
+    """
     spans = [span for span in regions if span[0] < span[1]] or [(0, len(original))]
     offsets = st.one_of([st.integers(start, end - 1) for start, end in spans])
     interesting = st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))

@@ -1,4 +1,4 @@
-"""All answers of a core, and of its snapshot."""
+"""All answers about a core and about its snapshot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def snapshot(core: Path, folder: Path, **options: Any) -> Path:
 
 
 def answers(core: Path, **where: Any) -> dict[str, Any]:
-    # As JSON, with a session for each question, less what names the target.
+    # Return the answers in JSON without their target, with a new session for each question.
     found = {}
     for name, ask in QUESTIONS.items():
         with ompd.open_core(core, **where) as session:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 
 def without_spaces(path: Path) -> Path:
-    """Return *path*, or where it has a space a symbolic link to it that has none and that this process removes."""
+    """Return *path*, or if it contains a space a symbolic link to it without one, which this process removes at its
+    end.
+    """
     if " " not in str(path):
         return path
     link = _folder() / hashlib.sha256(bytes(path)).hexdigest()[:16] / path.name.replace(" ", "_")

@@ -1,4 +1,4 @@
-"""The stub runtime (``runtime_stub``), built by its own Makefile, once for all test processes, and its plugin."""
+"""The stub runtime (``runtime_stub``), which its Makefile builds once for all test processes, and its plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCES = CHECKOUT / "runtime_stub"
 INCLUDE = SOURCES / "include"
 PLUGIN = SOURCES / "plugin"
 DUMP = CHECKOUT / "tests" / "stub" / "dump.c"
-"""Makes programs write down the runtime's structures."""
+"""Source that makes programs write down the runtime's structures."""
 
 
 @cache
@@ -31,8 +31,8 @@ def sources_key() -> str:
 def stub_folder(compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
     """Return the folder with ``libomp_stub.so`` and ``libomp_stub_label.so``.
 
-    :param flags: the compiler's, for compiling and linking, beside those of the Makefile
-    :raises Missing: if the compiler or make is not there
+    :param flags: options for compiling and linking, in addition to the Makefile's
+    :raises Missing: if the compiler or make is missing
     """
     path = require(compiler)
     require("libc-headers")
@@ -46,9 +46,9 @@ def stub_folder(compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
 
 @cache
 def host32() -> Path:
-    """Return the program of 32 bits that hosts libraries of 32 bits.
+    """Return the 32-bit program that hosts 32-bit libraries.
 
-    :raises Missing: if such programs cannot be built or run here
+    :raises Missing: if this machine cannot build or run 32-bit programs
     """
     path, flags = require("gcc"), m32_flags()
     sources = [source.read_text() for source in sorted((SOURCES / "host").iterdir())]
@@ -61,7 +61,7 @@ def host32() -> Path:
 
 
 def run_make(folder: Path, *arguments: str, targets: Sequence[str] = ()) -> str:
-    """Run the stub's Makefile, which builds into *folder*, and return its output.
+    """Run the stub's Makefile to build into *folder*, and return its output.
 
     :raises AssertionError: if it fails
     """
@@ -80,7 +80,9 @@ def run_make(folder: Path, *arguments: str, targets: Sequence[str] = ()) -> str:
 
 @cache
 def plugin_folder() -> Path:
-    """Return a folder as `pip install --target` makes one of the stub's plugin, but with a link to this checkout's."""
+    """Return a folder like the one that `pip install --target` makes of the stub's plugin, but with a link to this
+    checkout.
+    """
     project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
 
     def make(folder: Path) -> None:
@@ -91,9 +93,10 @@ def plugin_folder() -> Path:
 
 
 def install_plugin(folder: Path, name: str, version: str, points: Mapping[str, str]) -> Path:
-    """Write into *folder* what installers say of a distribution with entry points for ompd, and return where that is.
+    """Write into *folder* the metadata that installers write for a distribution with entry points for ompd; return its
+    folder.
 
-    :param points: the objects of the entry points by their names
+    :param points: the objects of the entry points by name
     """
     metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     metadata.mkdir(parents=True)

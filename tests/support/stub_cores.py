@@ -1,4 +1,4 @@
-"""Cores of the programs on the stub, and defects of a plugin."""
+"""Cores of programs on the stub, and defects of a plugin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.contract import ModuleCallbacks
 from tests.support import Stopped, stopped
 
-# What is executed at once when many tasks are queued is each runtime's matter; the numbers are for this many.
+# Each runtime decides how many tasks it queues before it executes new ones at once. The expected numbers are for 200
+# tasks.
 SPECIAL: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
 
 

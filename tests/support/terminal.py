@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal: typing, and waiting for what it shows."""
+"""A program on a pseudo-terminal: type into it, and wait for its output."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Terminal:
         os.close(self._master)
 
     def type(self, text: str) -> None:
-        """Type *text* as it is."""
+        """Type *text* unchanged."""
         os.write(self._master, text.encode())
 
     def wait_for(self, pattern: str) -> str:
-        """Return the output up to *pattern*, and drop it."""
+        """Wait for *pattern*, and return and drop the output up to its end."""
         deadline = time.monotonic() + SHOWN_SECONDS
         while (found := re.search(pattern, self._shown)) is None:
             left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Programs of ``tests/var``, and what is told of their variables."""
+"""Programs of ``tests/var``, and the answers about their variables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RECIPES = {
 }
 
 
-# Variables that are not the program's own threadprivate ones.
+# Variables other than the program's own threadprivate ones.
 OTHER_MECHANISMS = {
     "global": "global",
     "linked_variable": "tls",
@@ -52,14 +52,14 @@ OTHER_MECHANISMS = {
 
 
 NATIVE_IN_CACHED = ("native", "small")
-# LLVM's Fortran compiler does not tell where the other members of a COMMON block lie, or (19) where any does.
+# LLVM's Fortran compiler gives a location only to the first member of a COMMON block, and release 19 to none.
 UNTOLD = {
     "flang-19": ("/block/first", "/block/three", "/block/last", "/ordinary/plain"),
     "flang-22": ("/block/three", "/block/last"),
 }
 
 
-COMPARED = {"threads": 8, "members": 9, "fortran": 9}  # values of each thread of a team, at least
+COMPARED = {"threads": 8, "members": 9, "fortran": 9}  # least number of values per thread of a team
 
 
 def check(session: Inspection, told: Told, name: str, *, lacking: str | None = None) -> None:
@@ -92,12 +92,12 @@ def check(session: Inspection, told: Told, name: str, *, lacking: str | None = N
 
 def compare(variable: str, row: VariableRecord, fact: dict[str, Any]) -> int:
     if fact["address"] is None:
-        # The variables of the program's own block have storage in every thread.
+        # Variables in the program's own block have storage in every thread.
         if row.mechanism != "tls" or variable == "opened_variable":
             assert (row.address, row.value, row.text) == (None, None, None), (variable, row)
             assert not row.unavailable
         return 1
     assert row.value == fact["value"], (variable, row, fact)
-    if variable != "m::mal":  # which lies behind its descriptor
+    if variable != "m::mal":  # its value is behind a descriptor
         assert row.address == fact["address"], (variable, row, fact)
     return 1

@@ -1,4 +1,4 @@
-"""The program of ``tests/tls``, and what its threads have of thread-local variables and keys."""
+"""The program of ``tests/tls``, and the thread-local variables and keys of its threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 }
 
 
-# Options of the compiler for the opened libraries.
+# The compiler's options for the opened libraries.
 OPENED = {
     "first": ("-DNAME=first_variable", "-DSIZE=300", "-DOWN=first_own"),
     "second": ("-DNAME=second_variable", "-DSIZE=4", "-DOWN=second_own"),
@@ -66,7 +66,7 @@ def run(program: Path, folder: Path, kind: str, arguments: Sequence[str]) -> Non
 
 
 def found(process: StoppedProcess, name: str, thread: int) -> int:
-    # Names of static variables in functions are the compiler's choice.
+    # Compilers choose the symbol names of static variables in functions.
     names = {"counted": ("counted", "counted.0", "static_local.counted")}.get(name, (name,))
     for spelling in names:
         try:
@@ -76,7 +76,7 @@ def found(process: StoppedProcess, name: str, thread: int) -> int:
     raise AssertionError(f"{name} is not found")
 
 
-# The accessor of an opened library returns its third element.
+# The accessor of an opened library returns the address of the variable's third element.
 WITHIN = {"second_variable": 16, "static_variable": 16, "other_variable": 16}
 ALIASES = {"linked_hidden": "linked_hidden_variable"}
 
@@ -117,7 +117,7 @@ def check_keys(process: StoppedProcess, truth: dict[str, Any]) -> None:
 
 
 class Without(FileFinder):
-    """Finds no file of some name."""
+    """A file finder that finds no file whose name contains *name*."""
 
     def __init__(self, name: str) -> None:
         self._missing = name

@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fetch_all(fetch: Callable[[str], Path], names: Sequence[str]) -> int:
-    # Tests that need what cannot be had say so themselves.
+    # A failure is only reported: tests that need the tool fail or skip by themselves.
     for name in names:
         try:
             print(fetch(name))

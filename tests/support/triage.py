@@ -1,4 +1,4 @@
-"""Many cores for ``triage``, made of few: of programs that say themselves what is wrong with them."""
+"""Many cores for ``triage``, made from few: the programs write their own verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAMS = (
     *("barrier_absent-exited", "barrier_mismatch-branch", "laggard-barrier", "external_wait-semaphore"),
     *("orphaned_worksharing-single", "lost_wakeup-lock", "no_stall-parallel"),
 )
-"""Twelve programs of ``fixtures/programs/why``, none of which hangs like another one."""
+"""Twelve programs of ``fixtures/programs/why``, each of which hangs in a different way."""
 
 SEED = 23
 _SECONDS, _MEMORY, _LARGEST = 30, "48M", "64M"
@@ -28,7 +28,7 @@ _MB = 1 << 20
 
 
 def cores() -> list[Hung]:
-    """Return a core of each of the programs."""
+    """Return a core of each program."""
     return [hung(WHYS[name], "gcc", GNU) for name in PROGRAMS]
 
 
@@ -46,7 +46,7 @@ def spread(found: Sequence[Hung], counts: Sequence[int], folder: Path) -> dict[s
 
 
 def _numbers() -> Iterator[int]:
-    # Those of one program are not beside each other: every number below 10,007 once, in another order.
+    # Yield every number below 10,007 once, in an order that separates the cores of one program.
     number = 0
     while True:
         number = (number + 7919) % 10_007
@@ -54,20 +54,21 @@ def _numbers() -> Iterator[int]:
 
 
 def damaged(core: Path, folder: Path, count: int) -> dict[str, str]:
-    """Put damaged copies of a core into the folder; return a regular expression for the reason of each."""
+    """Put *count* damaged copies of a core into the folder; return a regular expression for the error of each."""
     raw = core.read_bytes()
     found: dict[str, str] = {}
     for number in range(count):
         path = folder / f"damaged.{number}"
-        path.write_bytes(raw[: 20 + number * 40])  # what is left of the headers says nothing
+        path.write_bytes(raw[: 20 + number * 40])  # the rest of the headers is not enough
         found[str(path)] = "header|cut off"
     return found
 
 
 @dataclass(frozen=True)
 class Farm:
-    """What a night leaves: *names* are the cores by their programs, *failing* what has no answer, with a regular
-    expression for the reason. *words* are those of ``ompd triage``, *environment* what it needs for them.
+    """The cores of one night. *names* has the cores by program. *failing* has targets without an answer, each with a
+    regular expression for the error. *words* are the arguments of ``ompd triage``, and *environment* is its
+    environment.
     """
 
     folder: Path
@@ -78,11 +79,11 @@ class Farm:
 
 
 def make_farm(folder: Path, total: int, *, varied: bool) -> Farm:
-    """Return so many targets: of one program a single core, of eleven as many as are left, damaged ones, five files
-    that are no cores, and two that exhaust limits.
+    """Make *total* targets: a single core of one program, damaged cores, five files that are no cores, two that exhaust
+    limits, and for the rest cores of eleven other programs.
 
-    :param varied: whether the cores of a program are of several runs of it, by the kernel and by gdb, as ranks of jobs,
-        and some compressed, by chance of a fixed seed; and one more takes all the time that there is
+    :param varied: use cores of several runs of each program, by the kernel and by gdb, also as ranks of jobs, some of
+        them compressed, chosen with a fixed seed; and add a target that exceeds the time limit
     """
     folder.mkdir()
     chance = Random(SEED)
@@ -122,7 +123,7 @@ def _core(program: str, kind: str = "kernel", environment: Mapping[str, str] | N
 
 
 def _variants(program: str) -> list[Path]:
-    # Runs of their own: other numbers of processes and threads, other addresses, stacks that begin elsewhere.
+    # Return cores of separate runs, with different process and thread ids, addresses and starts of stacks.
     chance = Random(f"{SEED} {program}")
     ranks = {"OMPI_COMM_WORLD_RANK": str(chance.randrange(64)), "OMPI_COMM_WORLD_SIZE": "64"}
     padding = {"PADDING": "x" * chance.randrange(20_000)}
@@ -130,7 +131,7 @@ def _variants(program: str) -> list[Path]:
 
 
 def _no_cores(folder: Path) -> dict[str, str]:
-    # Two that a folder stands for, since they begin as compressed files do, and three that have to be named.
+    # triage finds the first two in a folder, because they begin like compressed files. The other three must be named.
     found = {
         "packed.zst": (b"\x28\xb5\x2f\xfd of which nothing follows", "zstd"),
         "letter.gz": (gzip.compress(b"dear\n"), "not an ELF file"),
@@ -144,7 +145,7 @@ def _no_cores(folder: Path) -> dict[str, str]:
 
 
 def _exhausting(folder: Path) -> dict[str, str]:
-    # A whole core, whose dictionary alone has 64 MB; and one that becomes more than anybody wants.
+    # An intact core whose decompression needs a dictionary of 64 MB, and one that decompresses to more than the limit.
     core = _core(PROGRAMS[2])
     dear, large = folder / "core.dear.xz", folder / "core.large.gz"
     dear.write_bytes(lzma.compress(core.read_bytes(), preset=9))

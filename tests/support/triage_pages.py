@@ -1,4 +1,4 @@
-"""Answers of ``triage`` for pages: of a job of MPI with as many ranks as wanted."""
+"""Answers of ``triage`` for pages, about an MPI job of any number of ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JOB = "4711"
 
 
 def of_job(size: int, *, failed: int = 0, baseline: bool = False) -> TriageAnswer:
-    """Return what is found of a job of which all ranks wait for the one in the middle, and one was not inspected."""
+    """Return the answer about a job in which all ranks wait for the middle one; one rank was not inspected."""
     groups = Groups()
     late, absent = size // 2, size - 1
     for rank in range(size):
@@ -28,7 +28,7 @@ def of_job(size: int, *, failed: int = 0, baseline: bool = False) -> TriageAnswe
 
 
 def result(rank: int | None, size: int | None, *, late: bool = False, **members: Any) -> dict[str, Any]:
-    """Return the result of one rank, which waits in MPI, or is late because a thread of it waits for a lock."""
+    """Return the result of one rank, which waits in MPI or is late because one of its threads waits for a lock."""
     outer = [["main", 0, 10, None, 1, None], ["step", 0, 20, None, 1, None]]
     at_lock = [*outer, ["step", 0, 24, None, 1, "parallel"], ["update", 0, 31, None, 1, None]]
     at_end = [*outer, ["step", 0, 24, None, 1, "parallel"]]

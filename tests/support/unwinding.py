@@ -1,4 +1,4 @@
-"""Whole stacks, followed at once."""
+"""Unwind whole stacks at once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def unwinder_of(
 
 @dataclass(frozen=True)
 class Stack:
-    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed."""
+    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why unwinding stopped."""
 
     frames: list[Frame]
     stopped: str | None
@@ -58,7 +58,7 @@ class Stack:
 
 
 def stack_of(unwinder: Unwinder, registers: Mapping[str, int], *, guess: bool = False) -> Stack:
-    """Return the whole stack of the thread that has *registers*."""
+    """Return the whole stack of the thread with *registers*."""
     walk = unwinder.unwind(registers, guess=guess)
     frames = list(walk)
     return Stack(frames, walk.stopped)

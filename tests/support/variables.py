@@ -33,8 +33,8 @@ SOURCES = CHECKOUT / "tests" / "var"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program is built: *name* of its source without the suffix, in which folder, compiler and flags of it; what
-    it finds in its environment; and with which OpenMP runtime it is linked.
+    """How a program is built and run. *name* is the source file without suffix in *folder*; *compiler* and *flags*
+    build it. *environment* has variables to add, and *openmp* is the OpenMP runtime that it is linked with.
     """
 
     name: str
@@ -46,13 +46,13 @@ class Recipe:
 
     @property
     def id(self) -> str:
-        """What a test is called by it."""
+        """The id of a test with this recipe."""
         return "-".join((self.name, self.compiler, *(flag.strip("-").replace("=", "_") for flag in self.flags)))
 
 
 @dataclass(frozen=True)
 class Told:
-    """A program, its process or core, and what its threads said of themselves."""
+    """A program, its process or core, and the words of its threads about themselves."""
 
     program: Path
     core: Path
@@ -62,7 +62,7 @@ class Told:
 
 @cache
 def flang(version: int) -> Compiler:
-    """Return LLVM's Fortran compiler of a version.
+    """Return a version of LLVM's Fortran compiler.
 
     :raises Missing: if it was not fetched
     """
@@ -82,9 +82,9 @@ def _flang_environment(home: Path) -> dict[str, str]:
 
 
 def build(recipe: Recipe) -> Path:
-    """Return the executable, in a folder with the libraries that it is linked with and opens.
+    """Return the executable, in a folder with the libraries that it is linked with or opens.
 
-    :raises Missing: if a compiler or the runtime is not there
+    :raises Missing: if a compiler or the runtime is missing
     """
     runtime, gcc = intel_runtime(), compiler("gcc")
     used = flang(int(recipe.compiler[6:])) if recipe.compiler.startswith("flang-") else compiler(recipe.compiler)
@@ -124,7 +124,7 @@ def build(recipe: Recipe) -> Path:
         for library, output in (("linked", "liblinked.so"), ("opened", "opened.so")):
             sources = [str(SOURCES / f"{library}.c"), "-o", output]
             run([str(gcc.path), "-g", "-fPIC", "-shared", *sources], plain)
-        # The folder has another name when it is complete, and split files are looked for where they were written.
+        # The folder is renamed when it is complete, but readers look for split debug files in the folder of the build.
         moved = (
             [] if "flang" in recipe.compiler else [f"-fdebug-prefix-map={folder}={str(folder).removesuffix('.part')}"]
         )
@@ -141,7 +141,9 @@ def build(recipe: Recipe) -> Path:
 
 @contextmanager
 def running(recipe: Recipe, threads: int, folder: Path) -> Iterator[Told]:
-    """Run the program in the empty *folder* until all threads have told; it is killed at the end of the context."""
+    """Run the program in the empty *folder* until all threads have written their words; the context kills it at its
+    end.
+    """
     program = build(recipe)
     ready, told = os.pipe()
     try:
@@ -198,7 +200,7 @@ def stopped(recipe: Recipe, threads: int, kind: str = "kernel") -> Told:
 
 
 class _Process:
-    # A process that is someone else's to wait for.
+    # A process that another object waits for.
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

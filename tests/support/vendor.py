@@ -14,7 +14,7 @@ from tests.support.cache import CHECKOUT
 
 @cache
 def told(program: str, compiler: str = "clang", mode: str = "debug") -> tuple[Stopped, dict[str, Any]]:
-    """Return a core, and the answers of Intel's library about it."""
+    """Return a core and the answers of Intel's library about it."""
     library = intel_runtime() / "lib" / "libiomp5_db.so"
     if not library.exists():
         raise Missing("intel-openmp", "the wheel has no OMPD library")

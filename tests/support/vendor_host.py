@@ -1,7 +1,7 @@
-"""A host of somebody else's OMPD library: it reads a core through our session and writes as JSON what that tells.
+"""A host of a vendor's OMPD library. It reads a core through our session and writes the library's answers as JSON.
 
-``python -m tests.support.vendor_host LIBRARY CORE``. Handles are named by numbers: those that the library itself calls
-equal have the same one. What a routine refuses is ``{"rc": code}``.
+``python -m tests.support.vendor_host LIBRARY CORE``. Handles have numbers: handles that the library compares as equal
+have the same number. A refusal of a routine is ``{"rc": code}``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ompd.session import Session
 API_VERSION = 201811
 UNDEFINED_STATE = 0x102
 MAX_CHAIN = 200
-# Contexts are the host's own: one for the process, and the system's numbers for its threads.
+# The host chooses the contexts: this one for the process, and native ids for its threads.
 ADDRESS_SPACE = 42
-ENDS = (Rc.UNAVAILABLE, Rc.UNSUPPORTED)  # the library of LLVM ends its chains by the second one
+ENDS = (Rc.UNAVAILABLE, Rc.UNSUPPORTED)  # LLVM's library ends its chains with the second code
 
 
 class Address(ctypes.Structure):
@@ -69,7 +69,7 @@ class Callbacks(ctypes.Structure):
 
 
 class Refused(Exception):
-    """A routine of the library returned something else than ``ompd_rc_ok``."""
+    """A routine of the library did not return ``ompd_rc_ok``."""
 
     def __init__(self, rc: int) -> None:
         super().__init__(rc)
@@ -77,11 +77,11 @@ class Refused(Exception):
 
 
 class Host:
-    """One library, initialised for one process."""
+    """A library that is initialised for one process."""
 
     def __init__(self, library: str, process: StoppedProcess, module: Module) -> None:
         self._process, self._module = process, module
-        # Intel's library is in C++ and does not name the libraries that it needs.
+        # Intel's library is written in C++ and does not name the libraries that it needs.
         ctypes.CDLL("libstdc++.so.6", ctypes.RTLD_GLOBAL)
         self._library = ctypes.CDLL(library)
         self._blocks: dict[int, Any] = {}
@@ -163,33 +163,33 @@ class Host:
     def call(self, name: str, *arguments: Any) -> None:
         """Call a routine of the library.
 
-        :raises Refused: if it does not succeed
+        :raises Refused: if the routine does not return ``ompd_rc_ok``
         """
         rc = getattr(self._library, name)(*arguments)
         if rc:
             raise Refused(rc)
 
     def made(self, name: str, *arguments: Any) -> c_void_p:
-        """Return the last argument of a routine, a handle or a text."""
+        """Call a routine and return its last argument, a handle or a text."""
         result = c_void_p()
         self.call(name, *arguments, byref(result))
         return result
 
     def number(self, name: str, *arguments: Any) -> int:
-        """Return the word that a routine puts into its last argument."""
+        """Call a routine and return the word that it writes to its last argument."""
         result = c_int64()
         self.call(name, *arguments, byref(result))
         return result.value
 
     def text(self, name: str, *arguments: Any) -> str:
-        """Return the text that a routine allocates."""
+        """Call a routine and return the text that it allocates."""
         result = self.made(name, *arguments)
         text = ctypes.string_at(result.value or 0).decode()
         self._free(result.value)
         return text
 
     def identity(self, kind: str, handle: c_void_p) -> int:
-        """Return the number of a handle, by the library's own comparison."""
+        """Return the number of a handle, by the library's comparison."""
         known = self._known[kind]
         for number, other in enumerate(known):
             differ = c_int(1)
@@ -219,7 +219,7 @@ class Host:
         return found
 
     def icvs(self) -> list[tuple[int, str, int]]:
-        """Return number, name and scope of every ICV."""
+        """Return the number, name and scope of every ICV."""
         found: list[tuple[int, str, int]] = []
         more = c_int(1)
         while more.value and len(found) < MAX_CHAIN:
@@ -271,7 +271,7 @@ class Host:
         return value.value
 
     def thread(self, identifier: int) -> dict[str, Any]:
-        """Return all of the thread with that pthread id."""
+        """Return all answers about the thread with this pthread id."""
         native = c_uint64(identifier)
         handle = self.made(
             "ompd_get_thread_handle", self.space, c_uint64(ThreadIdKind.PTHREAD), c_uint64(8), byref(native)
@@ -301,7 +301,7 @@ class Host:
         return state.value, wait_id.value
 
     def chain(self, kind: str, handle: c_void_p, first: str, following: str) -> list[dict[str, Any]]:
-        """Return what there is of each handle from the current one outwards."""
+        """Return the answers about each handle from the current one outwards."""
         found = []
         routine = first
         while len(found) < MAX_CHAIN:
@@ -316,7 +316,7 @@ class Host:
         return found
 
     def parallel(self, handle: c_void_p) -> dict[str, Any]:
-        """Return all of a region."""
+        """Return all answers about a region."""
         icvs = self.values(handle, Scope.PARALLEL)
         size = range(icvs["team-size-var"]["number"] or 0)
         return {
@@ -332,7 +332,7 @@ class Host:
         }
 
     def task(self, handle: c_void_p) -> dict[str, Any]:
-        """Return all of a task."""
+        """Return all answers about a task."""
         return {
             "handle": self.identity("task", handle),
             "tool_data": attempt(lambda: self.tool_data(handle, Scope.TASK)),
@@ -350,19 +350,19 @@ class Host:
         return entry.address
 
     def frames(self, handle: c_void_p) -> tuple[int, int]:
-        """Return exit and enter frame of a task."""
+        """Return the exit frame and the enter frame of a task."""
         exit_frame, enter_frame = FrameInfo(), FrameInfo()
         self.call("ompd_get_task_frame", handle, byref(exit_frame), byref(enter_frame))
         return exit_frame.frame_address.address, enter_frame.frame_address.address
 
     def finish(self) -> None:
-        """Let the library go."""
+        """Finalise the library."""
         self.call("ompd_rel_address_space_handle", self.space)
         self.call("ompd_finalize")
 
 
 def attempt(ask: Callable[[], Any]) -> Any:
-    """Return an answer, or the code of the refusal."""
+    """Return the answer of *ask*, or the code of the refusal."""
     try:
         return ask()
     except Refused as refused:

@@ -1,4 +1,4 @@
-"""What ``why`` says of a program that hangs, held to what the program knows of it."""
+"""Compare the verdicts of ``why`` on a hanging program with the program's own truth."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.support.why import Hung, plain
 
 
 def differences(hung: Hung, answer: WhyAnswer) -> list[str]:
-    """Return how the first verdict differs from the truth, an empty list if it does not."""
+    """Return the differences between the first verdict and the truth."""
     first = answer.rows[0]
     return [*_sureness(hung, first), *_threads(hung, first), *_ring(hung, first), *_place(hung, first)]
 
 
 def in_short(row: VerdictRecord) -> dict[str, Any]:
-    """Return what must be the same however a process is looked at, as JSON has it."""
+    """Return the parts of a verdict, in JSON, that must be the same for every way of inspection."""
     place = [plain(row.place.function), row.place.line] if row.place is not None else None
     return {
         "kind": row.kind,
@@ -39,7 +39,7 @@ def _values(values: Sequence[DistinctValue]) -> list[list[Any]]:
 
 
 def false_proofs(hung: Hung, answer: WhyAnswer) -> list[str]:
-    """Return the verdicts that are said to be proven though the program knows better."""
+    """Return the verdicts that are called proven although the program's truth contradicts them."""
     expected = hung.expected
     found = []
     for row in answer.rows:
@@ -69,7 +69,7 @@ def _threads(hung: Hung, first: VerdictRecord) -> Iterator[str]:
 
 
 def expected_to_wait(hung: Hung) -> bool:
-    """Return whether the program has any verdict at all."""
+    """Return whether the truth expects a verdict other than ``no_stall``."""
     return bool(hung.expected["kinds"] != ["no_stall"])
 
 
@@ -104,6 +104,6 @@ def _place(hung: Hung, first: VerdictRecord) -> Iterator[str]:
 
 
 def places(truth: dict[str, Any]) -> set[tuple[str, int]]:
-    """Return the functions and lines of which a verdict must name one."""
+    """Return the functions and lines; a verdict must name one of them."""
     marked = [thread for thread in truth["threads"] if thread["is_place"] and thread["line"] is not None]
     return {(place["function"], place["line"]) for place in (*marked, *truth["places"])}

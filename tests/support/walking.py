@@ -1,4 +1,4 @@
-"""The programs of ``tests/walking``, of which one is built by each compiler, for libgomp or a stripped libomp."""
+"""The programs of ``tests/walking``. Each compiler builds ``sums.c``, for libgomp or for a stripped libomp."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.machine import clean_environment
 SOURCE = CHECKOUT / "tests" / "walking" / "sums.c"
 ENDS = SOURCE.with_name("ends.cc")
 ALONE = SOURCE.with_name("alone.c")
-# The compiler, and how it optimises. gcc's code runs on libgomp, clang's on a libomp without symbols.
+# The compiler and its optimisation level. gcc's code runs on libgomp, clang's code on a libomp without symbols.
 BUILDS = (("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O2"))
 
 
 def build_sums(name: str = "gcc", level: str = "-O0") -> Path:
-    """Return the program."""
+    """Return the program of ``sums.c``."""
     found = compiler(name)
     library = next(deb_folder("libomp-19").rglob("libomp.so.5")) if name == "clang" else None
 
@@ -37,17 +37,17 @@ def build_sums(name: str = "gcc", level: str = "-O0") -> Path:
 
 
 def build_ends() -> Path:
-    """Return the program of ``ends.cc``, on the machine's libgomp."""
+    """Return the program of ``ends.cc``, on this machine's libgomp."""
     return _build("g++", ENDS)
 
 
 def build_alone() -> Path:
-    """Return the program of ``alone.c``, on the machine's libgomp."""
+    """Return the program of ``alone.c``, on this machine's libgomp."""
     return _build("gcc", ALONE)
 
 
 def build_small() -> Path:
-    """Return the program of ``sums.c`` for 32-bit x86, on the libgomp of gcc's packages for that."""
+    """Return the program of ``sums.c`` for 32-bit x86, on the libgomp of gcc's 32-bit packages."""
     flags = m32_flags()
     return _build("gcc", SOURCE, flags.compile, flags.link)
 
@@ -64,5 +64,5 @@ def _build(name: str, source: Path, compiling: Sequence[str] = (), linking: Sequ
 
 
 def line_of(text: str, source: Path = SOURCE) -> int:
-    """Return the number of the first line with *text*."""
+    """Return the number of the first line that contains *text*."""
     return next(number for number, line in enumerate(source.read_text().splitlines(), 1) if text in line)

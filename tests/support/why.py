@@ -1,4 +1,4 @@
-"""Programs of ``fixtures/programs/why``, which hang: as a core with its truth, or alive."""
+"""Hanging programs of ``fixtures/programs/why``, alive or as a core with its truth."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCES = PROGRAMS / "why"
 GNU, LLVM, OLD_LLVM = "libgomp", "libomp-19", "libomp-14"
 ALL_RUNTIMES = (GNU, LLVM, OLD_LLVM, INTEL)
 LLVMS = (LLVM, OLD_LLVM, INTEL)
-# The runtimes that a compiler's code can be linked with; libgomp lacks functions that clang calls.
+# The runtimes that a compiler's code can be linked with; libgomp lacks functions that clang's code calls.
 OF_COMPILER = {
     "gcc": ALL_RUNTIMES,
     "g++": ALL_RUNTIMES,
@@ -39,7 +39,7 @@ OF_COMPILER = {
     "clang": LLVMS,
     "clang++": LLVMS,
 }
-STEADY = {"KMP_BLOCKTIME": "infinite"}  # threads that sleep in a barrier do not wake up for tasks
+STEADY = {"KMP_BLOCKTIME": "infinite"}  # threads asleep in a barrier do not wake up for tasks
 
 SPINNING = {**STEADY, "OMP_WAIT_POLICY": "active", "KMP_USE_YIELD": "0"}
 
@@ -48,9 +48,9 @@ SPINNING = {**STEADY, "OMP_WAIT_POLICY": "active", "KMP_USE_YIELD": "0"}
 class Why:
     """A program that hangs, in one of its cases.
 
-    It hangs on *runtimes*, with one compiler only on *own_runtimes*; *compilers* those whose code can
-    be in this state. *environment* is added to what every program gets. *second* is the compiler and the runtime of the
-    program's second half, if it has one.
+    It hangs on *runtimes*, but for the compilers in *own_runtimes* only on the runtimes there. *compilers* are those
+    whose code can be in this state. *environment* is added to the environment of all programs. *second* is the compiler
+    and the runtime of the program's second half, if it has one.
     """
 
     program: str
@@ -66,7 +66,7 @@ class Why:
         return f"{self.program}-{self.case}"
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the pairs of compiler and runtime with which it is built."""
+        """Return the pairs of compiler and runtime that the program is built with."""
         return [
             (name, runtime)
             for name in self.compilers
@@ -87,9 +87,9 @@ WHYS: Mapping[str, Why] = {
         *_cases("lock_abandoned", "idle returned jumped mutex"),
         *_cases("barrier_absent", "exited joins"),
         *_cases("barrier_mismatch", "branch loop once both"),
-        # LLVM's runtime does not have what gcc calls for a detach clause.
+        # LLVM's runtime lacks the functions that gcc's code calls for a detach clause.
         *_cases("event_unfulfilled", "taskwait barrier", own_runtimes={"gcc": (GNU,)}),
-        # LLVM's runtime begins anew in a child.
+        # LLVM's runtime initialises anew in a forked child.
         *_cases("fork_child", "region lock", compilers=("gcc",), runtimes=(GNU,)),
         *_cases("laggard", "barrier section"),
         *_cases("laggard", "task", environment=STEADY),
@@ -97,7 +97,7 @@ WHYS: Mapping[str, Why] = {
         *_cases("orphaned_worksharing", "single master task critical"),
         *_cases("task_dependence_cycle", "lock group", environment=STEADY),
         Why("taskwait_starved", "semaphore"),
-        # gcc's code has no parts of untied tasks, and libgomp executes nothing but children at a taskwait.
+        # gcc's code does not split untied tasks, and libgomp executes only children at a taskwait.
         Why("taskwait_starved", "untied", compilers=("clang",), runtimes=LLVMS, environment=STEADY),
         *_cases("runtime_reentry", "section lock"),
         Why("runtime_reentry", "malloc", compilers=("gcc",), runtimes=(GNU,)),
@@ -122,7 +122,9 @@ PAIRS = [
 
 
 def axes_of(why: Why, compiler_name: str, runtime: str, mode: str) -> list[Any]:
-    """Return the values that a sample of PAIRS must have: its case, compiler with runtime, compiler with mode."""
+    """Return the values of a case that a sample of PAIRS must have: its name, compiler with runtime, compiler with
+    mode.
+    """
     return [why.name, (compiler_name, runtime), (compiler_name, mode)]
 
 
@@ -133,7 +135,7 @@ def named(value: object) -> str:
 
 @dataclass(frozen=True)
 class Hung:
-    """A program in its hang: *core* is None for one that is alive."""
+    """A program that hangs; *core* is None if it is alive."""
 
     why: Why
     compiler: str
@@ -148,13 +150,15 @@ class Hung:
 
     @property
     def expected(self) -> dict[str, Any]:
-        """The expected verdict on its runtime: the verdict's kinds, how sure it is stuck, and how sure why."""
+        """The expected verdict on this runtime: its kinds, the certainty that it is stuck, and the certainty of the
+        cause.
+        """
         verdicts = self.truth["verdicts"]
         found: dict[str, Any] = verdicts.get(RUNTIMES[self.runtime].kind, verdicts[""])
         return found
 
     def threads(self, **flags: bool) -> set[int]:
-        """Return the native ids of the threads of the truth that have these flags."""
+        """Return the native ids of the threads in the truth that have these flags."""
         return {
             thread["native_thread_id"]
             for thread in self.truth["threads"]
@@ -166,7 +170,7 @@ def build_why(why: Why, compiler_name: str, runtime: str, level: str = "-O0") ->
     """Return the executable of a program with debug information.
 
     :param level: the compiler's option for optimization
-    :raises Missing: if the compiler or the runtime is not there
+    :raises Missing: if the compiler or the runtime is missing
     """
     program, openmp, used = why.program, RUNTIMES[runtime], compiler(compiler_name)
     c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
@@ -188,7 +192,7 @@ def build_why(why: Why, compiler_name: str, runtime: str, level: str = "-O0") ->
     texts = [path.read_text() for path in (source, SOURCES / "why.c", SOURCES / "why.h", SETTLED)]
 
     def compiled(name: str) -> Path:
-        # Cases and runtimes have most of this in common.
+        # Cases and runtimes share most object files.
         by, path, options = parts[name]
         command = [str(by.path), *compiling, *options, "-c", str(path), "-o", name]
         key = key_of(command, by.version, path.read_text(), texts[1:], RUNTIMES[INTEL].version())
@@ -217,7 +221,7 @@ def hung(
     level: str = "-O0",
     environment: Mapping[str, str] | None = None,
 ) -> Hung:
-    """Return a core of a program in its hang, from the cache or from a run.
+    """Return a core of a hanging program, from the cache or from a run.
 
     :param mode: ``debug`` if the runtime keeps states for debuggers, else ``neither``
     :param kind: ``kernel``, or ``gcore`` for gdb's
@@ -235,7 +239,7 @@ def hung(
                 write_gcore(truth["pid"], folder / "core")
                 return
             before = set(folder.iterdir())
-            os.kill(truth["pid"], signal.SIGABRT)  # in fork_child that of the child, for which the parent waits
+            os.kill(truth["pid"], signal.SIGABRT)  # in fork_child this is the child; the parent waits for it
             process.wait()
             (core,) = set(folder.iterdir()) - before
             core.rename(folder / "core")
@@ -255,7 +259,7 @@ def hanging(
     mode: str = "neither",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Hung]:
-    """Run a program in the empty *folder* until it hangs; it is killed at the end of the context."""
+    """Run a program in the empty *folder* until it hangs; the context kills it at its end."""
     executable = build_why(why, compiler_name, runtime)
     with _at_rest(why, executable, _environment(why, mode, environment or {}), folder) as (_, truth):
         yield Hung(why, compiler_name, runtime, executable, truth)
@@ -299,13 +303,13 @@ def _at_rest(
 
 
 def _await_watcher(truth: Mapping[str, Any], *, stays: bool) -> None:
-    # The watcher has written that the program hangs; this waits until it has ended, or sleeps.
+    # The watcher thread has reported that the program hangs. Wait until this thread has ended or, with *stays*, sleeps.
     path = Path(f"/proc/{truth['pid']}/task/{truth['watcher']}/stat")
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:
             state = path.read_text().rpartition(")")[2].split()[0]
-        except OSError:  # also ProcessLookupError, when it ends meanwhile
+        except OSError:  # also ProcessLookupError, if the thread ends meanwhile
             state = None
         if state == "S" if stays else state is None:
             return

@@ -1,5 +1,5 @@
-"""Numbers of OMPT, the interface for tools inside of the process, in each of its generations.
+"""Numbers of OMPT, the interface for tools inside the process, in both generations.
 
-OpenMP 5 gave most numbers of the report of 2015 away anew, so each generation has its own tables: ``openmp_5``,
-``report_2015``. What a stopped program shows of them, states and flags of frames, is in :mod:`ompd.contract.ompt`.
+OpenMP 5 gave most numbers of the report of 2015 a new meaning, so each generation has its own tables: ``openmp_5`` and
+``report_2015``. States and frame flags, which a stopped program shows, are in :mod:`ompd.contract.ompt`.
 """

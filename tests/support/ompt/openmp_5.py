@@ -1,8 +1,8 @@
-"""Numbers of OMPT as OpenMP 5.2 has them, in chapter 19 (``omp-tools.h``); what 5.0 and 5.1 had, too.
+"""Numbers of OMPT in OpenMP 5.2, chapter 19 (``omp-tools.h``), with the names that 5.0 and 5.1 had.
 
-19.4.2 has the callbacks' numbers, 19.4.3 the records, 19.4.4 the other types. States (19.4.4.28) and flags of frames
-(19.4.4.30) have modules of their own: a stopped program shows these. What ``omp_control_tool`` takes and returns is of
-18.14, and in ``omp.h``.
+19.4.2 has the callbacks' numbers, 19.4.3 the records, 19.4.4 the other types. States (19.4.4.28) and frame flags
+(19.4.4.30) are in :mod:`ompd.contract.ompt`, because a stopped program shows them. The arguments and results of
+``omp_control_tool`` are in 18.14 and in ``omp.h``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tests.support.ompt.tables import Enumeration, enumeration
 
 
 class Callback(IntEnum):
-    """``ompt_callbacks_t``: what a tool can be called for; :func:`callback_type` has how.
+    """``ompt_callbacks_t``: the callbacks of a tool; :func:`callback_type` returns their types.
 
-    ``MASTER`` is the name that 5.0 has for ``MASKED``.
+    ``MASTER`` is the name of ``MASKED`` in 5.0.
     """
 
     THREAD_BEGIN = 1
@@ -63,7 +63,7 @@ class Callback(IntEnum):
 
 
 class SetResult(IntEnum):
-    """``ompt_set_result_t``: what ``ompt_set_callback`` returns: whether and when a callback is called."""
+    """``ompt_set_result_t``: the results of ``ompt_set_callback``: whether and when a callback is called."""
 
     ERROR = 0
     NEVER = 1
@@ -74,7 +74,8 @@ class SetResult(IntEnum):
 
 
 class Thread(IntEnum):
-    """``ompt_thread_t``: who made a thread: nobody, the runtime for its pool, or the program."""
+    """``ompt_thread_t``: the kind of a thread: initial, created by the runtime for its pool, or created by the program.
+    """
 
     INITIAL = 1
     WORKER = 2
@@ -83,7 +84,7 @@ class Thread(IntEnum):
 
 
 class Endpoint(IntEnum):
-    """``ompt_scope_endpoint_t``: whether a callback is for the begin of something, for its end, or for both at once."""
+    """``ompt_scope_endpoint_t``: whether a callback marks the beginning of a scope, its end, or both at once."""
 
     BEGIN = 1
     END = 2
@@ -91,7 +92,7 @@ class Endpoint(IntEnum):
 
 
 class SyncRegion(IntEnum):
-    """``ompt_sync_region_t``: what threads or tasks wait for each other at."""
+    """``ompt_sync_region_t``: the construct at which threads or tasks wait for each other."""
 
     BARRIER = 1
     BARRIER_IMPLICIT = 2
@@ -106,7 +107,7 @@ class SyncRegion(IntEnum):
 
 
 class Work(IntEnum):
-    """``ompt_work_t``: a worksharing construct. 5.2 tells loops apart by their schedules."""
+    """``ompt_work_t``: a worksharing construct. 5.2 distinguishes loops by their schedules."""
 
     LOOP = 1
     SECTIONS = 2
@@ -123,7 +124,7 @@ class Work(IntEnum):
 
 
 class Dispatch(IntEnum):
-    """``ompt_dispatch_t``: what a thread is given of a worksharing construct."""
+    """``ompt_dispatch_t``: the kind of work that a thread receives from a worksharing construct."""
 
     ITERATION = 1
     SECTION = 2
@@ -133,7 +134,7 @@ class Dispatch(IntEnum):
 
 
 class Mutex(IntEnum):
-    """``ompt_mutex_t``: what excludes."""
+    """``ompt_mutex_t``: the kind of a mutual exclusion."""
 
     LOCK = 1
     TEST_LOCK = 2
@@ -145,7 +146,7 @@ class Mutex(IntEnum):
 
 
 class TaskFlag(IntFlag):
-    """``ompt_task_flag_t``: what a task is (the lowest bits), and how it may be executed."""
+    """``ompt_task_flag_t``: the kind of a task (the lowest bits), and how it may be executed."""
 
     INITIAL = 0x00000001
     IMPLICIT = 0x00000002
@@ -173,7 +174,9 @@ class TaskStatus(IntEnum):
 
 
 class ParallelFlag(IntFlag):
-    """``ompt_parallel_flag_t``: who calls the function of a region, and whether it is a team or a league."""
+    """``ompt_parallel_flag_t``: the invoker of a region's function (program or runtime), and whether it is a team or a
+    league.
+    """
 
     INVOKER_PROGRAM = 0x00000001
     INVOKER_RUNTIME = 0x00000002
@@ -196,14 +199,14 @@ class DependenceType(IntEnum):
 
 
 class Severity(IntEnum):
-    """``ompt_severity_t``: that of an ``error`` directive."""
+    """``ompt_severity_t``: the severity of an ``error`` directive."""
 
     WARNING = 1
     FATAL = 2
 
 
 class CancelFlag(IntFlag):
-    """``ompt_cancel_flag_t``: which construct was cancelled, and what a thread had to do with it."""
+    """``ompt_cancel_flag_t``: the cancelled construct, and the thread's part in the cancellation."""
 
     PARALLEL = 0x01
     SECTIONS = 0x02
@@ -228,7 +231,7 @@ class Target(IntEnum):
 
 
 class TargetDataOp(IntEnum):
-    """``ompt_target_data_op_t``: what is done with data of a device."""
+    """``ompt_target_data_op_t``: the operation on a device's data."""
 
     ALLOC = 1
     TRANSFER_TO_DEVICE = 2
@@ -258,7 +261,7 @@ class MapFlag(IntFlag):
 
 
 class RecordType(IntEnum):
-    """``ompt_record_t``: what a record of a trace is."""
+    """``ompt_record_t``: the kind of a trace record."""
 
     OMPT = 1
     NATIVE = 2
@@ -266,14 +269,14 @@ class RecordType(IntEnum):
 
 
 class NativeRecord(IntEnum):
-    """``ompt_record_native_t``: whether a native record informs, or stands for an event."""
+    """``ompt_record_native_t``: whether a native record has information or stands for an event."""
 
     INFO = 1
     EVENT = 2
 
 
 class CommandResult(IntEnum):
-    """``omp_control_tool_result_t``: what the program gets for an answer."""
+    """``omp_control_tool_result_t``: the results of ``omp_control_tool``."""
 
     NOTOOL = -2
     NOCALLBACK = -1
@@ -307,7 +310,7 @@ ENUMERATIONS: Mapping[str, Enumeration] = {
     "ompt_record_t": enumeration("ompt_record_", RecordType),
     "ompt_record_native_t": enumeration("ompt_record_native_", NativeRecord),
 }
-"""All enumerations of ``omp-tools.h`` that are OMPT's, by their types in C."""
+"""All OMPT enumerations of ``omp-tools.h``, by C type."""
 
 _TYPES = {
     Callback.SYNC_REGION_WAIT: "sync_region",
@@ -320,5 +323,5 @@ _TYPES = {
 
 
 def callback_type(callback: Callback) -> str:
-    """Return the type in C of what a tool registers for *callback*; some have one type for several."""
+    """Return the C type of the function that a tool registers for *callback*; some callbacks share a type."""
     return f"ompt_callback_{_TYPES.get(callback, callback.name.lower())}_t"

@@ -1,8 +1,8 @@
-"""Numbers of OMPT as the technical report of November 2015 has them, in its appendix A.
+"""Numbers of OMPT in appendix A of the technical report of November 2015.
 
-A.1 has the states (:class:`~ompd.contract.ompt.State2015`), A.2 the events, A.3 the other types, A.6 the
-records. Which callback an event has is said where it is explained, and so is what codes and commands mean: the report
-gives these no names. ``docs/dev/ompt.md`` says where it contradicts itself, and what holds here.
+A.1 has the states (:class:`~ompd.contract.ompt.State2015`), A.2 the events, A.3 the other types, A.6 the records. The
+report's text on an event has its callback. It also explains codes and commands, which have no names in the report.
+``docs/dev/ompt.md`` lists the contradictions in the report and our rulings.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tests.support.ompt.tables import Enumeration, enumeration
 
 
 class Event(IntEnum):
-    """``ompt_event_t``: what a tool can be called for; :data:`CALLBACK_TYPES` has how.
+    """``ompt_event_t``: the events of a tool; :data:`CALLBACK_TYPES` has the types of their callbacks.
 
-    ``TARGET_TASK_END`` is the name that the text has for the mandatory one of the list's two events.
+    The list has two events for the end of a target task. The text calls the mandatory one ``TARGET_TASK_END``.
     """
 
     PARALLEL_BEGIN = 1
@@ -96,7 +96,9 @@ class Event(IntEnum):
 
 
 class ThreadType(IntEnum):
-    """``ompt_thread_type_t``: who made a thread: nobody, the runtime for its pool, or the program."""
+    """``ompt_thread_type_t``: the kind of a thread: initial, created by the runtime for its pool, or created by the
+    program.
+    """
 
     INITIAL = 1
     WORKER = 2
@@ -104,7 +106,7 @@ class ThreadType(IntEnum):
 
 
 class TaskType(IntEnum):
-    """``ompt_task_type_t``: what a task is. A degenerate one is of a region that its thread executes alone."""
+    """``ompt_task_type_t``: the kind of a task. A degenerate task belongs to a region with a single thread."""
 
     SERIAL = 1
     IMPLICIT = 2
@@ -114,7 +116,7 @@ class TaskType(IntEnum):
 
 
 class Invoker(IntEnum):
-    """``ompt_invoker_t``: who calls the function of a region in the thread that encountered it."""
+    """``ompt_invoker_t``: the caller of a region's function in the thread that encountered the region."""
 
     PROGRAM = 0
     RUNTIME = 1
@@ -138,7 +140,7 @@ class DependenceFlag(IntEnum):
 
 
 class MapFlag(IntEnum):
-    """``ompt_target_map_flag_t``: the kind of a mapping, in the lowest three bits, and ``SYNC``, a bit of its own."""
+    """``ompt_target_map_flag_t``: the kind of a mapping in the lowest three bits, and ``SYNC``, a separate bit."""
 
     TO = 1
     FROM = 2
@@ -150,7 +152,7 @@ class MapFlag(IntEnum):
 
 
 class RecordType(IntEnum):
-    """``ompt_record_type_t``: what a record of a trace is."""
+    """``ompt_record_type_t``: the kind of a trace record."""
 
     OMPT = 0
     CORRELATION = 1
@@ -159,14 +161,14 @@ class RecordType(IntEnum):
 
 
 class NativeRecordClass(IntEnum):
-    """``ompt_record_native_class_t``: whether a native record informs, or stands for an event."""
+    """``ompt_record_native_class_t``: whether a native record has information or stands for an event."""
 
     INFO = 0
     EVENT = 1
 
 
 class SetResult(IntEnum):
-    """What ``ompt_set_callback`` and ``ompt_target_set_trace_ompt`` return: whether and when a callback is called."""
+    """Results of ``ompt_set_callback`` and ``ompt_target_set_trace_ompt``: whether and when a callback is called."""
 
     ERROR = 0
     NO_CALLBACK = 1
@@ -176,9 +178,9 @@ class SetResult(IntEnum):
 
 
 class Version(IntEnum):
-    """What a tool's initializer is given as the version of OMPT, by how the tool registered itself.
+    """The version of OMPT that a tool's initializer receives, by the way the tool registered itself.
 
-    ``INITIALIZE`` is that of the draft before the report, in which a tool defines ``ompt_initialize``.
+    ``INITIALIZE`` is the version of the draft before the report, in which a tool defines ``ompt_initialize``.
     """
 
     INITIALIZE = 1
@@ -198,7 +200,7 @@ ENUMERATIONS: Mapping[str, Enumeration] = {
     "ompt_record_type_t": enumeration("ompt_record_", RecordType),
     "ompt_record_native_class_t": enumeration("ompt_record_native_class_", NativeRecordClass),
 }
-"""All enumerations of the report by their types in C."""
+"""All enumerations of the report, by C type."""
 
 MANDATORY: frozenset[Event] = frozenset(
     {
@@ -214,7 +216,7 @@ MANDATORY: frozenset[Event] = frozenset(
         Event.RUNTIME_SHUTDOWN,
     }
 )
-"""Events that each runtime has to have."""
+"""Events that each runtime must support."""
 
 BLAME_SHIFTING: frozenset[Event] = frozenset(
     {
@@ -222,7 +224,8 @@ BLAME_SHIFTING: frozenset[Event] = frozenset(
         *(Event(number) for number in range(Event.IDLE_BEGIN, Event.RELEASE_ORDERED + 1)),
     }
 )
-"""Optional events for tools that charge a wait to whom is waited for. The others are for tools that follow it all."""
+"""Optional events for tools that blame a wait on the thread that causes it. Other optional events are for full traces.
+"""
 
 _EVENTS: Mapping[str, tuple[Event, ...]] = {
     "ompt_parallel_callback_t": (
@@ -290,4 +293,4 @@ _EVENTS: Mapping[str, tuple[Event, ...]] = {
     "ompt_task_dependences_callback_t": (Event.TASK_DEPENDENCES,),
 }
 CALLBACK_TYPES: Mapping[Event, str] = {event: c_type for c_type, events in _EVENTS.items() for event in events}
-"""The type in C of each event's callback. Many are given a region and a task, and nothing else."""
+"""The C type of each event's callback. Many callbacks receive only a region and a task."""

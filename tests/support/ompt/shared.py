@@ -1,4 +1,4 @@
-"""Numbers that the report of 2015 and OpenMP 5 have alike, each under a name of its own for the type in C."""
+"""Numbers that the report of 2015 and OpenMP 5 share; each document has its own name for the C type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 
 
 class NativeMonitor(IntFlag):
-    """What a device can record natively: ``ompt_native_mon_flags_t`` of 2015, ``ompt_native_mon_flag_t``."""
+    """Native records of a device: ``ompt_native_mon_flags_t`` in 2015, ``ompt_native_mon_flag_t`` in OpenMP 5."""
 
     DATA_MOTION_EXPLICIT = 0x01
     DATA_MOTION_IMPLICIT = 0x02
@@ -19,9 +19,9 @@ class NativeMonitor(IntFlag):
 
 
 class Command(IntEnum):
-    """What a program asks of a tool, by ``ompt_control`` or ``omp_control_tool`` (``omp_control_tool_t``).
+    """Commands of a program to a tool, by ``ompt_control`` or ``omp_control_tool`` (``omp_control_tool_t``).
 
-    Commands of a tool's own begin at ``FIRST_OWN``.
+    Commands that a tool defines itself begin at ``FIRST_OWN``.
     """
 
     START = 1

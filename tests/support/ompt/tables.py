@@ -1,4 +1,4 @@
-"""How the numbers of a document are kept: enumerations with the document's own names, found by those of C."""
+"""Enumerations with the numbers and names of a document."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ompd.records import record
 
 @record
 class Enumeration:
-    """An enumeration of C and the numbers that its names have.
+    """A C enumeration and the numbers of its names.
 
-    ``members`` has the names in capitals and without ``prefix``. ``others`` are members whose names in C have another
-    prefix, by these names.
+    ``members`` has the names in capitals without ``prefix``. ``others`` has members whose C names have another prefix,
+    by C name.
     """
 
     prefix: str
@@ -21,7 +21,7 @@ class Enumeration:
     others: Mapping[str, IntEnum | IntFlag]
 
     def numbers(self) -> dict[str, int]:
-        """Return the number of each name in C, second names of a number included, in the document's order."""
+        """Return the number of each C name in the document's order, including second names of a number."""
         other_names = {member: name for name, member in self.others.items()}
         return {
             other_names.get(member, f"{self.prefix}{name.lower()}"): int(member)
@@ -32,5 +32,5 @@ class Enumeration:
 def enumeration(
     prefix: str, members: type[IntEnum] | type[IntFlag], others: Mapping[str, IntEnum | IntFlag] | None = None
 ) -> Enumeration:
-    """Return the enumeration of *members*, whose names in C have *prefix*, but for *others*."""
+    """Return the enumeration of *members*, whose C names have *prefix* except for *others*."""
     return Enumeration(prefix, members, others or {})
