@@ -1,1 +1,1 @@
-"""What tests of ``ompd conformance`` share."""
+"""Tests of ``ompd conformance`` and their shared code."""

@@ -1,4 +1,4 @@
-"""Mutants of the stub's OMPD library: in each, one function is wrong in one way."""
+"""Mutants of the stub's OMPD library; in each mutant one function has one defect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLAGS = ("-std=c11", "-g", "-O1", "-ffreestanding", "-fno-stack-protector", "-f
 
 
 class Mutant(NamedTuple):
-    """In *file* of ``runtime_stub/ompd``, within *function*, *old* becomes *new*."""
+    """A change in *function* of *file* in ``runtime_stub/ompd``: *old* becomes *new*."""
 
     file: str
     function: str
@@ -25,7 +25,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in tests."""
+        """The id of the mutant in tests."""
         return re.sub(r"\W+", "-", f"{self.function} {self.old} to {self.new}").strip("-")[:110]
 
 
@@ -239,10 +239,11 @@ MUTANTS = tuple(
 def changed(mutant: Mutant) -> str:
     """Return the file's text with the change.
 
-    :raises AssertionError: if there is not exactly one place for it
+    :raises AssertionError: if *old* does not occur exactly once in the function
     """
     text = (SOURCES / "ompd" / mutant.file).read_text()
-    # From the line with its name to the brace that ends it, which is in the first column or, of one line, the last.
+    # Match from the line with the function's name to its closing brace, in the first column or at the end of a single
+    # line.
     pattern = rf"^(?![\s#])[^\n;]*\b{mutant.function}\b[^\n;]*(?:\n(?!\}}).*?\n\}}|[^\n]*\}}$)"
     found = list(re.finditer(pattern, text, re.M | re.S))
     places = [one for one in found if mutant.old in one[0]]

@@ -1,4 +1,4 @@
-"""Writes the tables of rules in docs/conformance.md: ``python -m tests.conformance.rules``."""
+"""Write the tables of rules in docs/conformance.md: ``python -m tests.conformance.rules``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN = "the routine's own"
 
 
 def with_table(page: str) -> str:
-    """Return the page with a row for each rule, those that are demanded first."""
+    """Return the page with a row for each rule; demanded rules come first."""
     return _with_rows(_with_rows(page, HEAD, RULES), DMPL_HEAD, DMPL_RULES)
 
 

@@ -1,7 +1,7 @@
-"""Writes docs/scoreboard.md: what ``ompd conformance`` finds in the libraries that there are here.
+"""Write docs/scoreboard.md: the findings of ``ompd conformance`` in the libraries of vendors and of the stub.
 
-``make scoreboard``; it fetches what no other test uses. A library that cannot be fetched or loaded has a line that says
-why.
+``make scoreboard`` runs this module, which fetches libraries that no test uses. A library that cannot be fetched or
+loaded has a line with the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LIBRARIES = {
     "intel-2025": "Intel 2025",
     "intel-2026": "Intel 2026",
 }
-FOUND = 10  # the exit code where there are findings
+FOUND = 10  # the exit code if there are findings
 OTHER_WHEELS = {"intel-2024": "2024.2.1", "intel-2025": "2025.0.4"}
 _HEAD = """# Scoreboard of OMPD libraries
 
@@ -53,7 +53,7 @@ A *finding* in the first table is against a sentence of OpenMP 5.2, one in the s
 
 
 def answers() -> Mapping[str, ConformanceAnswer | str]:
-    """Return what comes of each library, or why nothing does."""
+    """Return the answer about each library, or the reason why there is none."""
     found: dict[str, ConformanceAnswer | str] = {}
     core = str(stopped("lock", compiler="clang", mode="debug").core)
     for name, title in LIBRARIES.items():
@@ -71,7 +71,7 @@ def answers() -> Mapping[str, ConformanceAnswer | str]:
 
 
 def library(name: str) -> Path:
-    """Return the library called *name* in :data:`LIBRARIES`, after fetching it if no test but this one uses it.
+    """Return the library called *name* in :data:`LIBRARIES`, after fetching it if no test uses it.
 
     :raises Missing: if it cannot be fetched
     """
@@ -83,8 +83,8 @@ def library(name: str) -> Path:
 
 
 def _of_llvm_16(file: Path, core: str) -> ConformanceAnswer | str:
-    # Alone of all it is linked with a runtime, which the system's loader has to find: so it is tried by a process for
-    # which the system's folder has that of the same release, too.
+    # Only this library is linked with a runtime, which the system's loader must find. So ``ompd`` runs in a process
+    # whose view of the system's folder also has the runtime of the same release.
     (link,) = file.parents[4].glob("usr/lib/*-linux-gnu/libomp.so.5")
     system = Path("/usr/lib") / link.parent.name
     script = """mount -t overlay overlay -o "lowerdir=$1/lib:$2" "$2" && ldconfig -C "$1/cache" &&

@@ -1,4 +1,4 @@
-"""``ompd conformance``: the stub's library conforms, vendors' defects are found, and programs in C show them."""
+"""``ompd conformance``: the stub's library conforms, vendors' defects are found, and C programs reproduce them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.ompd_libraries import LIBRARIES, ompd_library
 from tests.support.stub import stub_folder
 
 TRIED = LIBRARIES if FULL else LIBRARIES[-1:]
-# Beside what a case says, what nobody has written down: reads that fail, and the result is given all the same.
+# Defects without a report elsewhere: crashes, wrong codes, and results that are returned although reads fail.
 NEWS = {
     "ompd_enumerate_states/all-null": "crashed (SIGSEGV) in ompd_enumerate_states",
     "ompd_finalize/first": "returned ompd_rc_ok",
@@ -89,9 +89,9 @@ def test_the_stubs_library_conforms_to_every_rule(monkeypatch: pytest.MonkeyPatc
     assert [(row.key, row.seen) for row in found.rows] == []
     assert found.complete and found.tried > 900
     assert found.warnings == ("no thread has a copy of a global variable: little of DMPL_get_tls_address was tried",)
-    # One word each, so that a list of known findings can have it.
+    # Each key is one word, for lists of known findings.
     assert all(key.split() == [key] for key in keys)
-    # Whether a routine is there is no case: it is seen by the symbols.
+    # The rule "exported" has no case: the symbols show whether a routine exists.
     assert rules.keys() == RULES.keys() - {"exported"}
     assert all(rule.words == RULES[name].words and rule.section for name, rule in rules.items())
 
@@ -110,7 +110,8 @@ def test_defects_of_vendors_are_found(name: str) -> None:
     finalize = found["ompd_finalize/first"]
     assert (finalize.version, finalize.section, finalize.level) == ("OpenMP 5.2", "20.5.1.4", "demands")
     assert tried(name).answer.complete and not tried(name).answer.warnings
-    # What it does not say is no demand: null pointers for results, what a tool may not do, and texts of numbers.
+    # Without words in the standard there is no demand: null pointers for results, forbidden uses by tools, texts of
+    # numbers.
     contested = {row.key: row.level for row in found.values() if CONTESTED.search(row.key)}
     assert len(contested) > 20 and set(contested.values()) == {"suggests"}
 
@@ -146,7 +147,7 @@ def test_without_a_program_what_needs_no_handles_is_tried(tmp_path: Path) -> Non
     library = str(ompd_library("llvm-22"))
     known = tmp_path / "known"
     report = tmp_path / "report.xml"
-    # One that is known does not make the others known.
+    # One known finding does not make others known.
     known.write_text("# of LLVM 22\n\nompd_finalize/first that is so\n")
     options = ["--expect", str(known), "--json", "--junit", str(report)]
     done = CliRunner().invoke(cli, ["conformance", library, *options])
@@ -162,7 +163,7 @@ def test_without_a_program_what_needs_no_handles_is_tried(tmp_path: Path) -> Non
     assert failed == keys - {"ompd_finalize/first"} and len(cases) == len(keys) + 1
     assert [case.get("name") for case in cases if case.find("skipped") is not None] == ["ompd_finalize/first"]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == (str(len(cases)), str(len(failed)), "1")
-    # Once all are known, it conforms.
+    # If all findings are known, the library conforms.
     known.write_text("".join(f"{key}\n" for key in sorted(keys)) + "gone/one\n")
     done = CliRunner().invoke(cli, ["conformance", library, "--expect", str(known)])
     assert done.exit_code == 0 and f"{len(keys)} of them known" in done.stdout and "gone: gone/one" in done.stdout
@@ -211,7 +212,7 @@ def test_what_callbacks_were_answered_takes_a_bounded_room(monkeypatch: pytest.M
     codes = [answers.of((ASK_MEMORY, 0, 0x1000, size, b""))[0] for size in range(1 << 15, (1 << 15) + 64)]
     assert codes[:20] == [Rc.OK] * 20 and codes[-20:] == [Rc.ERROR] * 20
     assert sum(len(raw) for _, _, raw in answers.kept.values()) < 1 << 20
-    assert answers.of((ASK_MEMORY, 0, 0x1000, 1 << 15, b""))[0] == Rc.OK  # as before
+    assert answers.of((ASK_MEMORY, 0, 0x1000, 1 << 15, b""))[0] == Rc.OK  # still answered
 
 
 @pytest.mark.skipif(not FULL, reason="each call that does not return is waited for")

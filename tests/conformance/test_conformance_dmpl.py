@@ -1,4 +1,4 @@
-"""``ompd conformance`` of DMPL: the stub's library conforms to the white paper, and mutants of it do not."""
+"""``ompd conformance`` for DMPL: the stub's library conforms to the white paper, and its mutants do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stub.programs import built, core_of
 from tests.support import FULL
 from tests.support.dmpl_only import dmpl_library
 
-# In a file of the library something becomes another text, and a case finds it.
+# By the case that finds the mutant: the file, the old text and the new text.
 MUTANTS = {
     "DMPL_version_string/there": (
         "dmpl.c",
@@ -51,7 +51,7 @@ MUTANTS = {
     ),
     "DMPL_destroy_process_info/release": ("dmpl.c", "    dmpl_callbacks->DMPL_free_fp(info);\n", ""),
 }
-# Faults that end the library's process.
+# Defects that end the library's process.
 ENDED = {
     "reads behind the table": (
         *("dmpl.c", "dmpl_extension = NULL;\n"),

@@ -1,4 +1,4 @@
-"""The kit finds what is wrong: mutants of the stub's OMPD library, each function made wrong in one way."""
+"""The kit finds mutants of the stub's OMPD library, in each of which one function has one defect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support import FULL
 from tests.support.stub import plugin_folder
 from tests.support.stub_cores import on_stub
 
-# Of those that the first steps find, so that they take a second or two each.
+# Mutants that the first steps find, so each takes only a second or two.
 SAMPLE = (
     ("ompd_initialize", "version != 201811", "version < 201811"),
     ("ompd_get_api_version", "201811"),
@@ -21,11 +21,11 @@ SAMPLE = (
     ("ompd_get_thread_id", "is_pthread ? stub_thread_pthread"),
     ("member_of_team", "(uint64_t)number *"),
     ("thread_num", "*number = at;"),
-    # It does not survive what each trial begins with.
+    # This mutant fails in the calls that every trial begins with.
     ("new_handle", "(*handle)->space = space;"),
 )
-# How many must be found, of all: 144 of 157 are. What is left makes no difference that a call shows on this program: a
-# lost code becomes another failure, a check is made again further down, memory that is freed is filled with a pattern.
+# The share of mutants that must be found; 144 of 157 are. No call on this program shows the others: a lost code becomes
+# another failure, a later check repeats a removed one, or freed memory is filled with a pattern.
 SHARE = 0.9
 
 

@@ -1,4 +1,4 @@
-"""Libraries put to the test on programs of known truth, once for all tests of a process; reproducers in C."""
+"""Trials of libraries on programs with known truth, once for all tests of a process, and reproducers in C."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.support.stub_cores import on_stub
 
 @cache
 def tried(name: str) -> Tried:
-    """Return what comes of a vendor's library, on Intel's runtime, in a region of four threads that wait for a lock."""
+    """Return the trial of a vendor's library on Intel's runtime, in a region of four threads that wait for a lock."""
     return ask(str(ompd_library(name)), [str(stopped("lock", compiler="clang", mode="debug").core)])
 
 
 def tried_stub(library: str | None = None) -> Tried:
-    """Return what comes of the stub's library, or a mutant of it."""
+    """Return the trial of the stub's library or of its mutant *library*."""
     path = library or str(stub_folder() / "libompd_stub.so")
     return ask(path, [str(on_stub("lock").core)], plugins=[str(plugin_folder())])
 
 
 def run_reproducer(found: Tried, key: str, library: str, folder: Path) -> tuple[list[str], int]:
-    """Compile the program for a finding with every warning, run it, and return what it prints and its status."""
+    """Compile the reproducer of a finding with all warnings, run it, and return its output lines and exit status."""
     (row,) = (row for row in found.answer.rows if row.key == key)
     source, built = folder / "reproducer.c", folder / "reproducer"
     source.write_text(program(row, found.scripts[key], found.answers[key]))
@@ -45,12 +45,14 @@ def run_reproducer(found: Tried, key: str, library: str, folder: Path) -> tuple[
 
 
 def called(lines: list[str]) -> list[str]:
-    """Return the lines of calls."""
+    """Return the lines that report calls."""
     return [line for line in lines if re.fullmatch(r"ompd_\w+ (returned -?\d+)?", line)]
 
 
 def expected_calls(script: Script) -> list[str]:
-    """Return the lines that a reproducer has to print: each call, the last one without a code if it did not return."""
+    """Return the lines that a reproducer must print: each call with its code; a last call that did not return has no
+    code.
+    """
     return [
         f"{step['function']} " + (f"returned {reply.code}" if not reply.ended else "")
         for step, reply in zip(script.steps, script.replies, strict=False)

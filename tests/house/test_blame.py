@@ -1,4 +1,4 @@
-"""The tool of ``examples/blame``: it names the thread for which the others wait, and so does ``ompd why``."""
+"""The tool of ``examples/blame`` names the thread that the others wait for, and so does ``ompd why``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.spaces import without_spaces
 from tests.support.stub import stub_folder
 
 LLVM, INTEL = "libomp-19", "intel"
-# How each runtime finds the tool, and what it is then called in the report.
+# By runtime: the variables that make it find the tool, and the generation that the report then names.
 RUNS = [
     *((runtime, {}, "OpenMP 5") for runtime in (LLVM, INTEL, "stub")),
     ("stub", {"BLAME_GENERATION": "2015"}, "report of 2015"),
@@ -40,7 +40,7 @@ every_run = pytest.mark.parametrize(
 
 
 def environment(library: Path, choice: Mapping[str, str], way: str = "") -> dict[str, str]:
-    # Threads of LLVM's runtime that sleep in a barrier do not wake up for tasks.
+    # LLVM's threads that sleep in a barrier do not wake up for tasks.
     sleeps = {"KMP_BLOCKTIME": "infinite"} if way == "task" else {}
     return {**ENVIRONMENT, **sleeps, **choice, "LD_PRELOAD": str(without_spaces(library))}
 
@@ -59,7 +59,7 @@ def reported(words: Sequence[str | Path], variables: Mapping[str, str]) -> str:
 
 
 def check_sum(report: Report) -> None:
-    # All waiting is somebody's: each figure is rounded to a millisecond.
+    # The charges add up to the total wait; each figure is rounded to a millisecond.
     charged = sum(charge.seconds for charge in report.charges) + report.others + report.nobody
     assert abs(charged - report.seconds) <= 0.001 * (len(report.charges) + 3)
 
@@ -77,7 +77,7 @@ def test_it_names_the_straggler(runtime: str, choice: Mapping[str, str], generat
     first = report.charges[0]
     assert (first.number, first.size) == (laggard, threads if way != "serial" else 1)
     assert "lag" in first.functions and max(first.kinds, key=lambda name: first.kinds[name]) == kind
-    # Who waits is not to blame: of all waiting, nearly all is for that thread.
+    # Nearly all waiting is charged to the laggard, not to the threads that wait.
     own = sum(charge.seconds for charge in report.charges if charge.thread == first.thread)
     assert own > 0.8 * report.seconds
     assert report.seconds > 0.1
@@ -91,7 +91,7 @@ def test_without_a_sampler_the_end_of_the_work_is_the_place(
     variables = {**environment(tool(), choice), "BLAME_INTERVAL": "0"}
     report = parsed(reported([straggler, "barrier", "4", "2"], variables))
     check_sum(report)
-    # Where the laggard comes to the barrier itself: its work is over.
+    # The place is the laggard's own arrival at the barrier, after its work.
     assert report.charges[0].number == 2
     assert report.charges[0].functions == ["at_barrier._omp_fn.0"]
 
@@ -106,7 +106,7 @@ def test_a_generation_that_the_runtime_does_not_know_is_silent(generation: str) 
 def test_the_program_controls_it() -> None:
     controlled = program(CHECKOUT / "tests" / "blame" / "controlled.c", LLVM)
     text = reported([controlled], environment(tool(), {}))
-    paused, ended = (parsed("blame: " + part) for part in text.split("blame: ")[1:])  # and none at the program's end
+    paused, ended = (parsed("blame: " + part) for part in text.split("blame: ")[1:])  # no report at the program's end
     assert paused.seconds == 0 and not paused.charges
     assert ended.seconds > 0.05 and ended.charges[0].number == 1
     check_sum(ended)
@@ -114,7 +114,7 @@ def test_the_program_controls_it() -> None:
 
 @contextmanager
 def hanging(straggler: Path, folder: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Run the program until the laggard is at work, for ever."""
+    """Run the program and yield it once the laggard works, which it does for ever."""
     fifo = folder / "report"
     os.mkfifo(fifo)
     process = subprocess.Popen(
@@ -145,7 +145,7 @@ def test_why_says_the_same_of_the_same_moment(
         deadline = time.monotonic() + READY_SECONDS
         while True:
             process.send_signal(signal.SIGUSR1)
-            report = parsed((tmp_path / "report").read_text())  # the tool opens it once it writes
+            report = parsed((tmp_path / "report").read_text())  # the tool opens the file when it writes
             if report.charges and "heavy_work" in report.charges[0].functions:
                 break
             assert time.monotonic() < deadline, report
@@ -154,7 +154,7 @@ def test_why_says_the_same_of_the_same_moment(
                 live = session.ask(why.ask)
             place = live.rows[0].place
             if place is None or place.file != str(FOLDER / "accounts.c"):
-                break  # the report is written, and the handler has returned
+                break  # the report is complete, and the handler has returned
             assert time.monotonic() < deadline, place
         write_gcore(process.pid, tmp_path / "core")
     with Session.open_core(tmp_path / "core") as session:
@@ -169,7 +169,7 @@ def test_why_says_the_same_of_the_same_moment(
 
 
 def checked_program(folder: Path, flags: Sequence[str]) -> Path:
-    # The tool is linked before the runtime: what is preloaded would be before a sanitizer.
+    # The program is linked with the tool, before the runtime: a preloaded library would precede the sanitizer's.
     library, stub = tool("gcc", tuple(flags)), stub_folder(flags=tuple(flags))
     compiling = [str(require("gcc")), "-g", "-O1", "-fopenmp", *flags, "-c", str(FOLDER / "straggler.c")]
     places = [word for place in (library.parent, stub) for word in (f"-L{place}", f"-Wl,-rpath,{place}")]

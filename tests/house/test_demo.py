@@ -1,4 +1,4 @@
-"""The main job, shown (`make demo`): a real program hangs, its core is taken, `ompd` says why, and that is true."""
+"""The main job, as `make demo` shows it: a real program hangs, and `ompd` gives the true reason from its core."""
 
 from __future__ import annotations
 

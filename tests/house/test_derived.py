@@ -1,4 +1,4 @@
-"""What tests read of files that were read before gives the same answers, and no test adds to it."""
+"""The tests' cache of derived data gives the same answers as a new derivation, and no test adds to this cache."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.truth import everything, opened
 
 @pytest.fixture
 def core() -> Stopped:
-    return stopped("task_queued")  # not one of those from which it was derived
+    return stopped("task_queued")  # none of the programs that filled the cache
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The entries that were read, once sessions use the cache."""
-    monkeypatch.setattr(DiskCache, "of_user", DiskCache.of_user)  # put back at the end
+    """Make sessions use the cache, and return the list of names of the entries that they read."""
+    monkeypatch.setattr(DiskCache, "of_user", DiskCache.of_user)  # restored at the end
     derived.use()
     cache = DiskCache.of_user()
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""What the documentation shows works: its Python runs, its commands and options exist."""
+"""The documentation is right: its Python code runs, and its commands and options exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 _CONTEXT = click.Context(cli)
 CLI = {name: cli.get_command(_CONTEXT, name) for name in cli.list_commands(_CONTEXT)}
 EXAMPLES = [example for example in ALL_EXAMPLES if "launch" not in example]  # test_lldb_docs.py runs those
-# Not words of this field; docs/glossary.md has those.
+# Words that are not of this field; docs/glossary.md has the right ones.
 JARGON = re.compile(r"\b(told|untold|to be had|asked|answers on|worked out|front door|met by|of ours)\b", re.IGNORECASE)
 TOLD = {"hang": ("wait_lock", "is in a region of simulate at level 1", "waited for: [")}
 

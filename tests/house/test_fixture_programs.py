@@ -1,4 +1,4 @@
-"""The programs with known truth get into their state; what they write fits together and to the source."""
+"""The programs with known truth reach their state, and their truth is consistent and agrees with the source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.build import PROGRAMS as SOURCES
 from tests.support.known_truth import PARAMETERS, by_native_id, every_build
 from tests.support.programs import modes_of
 
-# Threads in a team, idle and of no concern to OpenMP (one is the monitor); sizes of the live regions by level.
+# Numbers of threads in a team, idle, and outside of OpenMP (one is the monitor); level and size of each live region.
 SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
     "nested": ((12, 0, 1), [(1, 3), *[(2, 2)] * 3, *[(3, 2)] * 6]),
     "uneven": ((3, 0, 1), [(1, 2), (2, 2)]),
@@ -116,7 +116,7 @@ BLOCKED = {
     "cplusplus": Counter(user=4),
     "modules": Counter(user=3),
 }
-# Explicit tasks by what became of them, and what the tasks that have been started wait for.
+# Explicit tasks by status, and started tasks by the thing that they wait for.
 TASKS: dict[str, tuple[Counter[str], Counter[str]]] = {
     "task_tree": (Counter(executing=4, suspended=5, queued=2), Counter(taskwait=6, implicit_barrier=3, parallel=1)),
     "task_queued": (Counter(executing=4, queued=300), Counter(taskwait=4, parallel=1)),
@@ -158,7 +158,7 @@ def test_every_program_has_a_source_and_a_shape() -> None:
 
 @every_build
 @pytest.mark.parametrize(
-    ("mode", "flags"),  # what is built for OMP_DEBUG is what is built for tools
+    ("mode", "flags"),  # the build for OMP_DEBUG is the build for tools
     [("tool", ()), ("neither", ()), ("tool", ("-O2",)), *([("neither", ("-O2",))] * FULL)],
     ids=lambda value: "".join(value) or "-O0",
 )
@@ -201,7 +201,7 @@ def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: s
     truth = stopped(program, compiler=compiler, mode=mode).truth
     roles = Counter(thread["role"] for thread in truth["threads"])
     team_idle_other, regions = SHAPES[program]
-    # What the program writes is compiled as C.
+    # C code writes the truth, so its compiler is the C compiler.
     assert (truth["program"], truth["compiler"], truth["mode"]) == (program, C_COMPILERS.get(compiler, compiler), mode)
     assert (roles["team"], roles["idle"], roles["other"]) == team_idle_other
     assert sorted((region["level"], region["team_size"]) for region in truth["regions"]) == regions
@@ -268,7 +268,7 @@ def _check_stack(thread: dict[str, Any], truth: dict[str, Any], regions: dict[in
     tasks = {task["key"]: task for task in truth["tasks"]}
     primaries = [region["threads"][0] for region in regions.values()]
     first = {key: stack[0][key] for key in ("function", "file", "line")}
-    if thread["where"] is None:  # it has left the code of its region
+    if thread["where"] is None:  # the thread has left the code of its region
         assert thread["blocked_in"] == "implicit_barrier" and stack[0]["thread"] != here
     else:
         assert (first, stack[0]["thread"]) == (thread["where"], here)
@@ -343,8 +343,8 @@ def test_tasks_fit_to_each_other_and_to_the_threads(program: str, compiler: str,
 
 
 def _check_data(truth: dict[str, Any], mode: str) -> None:
-    # What OMPT tells of each thread's tasks is what the program declared: from its innermost one outwards by way of
-    # those that its thread left for them, from an implicit one by way of the one that generated it.
+    # OMPT's tasks of each thread are those that the program declared. From the innermost task outwards, each step goes
+    # to the task that the thread left for this one, or if there is none (implicit tasks) to the generating task.
     if mode == "neither":
         return
     tasks = {task["key"]: task for task in truth["tasks"]}
@@ -366,7 +366,7 @@ def _check_data(truth: dict[str, Any], mode: str) -> None:
         seen = by_native_id(truth)[task["thread"]]["tasks"]
         told = [(level["task_data"], level["flags"] & 7, level["parallel_data"]) for level in seen]
         assert [level[:2] for level in told] == [level[:2] for level in expected]
-        assert told[:-1] == expected[:-1]  # the implicit region of an initial thread is not in the truth
+        assert told[:-1] == expected[:-1]  # the truth lacks the implicit region of an initial thread
 
 
 @every_compiler
@@ -391,7 +391,7 @@ def test_locks_of_every_kind_are_waited_for(kind: str, compiler: str, mode: str)
     holders = {"gate": by_number[0], "attic": by_number[0], "ledger": by_number[1], None: None}
     for thread in truth["threads"]:
         assert thread["holder"] == holders[thread["object_symbol"]]
-        # Without a queuing lock the runtime does not mark who waits for it.
+        # The runtime marks waiting threads only for queuing locks.
         waits = kind == "queuing" and mode != "neither" and thread["object_symbol"] is not None
         assert (thread["wait_id"] is not None) == waits
 

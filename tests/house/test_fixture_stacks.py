@@ -1,4 +1,4 @@
-"""Stacks of the programs with known truth: what they write is what gdb shows, and what their sources say."""
+"""Stacks of the programs with known truth: the truth equals gdb's backtraces and agrees with the sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.known_truth import PARAMETERS, by_native_id, every_build
 
 
 class GdbFrame(NamedTuple):
-    """A frame of gdb's backtrace: *function* without parameters, *file* and *line* None where it has no source."""
+    """A frame of gdb's backtrace: *function* without parameters; *file* and *line*, None if gdb shows no source."""
 
     function: str
     file: str | None
@@ -51,14 +51,14 @@ def gdb_stacks(core: Stopped) -> dict[int, list[GdbFrame]]:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=clean_environment(), check=True
     ).stdout
     stacks: dict[int, list[GdbFrame]] = {}
-    frames: list[GdbFrame] = []  # gdb begins with the frame of the thread that it selected
+    frames: list[GdbFrame] = []  # gdb first prints the frame of the selected thread
     for line in text.splitlines():
         if found := re.match(r"Thread \d+ \(.*LWP (\d+)\)", line):
             frames = stacks.setdefault(int(found[1]), [])
         elif found := re.match(
             r"#\d+ +(?:0x[0-9a-f]+ in )?(.+?)(?: \((?:\.\.\.)?\))?(?: at (.+):(\d+))?(?: from .*)?$", line
         ):
-            # Some names of compiler-made functions have parameters in them.
+            # Some names of compiler-made functions contain parameters.
             name = re.sub(r"(_omp_fn\.\d+|_debug__|operator\(\))\(.*\)(?: const)?$", r"\1", found[1])
             frames.append(GdbFrame(name, found[2] and Path(found[2]).name, int(found[3]) if found[3] else None))
     return stacks
@@ -67,15 +67,16 @@ def gdb_stacks(core: Stopped) -> dict[int, list[GdbFrame]]:
 OUTLINED = re.compile(
     r"^(?:(\w+)::)?(\w*)\._omp_fn\.\d+$|^\.omp_(?:outlined|task_entry)\.|^(\w+)(?:\.omp_outlined[\w.]*)+$"
 )
-# clang's from 17 on have the name of the function before them, and one mark behind the other.
+# From clang 17 on these names begin with the enclosing function and end with one or more marks.
 OF_CLANG = re.compile(r"^\.omp_outlined\.|^\w+\.omp_outlined")
 BODY = re.compile(r"_debug__(?:\.\d+)?$")
 
 
 def user_frames(frames: list[GdbFrame], files: Sequence[str], compiler: str) -> list[GdbFrame]:
-    """Return those of *frames* that are in the source, where compilers add some of their own: clang's function of a
-    region calls one that has its code, its function of a task too, and so does one that combines for a reduction;
-    gfortran's ``main`` calls the program."""
+    """Return the frames in *files* without those that compilers add. clang's functions of regions and tasks call
+    another function with the body, and ``.omp_combiner.`` of a reduction does so, too. gfortran's ``main`` calls the
+    program.
+    """
     own = []
     for inner, frame in zip([None, *frames], frames, strict=False):
         if frame.file not in files:
@@ -93,7 +94,7 @@ def user_frames(frames: list[GdbFrame], files: Sequence[str], compiler: str) -> 
 
 
 def is_named(frame: GdbFrame, stated: dict[str, Any], compiler: str) -> bool:
-    """Tell whether gdb's name of a frame fits to the program's: that of a function in which a construct is."""
+    """Return whether gdb's function name of a frame matches the truth, which names the function around a construct."""
     outlined = OUTLINED.search(frame.function)
     if (outlined is not None) != (stated["construct"] is not None):
         return False
@@ -101,13 +102,13 @@ def is_named(frame: GdbFrame, stated: dict[str, Any], compiler: str) -> bool:
     if outlined is not None:
         if outlined[2] is None and outlined[3] is None:
             return True
-        # gfortran's names have the procedure first, and then as linkers know it.
+        # gfortran's names have the procedure first, then its linker symbol.
         name = outlined[1] or outlined[2] or outlined[3]
         if name.startswith("_Z"):
             return _demangled(name) == stated["function"]
     if compiler == "gfortran":
         name = name.rpartition("::")[2]
-    # The class of a lambda expression has no name; compilers make different ones.
+    # The class of a lambda expression has no name; compilers invent different ones.
     return name == stated["function"] or (stated["function"] == "operator()" and name.endswith("::operator()"))
 
 
@@ -122,7 +123,7 @@ def _demangled(symbol: str) -> str:
         pytest.param(*build.values, flags, id=f"{build.id}-{level}", marks=build.marks)
         for number, build in enumerate(PARAMETERS)
         for level, flags in (("O0", ()), ("O2", ("-O2",)))
-        # What the others say of their stacks is the same code's, whichever compiler made it.
+        # The other programs' code for stacks is the same for all compilers.
         if FULL or (build.values[0] in STACK_PROGRAMS and (flags or number % 2)) or (number % 8 == 0 and not flags)
     ],
 )
@@ -133,15 +134,15 @@ def test_gdb_sees_the_same_threads_at_the_same_lines(program: str, compiler: str
     assert set(stacks) == set(threads)
     for native_thread_id, thread in threads.items():
         found = user_frames(stacks[native_thread_id], (source(program).name, "truth.c"), compiler)
-        # What follows on other threads is no part of this thread's stack.
+        # The part on other threads does not belong to this thread's stack.
         stated = [frame for frame in thread["stack"] or () if frame["thread"] == native_thread_id]
         assert [frame[1:] for frame in found] == [(frame["file"], frame["line"]) for frame in stated]
         for frame, true in zip(found, stated, strict=True):
             assert is_named(frame, true, compiler), (frame, true)
 
 
-# The stacks of all threads that execute a region, from the outermost function inwards; "parallel" and the like are the
-# bodies of such constructs, and ">" is where a stack goes on upon another thread's.
+# The stacks of all threads that execute a region, from the outermost function inwards. "parallel" and the like are the
+# bodies of these constructs; ">" marks the step from one thread's stack to another's.
 STACKS = {
     "closing_barrier": """
         main
@@ -293,14 +294,14 @@ def test_stacks_are_those_of_the_source(program: str, compiler: str) -> None:
     )
 
 
-# Parts of the function itself, and routines in which no program of these stops.
+# Parts of the function itself, and routines in which none of these programs stops.
 NEVER_STOPS = re.compile(
     r"\.text\.unlikely|.*[. ]cold\]?$|truth_\w+$|omp_unset_\w+$|GOMP_\w+_end$|__kmpc_end_(?:critical|reduce)\w*$"
 )
 
 
 def left_by_jumps(program: Path) -> dict[str, list[str]]:
-    """Return the functions of a program's own object file, and where each jumps to that is not in it."""
+    """Return the functions of a program's object file, each with the targets of its jumps to other functions."""
     command = [
         str(require("objdump")),
         "-d",
@@ -314,7 +315,7 @@ def left_by_jumps(program: Path) -> dict[str, list[str]]:
     name = pending = before = ""
     for line in text.splitlines():
         if found := re.match(r"\s+[0-9a-f]+: R_X86_64_\w+\s+(.*?)(?:[-+]0x[0-9a-f]+)?$", line):
-            pending = pending and found[1]  # what the linker makes of the jump before
+            pending = pending and found[1]  # the relocation of the previous jump
             continue
         if pending and pending != name:
             functions[name].append(pending)
@@ -324,7 +325,7 @@ def left_by_jumps(program: Path) -> dict[str, list[str]]:
             functions.setdefault(name, [])
         elif found := re.match(r"\s+[0-9a-f]+:\s+(?:notrack )?j\w+ +(\S.*)$", line):
             target = re.match(r"[0-9a-f]+ <(.*?)(?:\+0x[0-9a-f]+)?>$", found[1])
-            # The address of a case of a switch was worked out just before.
+            # If an addition has just computed the address, the jump goes to a case of a switch.
             pending = target[1] if target else found[1] if not re.search(r"\badd ", before) else ""
         before = line
     return functions
@@ -351,7 +352,7 @@ def test_no_function_of_a_stack_is_left_by_a_jump(program: str, compiler: str) -
         if frame["file"] != "truth.c" and not frame["inlined"] and frame["construct"] is None
     }:
         named = re.compile(
-            # As C, C++, gfortran and the compilers' makers of functions for constructs write it.
+            # Spellings of C, C++, gfortran and compiler-made functions of constructs.
             rf"(?:.*[ :])?(?:__\w+_MOD_)?{re.escape(function)}(?:\(.*|_)?(?: const)?(?:\.\d+)?(?:[. \[].*)?"
             if function != program or compiler != "gfortran"
             else r"MAIN__"

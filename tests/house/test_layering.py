@@ -1,4 +1,4 @@
-"""Imports point down, and optional or slow packages stay in their places: docs/dev/architecture.md."""
+"""Imports go to lower layers, and only certain modules import optional or slow packages: docs/dev/architecture.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.support import stopped
 from tests.support.cache import CHECKOUT
 from tests.support.imports import PACKAGE, imports, loaded_after, modules
 
-# Each process that runs any of these has to read all files.
+# Each process that runs one of these tests reads all files.
 pytestmark = pytest.mark.xdist_group("house")
 
 STUBS = CHECKOUT / "runtime_stub" / "plugin" / "ompd_stub"
 
-# Layers from the bottom up. A module may import its own layer and those below; those that share one as halves
-# do may not import each other.
+# Layers from the bottom up. A module may import its own layer and lower ones, but the two halves ``debugger`` and
+# ``runtimes`` may not import each other.
 LAYERS = (
     ("errors", "model", "naming", "records", "safety"),
     ("binary", "contract", "isa"),
@@ -112,9 +112,9 @@ def layer(module: str) -> str:
 
 
 def each_import(package: Path = PACKAGE) -> Iterator[tuple[str, str]]:
-    """Each module of a package with each name that it imports, wherever in it.
+    """Return pairs of a module of the package and a name that it imports at any place.
 
-    A rule is one test, not one for each of hundreds of modules, which would take longer to count than to run.
+    A rule is a single test: collecting a test for each of hundreds of modules would take longer than running it.
     """
     return ((module, imported) for module, tree in modules(package).items() for imported in sorted(imports(tree)))
 
@@ -127,7 +127,7 @@ def may_import(here: str, there: str) -> bool:
 
 def test_imports_point_down() -> None:
     ours = [(module, imported) for module, imported in each_import() if imported.startswith("ompd.")]
-    # The front door is above all of them; what is in no layer is a name of it, as ompd.__version__.
+    # ompd itself is above all layers; names in no layer are its own, such as ompd.__version__.
     known = [pair for pair in ours if layer(pair[0]) and layer(pair[1]) in RANK]
     assert len(known) > len(modules(PACKAGE))
     assert [pair for pair in known if not may_import(layer(pair[0]), layer(pair[1]))] == []
@@ -164,7 +164,7 @@ def test_of_the_runtimes_half_only_what_loads_libraries_reads_files() -> None:
 
 
 def test_queries_know_of_the_debuggers_half_what_the_session_shows() -> None:
-    # For type checking they may name its classes.
+    # Imports of its classes for type checking only are allowed.
     below = {
         (name.removeprefix("ompd.questions."), imported)
         for name, tree in modules(PACKAGE).items()

@@ -17,7 +17,7 @@ FILES = ("tests/debugger/snapshot/test_pages.py", "tests/contract/test_naming.py
 
 
 def run(seed: str, *arguments: str) -> str:
-    """Return what pytest prints of *arguments* with *seed*."""
+    """Return the output of pytest for *arguments* with *seed*."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
@@ -35,7 +35,7 @@ def test_a_seed_is_an_order_of_files_and_of_their_tests() -> None:
     usual, one, other = collected("", *FILES), collected("1", *FILES), collected("2", *FILES)
     assert sorted(usual) == sorted(one) == sorted(other)
     assert usual != one != other != usual
-    # Files stay together.
+    # The tests of each file stay together.
     assert len(list(itertools.groupby(one, key=lambda name: name.partition("::")[0]))) == len(FILES)
 
 
@@ -47,7 +47,7 @@ def test_a_part_of_the_tests_keeps_its_order() -> None:
 
 @pytest.mark.quick()
 def test_processes_draw_one_order_and_print_its_seed() -> None:
-    # xdist ends with an error where its processes collect different orders.
+    # xdist ends with an error if its processes collect different orders.
     printed = run("random", "-n", "2", "--dist", "loadgroup", *FILES[:2])
     (seed,) = re.findall(rf"^in random order; again with {VARIABLE}=(\d+)$", printed, re.MULTILINE)
     assert re.search(r"^\d+ passed", printed, re.MULTILINE), printed

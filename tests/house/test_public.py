@@ -1,7 +1,7 @@
-"""What is public stays: the JSON Schemas in ``docs/schemas/`` are those of the code, and the names that
-``docs/api.md`` calls public are there, with docstrings.
+"""The public interface stays: the JSON Schemas in ``docs/schemas/`` are the code's, and the public names of
+``docs/api.md`` exist and have docstrings.
 
-``python -m tests.house.test_public`` writes the schemas anew. It refuses to remove anything from a version of a schema.
+``python -m tests.house.test_public`` writes the schemas anew, but never removes anything from a version of a schema.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PAGE = (DOCS / "api.md").read_text()
 
 
 def published(command: str) -> tuple[str, dict[str, Any]]:
-    """Return the name of the file and the schema of a command's answers, without words for people."""
+    """Return the file name and the schema of a command's answers, without descriptions."""
     schema = json.loads(format_schema(command), object_hook=_without_words)
     version = schema["properties"]["schema"]["const"].rpartition("/")[2]
     return f"{command}-{version}.json", schema
 
 
 def _without_words(value: dict[str, Any]) -> dict[str, Any]:
-    # A member may be called "description", too; its schema is an object and no text.
+    # A member may also be called "description": its schema is an object, not a text.
     return {key: item for key, item in value.items() if key != "description" or not isinstance(item, str)}
 
 
@@ -44,7 +44,7 @@ def text_of(schema: dict[str, Any]) -> str:
 
 
 def taken_away(old: Any, new: Any, where: str = "") -> list[str]:
-    """Return what a reader of answers by *old* would miss, or not understand, in one by *new*. Keys may be added."""
+    """Return the changes from schema *old* to *new* that break readers of *old*. Keys may be added."""
     if isinstance(old, dict) and isinstance(new, dict):
         is_open = where.endswith(("/properties", "/$defs"))
         missing = [f"{where}/{key}" for key in old if key not in new]
@@ -64,7 +64,7 @@ def test_the_published_schema_is_that_of_the_code(command: str) -> None:
 
 
 def test_no_other_schema_is_published() -> None:
-    # Of a version that is over the file goes when nobody has to read its answers.
+    # The file of an old version is removed when its answers need no longer be read.
     assert {path.name for path in SCHEMAS.iterdir()} == {published(command)[0] for command in ROWS}
 
 
@@ -108,7 +108,7 @@ def test_public_functions_and_their_arguments_are_on_the_page() -> None:
 
 
 def test_public_methods_are_on_the_page() -> None:
-    inherited = {"attach", "open_core"}  # as functions of the package
+    inherited = {"attach", "open_core"}  # also functions of the package
     queries = {name for name in dir(Inspection) if name.startswith("ask")} | {"snapshot", "close", "wait_until"}
     control = {name for name in vars(LldbInspection) if not name.startswith("_")} - set(dir(Inspection))
     assert len(queries) == 16 and control == {"continue_to", "events", "step_into_region"}

@@ -1,4 +1,4 @@
-"""README.md and the help show what the commands print. ``python -m tests.house.test_readme`` writes both anew."""
+"""README.md and the help show the commands' real output. ``python -m tests.house.test_readme`` writes both anew."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_help_shows_what_the_command_prints(command: Command, folder: Path) -> N
 
 
 def write_page() -> None:
-    """Write anew what README.md shows."""
+    """Write the output in README.md anew."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder_of_the_page(Path(temporary))
 

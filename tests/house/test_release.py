@@ -1,4 +1,4 @@
-"""What is released: wheel, sdist, and one file for machines without pip, each used from another folder."""
+"""The released files: wheel, sdist, and one file for machines without pip. Each is used from another folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tools import pyz
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 BACKEND = "import sys; from setuptools import build_meta; print(build_meta.{what}(sys.argv[1]))"
-# What is built and installed once, and pip may be slow.
+# One process builds and installs once for all tests; pip may be slow.
 pytestmark = [pytest.mark.xdist_group("release"), pytest.mark.timeout(600)]
 TABLES = sorted(path.name for path in (CHECKOUT / "ompd" / "runtimes" / "layout" / "tables").glob("*.json"))
 
@@ -41,7 +41,7 @@ def run(*words: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess
 
 @cache
 def packages() -> Path:
-    """Return a folder with the wheels that building and installing needs, which pip fetches once."""
+    """Return a folder with the wheels that builds and installations need; pip fetches them once."""
 
     def fetch(folder: Path) -> None:
         wheels = [*PIP, "wheel", "--wheel-dir", str(folder), "setuptools>=77", "wheel", *dependencies]
@@ -57,7 +57,7 @@ def packages() -> Path:
 
 
 def environment(folder: Path, *installed: object) -> Path:
-    """Return the Python of a fresh environment with *installed* in it, for which no server is queried."""
+    """Return the Python of a new environment with *installed* in it, without queries to a server."""
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     python = folder / "bin" / "python"
     offline = ("install", "--no-index", "--find-links", packages(), *installed)
@@ -66,13 +66,13 @@ def environment(folder: Path, *installed: object) -> Path:
 
 
 def builder(folder: Path) -> Path:
-    """Return the Python of the environment in *folder* that builds."""
+    """Return the Python of the environment for builds in *folder*."""
     return folder / "builder" / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheel and the sdist: this of a copy of the checkout, that of the unpacked sdist."""
+    """The wheel and the sdist: the sdist is built from a copy of the checkout, the wheel from the unpacked sdist."""
     folder = tmp_path_factory.mktemp("built")
     made = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
     source = shutil.copytree(CHECKOUT, folder / "source", ignore=made)
@@ -88,13 +88,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def wheel_with_host(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a checkout in which the program was built that hosts libraries of 32 bits."""
+    """The wheel of a checkout in which the program that hosts 32-bit libraries was built."""
     folder = tmp_path_factory.mktemp("with-host")
     shutil.unpack_archive(built[1], folder / "unpacked")
     (source,) = (folder / "unpacked").iterdir()
     flags = m32_flags()
     options = shlex.join((*flags.compile, *flags.link))
-    # As in a checkout: what a release leaves out is there, too.
+    # As in a checkout, add files that a release leaves out.
     for name in ("Makefile", "MANIFEST.in"):
         shutil.copy(CHECKOUT / name, source)
     shutil.copytree(CHECKOUT / "runtime_stub", source / "runtime_stub", ignore=shutil.ignore_patterns("build"))
@@ -141,16 +141,16 @@ def test_the_program_for_32_bits_is_in_the_wheel_where_it_was_built(
         *(python, "-c", "from ompd.runtimes.hosted.narrow import PROGRAM; print(PROGRAM)"), cwd=tmp_path
     ).stdout.strip()
     assert program.startswith(str(tmp_path)) and os.access(program, os.X_OK)
-    run(program, cwd=tmp_path, code=1)  # it runs, and lacks its arguments
+    run(program, cwd=tmp_path, code=1)  # it runs, but lacks its arguments
 
 
-# The wheel that is built above is that of the sdist, too.
+# The sdist alone is enough in a short run: the wheel above is built from it.
 @pytest.mark.parametrize("which", [pytest.param(0, id="wheel")] * FULL + [pytest.param(1, id="sdist")])
 @pytest.mark.quick()
 def test_what_was_installed_works_from_another_folder(
     which: int, built: tuple[Path, Path], core: Stopped, tmp_path: Path
 ) -> None:
-    # pip builds the wheel of an sdist in an environment of its own, out of the same folder of packages.
+    # pip builds the wheel of an sdist in a separate environment, from the same folder of packages.
     python = environment(tmp_path / "fresh", built[which])
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -173,7 +173,7 @@ def test_what_was_installed_works_from_another_folder(
 
 
 def check(core: Stopped, folder: Path, *command: object) -> None:
-    """Check that *command* answers truly on a core, as JSON and as text, and has the tables."""
+    """Check that *command* answers correctly on a core, as JSON and as text, and has the layout tables."""
     answer = json.loads(run(*command, "threads", "--json", core.core, cwd=folder).stdout)
     assert same_or_unavailable(answer["threads"], core) == facts(core.truth)
     assert "wait_lock" in run(*command, "threads", core.core, cwd=folder).stdout
@@ -223,4 +223,4 @@ def test_a_stripped_runtime_is_read_by_the_tables_in_the_one_file(one_file: Path
     command = (sys.executable, "-I", "-S", one_file, "runtimes", "--json", core.core)
     (runtime,) = json.loads(run(*command, cwd=tmp_path).stdout)["runtimes"]
     assert runtime["layout"] == "table"
-    assert one_file.name not in os.listdir(tmp_path)  # noqa: PTH208  nothing is unpacked here
+    assert one_file.name not in os.listdir(tmp_path)  # noqa: PTH208 nothing was unpacked here

@@ -1,4 +1,4 @@
-"""What holds for the tests themselves: helpers are in modules of their own, and nothing waits by sleeping."""
+"""Rules for the tests themselves: helpers are in separate modules, nothing waits by sleeping, every test asserts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.cache import CHECKOUT
 TESTS = CHECKOUT / "tests"
 PAGE = TESTS.parent / "docs" / "dev" / "testing.md"
 MODULES = sorted(TESTS.rglob("*.py"))
-# Each process that runs any of these has to read all files.
+# Each process that runs one of these tests reads all files.
 pytestmark = pytest.mark.xdist_group("tests")
 
 
@@ -31,7 +31,7 @@ def named(path: Path) -> str:
 
 
 def test_no_test_file_is_imported() -> None:
-    # In texts, too, which are programs for another interpreter.
+    # Search strings, too: some are programs for another interpreter.
     imported = re.compile(
         r"^[ \"']*(?:from tests[.\w]*\.test_\w+ import|from tests[.\w]* import .*\btest_|import tests\S*\.test_)",
         re.MULTILINE,
@@ -52,14 +52,14 @@ def test_modules_of_helpers_have_no_tests() -> None:
 
 
 def modules_imported(path: Path) -> dict[str, ModuleType]:
-    """The project's modules that a file has at hand, by the name that it gives them."""
+    """Return the project's modules that a file imports, by their names in the file."""
     found = {}
     for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("ompd", "tests"):
             try:
                 source = __import__(node.module, fromlist=[name.name for name in node.names])
             except ModuleNotFoundError as error:
-                # Only a debugger, or a library that is not installed here, can have it.
+                # Only modules of a debugger or of a library that is not installed may be missing.
                 assert error.name is None or error.name.split(".")[0] not in ("ompd", "tests"), error
                 continue
             for name in node.names:
@@ -70,8 +70,8 @@ def modules_imported(path: Path) -> dict[str, ModuleType]:
 
 
 def missing(path: Path) -> Iterator[str]:
-    """What a file takes of the project's modules that they do not have."""
-    # A name that is something else, too, somewhere in the file may be that here.
+    """Yield attributes of the project's modules that a file uses but that do not exist."""
+    # Skip names that the file also binds elsewhere: they may be something else here.
     bound = {node.id for node in nodes(path) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     bound |= {node.arg for node in nodes(path) if isinstance(node, ast.arg)}
     modules = {name: module for name, module in modules_imported(path).items() if name not in bound}
@@ -83,7 +83,7 @@ def missing(path: Path) -> Iterator[str]:
 
 
 def test_what_tests_take_of_modules_is_there() -> None:
-    # Tests are not type checked: without this, whoever moves a function learns only from a run of everything.
+    # Tests are not type checked: without this test only a run of all tests would show that a moved function is missing.
     assert {named(path): names for path in MODULES if (names := list(missing(path)))} == {}
 
 
@@ -111,7 +111,7 @@ def test_minutes_are_those_of_a_report(tmp_path: Path) -> None:
 
 # Sleeping
 
-# Sleeps that wait for nothing, by the file: how many, and what they are for.
+# Sleeps outside of waiting loops, by file: their number and purpose.
 SLEEPS = {
     "lldb/regions.c": (1, "docs/lldb.md shows its code and addresses; who stops there sees the others wait"),
     "odd/cancel.c": (1, "that a region is cancelled is seen only by a thread that is let out of it"),
@@ -136,7 +136,7 @@ _POLLS = re.compile(r"\b(?:while|for) \(")
 
 
 def c_sleeps(text: str) -> list[str]:
-    """Return the lines with a sleep that are no part of a loop's head or all of its body."""
+    """Return the lines with a sleep outside of loops: neither the line nor the one before begins a loop."""
     found, before = [], ""
     for line in text.splitlines():
         if _A_SLEEP.search(line) and not _POLLS.search(line) and not _POLLS.search(before):
@@ -146,7 +146,7 @@ def c_sleeps(text: str) -> list[str]:
 
 
 def python_sleeps(path: Path) -> list[str]:
-    """Return the calls of ``time.sleep`` that are in no loop which waits for something."""
+    """Return the calls of ``time.sleep`` outside of ``while`` loops."""
     loops = [node for node in nodes(path) if isinstance(node, ast.While)]
     polled = {inner for loop in loops for part in loop.body for inner in ast.walk(part)}
     return [
@@ -160,7 +160,7 @@ def python_sleeps(path: Path) -> list[str]:
 
 
 def c_texts(path: Path) -> str:
-    """Return the programs in C that are texts of a module."""
+    """Return the C programs in the strings of a module."""
     texts = (node.value for node in nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return "\n".join(text for text in texts if "#include" in text)
 
@@ -181,7 +181,7 @@ _DEADLINE = re.compile(r"monotonic\(\) < (?:deadline|end)\b|deadline - time\.mon
 
 
 def test_no_time_of_the_clock_is_asserted() -> None:
-    # A deadline is no such time: it ends a loop that waits.
+    # Deadlines are allowed: they end loops that wait.
     found = []
     for path in MODULES:
         for node in nodes(path):
@@ -196,7 +196,7 @@ def test_no_time_of_the_clock_is_asserted() -> None:
 
 
 def test_every_test_asserts_something() -> None:
-    # By itself, or by what it calls; functions of one name are taken for one.
+    # A test asserts by itself or in functions that it calls; functions with the same name count as one.
     functions: dict[str, list[ast.FunctionDef]] = {}
     for path in MODULES:
         for node in nodes(path):

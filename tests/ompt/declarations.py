@@ -1,6 +1,6 @@
-"""Reads declarations of C: enumerations with their numbers, structures, signatures.
+"""Read C declarations: enumerations with their numbers, structures and signatures.
 
-As much of C is understood as OMPT is written in.
+Only the part of C that OMPT's headers use is understood.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 _TOKEN = re.compile(r"[A-Za-z_]\w*|0[xX][0-9a-fA-F]+|\d+|\S")
-# Marks of the documents, which mean nothing to a compiler.
+# Marks in the documents that mean nothing to a compiler.
 _MARKS = re.compile(r"\bOMPT_(TARG_)?API\b|\bDEPRECATED_\d+\b|__declspec\(\w+\)|__attribute__\(\(.*\)\)")
 _QUALIFIERS = {"const", "unsigned", "struct", "enum", "union"}
 
 Member = tuple[str, Any]
-"""A name, and a type: its text, or the members of a union without a name of its own."""
+"""A name and a type. The type is its text, or for an anonymous union the list of its members."""
 
 
 @dataclass
 class Signature:
-    """What a function is given and returns, without names."""
+    """The types of a function's parameters and result, without names."""
 
     returns: str
     parameters: list[str]
@@ -30,7 +30,8 @@ class Signature:
 
 @dataclass
 class Declarations:
-    """What a text declares, by names. ``functions`` has their types, too, ``constants`` has macros as written."""
+    """The declarations of a text by name. ``functions`` includes function types; ``constants`` has macros as written.
+    """
 
     enumerations: dict[str, dict[str, int]] = field(default_factory=dict)
     structures: dict[str, list[Member]] = field(default_factory=dict)
@@ -40,13 +41,13 @@ class Declarations:
     constants: dict[str, str] = field(default_factory=dict)
 
     def names(self) -> set[str]:
-        """Return all names that a program which includes the text cannot use for something else."""
+        """Return all names that the text reserves in a program that includes it."""
         tables = (self.structures, self.unions, self.aliases, self.functions, self.constants)
         enumerators = {name for numbers in self.enumerations.values() for name in numbers}
         return enumerators.union(*tables, self.enumerations) - {""}
 
     def as_json(self) -> dict[str, Any]:
-        """Return what :func:`from_json` reads."""
+        """Return the data that :func:`from_json` reads."""
         return asdict(self)
 
 
@@ -67,7 +68,7 @@ def from_json(data: dict[str, Any]) -> Declarations:
 
 
 def declared_in(header: Path) -> Declarations:
-    """Return what *header* declares, with what it includes from its own folder."""
+    """Return the declarations of *header* and of the files that it includes from its own folder."""
 
     def text_of(path: Path) -> str:
         def included(match: re.Match[str]) -> str:
@@ -79,9 +80,9 @@ def declared_in(header: Path) -> Declarations:
 
 
 def declared(text: str) -> Declarations:
-    """Return what *text* declares.
+    """Return the declarations of *text*.
 
-    :raises ValueError: if it has something that is not understood
+    :raises ValueError: if *text* has a declaration that is not understood
     """
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL).replace("\\\n", " ")
     found = Declarations()

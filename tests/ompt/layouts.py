@@ -1,6 +1,6 @@
-"""Where members of structures lie, and the files of assertions by which compilers confirm it.
+"""Compute the offsets of structures' members, and write files of assertions so that compilers confirm them.
 
-The offsets follow from the processor's supplement to the System V ABI, without a compiler. ``python -m
+The offsets follow from the processor supplement to the System V ABI, without a compiler. ``python -m
 tests.ompt.layouts`` writes ``numbers_2015.c`` and ``numbers_5.c`` anew.
 """
 
@@ -42,7 +42,7 @@ _HEAD = """/* {header} has the numbers, sizes, offsets and signatures of its doc
 
 @dataclass(frozen=True)
 class Layout:
-    """Size and alignment of a type in bytes, and where its members lie if it has any."""
+    """The size and alignment of a type in bytes, and the offsets of its members, if any."""
 
     size: int
     alignment: int
@@ -50,16 +50,16 @@ class Layout:
 
 
 class Layouts:
-    """Layouts of what *declarations* declare, on processors whose pointers have *width* bits: 64 or 32, of x86."""
+    """Layouts of the types in *declarations* on x86 with pointers of *width* bits, 64 or 32."""
 
     def __init__(self, declarations: Declarations, width: int) -> None:
         self.declared = declarations
         self.word = width // 8
 
     def of(self, kind: Any) -> Layout:
-        """Return the layout of a type: its name, or the members of a union without one.
+        """Return the layout of *kind*: the name of a type, or the members of an anonymous union.
 
-        :raises KeyError: of the name of a type that is not known
+        :raises KeyError: with the name of an unknown type
         """
         if isinstance(kind, list):
             return self._union(kind)
@@ -74,7 +74,7 @@ class Layouts:
             return self._union(self.declared.unions[kind])
         if kind in self.declared.aliases:
             return self.of(self.declared.aliases[kind])
-        # i386 aligns members of eight bytes to four.
+        # i386 aligns members of eight bytes to four bytes.
         return Layout(_SIZES[kind], min(_SIZES[kind], self.word), {})
 
     def _structure(self, members: list[Member]) -> Layout:
@@ -99,7 +99,7 @@ def _up(offset: int, alignment: int) -> int:
 
 
 def assertions(header: str) -> str:
-    """Return the file that asserts what *header*, one of :data:`FILES`, has to declare."""
+    """Return the text of the file of assertions on *header*, one of :data:`FILES`."""
     if header == "ompt.h":
         held, data = held_2015(report.load()), report.DATA
     else:

@@ -1,6 +1,7 @@
-"""Reads ``omp-tools.h`` of OpenMP runtimes: what they declare of OMPT (``openmp_5.json`` is LLVM's, of release 22).
+"""Read the OMPT declarations in ``omp-tools.h`` of OpenMP runtimes (``openmp_5.json`` has those of LLVM 22).
 
-``python -m tests.ompt.openmp_5`` writes that anew, of the unpacked package; other runtimes' are read where they are.
+``python -m tests.ompt.openmp_5`` writes this file anew from the unpacked package. Other runtimes' headers are read in
+place.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ RELEASE = "libompd-22"
 
 
 def load() -> Declarations:
-    """Return what LLVM's header declares."""
+    """Return the declarations of LLVM's header."""
     return from_json(json.loads(DATA.read_text())["header"])
 
 
 def header_of(runtime: str) -> Path:
-    """Return where the header of *runtime* is: ``intel``, or a row of ``tests/tools.toml`` with LLVM's.
+    """Return the header of *runtime*, which is ``intel`` or the name of an LLVM row in ``tests/tools.toml``.
 
-    :raises Missing: if it is not there
+    :raises Missing: if the header is missing
     """
     if runtime == "intel":
         return intel_runtime() / "opt" / "compiler" / "include" / "omp-tools.h"
@@ -39,8 +40,8 @@ def header_of(runtime: str) -> Path:
 
 
 def parsed(header: Path) -> Declarations:
-    """Return what *header* declares of OMPT, and not of OMPD."""
-    # Before that are macros for the runtime's own use, and two enumerations that they make; after it is OMPD's list.
+    """Return the OMPT declarations of *header*, without those of OMPD."""
+    # Skip the macros for the runtime's own use and the two enumerations made by them, and later OMPD's list.
     text = header.read_text()
     start = text.index("typedef enum ompt_callbacks_t")
     found = declared(re.sub(r"#define FOREACH(?:.*\\\n)*.*|extern .*ompd_dll_locations;", "", text[start:]))

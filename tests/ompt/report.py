@@ -1,8 +1,8 @@
-"""Reads the report of 2015 on OMPT, of which this project has the numbers and shapes alone (``report_2015.json``).
+"""Read the report of 2015 on OMPT. This project keeps only its numbers and signatures (``report_2015.json``).
 
-``python -m tests.ompt.report REPORT DRAFT`` writes them anew from the LaTeX of the report, and of the chapter that was
-its draft. tests/contract/test_ompt_documents.py compares them if ``OMPD_OMPT_REPORT`` and ``OMPD_OMPT_DRAFT`` name
-the files.
+``python -m tests.ompt.report REPORT DRAFT`` writes this file anew from the LaTeX sources of the report and of the
+chapter that was its draft. tests/contract/test_ompt_documents.py compares the file with the sources if
+``OMPD_OMPT_REPORT`` and ``OMPD_OMPT_DRAFT`` name these.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _TITLE = (
     "OMPT: An OpenMP Tools Application Programming Interface for Performance Analysis,"
     " technical report of the OpenMP tools working group, revised November 12, 2015"
 )
-# What no compiler would take: a member ends in a comma, a list of parameters does.
+# Errors in the report's C code: a comma after a structure's member, and one at the end of a parameter list.
 _SLIPS = {"ompt_record_native_class_t rclass,": "ompt_record_native_class_t rclass;", "complete,\n)": "complete\n)"}
-# The comments over the parts of the list of events.
+# The comments above the parts of the list of events.
 _GROUPS = {"Mandatory": "mandatory", "blame shifting": "blame_shifting", "synchronous": "other"}
 
 
 @dataclass
 class Report:
-    """What the report declares in its appendix, what its text does and the draft did, and what it says of events.
+    """The declarations in the report's appendix, in its text and in the draft, and facts on events.
 
-    ``groups`` has the heading that each event of the list is under, ``callbacks`` the type of each one that the text
-    explains.
+    ``groups`` has the heading of each event in the list; ``callbacks`` has the callback type of each event that the
+    text explains.
     """
 
     appendix: Declarations
@@ -44,16 +44,16 @@ class Report:
 
 
 def load() -> Report:
-    """Return what was read of the report."""
+    """Return the stored report."""
     data = json.loads(DATA.read_text())
     appendix, text, draft = (from_json(data[part]) for part in ("appendix", "text", "draft"))
     return Report(appendix, text, draft, data["groups"], data["callbacks"])
 
 
 def parsed(report: str, draft: str) -> dict[str, Any]:
-    """Return what :func:`load` reads, of the texts of both.
+    """Return the data that :func:`load` reads, from the LaTeX texts of report and draft.
 
-    :raises ValueError: if they have something that is not understood
+    :raises ValueError: if a declaration is not understood
     """
     body, _, appendix = _printed(report).partition("\\appendix")
     listings = [_mended(text) for text in _verbatim(appendix)]
@@ -77,7 +77,7 @@ def _printed(latex: str) -> str:
 
 
 def _explained(body: str) -> Declarations:
-    # There are examples, too, and what Fortran has.
+    # Keep only declarations in C: the text also has examples and Fortran interfaces.
     listings = [text for text in map(_mended, _verbatim(body)) if re.match(r"\s*(typedef|OMPT_|extern|C:)", text)]
     return declared("\n".join(text.replace("C:", "") for text in listings))
 

@@ -1,6 +1,6 @@
-"""What is done where the documents on OMPT contradict themselves, or say nothing; ``docs/dev/ompt.md`` has the reasons.
+"""Decisions for contradictions and gaps in the documents on OMPT; ``docs/dev/ompt.md`` has the reasons.
 
-Each ruling changes the declarations of the report's appendix into those that ``runtime_stub/include/ompt.h`` has.
+Each ruling changes the declarations of the report's appendix into those of ``runtime_stub/include/ompt.h``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.ompt.report import Report
 
 @dataclass(frozen=True)
 class Ruling:
-    """A ruling on *subject*, by the name that ``docs/dev/ompt.md`` has it under: *apply* makes it so.
+    """A ruling on *subject*, its name in ``docs/dev/ompt.md``; *apply* changes the declarations.
 
-    ``settles`` is the name that the appendix and the text declare differently, if that is what it is about.
+    ``settles`` is the name that the appendix and the text declare differently, or "" for rulings on other matters.
     """
 
     subject: str
@@ -59,7 +59,7 @@ def _target_task_end(held: Declarations, report: Report) -> None:
 
 
 def _unchanged(held: Declarations, report: Report) -> None:
-    # It is as the appendix has it.
+    # The appendix is right.
     return
 
 
@@ -76,7 +76,7 @@ RULINGS = (
     Ruling("ompt_event_target_task_end", _target_task_end),
 )
 
-# What the report leaves without a name, and our header names.
+# Names in our header for numbers without a name in the report.
 NAMED = {
     "ompt2015_set_error": 0,
     "ompt2015_set_no_callback": 1,
@@ -91,10 +91,10 @@ NAMED = {
     "ompt2015_control_end": 4,
     "ompt2015_control_first_own": 64,
 }
-# Which a program defines or calls by their names; all other functions are looked up, and types in our header.
+# Functions that programs define or call by name. All others are looked up, and our header declares only their types.
 GLOBAL = {"ompt_tool", "ompt_initialize", "ompt_control"}
 
-# What LLVM's header has not, and OpenMP 5.2 has: Intel's has it.
+# Numbers of OpenMP 5.2 that LLVM's header lacks; Intel's header has them.
 ADDED_BY_52 = {
     "ompt_target_map_flag_always": 0x40,
     "ompt_target_map_flag_present": 0x80,
@@ -104,7 +104,9 @@ ADDED_BY_52 = {
 
 
 def held_2015(report: Report) -> Declarations:
-    """Return what a header for the report has to declare: both of its parts and the draft's registration, as ruled."""
+    """Return the declarations that a header for the report must have: those of appendix, text and draft, after the
+    rulings.
+    """
     held = deepcopy(report.appendix)
     for part in (report.text, report.draft):
         held.functions = {**deepcopy(part.functions), **held.functions}
@@ -113,14 +115,14 @@ def held_2015(report: Report) -> Declarations:
     held.enumerations[""] = dict(NAMED)
     looked_up = {name for name in held.functions if not name.endswith("_t") and name not in GLOBAL}
     held.functions = {f"{name}_t" if name in looked_up else name: it for name, it in held.functions.items()}
-    # The second spelling is another name of the same type.
+    # The second spelling is an alias of the same type.
     del held.functions["ompt_enumerate_lock_types_t"]
     held.aliases["ompt_enumerate_lock_types_t"] = "ompt_enumerate_lock_type_t"
     return held
 
 
 def held_5(header: Declarations) -> Declarations:
-    """Return what a header for OpenMP 5.2 has to declare, of LLVM's."""
+    """Return the declarations that a header for OpenMP 5.2 must have, based on LLVM's *header*."""
     held = deepcopy(header)
     held.enumerations["ompt_target_map_flag_t"].update(ADDED_BY_52)
     held.functions.setdefault(

@@ -1,4 +1,4 @@
-"""Programs whose stacks are compared with gdb's, and what gdb says of their cores."""
+"""Programs whose stacks are compared with gdb's, and gdb's stacks of their cores."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.machine import run_in, wheel_folder
 from tests.support.runs import READY_SECONDS, can_be_read, cores_allowed, kernel_core_obstacle
 
 SOURCES = Path(__file__).parent
-WORKING_SECONDS = 0.5  # of the processors, in which the threads come apart
+WORKING_SECONDS = 0.5  # of processor time, in which the threads spread over the code
 
-# Prints a line for each frame: thread, pc, CFA (0 if gdb does not tell it), kind. Inlined functions and those that
-# ended in a jump have no frame on the stack. No program of the tests has so many that gdb has to be stopped: once it is
-# astray it takes word by word of memory for return addresses.
+# Print a line for each frame: thread, pc, CFA (0 if unknown) and kind. Inlined functions and functions that ended in a
+# jump have no frame on the stack. Stop after 500 frames, more than any of these programs has: gdb on a wrong path takes
+# word after word of memory as return addresses.
 GDB_SCRIPT = """
 import gdb
 KINDS = {gdb.INLINE_FRAME: "inlined", gdb.TAILCALL_FRAME: "jumped", gdb.SIGTRAMP_FRAME: "signal"}
@@ -56,7 +56,7 @@ GDB_OPTIONS = (
 
 @dataclass(frozen=True)
 class Kind:
-    """A program that works until it is stopped. *threads* is what it is told, by argument or by OMP_NUM_THREADS."""
+    """A program that works until it is stopped. It gets *threads* as its argument and in OMP_NUM_THREADS."""
 
     name: str
     source: str
@@ -78,7 +78,7 @@ class GdbFrame:
 def built(source: str, compiler: str, flags: Sequence[str]) -> Path:
     """Return the executable of a source of this folder.
 
-    :raises Missing: if the compiler is not there
+    :raises Missing: if the compiler is missing
     """
     path = require(compiler)
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
@@ -103,9 +103,10 @@ def command_of(kind: Kind) -> list[str]:
 
 
 def stopped_at_work(kind: Kind, number: int = 0) -> Path:
-    """Return the kernel's core of a program that was stopped while its threads worked, the *number*-th one.
+    """Return the kernel's core of a program that was stopped while its threads worked; *number* distinguishes several
+    cores.
 
-    :raises Missing: if what it needs is not there, or the machine forbids it
+    :raises Missing: if a tool of the program is missing, or the machine forbids kernel cores
     """
     command = [*command_of(kind), str(kind.threads)]
     variables = {
@@ -118,9 +119,9 @@ def stopped_at_work(kind: Kind, number: int = 0) -> Path:
 
 
 def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str], *, is_ready: bool) -> None:
-    """Let the kernel write ``core.kernel`` of a program into the empty *folder*.
+    """Run a program and let the kernel write its ``core.kernel`` into the empty *folder*.
 
-    :param is_ready: the program says that it is ready, and is then stopped; else it ends by itself
+    :param is_ready: whether the program reports that it is ready and is then stopped; otherwise it ends by itself
     """
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
@@ -142,8 +143,8 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
             began = processor_seconds(process.pid)
             while processor_seconds(process.pid) < began + WORKING_SECONDS and process.poll() is None:
                 time.sleep(0.01)
-            process.send_signal(signal.SIGTRAP)  # which none of the programs' runtimes handles
-        process.wait()  # a busy machine takes long to write a core of 55 threads; the test's own limit is the end
+            process.send_signal(signal.SIGTRAP)  # no runtime of these programs handles it
+        process.wait()  # a core of 55 threads takes long on a busy machine; the test's time limit applies
     finally:
         process.kill()
         process.wait()
@@ -153,7 +154,7 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
 def gdb_steps(kind: str, program: Path, script: str) -> list[str]:
     """Return the lines that gdb prints while *script* has it run *program* instruction by instruction.
 
-    :param kind: the cache's name for what is made
+    :param kind: the name of the kind of entry in the cache
     """
 
     def make(folder: Path) -> None:
@@ -170,8 +171,8 @@ def gdb_steps(kind: str, program: Path, script: str) -> list[str]:
 
 @cache
 def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[GdbFrame]]:
-    """Return the frames of all threads as gdb sees them, innermost first; one that is "unreadable" ends a stack at
-    which gdb failed.
+    """Return gdb's frames of all threads, innermost first. If gdb failed in a stack, its last frame has the kind
+    "unreadable".
 
     :param options: more options for gdb
     """

@@ -1,4 +1,4 @@
-"""Threads of scikit-learn's own libgomp fit one model until the process is stopped."""
+"""Threads of scikit-learn's own libgomp fit a model until the process is stopped."""
 
 import numpy
 from sklearn.ensemble import HistGradientBoostingClassifier

@@ -1,4 +1,4 @@
-"""Stacks compared with gdb's, and with what functions without unwind data note of their own frames."""
+"""Compare stacks with gdb's, and with the notes of functions without unwind data on their own frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNCOVERED = "no unwind data covers "
 
 @dataclass
 class Tally:
-    """Stacks that are gdb's, by where in which modules their pcs lie."""
+    """Stacks that equal gdb's, each as the modules and offsets of its pcs."""
 
     places: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
     with_signal: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
@@ -37,7 +37,7 @@ def program_of(kind: Kind) -> Path:
 
 @cache
 def covered_by_readelf(path: str) -> list[tuple[int, int]]:
-    """All that the unwind data of a file covers, by address."""
+    """Return the address ranges that the unwind data of a file covers, in order."""
     printed = run(require("readelf"), "--debug-dump=frames", path)
     return sorted((int(low, 16), int(high, 16)) for low, high in re.findall(r"FDE .*pc=(\w+)\.\.(\w+)", printed))
 
@@ -45,28 +45,28 @@ def covered_by_readelf(path: str) -> list[tuple[int, int]]:
 def is_covered(process: StoppedProcess, address: int) -> bool:
     module = process.symbols.module_at(address)
     if module is None or module.path is None:
-        return False  # code that was made on the stack
+        return False  # code on the stack
     spans = covered_by_readelf(module.path)
     index = bisect_right(spans, (address - module.bias, 1 << 64)) - 1
     return index >= 0 and address - module.bias < spans[index][1]
 
 
 def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally: Tally) -> None:
-    """Make sure that the stack of *thread* is the one that gdb shows."""
+    """Check that our stack of *thread* equals gdb's."""
     stack = process.stacks.stack(thread)
     theirs = [frame for frame in shown if frame.kind in ("normal", "signal")]
     if len(theirs) == 2 and not theirs[-1].pc:
-        theirs.pop()  # outside of the innermost frame gdb shows 0 as a caller: it may have been called
+        theirs.pop()  # gdb shows a caller of the innermost frame even if it is 0
     ours = [(frame.pc, frame.is_signal_frame) for frame in stack.frames]
     outermost = stack.frames[-1]
     if len(theirs) == len(ours) + 1 and not theirs[-1].pc and theirs[-2].kind == "normal" and outermost.cfa is not None:
-        # gdb shows a return address of 0 as one more frame. Wrong unwind data leads to such, as that of libgcc's
-        # _Unwind_Resume() at its last instruction, a jump to a landing pad whose stack is set already.
+        # gdb shows a return address of 0 as one more frame. Wrong unwind data can produce this address. An example is
+        # the last instruction of libgcc's _Unwind_Resume(), a jump to a landing pad whose stack pointer is already set.
         assert stack.stopped is None and theirs[-2].pc == outermost.pc
         assert not any(process.memory.read(outermost.cfa - process.memory.pointer_size, process.memory.pointer_size))
         theirs.pop()
     if shown[-1].kind == "unreadable":
-        # Unwind data has led gdb to where there is no memory, or its guess has where there is none, as in the vDSO.
+        # Unwind data, or without unwind data (as in the vDSO) a guess, has led gdb to an address without memory.
         if stack.stopped is not None and stack.stopped.startswith(UNCOVERED):
             theirs = theirs[: len(ours)]
         assert ours[: len(theirs)] == [(frame.pc, frame.kind == "signal") for frame in theirs]
@@ -74,20 +74,20 @@ def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally
     assert [(frame.pc, frame.kind == "signal") for frame in theirs[: len(ours)]] == ours
     if len(ours) == 1 and stack.stopped is None and stack.frames[0].cfa is None:
         assert not is_covered(process, ours[0][0]) and stack.frames[0].registers[0] == 0
-        return  # a thread that was only made, for which gdb guesses callers
+        return  # a thread that has just been created; gdb guesses callers
     assert not any(frame.guessed for frame in stack.frames)
     for frame, their in zip(stack.frames, theirs, strict=False):
-        # gdb tells no CFA of the outermost frame.
+        # gdb may not know the CFA of the outermost frame.
         assert frame.cfa == their.cfa or their is theirs[-1] or frame.cfa is None
     if stack.stopped is not None and stack.stopped.startswith(UNCOVERED):
-        # gdb goes on by what the code looks like, which is a guess: where a coroutine began, where a thread is being
-        # made, in code on the stack that calls a nested function.
+        # gdb guesses further frames from the code: at the start of a coroutine, during the creation of a thread, and in
+        # code on the stack that calls a nested function.
         assert not is_covered(process, int(stack.stopped.removeprefix(UNCOVERED), 16))
         assert stack.frames[-1].cfa is None
         if process.symbols.module_at(stack.frames[-1].pc) is None:
             guessed = process.stacks.stack(thread, guess=True)
             if not all(process.symbols.module_at(frame.pc) for frame in theirs[len(ours) :]):
-                return  # gdb has guessed that there is code where there is none
+                return  # gdb has guessed callers in memory without code
             assert [frame.pc for frame in guessed.frames] == [frame.pc for frame in theirs], guessed.stopped
         return
     assert len(ours) == len(theirs), stack.stopped
@@ -103,7 +103,9 @@ def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally
 
 
 def uncovered_clones(library: Path, architecture: Architecture) -> set[bytes]:
-    """Return behind which of an architecture's ``clones`` a C library has code that its unwind data do not cover."""
+    """Return those of an architecture's ``clones`` after which a C library has code that its unwind data does not
+    cover.
+    """
     calls = architecture.system_calls
     assert calls is not None
     spans = covered_by_readelf(str(library))
@@ -132,7 +134,7 @@ ENDS = ("abort", "signal", "null", "gone")
 
 @dataclass(frozen=True)
 class Noted:
-    """What functions without unwind data noted of their frames, innermost first: CFA and return address."""
+    """The frames that functions without unwind data noted, innermost first: CFA and return address."""
 
     frames: Sequence[tuple[int, int]]
     interrupted: Sequence[int]
@@ -177,7 +179,7 @@ gdb.execute("kill")
 
 
 class Mapped:
-    """Unwind tables of files by where they are mapped."""
+    """Unwind tables of files by their mapped addresses."""
 
     def __init__(self, mappings: Sequence[tuple[int, int, Path]]) -> None:
         self._mappings = mappings
@@ -194,7 +196,7 @@ class Mapped:
 
 
 class LoadedTables:
-    """Both tables of a file."""
+    """Both unwind tables of a file."""
 
     def __init__(self, path: Path) -> None:
         elf = mapped(path)

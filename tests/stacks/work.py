@@ -19,11 +19,11 @@ from sklearn.svm import SVC
 
 
 def load_all() -> None:
-    """Import all that is made of machine code."""
+    """Import all modules of scikit-learn and SciPy, so that the process has many libraries."""
     for package in (sklearn, scipy):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
             if not any(part in module.name for part in ("test", "conftest", "setup", "_build", "array_api")):
-                # Some lack what is not installed.
+                # Some need packages that are not installed.
                 with contextlib.suppress(ImportError, AttributeError, TypeError, RuntimeError):
                     importlib.import_module(module.name)
 

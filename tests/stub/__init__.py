@@ -1,1 +1,1 @@
-"""Programs on the stub runtime, and what they wrote of its structures."""
+"""Programs on the stub runtime, and the runtime's structures that they wrote."""

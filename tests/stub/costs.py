@@ -1,6 +1,6 @@
-"""What OMPT costs a program on the stub: instructions of a parallel region whose code is empty, counted by valgrind.
+"""The cost of OMPT on the stub: instructions of an empty parallel region, counted by valgrind.
 
-A count is the same in each run, which no time is, and needs no counter of the processor's.
+Unlike a time, a count is the same in each run. It needs no hardware counter.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment, require
 from tests.support.stub import run_make, sources_key, stub_folder
 
-FEW, MANY = 100, 300  # regions; what the process needs besides is in both counts
+FEW, MANY = 100, 300  # numbers of regions; the difference of their counts leaves out the rest of the process
 MOST = 1.01
-"""What a region may cost where no tool is, in regions of a stub that was built without OMPT."""
+"""The highest cost of a region without a tool, relative to a region on a stub that was built without OMPT."""
 
 
 def without_ompt() -> Path:
@@ -36,7 +36,7 @@ def empty_tool() -> Path:
 
 
 def of_a_region(stub: Path, tool: Path | None = None) -> float:
-    """Return how many instructions a region of one thread takes.
+    """Return the number of instructions of a region with one thread.
 
     :param stub: the folder of the runtime
     """
@@ -45,7 +45,7 @@ def of_a_region(stub: Path, tool: Path | None = None) -> float:
 
 
 def costs() -> tuple[float, float, float]:
-    """Return the instructions of a region: without OMPT, with it and without a tool, with a tool that is empty."""
+    """Return the instructions of a region without OMPT, with OMPT but no tool, and with an empty tool."""
     return of_a_region(without_ompt()), of_a_region(stub_folder()), of_a_region(stub_folder(), empty_tool())
 
 

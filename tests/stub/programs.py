@@ -1,4 +1,4 @@
-"""Small programs on the stub runtime, of this folder: built, run until they end by themselves, and their cores."""
+"""Small programs of this folder on the stub runtime, which run until they end by themselves, and their cores."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def built(
     library: str = "libomp_stub.so",
     machine: tuple[str, ...] = (),
 ) -> Path:
-    """Return a program of the files *sources*, or, where the name of the program ends so, a shared object.
+    """Return a program built from the files *sources*, or a shared object if *name* ends with ``.so``.
 
-    :param name: of the program, that of the first source if it has no other
-    :param flags: for compiling, *links* for linking
-    :param clang: sources that clang compiles, without OpenMP, each with options of its own
-    :param library: the stub's file that it is linked with
-    :param machine: options for compiling and linking, the stub too
+    :param name: the name of the program; by default the name of the first source
+    :param flags: options for compiling; *links* are for linking
+    :param clang: sources that clang compiles without -fopenmp, each with its options
+    :param library: the stub's library to link with
+    :param machine: options for compiling and linking the program and the stub
     """
     stub = stub_folder(flags=machine)
     name = name or Path(sources[0]).stem
@@ -67,8 +67,8 @@ def built(
 
 
 def core_of(program: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Return the core of a program that ends by a signal, in a folder that has what it wrote, and what it printed as
-    ``output``.
+    """Return the core of a program that ends by a signal. Its folder also has the files that the program wrote, and its
+    output in the file ``output``.
     """
     obstacle = kernel_core_obstacle()
     if obstacle is not None:

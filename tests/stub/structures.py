@@ -1,5 +1,5 @@
-"""What the plugin tells of the stub's structures, compared with what the program wrote of them with its own compiler's
-layout (``dump.c``).
+"""Compare the plugin's answers about the stub's structures with the structures that the program wrote, by its own
+compiler's layout (``dump.c``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ompd.errors import OmpdError
 from ompd.session import Session
 from tests.support import Running, Stopped
 
-# ompt_state_t of the report of 2015, and what OpenMP 5 calls the same.
+# ompt_state_t of the report of 2015, with the names of the same states in OpenMP 5.
 STATES = {
     0x00: "work_serial",
     0x01: "work_parallel",
@@ -42,14 +42,14 @@ FRAME_FLAGS = {"exit_runtime_frame": 0x20, "reenter_runtime_frame": 0x31}
 
 
 def written(program: Stopped | Running) -> dict[str, Any]:
-    """Return what a program wrote of the runtime's structures."""
+    """Return the runtime's structures that a program wrote."""
     folder = program.core.parent if isinstance(program, Stopped) else program.folder
     found: dict[str, Any] = json.loads((folder / "structures.json").read_text())
     return found
 
 
 def compare(session: Session, raw: dict[str, Any]) -> tuple[int, list[str]]:
-    """Return how many facts are told as they were written, and what is told otherwise."""
+    """Return the number of facts that equal the written ones, and the differences."""
     (runtime,) = session.runtimes
     if runtime.space is None:
         raise runtime.fault or AssertionError("no reason")
@@ -147,12 +147,12 @@ def _tasks(
             handles[int(task.id, 16)] = task
             task = task.generating()
     known = {task["address"]: task for task in raw["tasks"]}
-    for address in known.keys() - handles.keys():  # tasks that the others lead to: those left on the stack
+    for address in known.keys() - handles.keys():  # tasks left on a stack are found from other tasks
         for other in list(handles.values()):
             try:
                 outer = other.scheduling()
             except OmpdError:
-                break  # it keeps none
+                break  # it keeps no scheduling tasks
             while outer is not None and int(outer.id, 16) not in handles:
                 handles[int(outer.id, 16)] = outer
                 outer = outer.scheduling() or outer.generating()
@@ -164,7 +164,8 @@ def _tasks(
         if task is None:
             continue
         yield f"{what} kind", handle.kind(), TASKS[task["type"]]
-        # What waits for others is queued to the stub; the truth that is no structure tells which those are.
+        # The stub's structures call a task that waits for dependences queued; only the program's other truth has its
+        # wait.
         status = "queued" if handle.status() == "waiting" else handle.status()
         yield f"{what} status", status, STATUSES[task["status"]]
         generating = handle.generating()

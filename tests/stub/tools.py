@@ -1,4 +1,4 @@
-"""Programs and libraries of ``stub/ompt``, tools on the stub runtime."""
+"""Programs and libraries of ``stub/ompt``: tools on the stub runtime."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from tests.support.stub import INCLUDE, sources_key, stub_folder
 SOURCES = Path(__file__).parent / "ompt"
 RUNTIME = "-l:libomp_stub.so"
 GENERATIONS = (1, 2, 5)
-"""Of tools, as the runtime numbers them: the draft, the report of 2015, OpenMP 5."""
+"""The generations of tools by the runtime's numbers: the draft, the report of 2015, OpenMP 5."""
 
 
 def compiled(source: str, *flags: str, name: str = "program", links: Sequence[str | Path] = (RUNTIME,)) -> Path:
-    """Return what gcc makes of a file of ``tests/stub/ompt``: a program, or if *name* ends so a shared object.
+    """Return the program that gcc makes of a file of ``tests/stub/ompt``, or a shared object if *name* ends with
+    ``.so``.
 
-    Libraries on the command line are needed in their order, whether anything of theirs is used or not.
+    The result needs all libraries of the command line in their order, even unused ones.
     """
     gcc, stub = compiler("gcc"), stub_folder()
     texts = [path.read_text() for path in sorted(SOURCES.iterdir())]
@@ -40,7 +41,7 @@ def compiled(source: str, *flags: str, name: str = "program", links: Sequence[st
 
 
 def mirror(generation: int) -> dict[str, str]:
-    """Return the environment in which a program has the tool ``mirror.c`` of a generation."""
+    """Return the environment in which a program loads the tool ``mirror.c`` of a generation."""
     library = compiled("mirror.c", f"-DGENERATION={generation}", name="mirror.so", links=())
     return {"LD_PRELOAD": str(without_spaces(library))}
 

@@ -1,5 +1,6 @@
-"""gdbs of several versions, each run in batch mode: this machine's own, and one of a later release of Debian's, which
-runs by the loader and the libraries of that release."""
+"""gdbs of two versions in batch mode: this machine's, and one of a later Debian release, which runs with the loader and
+the libraries of that release.
+"""
 
 from __future__ import annotations
 

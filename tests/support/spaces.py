@@ -1,5 +1,6 @@
-"""Paths for tools that split at spaces and know no quotes: the loader of its LD_PRELOAD, and gdb 13
-of some commands where a later gdb demands quotes."""
+"""Paths for tools that split texts at spaces and know no quotes: the loader (LD_PRELOAD), and gdb 13 in some commands
+for which later versions demand quotes.
+"""
 
 from __future__ import annotations
 

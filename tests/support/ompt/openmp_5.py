@@ -74,8 +74,7 @@ class SetResult(IntEnum):
 
 
 class Thread(IntEnum):
-    """``ompt_thread_t``: the kind of a thread: initial, created by the runtime for its pool, or created by the program.
-    """
+    """``ompt_thread_t``: the kind of a thread: initial, a worker of the runtime's pool, or made by the program."""
 
     INITIAL = 1
     WORKER = 2

@@ -96,9 +96,7 @@ class Event(IntEnum):
 
 
 class ThreadType(IntEnum):
-    """``ompt_thread_type_t``: the kind of a thread: initial, created by the runtime for its pool, or created by the
-    program.
-    """
+    """``ompt_thread_type_t``: the kind of a thread: initial, a worker of the runtime's pool, or made by the program."""
 
     INITIAL = 1
     WORKER = 2
