@@ -223,4 +223,4 @@ def test_a_stripped_runtime_is_read_by_the_tables_in_the_one_file(one_file: Path
     command = (sys.executable, "-I", "-S", one_file, "runtimes", "--json", core.core)
     (runtime,) = json.loads(run(*command, cwd=tmp_path).stdout)["runtimes"]
     assert runtime["layout"] == "table"
-    assert one_file.name not in os.listdir(tmp_path)  # noqa: PTH208 nothing was unpacked here
+    assert one_file.name not in os.listdir(tmp_path)  # noqa: PTH208  nothing is unpacked here

@@ -30,8 +30,7 @@ class Signature:
 
 @dataclass
 class Declarations:
-    """The declarations of a text by name. ``functions`` includes function types; ``constants`` has macros as written.
-    """
+    """The declarations of a text, by name. ``functions`` includes function types; ``constants`` has macros verbatim."""
 
     enumerations: dict[str, dict[str, int]] = field(default_factory=dict)
     structures: dict[str, list[Member]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ FILES = {
     "omp-tools.h": Path(__file__).with_name("numbers_5.c"),
 }
 _SIZES = {"int": 4, "uint32_t": 4, "unsigned int": 4, "uint64_t": 8, "int64_t": 8, "double": 8}
-# One per line, and what a reader would look at first.
+# The head of each file: a comment, and a macro for each kind of assertion.
 _HEAD = """/* {header} has the numbers, sizes, offsets and signatures of its document. It compiles or it does not.
  *
  * Written by `python -m tests.ompt.layouts` from {data}, and what docs/dev/ompt.md rules. */

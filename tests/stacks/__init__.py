@@ -94,7 +94,7 @@ def built(source: str, compiler: str, flags: Sequence[str]) -> Path:
 def command_of(kind: Kind) -> list[str]:
     """Return the command that runs a program.
 
-    :raises Missing: if what it needs is not there
+    :raises Missing: if a tool of the program is missing
     """
     if kind.source.endswith(".py"):
         folder = wheel_folder("scikit-learn")
@@ -165,7 +165,7 @@ def gdb_steps(kind: str, program: Path, script: str) -> list[str]:
             raise Missing("gdb", "ptrace is not permitted", forbidden=True)
         (folder / "printed").write_text(done.stdout)
 
-    # The program's name changes with the checkout, its folder with what is in it.
+    # The key has the folder's name, a digest of the inputs; the full path differs between checkouts.
     return (entry(kind, key_of(program.parent.name, script), make) / "printed").read_text().splitlines()
 
 
@@ -185,7 +185,7 @@ def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[Gd
         rows = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("FRAME ")]
         (folder / "frames.json").write_text(json.dumps(rows))
 
-    # The program's name changes with the checkout, its folder with what is in it.
+    # The key has the folder's name, a digest of the inputs; the full path differs between checkouts.
     key = key_of(version, GDB_SCRIPT + ALL_THREADS, options, core.parent.name, core.stat().st_size)
     stacks: dict[int, list[GdbFrame]] = {}
     for thread, pc, cfa, kind in json.loads((entry("stacks", key, make) / "frames.json").read_text()):

@@ -1,5 +1,5 @@
-/* Takes the place of fflush() in figure8.c: ends the program once all of the loop's iterations have counted, within its
- * region. */
+/* Replaces fflush() in figure8.c: it ends the program inside the region once all iterations of the loop have been
+ * counted. */
 #include <stdio.h>
 #include <stdlib.h>
 

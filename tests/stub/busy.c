@@ -1,5 +1,5 @@
-/* Goes through regions, tasks, locks, barriers and loops as fast as it can, until it is ended; teams of all sizes, nested
- * and serialized ones among them, by two threads that are not the runtime's. */
+/* Executes regions, tasks, locks, barriers and loops as fast as it can, until it is killed. Two threads that are not the
+ * runtime's start teams of all sizes, some of them nested or serialized. */
 #include <omp.h>
 #include <pthread.h>
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
-/* A program that refers to variables of the runtime: the linker makes room for copies of them in the program, and the
- * runtime uses these as well. What it finds in them is whole. */
+/* A program that refers to variables of the runtime: the linker reserves space for copies of them in the program, and
+ * the runtime uses these copies, too. Their values are complete. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What a vendor's library for debuggers looks like from outside. Nobody loads it. */
+/* A file that looks like a vendor's library for debuggers. Nothing loads it. */
 int ompd_get_api_version(long *version);
 const char *DMPL_version_string(void);
 

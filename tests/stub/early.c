@@ -1,4 +1,4 @@
-/* Threads use a threadprivate variable before OpenMP has begun: the initial one, and another one; a third does not. */
+/* The initial thread and a second one use a threadprivate variable before OpenMP starts; a third thread does not. */
 #include <omp_stub.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The part of Figure 8 that has the variable, for a compiler that emulates thread-local storage. */
+/* The variable of Figure 8, for a compiler that emulates thread-local storage. */
 #include <stdio.h>
 
 int omp_get_thread_num(void);

@@ -1,4 +1,4 @@
-/* A library on another OpenMP runtime than the program that opens it, with a region of two threads. */
+/* A library with a region of two threads, on another OpenMP runtime than the program that opens it. */
 #include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>

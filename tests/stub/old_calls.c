@@ -1,5 +1,5 @@
-/* What compilers of before GCC 4.9 made of a parallel construct: the function that meets it calls the region's code
- * itself, between two of the runtime's routines. */
+/* A parallel construct as compilers before GCC 4.9 translated it: the encountering function calls the region's code
+ * itself, between two calls of the runtime. */
 #include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* A program whose second thread calls a library that has a runtime of its own. */
+/* A program whose second thread calls a library with a different runtime. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <omp.h>

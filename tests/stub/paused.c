@@ -1,4 +1,4 @@
-/* Has a program rest at the end of its region, at the place where debuggers put a breakpoint: see stop.c. */
+/* Makes a program wait at the end of its region, at the place of the debuggers' breakpoint; see stop.c. */
 #include <stdio.h>
 #include <unistd.h>
 

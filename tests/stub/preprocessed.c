@@ -1,5 +1,5 @@
-/* A region as a preprocessor writes it: a function of its own, whose variables are named by the clauses that list them.
- * It aborts in the region. */
+/* A region as a preprocessor writes it: a separate function, whose variables have the names of the clauses that list
+ * them. The program aborts in the region. */
 #include <omp_stub.h>
 #include <stdbool.h>
 #include <stdlib.h>

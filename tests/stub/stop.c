@@ -1,5 +1,5 @@
-/* Stops a program at the end of its region: at the place where debuggers put a breakpoint, of which this is another one
- * that comes before the runtime's. */
+/* Stops a program at the end of its region, in the function where debuggers put a breakpoint. This definition of it
+ * precedes the runtime's. */
 #include <stdlib.h>
 
 void ompd_bp_parallel_end(void);

@@ -1,4 +1,4 @@
-/* A program and a library that it opens have variables of one name each, of which neither knows the other's. */
+/* A program and a library that it opens each have a variable of the same name, unknown to the other. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

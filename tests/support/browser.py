@@ -24,7 +24,7 @@ from typing import Any
 from tests.support.machine import Missing, clean_environment, require, wheel_folder
 
 SECONDS = 120
-# The browser reads commands from descriptor 3 and writes to descriptor 4, so these two replace the pipes' descriptors.
+# The browser reads commands from descriptor 3 and writes to descriptor 4: the pipes' descriptors become these two.
 _LAUNCH = (
     "import os, sys\n"
     "for old, new in zip(sys.argv[1:3], (10, 11)): os.dup2(int(old), new)\n"

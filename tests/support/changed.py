@@ -69,7 +69,7 @@ def proofs(answer: WhyAnswer) -> list[VerdictRecord]:
 
 def wrong(answer: WhyAnswer, whole: WhyAnswer) -> Iterator[VerdictRecord]:
     """Yield the proven verdicts that the whole core does not support: with other threads or another cause."""
-    stuck = {node.thread for node in whole.graph.nodes if node.stuck == "proven"}  # with idle threads
+    stuck = {node.thread for node in whole.graph.nodes if node.stuck == "proven"}  # includes idle threads
     kinds = {row.kind for row in proofs(whole)}
     if any(row.confidence != "proven" for row in proofs(whole)):
         kinds |= INSTEAD

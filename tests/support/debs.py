@@ -1,6 +1,4 @@
-"""Debian packages that exclude each other: these are downloaded and unpacked into ``.cache/debs/NAME``, never
-installed.
-"""
+"""Debian packages that exclude each other, downloaded and unpacked into ``.cache/debs/NAME`` but never installed."""
 
 from __future__ import annotations
 

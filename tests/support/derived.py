@@ -28,8 +28,8 @@ def cache_folder() -> Path:
     """
     intel_runtime()
     sources = [path.read_text() for path in sorted((CHECKOUT / "ompd").rglob("*.py"))]
-    # A cache entry is valid for one status (inode, change time) of a file; copies of the checkout by hard links change
-    # it.
+    # A cache entry is valid for one status (inode, change time) of a file. Copies of the checkout by hard links change
+    # this status.
     status = RUNTIMES[INTEL].file().stat()
     return entry("derived", key_of(sources, status.st_ino, status.st_ctime_ns, PROGRAMS), _fill) / "ompd"
 

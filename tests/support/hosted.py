@@ -80,11 +80,11 @@ class Invented:
         raise TypeNotFound(name)
 
     def sizeof(self, type_ref: TypeRef) -> int:
-        """Know none."""
+        """Raise :exc:`TypeNotFound`: the process has no types."""
         raise TypeNotFound(str(type_ref))
 
     def field_offset(self, type_ref: TypeRef, field: str) -> int:
-        """Know none."""
+        """Raise :exc:`TypeNotFound`: the process has no types."""
         raise FieldNotFound(str(type_ref), field)
 
     def pthread_key(self, thread: int, key: int) -> int | None:

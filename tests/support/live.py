@@ -82,9 +82,7 @@ class Worker:
         return self.process.pid
 
     def finish(self) -> str:
-        """Make the program end, check its exit code, and return its last output. It exits with 0 if its results are
-        right.
-        """
+        """Make the program end, check its exit code (0 if its results are right), and return its last output."""
         self.process.send_signal(signal.SIGTERM)
         said, _ = self.process.communicate(timeout=READY_SECONDS)
         assert self.process.returncode == 0, (self.process.returncode, said)

@@ -1,4 +1,4 @@
-/* A tool that prints what it is asked to do. */
+/* A tool that prints the commands that it receives. */
 #include "ompt.h"
 
 #include <stdio.h>

@@ -1,3 +1,3 @@
-/* A program with its tool in it. */
+/* A program that contains its tool. */
 #include "plain.c"
 #include "tool.c"

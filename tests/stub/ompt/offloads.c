@@ -1,4 +1,4 @@
-/* Three target regions and an update; with STOP it ends within another one, by an abort of thread 1. */
+/* Three target regions and an update; with STOP thread 1 aborts the program in a further target region. */
 #include <omp.h>
 #include <stdlib.h>
 

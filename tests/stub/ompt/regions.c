@@ -1,4 +1,4 @@
-/* As many empty regions of one thread as the argument says. */
+/* Executes empty regions of one thread; the argument is their number. */
 #include <stdlib.h>
 
 int main(int count, char **arguments)

@@ -1,4 +1,4 @@
-/* The standard's example of ompt_start_tool: it compares versions, and declines. */
+/* The standard's example of ompt_start_tool, which compares versions and declines. */
 #include <omp-tools.h>
 #include <omp.h>
 #include <stdio.h>

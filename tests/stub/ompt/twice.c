@@ -1,4 +1,4 @@
-/* Loads a tool's library for itself, and then runs a region. */
+/* Loads a tool's library itself, and then executes a region. */
 #define LIBRARY
 #include "plain.c"
 
