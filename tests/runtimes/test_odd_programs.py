@@ -1,7 +1,7 @@
-"""Programs that the fixtures do not have: what ompd says of their cores is compared with what they wrote themselves.
+"""Programs beyond the fixtures: ompd's answers about their cores are compared with what the programs wrote.
 
-Each thread of a program in ``tests/odd`` writes what ``omp_get_*`` tells it, which regions it is in and where, then
-stays there or does what it said it would; see ``odd.h``.
+Each thread of a program in ``tests/odd`` writes the results of ``omp_get_*``, its regions, and its function and line.
+Then it stays there or does what it announced; see ``odd.h``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.runs import ENVIRONMENT
 
 
 def stopped_at(odd: Odd, compiler_name: str, breakpoint: str, condition: str, tmp_path: Path) -> Core:
-    """Return gdb's core of the program where a thread reaches a routine of the runtime."""
+    """Return the core that gdb writes when a thread of the program reaches a routine of the runtime."""
     gdb = require("gdb")
     executable = build_odd(odd, compiler_name)
     command = [str(gdb), "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set startup-with-shell off"]
@@ -58,19 +58,16 @@ def stopped_at(odd: Odd, compiler_name: str, breakpoint: str, condition: str, tm
     return Core(tmp_path / "core", executable, words)
 
 
-# The comparison
+# Programs that tell everything
 
-
-# Programs that tell all
-
-# clang 14 names a task's function after nothing.
+# clang 14 does not name a task's outlined function after the user's function.
 UNTOLD = {("waits", "clang")}
 
 
 def _cases() -> Iterator[Any]:
     for number, odd in enumerate(PLAIN):
         for compiler_name, mode in product(COMPILERS, MODES):
-            # What a compiler makes of a program does not depend on what the runtime keeps.
+            # The compiled code does not depend on what the runtime keeps.
             if not FULL and mode == "debug" and (compiler_name != "gcc" or number % 3):
                 continue
             yield pytest.param(odd, compiler_name, mode, id=f"{odd.name}-{compiler_name}-{mode}")
@@ -128,15 +125,15 @@ def test_the_signal_and_its_thread() -> None:
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 def test_a_league_of_teams_is_no_parallel_region(compiler_name: str) -> None:
-    # With KMP_TEAMS_THREAD_LIMIT alone each team would have one thread on a small machine.
+    # With only KMP_TEAMS_THREAD_LIMIT each team would have one thread on a small machine.
     environment = {"KMP_TEAMS_THREAD_LIMIT": "8", "OMP_TEAMS_THREAD_LIMIT": "4"}
     words = Words(core_of(Odd("teams", environment=environment), compiler_name))
     for region in words.known.values():
         construct = region.function.construct if region.function is not None else None
         assert region.level != 0 or construct != "parallel"
-    # The league may be told as a region of its own kind, but not be counted as a level.
+    # ompd may list the league as a region of its own kind, but must not count it as a level.
     wrong = [text for text in words.wrong if not text.startswith("regions that no thread is in")]
-    # In a league libomp's omp_get_num_threads() tells how many threads are kept ready; its initial thread is alone.
+    # In a league libomp's omp_get_num_threads() counts the threads kept ready. The initial thread's team has one.
     wrong = [text for text in wrong if not re.search(r"team_size is 1, in truth", text)]
     assert not [text for text in wrong if "number of regions" not in text], "\n".join(wrong)
 
@@ -145,7 +142,8 @@ def test_a_league_of_teams_is_no_parallel_region(compiler_name: str) -> None:
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 @pytest.mark.quick("gcc-debug", "clang-neither", "clang-debug")
 def test_a_team_that_is_still_forming(compiler_name: str, mode: str) -> None:
-    # The system refused a thread in the middle of it, which ended the process: its primary thread is in the new region.
+    # The system refused a thread while the team formed, which ended the process. The team's primary thread is already
+    # in the new region.
     core = core_of(Odd("no_more_threads", environment={"OMP_STACKSIZE": "64M"}), compiler_name, mode)
     words = Words(core)
     (forking,) = [word for word in words.told.values() if word["doing"] == "fork"]
@@ -205,7 +203,7 @@ def test_a_stripped_program(compiler_name: str) -> None:
         assert row.where is None or (row.where.function, row.where.file, row.where.line) == (None, None, None)
     for region in words.known.values():
         found = region.function
-        # clang writes down where a construct is, and stripping leaves that.
+        # clang's code notes the place of a construct, and stripping keeps these notes.
         noted = compiler_name == "clang" and found is not None and found.line is not None
         assert found is None or noted or (found.function, found.file, found.line) == (None, None, None)
 
@@ -252,7 +250,7 @@ def test_a_thread_that_leaves_an_inner_region_is_not_idle(tmp_path: Path, compil
     words = Words(core)
     (leaving,) = (word for word in core.words if word.get("doing") == "leaving")
     row = words.rows[leaving["tid"]]
-    # It is on its way from number 0 of level 2 back to number 3 of level 1.
+    # The thread is on its way from thread number 0 at level 2 back to number 3 at level 1.
     assert (row.level, row.thread_num, row.team_size) == (1, 3, 4)
     assert row.state != "idle"
 

@@ -1,5 +1,6 @@
-"""What a runtime with OMPT has for its own part: identifiers, its numbers of states, types of tasks; compared with what
-the program has read by its own compiler's layout, or has been told.
+"""The OMPT data of a runtime: identifiers, numbers of states and types of tasks.
+
+The tests compare them with what the program read by its own compiler's layout, or with what OMPT told the program.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def test_with_openmp_5_there_are_states_and_types_but_no_identifiers(runtime: st
         assert row.ompt_id is None and "tool_data" in row.unavailable["ompt_id"]
         assert row.ompt_state is not None
         assert State(row.ompt_state.number).name.lower() == row.ompt_state.name
-        if thread["role"] != "idle":  # what ompt_get_state() has told the program
+        if thread["role"] != "idle":  # the program's own result of ompt_get_state()
             assert row.ompt_state.name == thread["state"]
             told += 1
     assert told >= 4

@@ -1,4 +1,4 @@
-"""What runtimes share of reading stacks, on invented ones."""
+"""The stack reading that runtimes share, on invented stacks."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_a_run_is_divided_where_code_stood_between() -> None:
         return index == 2
 
     assert list(runs(of("urrrru"), is_divided)) == [(1, 2), (3, 4)]
-    assert asked == [1, 2, 3]  # only between two frames that are inside
+    assert asked == [1, 2, 3]  # only between two frames that are both inside
 
 
 class Numbers:
-    """Memory in which each word is its own address."""
+    """Memory whose words hold their own addresses."""
 
     byte_order: ByteOrder = "little"
     pointer_size = 8
@@ -56,11 +56,11 @@ class Numbers:
     ("start", "end", "words"),
     [
         (0x10, 0x28, (0x10, 0x18, 0x20)),
-        (0x11, 0x2F, (0x18, 0x20)),  # whole words alone
+        (0x11, 0x2F, (0x18, 0x20)),  # only whole words
         (0x10, 0x17, ()),
         (0x20, 0x10, ()),
         (0x10, None, ()),
-        (0x10, 1 << 40, ()),  # no routine of a runtime takes so much
+        (0x10, 1 << 40, ()),  # no routine of a runtime uses this much stack
     ],
 )
 def test_words_on_a_part_of_a_stack(start: int, end: int | None, words: tuple[int, ...]) -> None:
@@ -100,7 +100,7 @@ def fail(number: int = 0) -> int:
 
 
 def test_the_function_of_a_region_is_that_of_the_first_stack_that_shows_it() -> None:
-    assert entry(4, {3: None, 2: 0x20, 1: 0x10}.__getitem__, fail) == 0x20  # the primary thread last
+    assert entry(4, {3: None, 2: 0x20, 1: 0x10}.__getitem__, fail) == 0x20  # the primary thread is asked last
 
 
 def test_stacks_that_cannot_be_read_do_not_hide_the_others() -> None:

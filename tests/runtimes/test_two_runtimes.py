@@ -1,4 +1,4 @@
-"""Two runtimes in one process: nobody reads a structure of the one at the places where the other has its members."""
+"""Two runtimes in one process: no structure of one runtime is read with a layout of the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
 require_module("unicorn")
 
-# The library is built for each runtime, without debug information: the compiler's notes alone could tell lines.
+# The library is built for each runtime, without debug information: only the compiler's notes could give lines.
 LIBRARY = """
 #include <omp.h>
 #include <sched.h>
@@ -75,7 +75,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["libgomp", "libiomp5"])
 def active(request: pytest.FixtureRequest, built: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Which runtime has a region, and a core of the process."""
+    """The kind of the runtime that has a region, and a core of the process."""
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
         raise Missing("kernel core", obstacle, forbidden=True)
@@ -90,7 +90,7 @@ def active(request: pytest.FixtureRequest, built: Path, tmp_path: Path) -> Itera
 
 def test_each_structure_is_read_by_one_runtime_alone(active: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     runtime, core = active
-    read: dict[bool, dict[int, str]] = {True: {}, False: {}}  # by whether it is libgomp's: address and structure
+    read: dict[bool, dict[int, str]] = {True: {}, False: {}}  # structures by address; True: libgomp's
     for name in ("unsigned", "signed"):
         usual = getattr(StructView, name)
 

@@ -1,4 +1,4 @@
-"""Walks that runtimes share, in invented structures: each ends, and says so of one that would not."""
+"""The walks that runtimes share, on invented structures: each ends, and reports an endless structure as damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that are stopped while they form a team or leave one: libomp changes what tells their place step by step."""
+"""Threads that are stopped while they form or leave a team: libomp changes the words for their place step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.live import build_live
 
 RUNTIMES = ("intel", "libomp-19", "libomp-16", "libomp-15", "libomp-14", "libomp-13")
 SCRIPT = CHECKOUT / "tests" / "between" / "stops.py"
-# Small cores, and threads that do not spin while gdb goes step by step.
+# Small cores, and threads that do not spin while gdb steps.
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "OMP_STACKSIZE": "256K", "OMP_WAIT_POLICY": "passive"}
 
 
@@ -69,7 +69,7 @@ def test_a_thread_between_two_teams_is_in_the_outer_one(
             row.id: sum(thread is not None for thread in row.threads) for row in parallel.rows
         }
         assert sum(row.kind == "initial" for row in tasks.rows) == 1
-        # What a task has not been given yet reads as 0.
+        # Variables that the runtime has not set yet in a new task read as 0, which ompd must not tell.
         assert all(row.value != 0 for row in icvs.rows if row.name in ("nthreads-var", "thread-limit-var"))
         told["between" if between else "in one"] += 1
         Path(core).unlink()
@@ -78,7 +78,7 @@ def test_a_thread_between_two_teams_is_in_the_outer_one(
 
 @pytest.mark.parametrize("runtime", ("intel", "libomp-19"))
 def test_a_thread_that_was_only_made_is_in_overhead(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if the kernel had made it and not run it yet: where its stack begins, in the C library, is all of it.
+    # As if the kernel had made the thread and not run it yet: its stack has only the first frame, in the C library.
     with ompd.open_core(stopped("barrier", mode="neither", runtime=runtime).core) as session:
         rows = session.ask_threads().rows
         made = next(row.native_thread_id for row in rows if row.thread_num == 1)

@@ -1,4 +1,4 @@
-"""States that cannot be: a word of a core is changed so that it contradicts others, and nothing is concluded from it.
+"""Impossible states: a changed word of a core contradicts other words, and ompd concludes nothing from it.
 
 The facts that rest on the word are unknown, a warning names the contradiction, and the answer is not complete.
 """
@@ -20,12 +20,12 @@ from tests.support.changed import ODD, Damaged, proofs, wrong
 from tests.support.runtimes import INTEL
 from tests.support.why import GNU, LLVM, WHYS, hung
 
-# A place in the core, and the bytes that are put there.
+# Returns addresses in the core, with the bytes to write there.
 Change = Callable[[Session], Mapping[int, bytes]]
 
 
 def runtime_in(session: Session) -> Any:
-    """Return the plugin's runtime, whatever its kind."""
+    """Return the plugin's view of the runtime, of any kind."""
     return next(runtime.space for runtime in session.runtimes if runtime.space is not None)
 
 
@@ -44,7 +44,7 @@ def waiting_for_locks(session: Session) -> list[ThreadRecord]:
 
 
 def number_at(session: Session, row: ThreadRecord) -> tuple[int, int]:
-    """Return where libomp has a thread's own number, and which one it is."""
+    """Return the address of a thread's own number in libomp (``ds_gtid``), and the number."""
     runtime = runtime_in(session)
     start = runtime.details.layout("kmp_base_info_t").field("th_info").offset
     at = (row.address or 0) + start + runtime.details.layout("kmp_desc_base_t").field("ds_gtid").offset

@@ -1,6 +1,6 @@
-"""A core whose runtime structures were overwritten: walks end, what is damaged is said to be, the rest is still right.
+"""A core whose runtime structures were overwritten: walks end, ompd reports the damage, and the other rows are right.
 
-Bytes are laid over a good core in memory; where they go is found by the runtime's own published offsets.
+The tests overlay bytes on a good core in memory, at offsets that the runtime publishes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ompd.session import Session
 from tests.support.hostile import DAMAGES, QUESTIONS, Victim
 from tests.support.products import sample
 
-# What a runtime looks like that has shut down.
+# Damage that looks like a runtime that has shut down.
 HEALTHY = {"the threads' array is null"}
-# What cannot be told from a healthy state.
+# Damage that looks like a healthy state.
 PLAUSIBLE = {"td_flags are all set"}
 
 

@@ -1,7 +1,7 @@
-"""LLVM's libomp with its own debug information and with OMPD, as Spack and developers build it: what is told of
-programs on it is what they wrote, and its layouts are those of the table for the same release's stripped ones.
+"""LLVM's libomp with its own debug information and with OMPD, as Spack and developers build it.
 
-With ``OMPD_FULL=1``; ``make test-full`` builds it (tests/support/libomp_build.py).
+ompd's answers equal what the programs wrote, and the library's layouts equal the table for stripped builds of the same
+release. With ``OMPD_FULL=1``; ``make test-full`` builds the library (tests/support/libomp_build.py).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_its_layouts_are_those_of_the_table_for_stripped_ones() -> None:
         assert found is not None and found.size == told.size, name
         for path, where in told.fields.items():
             if path == "_vptr":
-                continue  # which gcc calls otherwise
+                continue  # gcc names this member differently
             member = found.member(path)
             assert (member.offset, member.size) == (where.offset, where.size), f"{name}.{path}"
         for path, mask in told.masks.items():

@@ -1,7 +1,7 @@
-"""For which tasks a thread waits, and which ones it may execute meanwhile: what decides whether a team can go on.
+"""The tasks that a thread waits for and the tasks that it may execute meanwhile: they decide whether a team can go on.
 
-The truth is what ``tests/stalls/awaited.c`` wrote: which threads execute the tasks for which one waits, and which
-execute others that the same task has generated.
+The truth is what ``tests/stalls/awaited.c`` wrote: the threads that execute awaited tasks, and the threads that execute
+other tasks of the same generating task.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def test_which_tasks_a_thread_waits_for(runtime: tuple[str, str], at: str) -> No
     (count,) = said(core, "count")
     point = points[waiting]
     assert point.kind == at and point.is_whole
-    # libomp restricts no implicit task that waits for dependences.
+    # libomp lets an implicit task that waits for dependences execute any task.
     by_libomp = "any" if at == "dependence" else "tied_descendants"
     assert point.takes == (TAKES[at] if link == "libgomp" else by_libomp)
     assert sorted(rows[task].thread or 0 for task in point.tasks) == said(core, "awaited")
     assert {rows[task].generating for task in point.tasks} == {point.task}
-    # libgomp keeps no count of children: their list is empty when they are done.
+    # libgomp keeps no count of children. The list of children is empty when they are done.
     assert point.count == (None if (link, at) == ("libgomp", "taskwait") else count)
     assert point.address is not None
     with Session.open_core(core.path) as session:
@@ -126,7 +126,7 @@ def test_what_states_do_not_tell(kind: str, runtime: tuple[str, str]) -> None:
         rows = {row.native_thread_id: row for row in threads.ask(session).rows}
     waits = [row.wait for native, row in rows.items() if native != away and row.wait is not None]
     if kind == "doacross":
-        # gcc's code without optimisation keeps the number in no place that the call leaves alone.
+        # Unoptimised code of gcc keeps the number of the iteration in no place that the call preserves.
         number = None if runtime == ("libgomp", "gcc") else 0
         assert [(wait.kind, wait.iteration) for wait in waits] == [("doacross", number)]
     else:
@@ -175,7 +175,7 @@ def test_a_child_of_libomps_begins_anew(runtime: tuple[str, str]) -> None:
 
 
 def test_libomp_keeps_what_fork_has_left_until_it_is_called() -> None:
-    # Code of gcc calls the runtime where a construct begins, and not where a function does.
+    # gcc's code calls the runtime when a construct begins, not when a function begins.
     core = stalled("forked", "dynamic", "gcc", WHERE="worker")
     (child,) = said(core, "child")
     with Session.open_core(core.path) as session:

@@ -1,8 +1,8 @@
-"""LLVM's runtime as Debian ships it, without symbols: it is read as one with symbols is.
+"""LLVM's runtime as Debian ships it, without symbols: ompd reads it like one with symbols.
 
-The truth is what the programs wrote. As many facts have to be told as of a runtime with symbols (``tests/facts.json``),
-but for a few variables of the runtime's own. All programs on two releases, a handful on others; the rest of the product
-with ``OMPD_FULL=1``.
+The truth is what the programs wrote. ompd must tell as many facts as of a runtime with symbols (``tests/facts.json``),
+except a few variables of the runtime's own. The tests run all programs on two releases and a handful on the others, and
+the whole product with ``OMPD_FULL=1``.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from tests.support.snapshots import answers, snapshot, without_files
 from tests.support.variables import Recipe
 from tests.truth import UNTOLD, Comparison, compare
 
-# Of which every program is looked at, and of which a handful.
+# Releases on which every program is tested, and releases with a handful of programs.
 MAIN, OTHERS = ("libomp-19", "libomp-14"), ("libomp-13", "libomp-15", "libomp-16")
 HANDFUL = (
     *("nested", "lock", "critical", "closing_barrier", "serialized_three", "two_initial", "shrunk_pool"),
     *("task_tree", "task_queued", "icvs_env", "not_initialised"),
 )
-# In these releases its threads do not come to rest.
+# On these releases the threads of the program do not come to rest.
 RESTLESS = {("task_in_barrier", "libomp-13"), ("task_in_barrier", "libomp-14")}
 
 
@@ -77,19 +77,19 @@ def parameters() -> Iterator[Any]:
 
 
 def expected_of(program: str, mode: str, truth: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many facts have to be told: as many as of a runtime with symbols."""
+    """Return the number of facts of each kind that ompd must tell: as many as of a runtime with symbols."""
     counts = {key: count for key, count in expected(program, mode).items() if key not in UNTOLD["libomp"]}
     if mode == "neither" and not any(thread["thread_type"] == "worker" for thread in truth["threads"]):
-        counts.pop("keeps_states", None)  # which only workers show
+        counts.pop("keeps_states", None)  # only workers show this fact
     return counts
 
 
 def told_of(found: Comparison) -> dict[str, int]:
-    """Return how many facts are told, but for those that only an emulator can ask for."""
+    """Return the number of facts of each kind that ompd told, except kinds that only an emulator can ask for."""
     return {key: count for key, count in facts_told(found).items() if key not in UNTOLD["libomp"]}
 
 
-# Each program on each release, whichever compiler made it.
+# Each program on each release, and each compiler on each release.
 PRODUCT = sample(parameters(), lambda program, compiler, runtime: ((program, runtime), (compiler, runtime)))
 
 
@@ -123,7 +123,7 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, run
     "libomp-19-serialized_three-debug",
 )
 def test_states_that_are_kept_are_told(program: str, mode: str, runtime: str) -> None:
-    # The truth is then OMPT's.
+    # In these modes the truth comes from OMPT.
     core = stopped(program, compiler="clang", mode=mode, runtime=runtime)
     found = compare(core)
     assert found.differences == []
@@ -177,7 +177,7 @@ def test_every_pattern_of_barriers(program: str, pattern: str, runtime: str) -> 
 
 
 def test_a_barrier_of_a_kind_that_is_not_known_is_not_guessed_at() -> None:
-    # The distributed pattern keeps its counts elsewhere.
+    # Barriers of the distributed pattern keep their counts elsewhere.
     untold = re.compile(r": wait\.(missing is \[\]|(arrived|expected) is None),")
     found = patterned("nested", "dist")
     assert found.differences != []
@@ -193,7 +193,7 @@ def test_optimizers_make_no_fact_wrong(program: str, compiler: str, flags: tuple
     assert [difference for difference in found.differences if not _LACKS_NAMES.search(difference)] == []
 
 
-# What a program tells by its names and lines: functions and places, and with them whose each frame is.
+# Differences that come from missing names and lines: functions, places, and the owner of each frame.
 _LACKS_NAMES = re.compile(
     r"^tasks: task\.function is |^stack of |: (where|wait\.symbol|address) is (None|\d)"
     r"|: (where\.|stack\.(construct\.)?)?(function|file|line) is (None|'\.omp_outlined)"
@@ -263,7 +263,7 @@ def runtime_of(session: Session) -> Runtime:
 
 
 def given_tables(monkeypatch: pytest.MonkeyPatch, change: Callable[[Table], Table | None]) -> None:
-    """Have other tables in the place of those that there are: what *change* makes of each, none where that is None."""
+    """Replace each table by what *change* returns for it. A table is removed if *change* returns None."""
 
     def changed(runtime: str, architecture: str) -> Iterator[Table]:
         yield from filter(None, map(change, tables(runtime, architecture)))
@@ -276,7 +276,7 @@ def unlisted(table: Table) -> Table:
 
 
 def forged(name: str) -> Callable[[Table], Table | None]:
-    """Have one table alone, which every library is said to fit."""
+    """Return a change that keeps one table only, without the build-ids and exports that limit it to some libraries."""
     return lambda table: replace(unlisted(table), has_exports=(), lacks_exports=()) if table.name == name else None
 
 
@@ -495,7 +495,7 @@ class Overlaid:
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["listed", "unlisted"])
 def test_a_second_array_of_threads_is_refused(is_listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A copy of the table in the runtime's own variables: nobody can tell which of the two is in use.
+    # A variable of the runtime points to a copy of its array of threads: which of the two is in use is unknown.
     if not is_listed:
         given_tables(monkeypatch, unlisted)
     core = stopped("lock", compiler="clang", mode="neither", runtime="libomp-19")
@@ -591,14 +591,14 @@ def test_an_initial_thread_that_has_ended_leaves_a_root_without_a_thread(tmp_pat
     assert [(row.thread_num, row.team_size, row.level) for row in rows] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
 
 
-# Where changed bytes lie is chance, and what they change may be a value that nothing else tells.
+# Only cut cores: bytes changed at random places may alter a value that nothing else confirms.
 @pytest.mark.parametrize("name", [name for name in DAMAGES if name.startswith("cut")])
 @pytest.mark.parametrize("runtime", MAIN if FULL else MAIN[1:])
 @pytest.mark.quick("libomp-14-cut at 20 %", "libomp-14-cut at 90 %")
 def test_damaged_cores_tell_nothing_wrong(name: str, runtime: str, tmp_path: Path) -> None:
     core = stopped("nested", compiler="clang", mode="neither", runtime=runtime).core
     told = ask_all(DAMAGES[name](core, tmp_path / "core")).compared(ask_all(core))
-    asked = ("runtimes", "threads", "parallel", "tasks", "icvs")  # bytes of stacks are for other tests
+    asked = ("runtimes", "threads", "parallel", "tasks", "icvs")  # other tests cover changed bytes of stacks
     assert {question: told[question].wrong for question in asked if told[question].wrong} == {}
 
 

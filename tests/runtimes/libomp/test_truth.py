@@ -1,8 +1,7 @@
-"""Every program, as every compiler builds it, in every mode, from both kinds of core: what we tell equals what it
-wrote.
+"""Every program, compiler, mode and kind of core: ompd's answers equal what the program wrote.
 
-``tests/facts.json`` holds how many facts of each kind have to be told and equal, so that telling less cannot pass.
-Written anew by ``python -m tests.runtimes.libomp.test_truth``.
+``tests/facts.json`` holds the number of facts of each kind that must be told and equal, so an answer with fewer facts
+fails. ``python -m tests.runtimes.libomp.test_truth`` writes the file anew.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from tests.support.products import sample
 from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS, modes_of
 from tests.truth import compare, compare_stacks
 
-# gdb's core of 64 default-sized stacks is 1.5 GB, which tells nothing that the others do not.
+# gdb's core of 64 stacks of the default size has 1.5 GB and shows nothing that the others do not.
 TOO_LARGE = {("many", "gcore")}
-# Both kinds of core for every program of regions; for those of tasks and waits, which are about the runtime, a few.
+# Programs with both kinds of core: all programs of regions, and a few of tasks and waits, which are about the runtime.
 GCORES = {*PROGRAMS, "task_tree", "icvs", "nest_lock"}
 PRODUCT = [
     pytest.param(program, compiler, mode, kind, id=f"{program}-{compiler}-{mode}-{kind}", marks=marks)
@@ -45,7 +44,7 @@ PRODUCT = [
     if (program, kind) not in TOO_LARGE
     and (kind == "kernel" or (program in GCORES and (FULL or mode == ("neither" if compiler == "clang" else "debug"))))
 ]
-# Each program by each compiler, and with and without what the runtime keeps.
+# Each program by each compiler, each program with and without kept states, and each mode with each kind of core.
 PARAMETERS = sample(
     PRODUCT, lambda program, compiler, mode, kind: ((program, compiler), (program, mode == "neither"), (mode, kind))
 )
@@ -67,16 +66,16 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mod
     assert facts_told(found) == expected(program, mode)
 
 
-# The other releases of the same compilers. What differs is the code alone, which the modes tell little about.
-CHANGED = {"nested", "serialized_middle", "serialized_initial", "task_if0", "task_stack"}  # by clang from 17 on
-LOOPS = {"taskloop", "single_taskloop"}  # by gcc from 12 on
+# Other releases of the same compilers. Only the code differs, about which the modes show little.
+CHANGED = {"nested", "serialized_middle", "serialized_initial", "task_if0", "task_stack"}  # clang 17 changed their code
+LOOPS = {"taskloop", "single_taskloop"}  # gcc 12 changed their code
 
 
 def release_cases() -> Iterator[Any]:
     for number, (program, known) in enumerate(ALL_PROGRAMS.items()):
         for name in known.compilers:
             found = releases(name)
-            others = found[1:] if name.startswith("clang") else found[:-1]  # those that are not the usual one
+            others = found[1:] if name.startswith("clang") else found[:-1]  # releases other than the usual one
             chosen = [others[number // 2 % len(others)]] if number % (2 if name.startswith("clang") else 4) == 0 else []
             chosen += [found[-1]] if program in CHANGED and name.startswith("clang") else []
             chosen += [found[0]] if program in LOOPS and name == "gcc" else []
@@ -156,7 +155,7 @@ def test_each_release_on_other_runtimes(program: str, compiler: str, runtime: st
 def test_every_kind_of_lock(lock_kind: str, mode: str) -> None:
     found = compare(stopped("lock_kinds", mode=mode, env={"KMP_LOCK_KIND": lock_kind}))
     assert found.differences == []
-    # These kinds store who holds them, and so do all nestable locks.
+    # Locks of these kinds store their holder, and so do all nestable locks.
     assert found.equal["wait.owner"] == (5 if lock_kind in ("tas", "futex") else 1)
     assert found.equal["wait.symbol"] == 5
 
@@ -238,7 +237,7 @@ def test_stacks_of_other_optimized_programs(program: str, compiler: str) -> None
     "closing_barrier-clang--O2 -g0",
 )
 def test_other_flags_make_no_fact_wrong(program: str, compiler: str, flags: tuple[str, ...]) -> None:
-    # Optimisers take functions off the stack, by inlining and by tail calls: what is lost is said to be, never guessed.
+    # Optimisers remove functions from the stack, by inlining and by tail calls. ompd reports this and never guesses.
     found = compare(stopped(program, compiler=compiler, mode="neither", flags=flags))
     untold = re.compile(
         r": (where\.|stack\.(construct\.)?)?(function|file|line) is (None|'\.omp_outlined\.\d*')|: address is None"
@@ -255,7 +254,7 @@ def test_a_program_at_a_fixed_address_is_read(program: str, compiler: str) -> No
     assert compare(stopped(program, compiler=compiler, pie=False)).differences == []
 
 
-# Mutants: each breaks one thing that the comparison above stands for, and has to be noticed by it.
+# Mutants: each breaks one thing that the comparison above checks, and the comparison must notice it.
 
 
 def shifted(layout: StructLayout, member: str) -> StructLayout:
@@ -362,7 +361,7 @@ def test_stacks_that_are_read_wrongly_are_noticed(
 
 
 def write_facts() -> None:
-    """Write anew how many facts are told, from gcc's programs and kernel cores."""
+    """Write the number of facts told of each program, from kernel cores and the program's first compiler."""
     facts: dict[str, dict[str, dict[str, int]]] = {}
     for (program, known), mode in itertools.product(ALL_PROGRAMS.items(), MODES):
         found = compare(stopped(program, compiler=known.compilers[0], mode=mode))

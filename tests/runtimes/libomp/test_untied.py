@@ -1,5 +1,7 @@
-"""Untied tasks that go on in themselves: where its queue is full, libomp executes the next part of such a task at once,
-above the part that asked for it, and notes that the task was suspended for itself.
+"""Untied tasks that continue inside of themselves.
+
+If the queue is full, libomp executes the next part of such a task at once, on top of the part that asked for it. libomp
+then notes that the task was suspended for itself.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tests.support import Missing, clean_environment, intel_runtime, stopped
 from tests.support.build import compiler
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
-# A task's queue has room for 256. The second thread takes none, so that those of the first stay.
+# A queue has room for 256 tasks. The second thread takes none, so the tasks of the first one stay queued.
 SOURCE = """
 #include <stdlib.h>
 #include <unistd.h>
@@ -55,7 +57,7 @@ def test_a_task_that_goes_on_in_itself_has_a_whole_stack(tmp_path: Path) -> None
         subprocess.run([str(tmp_path / "untied")], cwd=where, check=False, env=variables)
     with ompd.open_core(next(where.glob("core*"))) as session:
         stacks, tasks = session.ask_stacks(), session.ask_tasks()
-    # The outer task is suspended for itself, as the runtime keeps it.
+    # The runtime notes that the outer task is suspended for itself.
     assert any(row.scheduling == row.id for row in tasks.rows)
     assert stacks.complete and tasks.complete
     (failed,) = [row for row in stacks.rows if row.signal is not None]
@@ -64,7 +66,8 @@ def test_a_task_that_goes_on_in_itself_has_a_whole_stack(tmp_path: Path) -> None
 
 
 def test_a_task_that_is_over_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    # libomp keeps the name of the task that was suspended for an untied one, also when that goes on on another thread.
+    # libomp keeps the note about the task that was suspended for an untied task, even after the untied task continues
+    # on another thread.
     core = stopped("task_tree", runtime="intel").core
     over = SimpleNamespace(id="0x1234")
     honest = Task.scheduling
@@ -78,7 +81,7 @@ def test_a_task_that_is_over_is_not_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_task_in_a_queue_is_on_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    # So does the chain of tasks on a thread lead to an untied one that went on elsewhere and was queued again.
+    # A thread's chain of tasks may hold an untied task that continued on another thread and was queued again.
     with ompd.open_core(stopped("task_queued", runtime="intel").core) as session:
         (runtime,) = session.runtimes
         assert runtime.space is not None

@@ -1,7 +1,7 @@
-"""What shows that a wait is what it is said to be: the words of owners, counts and generations that were read.
+"""The evidence for waits: the words of owners, counts and generations that ompd read.
 
-The truth is what the programs of ``tests/stalls`` wrote. A lock's holder may be gone: then it is said what the runtime
-names as its owner, and no thread that is not it.
+The truth is what the programs of ``tests/stalls`` wrote. If the holder of a lock is gone, ompd tells what the runtime
+names as the owner, and never names another thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.odd import Core, Odd, core_of
 from tests.support.products import sample
 
 FOLDER = CHECKOUT / "tests" / "stalls"
-# Where runtimes are, and which compiler's code they run.
+# Each runtime (how the program is linked), and the compiler of the code that it runs.
 RUNTIMES = [("libgomp", "gcc"), ("dynamic", "gcc"), ("dynamic", "clang"), ("libomp-14", "clang"), ("libomp-19", "gcc")]
 
 
@@ -61,7 +61,7 @@ def test_the_holder_of_a_nestable_lock(runtime: tuple[str, str], holder: str) ->
         assert wait.owner_address is not None
         assert wait.owner_value == word_at(core, wait.owner_address, 8 if link == "libgomp" else 4)
         if link != "libgomp":
-            # Its locks belong to threads, by their numbers; a new thread has that of one that has ended.
+            # libomp's locks belong to thread numbers, and a new thread gets the number of one that has ended.
             assert wait.owner is not None and wait.owner_gone is None
             assert holding is None or wait.owner == holding
         elif holder == "works":
@@ -69,7 +69,7 @@ def test_the_holder_of_a_nestable_lock(runtime: tuple[str, str], holder: str) ->
         elif holder == "idle":
             assert (wait.owner, wait.owner_source) == (holding, "runtime")
             assert wait.owner_gone == "the implicit task of thread 2 in a region that is over"
-        else:  # libgomp's belong to tasks, and these are over
+        else:  # libgomp's locks belong to tasks, and these tasks are over
             assert wait.owner is None and wait.owner_gone is not None and "no thread has it" in wait.owner_gone
 
 
@@ -127,13 +127,13 @@ def test_how_often_a_team_has_passed_its_barrier(runtime: tuple[str, str], at: s
         assert wait.object is not None and wait.value is not None and wait.generation is not None
         assert wait.value == word_at(core, wait.object, 4)
         generations.append(wait.generation)
-    assert generations[1] - generations[0] == (4 if link == "libgomp" else 2)  # libgomp's count both of a team's
+    assert generations[1] - generations[0] == (4 if link == "libgomp" else 2)  # libgomp counts a team's two barriers
 
 
 @pytest.mark.parametrize("link", ["dynamic", "libomp-14", "libomp-19"])
 def test_who_was_let_go_into_a_region_does_not_wait_at_its_end(link: str, tmp_path: Path) -> None:
-    # What tells a worker that has cleared the word by which it was let go, and is not in the region yet, from one that
-    # has come back: that it has counted on to one more than its team. Here the team has that count, too.
+    # A released worker that has cleared its b_go and is not in the region yet looks like a worker that has come back.
+    # Only the count of the latter is one step ahead of the team's. Here the team gets this count, too.
     core = stalled("passed", link, "clang", PASSES="2", AT="end", AWAY="0")
     waits = {native: row.wait for native, row in told(core).items() if row.wait is not None and row.wait.missing}
     (address, value) = next((wait.object, wait.value) for wait in waits.values())
@@ -147,8 +147,8 @@ def test_who_was_let_go_into_a_region_does_not_wait_at_its_end(link: str, tmp_pa
 
 
 def test_a_barrier_that_some_are_just_leaving_is_named(tmp_path: Path) -> None:
-    # libgomp has counted one thread more than are seen there. That two looks find another generation shows still that
-    # the team has gone on.
+    # libgomp has counted one thread more than are seen at the barrier. Two looks that find different generations still
+    # show that the team has gone on.
     core = stalled("passed", "libgomp", "gcc", PASSES="2", AT="inside", AWAY="0")
     before = {native: row.wait for native, row in told(core).items() if row.wait is not None and row.wait.missing}
     (address, value) = next((wait.object, wait.value) for wait in before.values())

@@ -1,6 +1,6 @@
-"""What threads wait for where appearances deceive: programs in ``tests/waits`` write which thread is late.
+"""Waits of threads whose appearance deceives: programs in ``tests/waits`` write which thread is late.
 
-The counts of the runtime, and not only the routines on a thread's stack, decide who has arrived at a barrier.
+The runtime's counts, and not only the routines on a thread's stack, decide which threads have arrived at a barrier.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def test_data_is_not_taken_for_a_lock(kind: str | None, compiler: str, mode: str
         wait = row.wait
         assert wait is not None and wait.kind == "lock"
         if (kind, compiler) == ("tas", "gcc") and wait.object is None:
-            # To this thread the data are as near as the lock, and look like one of this kind: then neither is named.
+            # The data are as near to this thread as the lock, and look like a lock of this kind: ompd names neither.
             assert (wait.symbol, wait.owner) == (None, None)
             assert row.unavailable["wait.object"].startswith("none of the runtime's locks proves to be the one")
             continue
         assert wait.symbol == "&lock" and wait.object is not None
         assert not start <= wait.object < start + size
-        # The other kinds do not record who holds them.
+        # Locks of the other kinds do not record their holder.
         assert wait.owner == (holder if kind in ("tas", "futex") else None)
         assert ("wait.owner" in row.unavailable) == (wait.owner is None)
 
@@ -176,7 +176,7 @@ def test_handlers_of_signals_wait_themselves(link: str) -> None:
 @pytest.mark.parametrize(("compiler", "kind"), sample(product(COMPILERS, KINDS)))
 @pytest.mark.quick("gcc-None", "gcc-queuing", "clang-tas", "clang-ticket")
 def test_threads_that_wait_for_each_other_have_a_lock_each(kind: str | None, compiler: str) -> None:
-    # Each has the lock that it holds, which the other waits for, in reach as well.
+    # Each thread also has in reach the lock that it holds, for which another thread waits.
     program = stopped("deadlock", compiler=compiler, mode="neither", env={"KMP_LOCK_KIND": kind} if kind else {})
     assert compare(program).differences == []
     with Session.open_core(program.core) as session:
@@ -191,7 +191,7 @@ def test_threads_that_wait_for_each_other_have_a_lock_each(kind: str | None, com
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_thread_still_leaving_the_barrier_before_is_late(number: int, compiler: str) -> None:
-    # What the runtime counts for a thread in the barrier is laid over with the count of the barrier before.
+    # Overwrite the count of the thread's arrival with 0, so that the thread has not arrived at this barrier.
     program = stopped("barrier", compiler=compiler)
     target = Overlaid(str(program.core))
     with Session(target, FileFinder()) as session:
@@ -214,7 +214,7 @@ def test_a_thread_still_leaving_the_barrier_before_is_late(number: int, compiler
     with Session(again, FileFinder()) as session:
         after = _barriers(session)
     assert {(len(wait.missing or ()), wait.arrived) for wait in before.values()} == {(1, 3)}
-    # What the late one itself waits for is not told: it is not counted at the barrier at which the others are.
+    # The late thread's own wait has no details, because the thread is not counted at the barrier of the others.
     assert after.pop(late) == Wait(Kind.BARRIER, how=before[late].how)
     (missing,) = {wait.missing for wait in before.values()}
     assert {wait.missing for wait in after.values()} == {tuple(sorted({*(missing or ()), late}))}
