@@ -1,5 +1,7 @@
-"""The stub's DMPL library in C, of 64 and of 32 bits, in processes of their own: its header, what it uses of others,
-and its answers, which are those of the library in Python.
+"""The stub's DMPL library in C, of 64 and of 32 bits, in its own process.
+
+The tests cover its header, the functions that it uses of other libraries, and its answers, which equal those of the
+library in Python.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ WIDTHS = (64, 32)
 SOURCES = CHECKOUT / "tests" / "dmpl"
 
 
-# What it answers
+# Its answers
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -183,7 +185,7 @@ def test_a_debugger_that_knows_only_the_paper_is_served(width: int) -> None:
     assert done.stdout.splitlines() == ["version 1", "initialise 0", "address 0 1", "name 0 solve 0"]
 
 
-# What it is made of
+# Its symbols and sections
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -204,7 +206,7 @@ def test_it_calls_nothing_of_others_and_keeps_only_what_it_is_given(width: int) 
     sections = subprocess.run(
         [require("readelf"), "-SW", file_of(width)], capture_output=True, text=True, check=True
     ).stdout
-    # What is writable once it is loaded: three pointers in .bss. What holds addresses is protected by the loader.
+    # Only three pointers in .bss are writable after loading. The loader protects the sections that hold addresses.
     assert not re.search(r" \.(data|tbss|tdata|init_array|ctors) ", sections)
     pointers = ["dmpl_callbacks", "dmpl_extension", "ompd_callbacks"]
     assert sorted(row[-1] for row in symbols() if row[-2] in "bBC") == pointers
@@ -282,7 +284,7 @@ def test_what_a_library_does_to_itself_is_one_error(
     seconds = 1.0 if what in ("loop", "call") else 20.0
     with hosted(built(what, tmp_path, flags), width, limits=Limits(seconds=seconds, callbacks=1000)) as library:
         library.initialise(debugger.table, debugger.types)
-        for _ in range(2):  # every other call fails alike
+        for _ in range(2):  # later calls fail alike
             with pytest.raises(LibraryError) as caught:
                 library.get_tls_address(thread, 1)
             assert str(caught.value) == f"{what}.so: {ODD[what]}" and caught.value.has_ended
@@ -290,7 +292,7 @@ def test_what_a_library_does_to_itself_is_one_error(
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_callback_from_another_thread_ends_it(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "worker_command", unconfined_command({}))  # else it has no other thread
+    monkeypatch.setattr(process, "worker_command", unconfined_command({}))  # a confined library cannot start a thread
     debugger = Debugger()
     thread = debugger.thread(debugger.add_process(Invented(8, "little")), 1)
     with hosted(built("thread", tmp_path, ["-DODD_thread", "-pthread", *narrow(width)]), width) as library:
@@ -320,7 +322,8 @@ def test_one_that_nothing_confines_is_a_warning(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_garbage_is_answered_by_codes_that_say_so(tmp_path: Path) -> None:
-    # It asks about a process, a thread and a type that do not exist, for ten gigabytes, and frees what it did not get.
+    # The library asks about a process, a thread and a type that do not exist, asks for ten gigabytes, and frees memory
+    # that it did not get.
     warnings: list[str] = []
     debugger = Debugger(warnings.append)
     thread = debugger.thread(debugger.add_process(Invented(8, "little")), 1)
@@ -331,7 +334,7 @@ def test_garbage_is_answered_by_codes_that_say_so(tmp_path: Path) -> None:
         assert debugger.printed == ["\x1b[31mred"] and warnings == ["?[31mred"]
 
 
-# Its life
+# Its lifetime
 
 
 def test_nothing_stays_allocated() -> None:
@@ -346,7 +349,7 @@ def test_nothing_stays_allocated() -> None:
             assert debugger.allocated == 0
         process = debugger.add_process(Invented(8, "little"))
         library.get_tls_address(debugger.thread(process, 1), 0x6000)
-    debugger.release(process, library)  # whose process has ended
+    debugger.release(process, library)  # the library's process has ended
     assert debugger.allocated == 0
 
 

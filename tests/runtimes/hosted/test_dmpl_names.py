@@ -1,5 +1,7 @@
-"""What a runtime says of names is used: variables that a preprocessor named are shown as the source has them, and its
-routines are hidden where no file's name says that they are a runtime's.
+"""ompd uses the names that a runtime gives.
+
+Variables that a preprocessor renamed are shown under their names in the source. The runtime's routines are hidden even
+if no file's name shows that they are a runtime's.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def test_what_is_between_the_two_routines_is_the_runtimes() -> None:
         names = RuntimeNames(session)
     begin, invoke = "GOMP_parallel", "run_implicit"
     assert names.between(["code", invoke, "inside", begin, "main"]) == [1, 2, 3]
-    assert names.between(["code", invoke, "start", None]) == [1]  # a thread of the runtime's own
+    assert names.between(["code", invoke, "start", None]) == [1]  # the stack of a thread that the runtime made
     nested = ["code", invoke, "inside", begin, "user", invoke, "start"]
     assert names.between(nested) == [1, 2, 3, 5]
     assert names.between(["waits", begin, "main", invoke]) == [1, 3]

@@ -1,4 +1,4 @@
-"""A library with DMPL's functions only, as the white paper has them: what it can answer, and what it cannot."""
+"""A library with only DMPL's functions, as the white paper has them: the answers that it can and cannot give."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_dmpl_has_no_function_for_is_no_empty_answer(command: str) -> None:
 
 
 def test_a_variable_is_not_global_if_the_runtime_cannot_be_read(tmp_path: Path) -> None:
-    # The snapshot has what this library reads, and not what the plugin reads.
+    # The snapshot has the memory that this library reads, and not the memory that the plugin reads.
     small = tmp_path / "small.core"
     run("snapshot", figure_8(), "-o", small, "--ompd-library", dmpl_library())
     done = run("var", small, "a", "--json")

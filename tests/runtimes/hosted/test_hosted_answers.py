@@ -1,6 +1,6 @@
-"""All commands by an OMPD library: of a runtime that nobody else knows, and of those that we read ourselves.
+"""All commands, answered by an OMPD library: of a runtime without a plugin of ompd, and of runtimes that have one.
 
-What OMPD has no call for is unknown, and said to be. A library that fails is given up, and our own plugin answers.
+Facts that OMPD has no call for are reported as unknown. A library that fails is given up, and ompd's plugin answers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def session() -> Iterator[Inspection]:
         yield opened
 
 
-# A runtime that nobody else knows
+# A runtime without a plugin
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -60,14 +60,14 @@ def test_every_command_answers_of_a_runtime_that_only_its_library_knows(command:
     jsonschema.validate(answer, schema)
     assert answer["complete"]
     (runtime,) = answer["runtimes"]
-    library = (fable.folder() / "libfable_ompd.so").resolve()  # as the kernel has it, where the cache is a link
+    library = (fable.folder() / "libfable_ompd.so").resolve()  # the path that the kernel knows, if the cache is a link
     assert runtime["plugin"] == f"OMPD library {library} (fable OMPD 1.0)"
     assert (runtime["kind"], runtime["layout"], runtime["omp_version"]) == ("unknown", "library", 202111)
     assert [(dll["chosen"], dll["reason"]) for dll in runtime["dlls"]] == [
         (False, "there is no such file here"),
         (True, "loaded, as --ompd-library says"),
     ]
-    # By the file's name it is the same, and as text.
+    # The file's name as the option gives the same answer. The text output works, too.
     assert told(command, core, "--ompd-library", library)[command] == answer[command]
     done = run(command, core, "-v", "--ompd-library", library)
     assert done.exit_code == 0 and done.stdout.startswith("core   program   process "), done.output
@@ -101,7 +101,7 @@ def test_threads_have_what_the_library_tells(session: Inspection) -> None:
     assert barrier.unavailable["wait.arrived"] == f"{NO_CALL}who has arrived at a barrier"
     assert lock.wait is not None and lock.wait.object == lock.wait_id is not None and lock.wait.owner is None
     assert lock.unavailable["wait.owner"] == f"{NO_CALL}who holds a lock"
-    # Nothing that is opaque passes for an address.
+    # No opaque handle is shown as an address.
     assert all(row.address is None and row.unavailable["address"].startswith(NO_CALL) for row in rows)
     assert [row.thread_type for row in answer.rows if row.runtime is None] == ["other", "other"]
 
@@ -136,7 +136,7 @@ def test_regions_and_tasks_are_one_each_however_often_they_are_asked_for(session
     assert suspended.thread == executed.thread and by_id[suspended.generating or ""].kind == "implicit"
     assert executed.function is not None and executed.function.function == "task_inside"
     assert executed.exit_frame is not None and executed.exit_frame.flags == 0x20
-    # The same names in another session, whose first query is another one.
+    # The identifiers are the same in another session, whose first query differs.
     with ompd.open_core(fable.core(), ompd_library="named") as other:
         assert {task.id for task in other.ask_tasks().rows} == by_id.keys()
         assert [row.task for row in other.ask_threads().rows] == [row.task for row in session.ask_threads().rows]
@@ -177,7 +177,7 @@ def test_variables_are_numbers_texts_and_lists_in_any_scope(session: Inspection)
         "display FABLE_MOOD": {"serene"},
     }
     assert type(next(row.value for row in rows if row.name == "cancel-var")) is bool
-    assert sum(row.name == "place-partition-var" for row in rows) == 4  # also of the thread in an explicit task
+    assert sum(row.name == "place-partition-var" for row in rows) == 4  # also for the thread in an explicit task
 
 
 def test_a_variable_of_which_the_runtime_may_have_copies_is_unknown(session: Inspection) -> None:
@@ -245,7 +245,7 @@ def test_the_option_is_there_under_lldb(version: int, tmp_path: Path) -> None:
     assert "wait_lock" in answers[words[0]] and "not OpenMP" in answers[words[0]]
     assert [region["team_size"] for region in json.loads(answers[words[1]])["parallel"]] == [3, 2]
     assert "ompd has no plugin for its runtime" in answers[words[2]]
-    assert "is in no team" in answers[words[3]]  # the thread that has ended the program is none of OpenMP's
+    assert "is in no team" in answers[words[3]]  # the thread that has ended the program is no OpenMP thread
     library = where / "libfable_ompd.so"
     assert len(told("tasks", tmp_path / "small.core", "--ompd-library", library)["tasks"]) == 8
 
@@ -310,7 +310,7 @@ def test_one_that_fails_is_given_up_and_our_own_plugin_answers(
     (note,) = set(answer["warnings"]) - set(ours["warnings"])
     assert note.startswith(f"--ompd-library: {library}: ") and said in note and "given up" in note
     with ompd.open_core(on_intel.core, ompd_library=library) as session:
-        for _ in range(2):  # it is not started again
+        for _ in range(2):  # the library is not started again
             assert sum("--ompd-library" in text for text in session.ask_parallel().warnings) == 1
         assert not session.ask_threads().complete  # the rows are whole, but the named library did not give them
 

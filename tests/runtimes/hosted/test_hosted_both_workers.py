@@ -1,4 +1,4 @@
-"""The worker in Python and the one in C: one protocol, the same limits, and the same answers of one library."""
+"""The worker in Python and the worker in C: one protocol, the same limits, and the same answers of one library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LWP = 1
 def hosted(
     folder: Path, width: int, *needs: Path, seconds: float = 20.0, warnings: list[str] | None = None
 ) -> Iterator[HostedLibrary]:
-    """Host ``hostile.c`` of that width; *needs* are files that it is said to need, under their own names."""
+    """Host ``hostile.c``, compiled for *width*. The worker loads the files *needs* before it, under their own names."""
     flags = (*m32_flags().compile, *m32_flags().link) if width == 32 else ()
     files = [*needs, compiled(folder, "hostile.c", *PLAIN, *flags)]
     program = host32() if width == 32 else None
@@ -51,7 +51,7 @@ def hosted(
 
 
 def numbers(file: str) -> dict[str, int]:
-    """Return the members of enumerations of a file of the worker in C."""
+    """Return the values of all enumerators in a source file of the worker in C, by their names."""
     found: dict[str, int] = {}
     for members in re.findall(r"enum(?: \w+)? \{([^}]*)\}", (SOURCES / "host" / file).read_text()):
         value = -1
@@ -121,13 +121,13 @@ def test_what_is_kept_of_a_process_is_bounded(width: int, tmp_path: Path) -> Non
         status = Path(f"/proc/{library.process_id}/status").read_text()
         (kilobytes,) = re.findall(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
         assert int(kilobytes) << 10 < size
-    # It has read everything twice, since it keeps a part of it.
+    # The library read everything twice, because its process keeps only a part of it.
     assert sum(length for _, length in process.reads) == 2 * size
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_what_the_process_has_already_is_not_loaded_again(width: int, tmp_path: Path) -> None:
-    # A second C library would be another one.
+    # The process must not get a second C library.
     if width == 32:
         there = m32_flags().libraries[0] / "libc.so.6"
     else:
@@ -180,7 +180,7 @@ def test_what_a_library_prints_is_shown_as_text(width: int, tmp_path: Path) -> N
     ]
 
 
-# What a library may do wrong, see hostile.c: code and values of each, or what the error says
+# The misbehaviour of hostile.c: the values of each call, or the code and the text of its error
 
 
 def answers(library: HostedLibrary) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Whatever a library for debuggers answers, terminals obey nothing of it, and no number of it costs time or memory."""
+"""False answers of a library for debuggers: terminals obey none of them, and no number costs time or memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.command import ompd
 from tests.support.hosted import compiled
 
 _COMMANDS = ("threads", "parallel", "tasks", "icvs", "stack", "why", "runtimes") if FULL else ("icvs", "why")
-# All but ends of lines: control characters, and those that turn the direction of text.
+# Characters that terminals obey, except ends of lines: control characters, and changes of the direction of text.
 _OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _UNAVAILABLE, _OF_A_THREAD, _OF_A_TASK = 1, 3, 5
 

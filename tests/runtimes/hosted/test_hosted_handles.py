@@ -1,4 +1,4 @@
-"""Which handles of a library are of one thing, and where the frames of tasks are, without any library."""
+"""The identity of a library's handles, its refusals and variables, and the frames of tasks; without any library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ompd.runtimes.hosted.handles.queries import Handle
 
 
 class Library:
-    """Compares handles by the things that they are said to be of."""
+    """A library whose handle *n* is of the *n*-th of *things*; it compares handles by these things."""
 
     name = "/lib/libodd.so"
 
@@ -51,7 +51,7 @@ class Library:
 
 
 def placed(library: Library, keys: Sequence[int] | None = None) -> list[int]:
-    """Return a number for each handle, the same for those that are found to be of one thing."""
+    """Return a number for each handle. Handles that are found to be of one thing have the same number."""
     made, refs = library.identities(), library.refs()
     found = [*made.place(refs[:3], keys[:3] if keys else None), *made.place(refs[3:], keys[3:] if keys else None)]
     names = {entity: number for number, entity in enumerate(dict.fromkeys(found))}
@@ -161,7 +161,7 @@ def test_a_variable_of_an_unknown_scope_is_left_out_and_one_name_is_one_variable
         icvs.read(space, "b-var", None)
 
 
-# Frames: user code, the runtime's routine that calls it, and what called that
+# Frames: user code, the runtime's routine that calls it, and the caller of this routine
 
 
 def called_from(address: int, flags: int | None, owners: str) -> int:
@@ -179,7 +179,7 @@ def called_from(address: int, flags: int | None, owners: str) -> int:
     [
         (0x1F0, None),  # the frame pointer, as on x86-64
         (0x1F0, FrameFlag.CFA),  # the same, with the flags of LLVM's runtime
-        (0x100, FrameFlag.FRAMEPOINTER),  # the frame pointer, where that is the stack pointer
+        (0x100, FrameFlag.FRAMEPOINTER),  # the frame pointer, if that is the stack pointer
         (0x200, FrameFlag.CFA),  # as the specification has it
     ],
 )
@@ -189,7 +189,7 @@ def test_the_frame_that_called_a_task_is_found_whatever_its_address_is_of(addres
 
 def test_an_applications_own_frame_is_that_of_the_code() -> None:
     assert called_from(0x1F0, FrameFlag.APPLICATION | FrameFlag.FRAMEPOINTER, "uuur") == 2
-    # LLVM's library does not say; there it is the frame that has called the code of a task.
+    # LLVM's library gives no flags. Its address is in the frame that called the code of the task.
     assert called_from(0x1F0, None, "uuur") == 1
 
 

@@ -1,4 +1,4 @@
-"""Hosted libraries that misbehave: whatever one does, the debugger goes on, and says which call it was."""
+"""Hosted libraries that misbehave: the debugger always goes on, and names the call that failed."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ Host = tuple[HostedLibrary, list[str], SpaceRef]
 
 
 def state(host: HostedLibrary, space: SpaceRef, number: int) -> Pending[StateWords]:
-    """Return the state of the thread that has the library behave in one way."""
+    """Return the state of the thread whose *number* selects how the library behaves."""
     batch = host.batch()
     return batch.get_state(batch.get_thread_handle(space, LWP, number))
 
 
 def ended(host: HostedLibrary, space: SpaceRef, number: int) -> LibraryError:
-    """Return the error of a library that does not survive its call, and neither any other one."""
+    """Return the error of a call that the library does not survive. Later calls fail alike, and its process is gone."""
     error = state(host, space, number).error()
     assert error is not None and error.has_ended and error is host.error
     assert state(host, space, 100).error() is error
@@ -78,13 +78,13 @@ def test_a_library_that_ends_its_process_is_one_error(host: Host, number: int, f
     made, _, space = host
     error = ended(made, space, number)
     assert error.fault == fault and error.rc == Rc.ERROR
-    if number != 24:  # that one has overwritten what says which call it was
+    if number != 24:  # 24 has overwritten the page that names the current call
         assert str(error) == f"{made.name}: {fault} in {STATE}"
 
 
 @pytest.mark.parametrize("number", [10, 21, 23])
 def test_one_that_damages_its_process_is_one_error_or_none(host: Host, number: int) -> None:
-    # 10: the heap, 21: closed connections, 23: garbage on all of them.
+    # 10 damages the heap, 21 closes the connections, 23 writes garbage to all of them.
     made, _, space = host
     error = state(made, space, number).error()
     assert error is None or error.has_ended
@@ -119,7 +119,7 @@ def test_one_that_pretends_to_go_on_ends_in_one_error(
     library: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time_passes_in(monkeypatch, STATE)
-    # It has the worker's descriptors, and speaks the protocol itself: calls, callbacks and warnings without end.
+    # The library has the worker's descriptors and sends calls, callbacks and warnings itself, without end.
     with hosted(library, seconds=1.0) as (made, warnings):
         ended(made, made.batch().process_initialize(invented()).value(), number)
         assert len(warnings) < 50
@@ -163,7 +163,7 @@ def test_a_thread_that_calls_back_for_ever_disturbs_no_call(unconfined: Host) ->
 
 
 def test_whether_it_can_start_anything_is_no_matter(host: Host) -> None:
-    # Where the system can confine it, it cannot.
+    # If the system can confine the library, the library can start nothing.
     made, _, space = host
     for number in (5, 6, 11, 12):
         assert state(made, space, number).error() is None
@@ -221,7 +221,7 @@ def test_a_library_gets_no_more_memory_than_its_limit(library: Path) -> None:
     with hosted(library, memory=512 << 20) as (made, _):
         space = made.batch().process_initialize(invented()).value()
         outcome = state(made, space, 17)
-        error = outcome.error()  # it may go on without, or its process fails for want of memory
+        error = outcome.error()  # the library may go on without memory, or its process fails
         assert error is None or error.has_ended
 
 
@@ -340,7 +340,7 @@ def test_one_that_fails_at_the_end_costs_a_warning(tmp_path: Path) -> None:
 
 def test_a_crash_where_a_handle_is_released_is_said_of_that_function(host: Host) -> None:
     made, _, space = host
-    assert state(made, space, 1000).value()  # its handle is nobody's now
+    assert state(made, space, 1000).value()  # no result holds its handle any more
     error = state(made, space, 100).error()
     assert error is not None and str(error) == f"{made.name}: crashed (SIGBUS) in ompd_rel_thread_handle"
 

@@ -1,4 +1,4 @@
-"""Which library for debuggers is loaded, and what with it: all of it checked, and nothing that the loader finds itself.
+"""Loading a library for debuggers: ompd checks all files that are loaded, and the loader searches for none itself.
 
 Each library of these tests leaves a file when any of its code runs.
 """
@@ -30,7 +30,7 @@ NO_SYSTEM = SystemFolders("/nonexistent")
 
 @pytest.fixture
 def ran(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    # Where libraries leave files that run, in this process or in a worker.
+    # The folder in which libraries leave a file when they run, in this process or in a worker.
     folder = tmp_path_factory.mktemp("ran")
     monkeypatch.setenv(RAN, str(folder))
     return folder
@@ -47,7 +47,7 @@ def here(tmp_path: Path) -> Path:
 def no_descriptor_is_lost() -> Iterator[None]:
     before = len(list(Path("/proc/self/fd").iterdir()))
     yield
-    # Others may be closed meanwhile, by the collection of what is left of tests before.
+    # The garbage collector may meanwhile close descriptors of earlier tests.
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
@@ -58,7 +58,7 @@ def narrow_library(folder: Path, name: str) -> Path:
 
 
 def refusal(path: Path | str, ran: Path, *, without: Path | str | None = None) -> str:
-    """Return why a library is not opened. Nothing has run."""
+    """Return the reason why a library is not opened. None of its code has run."""
     with pytest.raises(BadFile) as raised:
         open_library(str(path)).close()
     assert have_run(ran) == set()
@@ -68,14 +68,14 @@ def refusal(path: Path | str, ran: Path, *, without: Path | str | None = None) -
 
 
 def loaded(opened: Opened, ran: Path, **options: object) -> dict[str, object]:
-    """Return what a worker says that loads it."""
+    """Return the report of a worker that loads the library."""
     done = load_in_worker(opened.steps, ran, **options)  # type: ignore[arg-type]
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found
 
 
-# What is loaded
+# Loading
 
 
 @pytest.mark.parametrize("confined", [False, True])
@@ -87,7 +87,7 @@ def test_a_library_is_loaded_from_its_copy(here: Path, ran: Path, confined: bool
         assert have_run(ran) == set()
         found = loaded(opened, ran, confined=confined)
     assert found["version"] == 201811 and found["new"] == ["/memfd:libalone.so (deleted)"]
-    # A confined one runs, too, but leaves no file.
+    # A confined library runs, too, but cannot leave a file.
     assert have_run(ran) == (set() if confined else {"alone"})
 
 
@@ -129,12 +129,12 @@ def test_what_the_worker_has_is_not_loaded_again(here: Path, ran: Path) -> None:
         names = [file.name for file in opened.files]
         found = loaded(opened, ran)
     assert names == ["libm.so.6", "libmaths.so"]
-    # Python is linked with it; where one is not, it is the copy.
+    # A Python that is linked with libm has it already. Others load the copy.
     assert set(found["new"]) <= {"/memfd:libm.so.6 (deleted)", "/memfd:libmaths.so (deleted)"}  # type: ignore[call-overload]
 
 
 def test_the_library_of_cxx_is_found_for_one_that_does_not_name_it(here: Path, ran: Path) -> None:
-    # As Intel's: it uses exceptions, and expects debuggers to have what they need.
+    # Like Intel's library, it uses exceptions and expects the debugger to have the library of C++.
     source = "extern int __gxx_personality_v0(); void *of_cxx = (void *)__gxx_personality_v0;"
     extra = here / "extra.c"
     extra.write_text(source)
@@ -145,7 +145,7 @@ def test_the_library_of_cxx_is_found_for_one_that_does_not_name_it(here: Path, r
 
 
 def test_the_loader_searches_for_nothing(here: Path, ran: Path, tmp_path: Path) -> None:
-    # Whatever the environment and the current folder have: not even a worker that is started wrongly takes it.
+    # Not even a worker that is started wrongly takes a library from the environment or the current folder.
     near = build_library(here, "near", entries=False)
     path = build_library(here, "it", needs=[near], flags=[ORIGIN])
     planted = tmp_path / "planted"
@@ -195,7 +195,7 @@ def test_no_file_is_opened_by_the_loader_behind_a_descriptor(here: Path, ran: Pa
     assert have_run(ran) == {"near", "it"}
 
 
-# What changes between the check and the loading
+# Changes between the check and the loading
 
 
 def test_what_takes_the_place_of_a_checked_file_is_not_loaded(here: Path, ran: Path) -> None:
@@ -211,7 +211,7 @@ def test_what_takes_the_place_of_a_checked_file_is_not_loaded(here: Path, ran: P
 def test_what_is_written_into_a_checked_file_is_not_loaded(here: Path, ran: Path) -> None:
     path = build_library(here, "it")
     other = build_library(here / "other", "written", version=1).read_bytes()
-    held = os.open(path, os.O_RDWR)  # before anything was checked, as whoever had it before its mode was mended
+    held = os.open(path, os.O_RDWR)  # opened before the check, as by a user who opened it before its mode was corrected
     with open_library(str(path)) as opened:
         os.pwrite(held, other, 0)
         os.ftruncate(held, len(other))
@@ -221,7 +221,7 @@ def test_what_is_written_into_a_checked_file_is_not_loaded(here: Path, ran: Path
     assert found["version"] == 201811 and have_run(ran) == {"it"}
 
 
-# What is refused
+# Refusals
 
 
 def test_a_planted_library_is_refused(here: Path, ran: Path, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_folders_that_depend_on_the_current_one_are_not_searched(
 
 @pytest.mark.parametrize("soname", [None, "libelse.so"])
 def test_a_need_that_calls_itself_otherwise_is_refused(here: Path, ran: Path, soname: str | None) -> None:
-    # The loader would not know that it has it, and search.
+    # The loader would not recognise the loaded library, and would search for it.
     near = build_library(here, "near", entries=False)
     path = build_library(here, "it", needs=[near], flags=[ORIGIN])
     build_library(here, "near", entries=False, soname=soname)
@@ -291,7 +291,7 @@ def test_a_need_that_calls_itself_otherwise_is_refused(here: Path, ran: Path, so
 
 
 def test_libraries_that_need_each_other_are_refused(here: Path, ran: Path) -> None:
-    # One of them would be loaded before the other one is there.
+    # One would be loaded before the library that it needs is there.
     near = build_library(here, "near", entries=False)
     it = build_library(here, "it", needs=[near], flags=[ORIGIN])
     build_library(here, "near", needs=[it], flags=[ORIGIN], entries=False)
@@ -334,7 +334,7 @@ def test_what_needs_too_much_is_refused(here: Path, ran: Path) -> None:
 def test_what_is_no_library_for_debuggers_is_refused(here: Path, ran: Path) -> None:
     path = build_library(here, "it", entries=False)
     assert refusal(path, ran).startswith("is no library for debuggers: it has none of ompd_initialize, DMPL_initialize")
-    # Referring to one is not having one.
+    # A reference to such a function is not a definition.
     (here / "refers.c").write_text("int ompd_initialize(); int of() { return ompd_initialize(); }")
     path = build_library(here, "it", entries=False, flags=[str(here / "refers.c")])
     assert "is no library for debuggers" in refusal(path, ran)
@@ -393,7 +393,7 @@ def test_a_huge_one_is_not_read(here: Path, ran: Path) -> None:
     assert "no such file has more than" in refusal(path, ran)
 
 
-# What a runtime names
+# Libraries that a runtime names
 
 
 def named(names: list[str], runtime: Path | str, **options: object) -> Opened:
@@ -508,11 +508,11 @@ def test_a_library_of_ompd_comes_before_one_of_dmpl(here: Path, ran: Path) -> No
     assert have_run(ran) == set()
 
 
-# The system's own
+# The system's libraries
 
 
 def cache_of(entries: list[tuple[str, str, int]], *, old: bool = False) -> bytes:
-    # dl-cache.h: struct cache_file_new, and the one before it.
+    # dl-cache.h: struct cache_file_new, behind the older header if *old*.
     strings, offsets = b"", []
     at = 48 + 24 * len(entries)
     for name, path, _ in entries:

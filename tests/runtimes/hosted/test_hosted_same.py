@@ -1,9 +1,8 @@
-"""What the OMPD libraries of Intel and LLVM answer of the programs of the fixtures is what our own plugin answers, row
-by row: of cores, and of live processes.
+"""The OMPD libraries of Intel and LLVM answer like ompd's own plugin, row by row.
 
-Where serialized regions are directly in one another the libraries tell something else: the first of the differences of
-docs/check.md. What the runtime does not note (that a thread waits for tasks) our own plugin knows by stacks. Tasks in
-queues OMPD does not list, and the compiler's notes it does not tell.
+The tests compare cores and live processes of the fixtures' programs. The libraries differ for serialized regions
+directly inside of one another: the first difference in docs/check.md. The plugin knows from stacks that a thread waits
+for tasks, which the runtime does not note. OMPD does not list tasks in queues, and does not tell the compiler's notes.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ SAMPLED = (
 )
 SAMPLED_LIVE = ("nested", "task_tree", "lock", "icvs_env")
 TELLS_OTHER = ("serialized_three", "serialized_initial")
-# The runtimes, and the libraries that answer for them; nothing but the name of LLVM's is in its runtime.
+# The library that answers for each runtime. LLVM's runtime has only the bare name of its library.
 LIBRARIES = {"intel": "named", "libomp-19-debug": "llvm-19"}
 NOT_NOTED = ("wait_taskwait", "wait_taskgroup")
-# How a library has them is a matter of taste, or it does not have them.
+# Variables that a library writes differently or does not have.
 OTHERWISE = ("tool-var", "wait-policy-var", "target-offload-var")
 
 
 def cases(sampled: Sequence[str], of: Callable[[Program], tuple[str, ...]] = lambda program: program.compilers) -> Any:
-    """Return cases of programs, compilers and runtimes: all, or of each runtime a sample of those *sampled*.
+    """Return cases of programs, compilers and runtimes: all, or for each runtime a sample of the programs *sampled*.
 
     :param of: returns the compilers of a program
     """
@@ -50,7 +49,7 @@ def cases(sampled: Sequence[str], of: Callable[[Program], tuple[str, ...]] = lam
 
 
 class Named:
-    """Names of regions and tasks that do not depend on who answers."""
+    """Names of regions and tasks that are the same for the plugin and for a library."""
 
     def __init__(self, session: Inspection) -> None:
         self.regions: dict[str | None, Any] = {None: None}
@@ -70,13 +69,13 @@ def _address(frame: TaskFrame | None) -> int | None:
 
 
 def library_of(runtime: str) -> str:
-    """Return what ``ompd_library`` is for a runtime."""
+    """Return the argument ``ompd_library`` for a runtime."""
     name = LIBRARIES[runtime]
     return name if name == "named" else str(ompd_library(name))
 
 
 def answers(opened: Inspection, *, is_by_library: bool = False) -> dict[str, dict[object, Any]]:
-    """Return what is told of threads, regions, tasks, stacks and variables, by names that both have."""
+    """Return the answers about threads, regions, tasks, stacks and variables, under names that both sides have."""
     with opened as session:
         found: dict[str, dict[object, Any]] = session.ask(_answers)
         by = [runtime.plugin for runtime in session.ask_runtimes().rows]
@@ -130,7 +129,7 @@ def _answers(session: Inspection) -> dict[str, dict[object, Any]]:
 
 
 def without_notes(ours: dict[str, dict[object, Any]], theirs: dict[str, dict[object, Any]]) -> int:
-    """Take from ours the names of tasks' code that only the compiler's notes have; return how many they were."""
+    """Remove from *ours* the functions that only the compiler's notes name. Return how many tasks had one."""
     found = 0
     for key, (*_, other, _) in theirs["tasks"].items():
         status, final, tool_data, function, scheduling = ours["tasks"].get(key, (None,) * 5)
@@ -145,7 +144,7 @@ def without_notes(ours: dict[str, dict[object, Any]], theirs: dict[str, dict[obj
 
 
 def assert_same(ours: dict[str, dict[object, Any]], theirs: dict[str, dict[object, Any]]) -> None:
-    """See that two have answered the same."""
+    """Check that the plugin and the library have answered the same."""
     for what, rows in ours.items():
         assert theirs[what] == rows, what
 
@@ -206,7 +205,7 @@ def test_where_it_answers_otherwise_it_is_a_known_difference(program: str, runti
 
 
 def test_no_library_answers_before_the_runtime_has_begun() -> None:
-    # It would take for settings what has no value yet.
+    # The library would report variables without a value yet as settings.
     core = stopped("not_initialised", compiler="clang").core
     with ompd.open_core(core, ompd_library=ompd_library("intel-2026")) as session:
         icvs, threads = session.ask_icvs(), session.ask_threads()

@@ -1,4 +1,4 @@
-"""What a library for debuggers never needs is taken from the process that it runs in."""
+"""The process of a library for debuggers loses the rights that such a library never needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.hosted import unconfined_command
 from tests.support.m32 import m32_flags
 from tests.support.planted import build_library
 
-# Confines itself but for the layers in argv[2], then tries in turn what the names after it say.
+# Confines itself without the layers in argv[2], then tries the ways in argv[4] in turn.
 _CONFINED = """
 import ctypes, errno, json, os, resource, signal, socket, sys, threading
 sys.path.insert(0, sys.argv[1])
@@ -95,7 +95,7 @@ _STILL = ("python", "itself", "small", "pipe")
 
 
 def confined(folder: Path, *ways: str, without: str = "") -> tuple[dict[str, str], dict[str, bool]]:
-    """Return the sandbox's report, and of each way whether it was open."""
+    """Return the sandbox's report, and for each way whether it was open."""
     (folder / "there").write_bytes(b"x")
     done = subprocess.run(
         [sys.executable, "-I", "-c", _CONFINED, str(CHECKOUT), without, str(folder), " ".join(ways)],
@@ -137,7 +137,7 @@ def test_without_landlock_the_list_of_calls_still_protects_files(tmp_path: Path)
     report, found = confined(tmp_path, *_NEVER, *_STILL, without="_restrict_files")
     assert report["Landlock"] == "[Errno 38] missing for a test"
     layer(report, "seccomp")
-    # What the user may read it may read.
+    # The process may read what the user may read.
     assert {way for way, is_open in found.items() if is_open} == {*_STILL, "read", "list", "other"}
 
 
@@ -150,7 +150,7 @@ def test_limits_alone_protect_the_machine(tmp_path: Path) -> None:
 
 
 def test_another_program_is_confined_before_it_starts(tmp_path: Path) -> None:
-    # As the worker in C is, which has no code for it.
+    # The worker in C is confined like this, because it has no code to confine itself.
     (tmp_path / "there").write_bytes(b"text")
     program = os.path.realpath(sys.executable)
     text = "import json, os, sys\ndef can(what):\n try: return bool(what() or 1)\n except OSError: return False\n"
@@ -197,7 +197,7 @@ def of_headers_elsewhere(path: Path) -> None:
 def test_a_program_that_could_not_be_confined_is_refused(
     write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without the name of its loader all of Landlock would have to be left out.
+    # If the name of the program's loader is unknown, Landlock cannot be used at all.
     program = tmp_path / "program"
     write(program)
     program.chmod(0o755)
@@ -209,7 +209,7 @@ def test_a_program_that_could_not_be_confined_is_refused(
 
 
 def test_a_program_of_32_bits_is_confined_alike(tmp_path: Path) -> None:
-    # Its loader and its C library are in a folder of their own.
+    # The loader and the C library for 32 bits are in their own folder.
     m32 = m32_flags()
     source = tmp_path / "tries.c"
     source.write_text(
@@ -229,7 +229,7 @@ def test_a_program_of_32_bits_is_confined_alike(tmp_path: Path) -> None:
 
 
 def test_who_runs_a_library_that_nothing_confines_is_warned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As root it could end every process of the machine.
+    # Run by root, an unconfined library could end every process of the machine.
     library = build_library(tmp_path, "it")
     absent = dict.fromkeys(("Landlock", "seccomp"), "missing for a test")
     for lost, count in ((absent, 1), ({"Landlock": "missing", "seccomp": ""}, 0), ({"seccomp": "missing"}, 0)):
@@ -241,7 +241,7 @@ def test_who_runs_a_library_that_nothing_confines_is_warned(tmp_path: Path, monk
 
 
 def sandbox_report() -> dict[str, str]:
-    """Return what is in force in a process of this machine."""
+    """Return, for a process of this machine, why each layer of the sandbox is not in force; "" if it is."""
     text = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import json\n"
     text += "from ompd.runtimes.hosted.loading import sandbox; print(json.dumps(sandbox.confine(1 << 30)))"
     done = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, text=True, check=True)

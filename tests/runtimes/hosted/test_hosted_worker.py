@@ -1,4 +1,4 @@
-"""A library in a process of its own: batches, handles, what the process keeps, and that nothing stays allocated."""
+"""A library in its own process: batches, handles, the data that the process keeps, and the release of all memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_batch_makes_its_calls_in_one_exchange(made: HostedLibrary) -> None:
     threads = [batch.get_thread_handle(space, LWP, number) for number in range(100, 150)]
     states = [batch.get_state(thread) for thread in threads]
     assert len(batch) == 101
-    assert states[49].value() == (149, 149)  # sends all
+    assert states[49].value() == (149, 149)  # sends the whole batch
     assert len(batch) == 0
     assert [one.value().state for one in states] == list(range(100, 150))
     assert isinstance(threads[0].value(), ThreadRef) and isinstance(space.value(), SpaceRef)
@@ -93,7 +93,7 @@ def test_callbacks_are_answered(made: HostedLibrary) -> None:
     found = [batch.get_state(batch.get_thread_handle(space, LWP, number)) for number in (30, 31, 32, 33, 34)]
     assert [one.value() for one in found] == [
         (0x1000, 305419896),
-        (6, ord("e") << 8 | ord("#")),  # \3 \4 t e: four bytes, and nothing after them
+        (6, ord("e") << 8 | ord("#")),  # \3 \4 t e: four bytes, and the byte after them is not written
         (-1, 0x04030201),
         (8, 33),
         (4242, 34),
@@ -185,7 +185,7 @@ def test_handles_that_nobody_has_are_released(made: HostedLibrary) -> None:
         batch.run()
         del states
         gc.collect()
-        assert made.allocated == 51  # with the address space; those of the round before are gone
+        assert made.allocated == 51  # 50 threads and the address space; the handles of the round before are gone
     made.batch().enumerate_states(space).error()
     assert made.allocated == 1
     made.close()
@@ -240,7 +240,7 @@ def test_a_library_may_start_while_something_else_is_done(library: Path) -> None
             assert made.batch().process_initialize(invented()).value()
             assert made.api_version == 202111
         with HostedLibrary(copy, waits=False):
-            pass  # nobody needed it
+            pass  # no call needed the library
 
 
 def test_a_library_that_nobody_closes_ends(library: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_process_that_cannot_be_started_leaves_nothing_open(
 
 
 def test_the_worker_loads_little() -> None:
-    # Half of the time that it takes to start is Python's own.
+    # Python itself takes half of the time that a worker needs to start.
     program = (
         f"import sys; before = set(sys.modules); sys.path.append({str(CHECKOUT)!r})\n"
         "import ompd.runtimes.hosted.worker.main, ompd.runtimes.hosted.worker.batches\n"
@@ -368,11 +368,11 @@ def test_a_live_process_runs_on_whatever_its_library_does(
             assert "TracerPid:\t0\n" in text and "\nState:\tt" not in text
 
 
-# The vendor's own
+# The vendor's library
 
 
 class Seen:
-    """What a hosted library answers about one core, in the words of ``vendor_host``."""
+    """The answers of a hosted library about one core, in the words of ``vendor_host``."""
 
     def __init__(self, made: HostedLibrary, space: SpaceRef) -> None:
         self._made, self._space = made, space
@@ -415,7 +415,7 @@ class Seen:
         data, function = batch.get_tool_data(task, Scope.TASK), batch.get_task_function(task)
         frames = batch.get_task_frame(task)
         flags = [frame.flag for frame in frames.value()]
-        assert flags == [None, None]  # it never writes them
+        assert flags == [None, None]  # the library never writes the flags
         return {
             "icvs": self.values(task, Scope.TASK),
             "tool_data": data.value().value,
@@ -465,7 +465,7 @@ def test_the_vendors_library_answers_as_in_a_host_of_its_own(program: str) -> No
                 continue
             check_thread(seen, batch, thread.value(), answer)
         made.forget(space)
-        assert made.allocated == 1  # of ompd_process_initialize, which this library never frees
+        assert made.allocated == 1  # memory of ompd_process_initialize, which this library never frees
     assert warnings == []
 
 
@@ -493,7 +493,7 @@ def test_the_page_has_the_functions_and_their_numbers() -> None:
     assert f"-{-UNWRITTEN:#x}".lower() in page.lower() and f"more than {MAX_ENUMERATED} items" in page
 
 
-# What a library may have written over: the host believes none of it
+# Messages that a library may have overwritten: the host trusts none of them
 
 
 def test_rows_belong_to_one_result_and_are_few() -> None:
@@ -571,7 +571,7 @@ def test_the_first_of_a_list_is_a_result_of_variables_alone(made: HostedLibrary)
 def test_nobody_is_signalled_once_somebody_else_has_waited_for_the_process(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As a debugger may for all children of its process.
+    # A debugger may wait for all children of its process.
     signalled: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))
     with hosted(library) as (made, _):

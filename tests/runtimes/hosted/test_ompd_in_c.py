@@ -1,6 +1,6 @@
-"""The stub's OMPD library in C, in a process of its own: each fact that OMPD has a call for is what our plugin reads.
+"""The stub's OMPD library in C, in its own process: each fact that OMPD has a call for equals the plugin's answer.
 
-OMPD has none for who holds a lock, for tasks that wait to begin, for barriers and for the runtime's own version.
+OMPD has no call for the holder of a lock, tasks that wait to begin, barriers, and the runtime's own version.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def hosted(warnings: list[str], width: int = 64) -> Iterator[HostedLibrary]:
 
 
 def own(ask: Callable[[], Any]) -> Any:
-    """What our plugin answers: None also where it says that the runtime does not keep it."""
+    """Return the plugin's answer, None also if the runtime does not keep the fact."""
     try:
         return ask()
     except Unavailable:
@@ -48,7 +48,7 @@ def own(ask: Callable[[], Any]) -> Any:
 
 
 class Comparison:
-    """Compares two sides, handle by handle; each region and task once."""
+    """Compares the library with the plugin, handle by handle, and each region and task once."""
 
     def __init__(self, batch: Batch, space: SpaceRef, ours: AddressSpace) -> None:
         self.batch, self.space, self.ours = batch, space, ours
@@ -111,7 +111,7 @@ class Comparison:
 
     def region(self, what: str, ref: ParallelRef | None, region: ParallelHandle | None) -> None:
         if region is None:
-            # An initial thread outside of all regions is in the implicit one of level 0.
+            # An initial thread outside of all regions is in the implicit region of level 0.
             if ref is not None:
                 level = self.icvs["levels-var"]
                 told = self.batch.get_icv_from_scope(ref, Scope.PARALLEL, level.number).value()
@@ -220,7 +220,7 @@ FAULTS = ("bad_team", "bad_parent", "thread_count", "thread_cycle", "torn_frame"
 @pytest.mark.parametrize("width", [64, 32])
 @pytest.mark.parametrize("word", FAULTS if FULL else FAULTS[::2])
 def test_a_damaged_runtime_is_one_error_of_the_library(word: str, width: int) -> None:
-    # It says that it cannot tell, or tells what is there; it neither loops nor ends.
+    # The library reports an error or answers what is there. It neither loops nor ends.
     core = core_of(built("faults.c"), word)
     warnings: list[str] = []
     with Session.open_core(core) as session, hosted(warnings, width) as library:
@@ -255,7 +255,7 @@ def test_a_runtime_that_has_not_begun_is_unavailable() -> None:
 
 
 def test_a_number_that_cannot_be_converted_is_an_error() -> None:
-    # And not 0. The library is ours, so that it may run here.
+    # A failed conversion must not give 0. The library is ours, so it may run in this process.
     library = ctypes.CDLL(str(stub_folder() / "libompd_stub.so"))
     blocks: list[Any] = []
 

@@ -1,5 +1,6 @@
-"""The stub through its library in C alone, of 64 and of 32 bits: what OMPD and DMPL have calls for is what the plugin
-reads.
+"""The stub, read only through its library in C of 64 or 32 bits.
+
+All facts that OMPD and DMPL have calls for equal the plugin's.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def test_one_of_32_bits_without_its_program_is_given_up(tmp_path: Path, monkeypa
     core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",)))
     with Session.open_core(core, ompd_library=library(32)) as session:
         answer = threads.ask(session)
-    assert answer.rows[0].state == "overhead"  # by the plugin
+    assert answer.rows[0].state == "overhead"  # the plugin's answer
     assert any("hosts such libraries is not there" in text for text in answer.warnings)
 
 
@@ -116,7 +117,7 @@ def test_one_whose_functions_of_dmpl_fail_is_started_once(is_refusing: bool, mon
 
 
 def test_what_was_loaded_is_known_by_its_own_bytes(tmp_path: Path) -> None:
-    # The file may be another one by the time that somebody asks which library it was.
+    # The file may have changed when ompd is asked which library it loaded.
     path = Path(shutil.copy(library(64), tmp_path / "libompd_stub.so"))
     loaded = sha256(path.read_bytes()).hexdigest()
     core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",)))
@@ -124,7 +125,7 @@ def test_what_was_loaded_is_known_by_its_own_bytes(tmp_path: Path) -> None:
         (runtime,) = session.runtimes
         path.write_bytes(path.read_bytes() + b"more")
         assert runtime.found.hosted is not None and runtime.found.hosted.digest == loaded
-        # Its functions of DMPL are loaded later: of another file they would be another library's.
+        # The library's functions of DMPL are loaded later. A changed file would make them another library's.
         (row, *_) = variables.ask(session, "a").rows
         assert row.value is None and "another one than when it was loaded" in str(row.unavailable)
 

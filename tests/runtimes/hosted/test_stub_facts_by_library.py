@@ -1,8 +1,9 @@
-"""Every fact that tests count for the stub (``tests/facts_stub.json``), by its library in C alone, of 64 and 32 bits.
+"""Every fact that tests count for the stub (``tests/facts_stub.json``), read only through its library in C of 64 or 32
+bits.
 
-What the program wrote is what the library has to say, as often as our own plugin does. The tables below are all that it
-cannot say: kinds of facts for which OMPD and DMPL have no call, and those that a library has to refuse unless the
-program was started with OMP_DEBUG=enabled.
+The library must tell what the program wrote, as often as ompd's own plugin does. The tables below list all exceptions:
+kinds of facts for which OMPD and DMPL have no call, and kinds that a library must refuse unless the program was started
+with OMP_DEBUG=enabled.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ NO_CALL = {
     "wait.owner": "nor who holds a lock",
     "wait.symbol": "nor what a lock or a critical section is called",
 }
-"""Kinds of which nothing is told."""
+"""Kinds of facts that the library never tells, with the reason."""
 NOT_EXECUTED = ("queued", "waiting", "detached", "complete")
-"""Tasks that no thread executes: handles lead from threads to tasks and to those that generated them."""
+"""Tasks that no thread executes. Handles lead only from threads to their tasks and to the generating tasks."""
 OF_TASKS = {
     "task.kind,status,thread": "of the tasks that no thread executes",
     "task.function": "which is one fact of all explicit tasks together",
 }
-"""Kinds of which a part is missing."""
+"""Kinds of facts that the library tells only in part, with the missing part."""
 NEEDS_DEBUG = {
     "state": "ompd_get_state refuses, and stacks alone do not tell a library's states",
     "state_source": "likewise",
@@ -58,7 +59,7 @@ NEEDS_DEBUG = {
     "task.kind,status,thread": "where a task is suspended follows from frames",
     "task.function": "likewise",
 }
-"""Kinds of which a part is told without OMP_DEBUG=enabled."""
+"""Kinds of facts that the library tells at most in part without OMP_DEBUG=enabled, with the reason."""
 _DIFFERENCE = re.compile(r"(?P<subject>.*?)(?:: (?P<kind>\S+))? is (?P<ours>.*), in truth (?P<true>.*)", re.DOTALL)
 
 
@@ -71,7 +72,7 @@ SAMPLED = (
 def cases() -> list[tuple[str, str, str, str, int]]:
     """Return programs, compilers, modes, runtimes and widths of libraries: all, or a sample of some programs.
 
-    Libraries read programs of their own width, and one program in four those of the other width.
+    Libraries read programs of their own width, and in one of four cases programs of the other width.
     """
     return sample(
         (program, compiler, mode, runtime, width)
@@ -79,7 +80,7 @@ def cases() -> list[tuple[str, str, str, str, int]]:
         for compiler in [next(each for each in ALL_PROGRAMS[program].compilers if not each.startswith("clang"))]
         for turn, mode in enumerate(("debug", "neither"))
         for runtime, width in (("stub", 64), ("stub-32", 32), ("stub", 32), ("stub-32", 64))
-        if compiler == "gcc" or runtime == "stub"  # programs of 32 bits are C's
+        if compiler == "gcc" or runtime == "stub"  # only C programs are built for 32 bits
         if (runtime == "stub") == (width == 64) or (number + turn) % 4 == 0
     )
 
@@ -90,7 +91,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(core: Stopped, width: int) -> Comparison:
-    """Return what the library tells of a core, compared with what the program wrote."""
+    """Return the comparison of the library's answers about a core with what the program wrote."""
     library = stub_folder() / LIBRARIES[width]
     with Session.open_core(core.core, ompd_library=str(library)) as session:
         found = compare_session(core, session)
@@ -101,18 +102,18 @@ def told(core: Stopped, width: int) -> Comparison:
 
 
 def unexplained(core: Stopped, found: Comparison) -> Iterator[str]:
-    """Yield the differences that the tables do not have, and values that are not missing but wrong."""
+    """Yield the differences that the tables do not explain, and values that are wrong and not only missing."""
     kinds = {**NO_CALL, **OF_TASKS, **({} if core.mode == "debug" else NEEDS_DEBUG)}
     for text in found.differences:
         match = _DIFFERENCE.fullmatch(text)
         if match is None:
-            # A note about an answer that is not complete; of many there is a number.
+            # A note about an incomplete answer, or the number of further notes.
             if core.mode == "debug" or not ("OMP_DEBUG=enabled" in text or re.fullmatch(r"and \d+ more", text)):
                 yield text
             continue
         kind, ours, true = match["kind"], match["ours"], match["true"]
         if kind is None and text.startswith("stack of thread") and core.mode != "debug":
-            # It ends early, and up to there it is right, but that of which construct code is may be unknown.
+            # The stack ends early. Its frames are right, but the construct of a frame may be unknown.
             stack, whole = ast.literal_eval(ours), ast.literal_eval(true)
             for one, stated in zip(stack, whole, strict=False):
                 if one not in (stated, re.sub(r"\[\w+ ", "[None ", stated)):
@@ -124,7 +125,7 @@ def unexplained(core: Stopped, found: Comparison) -> Iterator[str]:
 
 
 def unlike(core: Stopped, found: Comparison, wanted: Mapping[str, int]) -> Iterator[str]:
-    """Yield the kinds of facts that are not told as often as they have to be."""
+    """Yield the kinds of facts that the library does not tell as often as it must."""
     truth = [task for task in core.truth["tasks"] if task["status"] in NOT_EXECUTED]
     untold = {
         "task.kind,status,thread": len({(task["kind"], task["status"], task["thread"]) for task in truth}),

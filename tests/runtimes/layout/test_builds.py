@@ -1,6 +1,7 @@
-"""Builds that people have: which table fits each, with and without an emulator, and that what is told of programs on
-them is what they wrote. Those that this machine has anyway in ``make test``; with ``OMPD_FULL=1`` every row of
-``tests/builds.toml``.
+"""Builds of runtimes that people have: the table that fits each, with and without an emulator.
+
+ompd's answers about programs on these builds equal what the programs wrote.
+``make test`` covers the builds that this machine has anyway, ``OMPD_FULL=1`` every row of ``tests/builds.toml``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.support.snapshots import answers, snapshot, without_files
 from tests.truth import compare
 
 BUILDS = builds()
-# Those of this machine, and of the packages and wheels that other tests use.
+# Builds of this machine, and of the packages and wheels that other tests use.
 LOCAL = ("libgomp", "libgomp-wheel", *STRIPPED)
 OLD = {"libgomp-wheel": {"OMP_NESTED": "true"}}
 
@@ -65,7 +66,7 @@ def test_without_an_emulator_a_build_that_no_table_names_is_told_as_it_is(runtim
 
 @pytest.mark.parametrize("link", ["libgomp in the program", "static libgomp"])
 def test_without_an_emulator_a_library_that_is_linked_into_the_program(link: str) -> None:
-    # Its build-id is the program's, which no table can name.
+    # The library has the program's build-id, which no table can name.
     core = core_of(Odd("mixed", link=link), "gcc")
     with looked_at("decoded"):
         Words(core).check(missing=link == "static libgomp")
@@ -108,11 +109,11 @@ print(*sys.modules)
 """
 
 
-# Builds that are not to be believed
+# Builds that must not be trusted
 
 
 def library_of(folder: Path, raw: bytes) -> Path:
-    """Return a library that no table names: *raw* with another build-id."""
+    """Return the path of a library that no table names: *raw* with another build-id."""
     build_id = bytes.fromhex(build_id_of(raw, "library") or "")
     assert len(build_id) == 20 and raw.count(build_id) == 1
     path = folder / "libgomp.so.1"
@@ -139,7 +140,7 @@ def test_a_routine_that_reads_elsewhere_contradicts_every_table(
     assert "ompd layout add FILE" in refused.value.hint
 
 
-# What begins as a getter does, and what is there instead: lfence and a nop; a jump to itself; ud2.
+# The first instruction of a getter (endbr64), and its replacements: lfence and a nop; a jump to itself; ud2.
 BEGINS = bytes.fromhex("f3 0f 1e fa")
 INSTEAD = {"a fence": "0f ae e8 90", "a loop": "eb fe 90 90", "what is no code": "0f 0b 90 90"}
 
@@ -153,7 +154,7 @@ def test_a_build_that_cannot_be_decoded_is_refused_with_what_to_type(name: str, 
     assert "omp_get_thread_num cannot be decoded" in str(refused.value)
     assert "pip install 'ompd[emulate]'" in refused.value.hint and "ompd layout add FILE" in refused.value.hint
     if name == "a fence":
-        assert "addresses that its own code reads" in layouts_of(core)  # the emulator knows it
+        assert "addresses that its own code reads" in layouts_of(core)  # the emulator knows the fence
 
 
 @pytest.mark.parametrize("routine", ["omp_get_level", "omp_get_num_threads", "omp_in_final"])
@@ -174,7 +175,7 @@ def test_the_build_id_of_another_release_is_not_believed(tmp_path: Path) -> None
         layouts_of(taken_by_old_entry_points(path))
 
 
-# All of them
+# All builds
 
 
 @pytest.mark.skipif(not FULL, reason="only with OMPD_FULL=1")

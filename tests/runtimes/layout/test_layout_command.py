@@ -1,4 +1,4 @@
-"""``ompd layout``: what it shows and writes, and its exit codes."""
+"""``ompd layout``: its output, the tables that it writes, and its exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.layout_tables import BUILD_ID, SHIPPED, user_table
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's folder, which is not there yet."""
+    """The user's folder of tables, which does not exist yet."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "ompd" / "layouts"
 

@@ -1,4 +1,4 @@
-"""Which table of layouts is used for a runtime, and files of the user's folder that are no tables."""
+"""The choice of the table of layouts for a runtime, and files in the user's folder that are no tables."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.support.layout_tables import SHIPPED, Sources, user_table
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's folder, which is not there yet."""
+    """The user's folder of tables, which does not exist yet."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "ompd" / "layouts"
 
 
-# Which table is used
+# The choice of a table
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def told_of(core: Stopped) -> tuple[str | None, str | None, tuple[str, ...]]:
 
 @pytest.fixture
 def truth(nested: Stopped) -> tuple[str, str]:
-    """The build-id of this machine's libgomp, and the shipped table that it fits."""
+    """The build-id of this machine's libgomp, and the name of the shipped table that fits it."""
     version, layout, _ = told_of(nested)
     assert layout == "table" and version is not None
     with Session.open_core(nested.core) as session:
@@ -83,7 +83,7 @@ def test_a_build_that_no_table_names_is_read_once_its_debug_file_was_added(
     monkeypatch.setitem(sys.modules, "unicorn", None)
     monkeypatch.setattr(Decoder, "call", undecoded)
     assert told_of(nested)[1] is None
-    # Distributions' debug files are not here; this one has their build-id and structures.
+    # The distribution's debug file is not installed. This file has the same build-id and structures.
     structs = json.loads((table.FOLDER / f"{truth[1]}.json").read_text())["structs"]
     sources = Sources()
     text = "".join(sources.struct(name, struct) + f"struct {name} of_{name};\n" for name, struct in structs.items())
@@ -281,6 +281,6 @@ def test_an_inspection_names_the_files_that_it_left_out(nested: Stopped, folder:
     assert [str(folder / "bad.json") in warning for warning in warnings] == [True]
     ran = run("threads", nested.core, "--json", XDG_DATA_HOME=str(folder.parents[1]))
     assert ran.returncode == 0 and "note" in ran.stderr and "bad.json" in ran.stderr
-    # Where no table is used, nobody hears of it.
+    # An inspection that uses no table does not mention the file.
     ran = run("threads", stopped("lock").core, "--json", XDG_DATA_HOME=str(folder.parents[1]))
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""What ``layout add`` cannot make a table of is refused in words, and leaves what was there."""
+"""``layout add`` refuses files that give no table, says why, and leaves the tables that were there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.support import FULL
 from tests.support.layout_sources import SOURCE, compile_c
 from tests.support.layout_tables import BUILD_ID
 
-# Files with damaged debug information.
+# The number of files with damaged debug information.
 DAMAGED = 300 if FULL else 60
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's folder, which is not there yet."""
+    """The user's folder of tables, which does not exist yet."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "ompd" / "layouts"
 
@@ -156,11 +156,11 @@ def test_damaged_debug_information_is_refused_in_words(tmp_path: Path, folder: P
         except OmpdError:
             outcomes["refused"] += 1
     assert min(outcomes.values()) > DAMAGED // 15
-    assert table.user_tables()[1] == []  # what was made can be read
+    assert table.user_tables()[1] == []  # all tables that were made can be read
 
 
 class _Endless:
-    # A structure whose members are structures like itself, which no compiler writes.
+    # A structure whose members have the type of the structure itself, which no compiler writes.
 
     class Place:
         class unit:

@@ -1,4 +1,4 @@
-"""Tables of layouts, shipped or made of debug information, say what compilers did and runtimes say of themselves."""
+"""Tables of layouts, shipped or made from debug information, equal what compilers and runtimes themselves tell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.layout_tables import BUILD_ID, SHIPPED, Sources
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's folder, which is not there yet."""
+    """The user's folder of tables, which does not exist yet."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "ompd" / "layouts"
 
@@ -51,7 +51,7 @@ def test_a_shipped_table_has_no_name_of_a_members_filling() -> None:
     assert all(map(generate.is_wanted, ("pad", "t_pad2b", "align", "_vptr", "th.th_team", "barrier.total")))
 
 
-# Compilers differ in how they write a type, not in which one of a runtime's it is.
+# How a compiler writes a type does not depend on the runtime's type, so two tables are enough for the other compilers.
 COMPILED = [pytest.param(path, "gcc", "-gdwarf-5", id=path.stem) for path in SHIPPED] + [
     pytest.param(table.FOLDER / f"{name}.json", compiler, flags, id=f"{name} {compiler} {flags}")
     for name in ("libgomp-13", "libomp-18")
@@ -76,7 +76,7 @@ def test_structures_laid_out_as_a_shipped_table_give_that_table(
     assert list(written["structs"]) == list(structs)
 
 
-# Debug information: libgomp's names, structures of our own
+# Debug information of our own structures under libgomp's names
 
 
 def printed_by(program: Path) -> dict[str, dict[str, Any]]:
@@ -156,7 +156,7 @@ def test_a_library_and_its_debug_file_give_the_same(which: int, parts: tuple[Pat
     made = table.load(folder / f"libgomp-{BUILD_ID[:12]}.json")
     assert list(made.build_ids) == [BUILD_ID]
     assert made.structs["gomp_team"].size == 192
-    assert (made.has_exports, made.lacks_exports) == ((), ())  # no name tells releases of libgomp apart
+    assert (made.has_exports, made.lacks_exports) == ((), ())  # no exported name distinguishes releases of libgomp
 
 
 def test_exports_are_those_of_the_library_that_the_debug_file_belongs_to(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_debug_file_without_its_library_has_no_exports(parts: tuple[Path, Path
     assert DebugFile(str(parts[1])).exported(["GOMP_parallel"]) is None
 
 
-# Intel's runtime: what it says of itself, in its memory
+# Intel's runtime: its description of itself, in its memory
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def intels(folder: Path) -> table.Table:
     return table.load(folder / "libomp-libiomp5.dbg.json")
 
 
-# What OMPD and Intel's description call otherwise than debug information does.
+# Names in OMPD and in Intel's description that differ from those in debug information.
 TYPES = {
     "kmp_team_p": "kmp_team",
     "ompt_lw_taskteam_t": "ompt_lw_taskteam_s",
@@ -217,5 +217,5 @@ def test_the_table_of_intels_runtime_agrees_with_what_that_publishes(intels: tab
             compared += 1
     assert compared == 129
     assert re.fullmatch(r"Intel 5\.0\.\d{8}", intels.releases[0])
-    assert intels.build_ids == {}  # it has none
+    assert intels.build_ids == {}  # the library has no build-id
     assert "kmp_ext_alloc" in intels.has_exports and len(intels.structs) == len(generate.FAMILIES["libomp"].types)

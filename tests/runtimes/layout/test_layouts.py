@@ -1,4 +1,4 @@
-"""Where layouts come from: what the runtime publishes, what it says of itself, and its debug information agree."""
+"""Sources of layouts: the offsets that a runtime publishes, its self-description and its debug information agree."""
 
 from __future__ import annotations
 

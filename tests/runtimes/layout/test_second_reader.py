@@ -1,5 +1,7 @@
-"""``ompd layout add`` with two readers of debug information: what both say is written, what they disagree about is not,
-and a file that only one of them reads gives a table that says so.
+"""``ompd layout add`` with two readers of debug information.
+
+It writes what both readers agree on, and refuses a file about which they disagree. If only one reads a file, the table
+says so.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ TWO = "two readers that agree, ompd's own and pyelftools"
 
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's folder of tables, which is not there yet."""
+    """The user's folder of tables, which does not exist yet."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "ompd" / "layouts"
 
@@ -57,7 +59,7 @@ def test_both_read_what_compilers_write(compiler: str, flag: str, tmp_path: Path
     flags = ("-gdwarf-5", flag) if flag == "-gdwarf64" else (flag,)
     written, warnings = made(compile_c(tmp_path, SOURCE, *flags, compiler=compiler), tables)
     both = TWO in written["provenance"]
-    # Types by signature are in units of their own; pyelftools 0.33 finds those of DWARF 4 alone.
+    # Types with a signature are in their own units. pyelftools 0.33 finds only those of DWARF 4.
     assert both or (", one reader" in written["provenance"] and flag == "-fdebug-types-section")
     assert any("from one reader" in warning for warning in warnings) == (not both)
 
@@ -104,7 +106,7 @@ def test_a_file_that_has_no_end_is_given_up(
     tables: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # A function says that it is its own next sibling. Our reader does not ask functions.
+    # The DW_AT_sibling of a function names the function itself. ompd's reader does not use it of functions.
     with program.open("rb") as stream:
         info = ELFFile(stream).get_dwarf_info()
         section = info.debug_info_sec
