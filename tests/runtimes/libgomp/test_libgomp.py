@@ -1,7 +1,7 @@
-"""Programs on GNU's libgomp, which has neither OMPD nor symbols: what we tell equals what they wrote.
+"""Programs on GNU's libgomp, which has neither OMPD nor symbols: ompd's answers equal what the programs wrote.
 
-``tests/facts_libgomp.json`` holds how many facts of each kind have to be told and equal. Written anew by
-``python -m tests.runtimes.libgomp.test_libgomp``.
+``tests/facts_libgomp.json`` holds the number of facts of each kind that must be told and equal.
+``python -m tests.runtimes.libgomp.test_libgomp`` writes the file anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.truth import compare
 
 require_module("unicorn")
 
-# libgomp has not met a thread that was in no region.
+# libgomp does not know a thread that was in no region.
 PROGRAMS = [
     pytest.param(name, compiler, id=f"{name}-{compiler}", marks=[pytest.mark.xdist_group("busy")] * known.spins)
     for name, known in ALL_PROGRAMS.items()
@@ -48,8 +48,8 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str) -> 
     assert facts_told(found) == json.loads(FACTS.read_text())[program]
 
 
-# What a library of before GCC 9 cannot run, or reads from no environment; and where max-active-levels-var is the whole
-# process's, a thread that has asked for it sees another change it.
+# Programs that a libgomp older than GCC 9 cannot run, or whose variables it does not read from the environment. Its
+# max-active-levels-var belongs to the whole process, so a thread that has read it sees another thread change it.
 NOT_ON_AN_OLD_ONE = ("task_depend", "icvs_env", "icvs")
 WHEEL = [parameter for parameter in PROGRAMS if parameter.values[0] not in NOT_ON_AN_OLD_ONE]
 
@@ -69,7 +69,7 @@ WHEEL = [parameter for parameter in PROGRAMS if parameter.values[0] not in NOT_O
     "modules-gfortran",
 )
 def test_of_a_library_of_a_wheel(program: str, compiler: str) -> None:
-    # It is older than any table's release, and no table names it: what its routines read tells which table fits.
+    # The library is older than any table's release, and no table names it: its routines' reads show which table fits.
     found = compare(on_libgomp(program, compiler, runtime="libgomp-wheel", env={"OMP_NESTED": "true"}))
     assert found.differences == []
     told, known = facts_told(found), json.loads(FACTS.read_text())[program]
@@ -104,7 +104,7 @@ def test_before_the_first_region() -> None:
 
 
 def write_facts() -> None:
-    """Write anew how many facts are told."""
+    """Write the number of facts told of each program anew."""
     facts: dict[str, dict[str, int]] = {}
     for parameter in PROGRAMS:
         program, compiler = map(str, parameter.values)

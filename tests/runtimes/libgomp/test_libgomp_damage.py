@@ -1,4 +1,4 @@
-"""libgomp: other kinds of targets, and damaged ones."""
+"""libgomp: targets in LLDB, snapshots, and damaged targets."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_no_fact_is_wrong_wherever_a_core_is_cut(kind: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("program", ["nested", "task_tree", "nest_lock"])
 @pytest.mark.quick("task_tree")
 def test_structures_of_lies_end_in_words(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Words of the structures that are read point elsewhere, or count too much.
+    # Words of the pages that ompd reads point elsewhere, or hold wrong counts.
     core = on_libgomp(program)
     target = Holes(str(core.core))
     intact = target.ask_all()

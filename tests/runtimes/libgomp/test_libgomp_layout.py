@@ -1,4 +1,4 @@
-"""How the layout of a libgomp is known, and that a wrong one is noticed."""
+"""The search for the layout of a libgomp. A wrong layout is noticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import Stopped
 from tests.support.libgomp import FACTS, facts_told, on_libgomp
 from tests.truth import compare
 
-# How the layout is known
+# The search for the layout
 
 
 def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,14 +75,14 @@ def test_without_an_emulator_an_unknown_build_is_refused(monkeypatch: pytest.Mon
 def test_without_an_emulator_a_known_build_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "unicorn", None)
     assert compare(on_libgomp("nested")).differences == []
-    # What routines answer that do more than load is all that is missing.
+    # Only the answers of routines that do more than load are missing.
     monkeypatch.setattr(Decoder, "call", undecoded)
     found = compare(on_libgomp("nested"))
     assert all("cancel-var" in text or "max-task-priority-var" in text for text in found.differences)
     assert found.differences != []
 
 
-# Mutants: each breaks one thing that the comparison stands for, and has to be noticed by it
+# Mutants: each breaks one thing that the comparison checks, and the comparison must notice it
 
 
 def shifted(layout: StructLayout, member: str) -> StructLayout:
@@ -155,7 +155,7 @@ def test_the_tables_of_other_releases_contradict(family: str, monkeypatch: pytes
     unnamed(monkeypatch)
     monkeypatch.setattr(table, "tables", lambda runtime, architecture: iter([replace(wrong, build_ids={})]))
     if family == "libgomp-11" and truth == "GCC 12":
-        # The two differ in what nothing of ours reads.
+        # The two tables differ only in members that ompd does not read.
         assert compare(core).differences == []
     else:
         with pytest.raises(LayoutUnavailable) as refused:
@@ -176,4 +176,4 @@ def test_structures_alone_contradict_a_table_that_names_a_wrong_build(
     with pytest.raises(CorruptState):
         layouts_of(core)
     monkeypatch.setattr(proof, "contradictions", lambda threads, live: ())
-    assert not is_all_told(core)  # which is what the structures' checks are there for
+    assert not is_all_told(core)  # the checks of structures exist for this case

@@ -1,4 +1,4 @@
-"""libgomp's lists of tasks, in invented memory: one that leads astray ends the walk at once."""
+"""libgomp's lists of tasks, in invented memory: a damaged list ends the walk at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAR = 100_000
 
 @dataclass
 class Words:
-    """Memory of words of 8 bytes by their addresses, which counts how often it is read."""
+    """Memory of words of 8 bytes, given by their addresses. It counts its reads."""
 
     words: Mapping[int, int]
     byte_order: ByteOrder = "little"
@@ -39,7 +39,7 @@ def node(number: int) -> int:
 
 
 def ring(count: int, **changed: int) -> dict[int, int]:
-    """Return a queue with a ring of nodes; ``next_2`` and ``prev_2`` are what the links of node 2 are instead."""
+    """Return a queue with a ring of *count* nodes. ``next_2`` and ``prev_2`` replace the links of node 2."""
     words = {QUEUE: 0, QUEUE + QUEUE_LIST + LIST_TASKS: node(0)}
     for number in range(count):
         words[node(number)] = changed.get(f"next_{number}", node((number + 1) % count))
@@ -66,11 +66,11 @@ def test_an_empty_list_has_no_nodes() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"next_3": node(1)},  # a ring without the first one
+        {"next_3": node(1)},  # a ring without the first node
         {"next_3": node(3)},
         {"next_3": 0},
-        {"prev_2": node(7)},  # a node that was taken out, and put in elsewhere
-        {"prev_0": node(2)},  # one that was put in at the end, but for its last link
+        {"prev_2": node(7)},  # a node that was removed and inserted elsewhere
+        {"prev_0": node(2)},  # a node that is inserted at the end, except for the last link
     ],
     ids=["inner ring", "itself", "end", "moved", "half put in"],
 )
@@ -84,7 +84,7 @@ def test_a_list_that_contradicts_itself_ends_the_walk(changed: dict[str, int], i
 
 
 def test_a_list_that_leads_into_other_memory_ends_at_its_first_node_there() -> None:
-    # What was a node is now something else, which leads on and on.
+    # Node 3 is now other memory, whose words lead on without end.
     words = ring(4, next_2=node(FAR))
     for number in range(FAR, 2 * FAR):
         words[node(number)], words[node(number) + 8] = node(number + 1), 0

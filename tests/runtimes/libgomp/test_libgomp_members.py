@@ -1,4 +1,4 @@
-"""Which teams libgomp's threads are in, on invented teams: who is primary, who idle, what contradicts itself."""
+"""The teams of libgomp's threads, on invented teams: primary threads, idle threads, and contradictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORKED = Group(1, 1, "GOMP_parallel", PARALLEL, 2)
 
 
 class View(dict[str, int]):
-    """A structure's members by their names, 0 for all others."""
+    """The members of a structure by name. All other members are 0."""
 
     def unsigned(self, name: str) -> int:
         return self.get(name, 0)
@@ -30,7 +30,7 @@ class View(dict[str, int]):
 
 
 class Process:
-    """Threads with a team, a number and a level each, in that many threads of a process."""
+    """A runtime with these threads and two teams, in a process of *count* threads (by default as many as these)."""
 
     def __init__(self, *threads: Member, count: int | None = None, **changes: Mapping[str, Any]) -> None:
         known = {OUTER: OUTER_TEAM | dict(changes.get("outer", {})), INNER: INNER_TEAM | dict(changes.get("inner", {}))}

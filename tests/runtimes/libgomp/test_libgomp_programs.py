@@ -1,4 +1,4 @@
-"""libgomp: odd programs, and other ways to have the library."""
+"""libgomp: odd programs, and programs that get the library in other ways."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.support.runtimes import INTEL, RUNTIMES
 from tests.truth import compare
 
-# Other programs, and other ways to have the library
-
-
 ODD = [
     *(
         "after_inner",
@@ -45,7 +42,7 @@ ODD = [
     *("ordered", "pointers", "segv", "serialized_100", "short_regions", "single", "tasks", "task_region", "two_files"),
     *("waits", "vdso", "tail_calls", "null_call", "end_tasks"),
 ]
-# These have all left the code of their region, or its frame is lost.
+# In these programs all threads have left the code of their region, or its frame is lost.
 UNTOLD_FUNCTION = ("null_call", "end_tasks")
 
 
@@ -59,7 +56,7 @@ def test_words_of_odd_programs(name: str) -> None:
 
 
 def test_code_that_ended_by_waiting_for_its_children_is_that_of_their_parents(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What lies on the stack shows which task it is by chance only.
+    # The stack shows the task only by chance.
     monkeypatch.setattr(Constructs, "_likely", lambda *_: {})
     core = core_of(Odd("children", flags=("-O2",), link="libgomp"), "gcc")
     (thread,) = {word["tid"] for word in core.words if "thread_num" in word}
@@ -94,7 +91,7 @@ def test_a_library_that_is_linked_into_the_program(name: str, link: str) -> None
 
 
 def test_two_runtimes_in_one_process(tmp_path: Path) -> None:
-    # The initial thread is in a region of the one, and has been in one of the other.
+    # The initial thread is in a region of one runtime, and was in a region of the other.
     library = """
     #include "settled.h"
     #include <omp.h>
@@ -228,7 +225,7 @@ def test_a_league_of_teams_is_neither_region_nor_task(tmp_path: Path) -> None:
 
 
 def test_workers_whose_code_ended_with_a_jump_to_a_lock_are_not_idle(tmp_path: Path) -> None:
-    # All that is left of them on their stacks is the runtime's, as of a worker in the pool.
+    # Their stacks hold only frames of the runtime, like the stack of a worker in the pool.
     told = run_source(
         tmp_path,
         """
@@ -259,7 +256,7 @@ def test_workers_whose_code_ended_with_a_jump_to_a_lock_are_not_idle(tmp_path: P
 def test_tasks_that_each_ended_with_a_jump_to_a_wait_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A worker executes them at its region's end: between the runtime's frames there is none of the user's.
+    # A worker executes the tasks at its region's end. No user frame is between the runtime's frames.
     core = run_source(
         tmp_path,
         """
@@ -297,7 +294,7 @@ def test_tasks_that_each_ended_with_a_jump_to_a_wait_for_the_next(
     assert [(f.function, f.construct and f.construct.line) for f in found] == [("deep", 7)] * 5 + [("main", 14)]
     assert [f.how == "tail-call" for f in found] == [False, *[True] * 5]
     assert len({f.task for f in found}) == 6 and complete
-    # Where nothing shows whose code they were, they are there nonetheless.
+    # The frames are listed even if nothing shows whose code they were.
     monkeypatch.setattr(Constructs, "_likely", lambda *_: {})
     monkeypatch.setattr(libgomp_stacks, "WAITS_FOR_CHILDREN", "(no routine)")
     found, complete = bodies()
@@ -350,7 +347,7 @@ def test_parts_of_a_regions_code_that_are_seldom_executed(tmp_path: Path) -> Non
 
 
 def test_a_worker_that_ends_is_no_thread_of_openmp(tmp_path: Path) -> None:
-    # It goes on pointing at its team, which its primary thread has freed.
+    # The ending worker still points at its team, which the team's primary thread has freed.
     told = run_source(
         tmp_path,
         """
@@ -385,7 +382,7 @@ def test_a_worker_that_ends_is_no_thread_of_openmp(tmp_path: Path) -> None:
         """,
     )
     with Session.open_core(told) as session:
-        answer, ending = threads.ask(session), session.process.threads.ids()[0]  # whoever aborted is the first
+        answer, ending = threads.ask(session), session.process.threads.ids()[0]  # the thread that aborted is the first
         tree = tasks.ask(session)
     assert answer.complete and tree.complete, (answer.warnings, tree.warnings)
     known = {row.native_thread_id: (row.thread_num, row.team_size, row.level) for row in answer.rows if row.runtime}
@@ -466,7 +463,7 @@ def test_a_handler_that_has_a_region_of_its_own(tmp_path: Path) -> None:
 
 
 def test_code_of_a_target_region(tmp_path: Path) -> None:
-    # Without a device it runs on the thread that met it, of which libgomp then knows nothing.
+    # Without a device the code runs on the thread that met the region. libgomp then knows nothing of this thread.
     told = run_source(
         tmp_path,
         """
@@ -492,8 +489,8 @@ def test_code_of_a_target_region(tmp_path: Path) -> None:
 
 
 def test_code_that_was_made_while_the_program_ran(tmp_path: Path) -> None:
-    # No stack can be followed through it, as through the kernels of PyTorch's convolutions; but who is in it is in no
-    # barrier and in no pool.
+    # No stack can be followed through such code, nor through the kernels of PyTorch's convolutions. But a thread in it
+    # is in no barrier and in no pool.
     told = run_source(
         tmp_path,
         """
@@ -594,7 +591,7 @@ int main(void) {
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="assembly of x86-64")
 @pytest.mark.parametrize("runtime", ["libgomp", "libomp-19", INTEL])
 def test_a_primary_thread_in_code_without_unwind_data(runtime: str, tmp_path: Path) -> None:
-    # gcc's code runs on the others, which have its entry points.
+    # The other runtimes have the entry points that gcc's code calls.
     (tmp_path / "libgomp.so.1").symlink_to(RUNTIMES[runtime].file())
     core = run_source(tmp_path, BLIND, {"LD_LIBRARY_PATH": str(tmp_path)})
     with Session.open_core(core) as session:
@@ -607,7 +604,7 @@ def test_a_primary_thread_in_code_without_unwind_data(runtime: str, tmp_path: Pa
 
 
 def test_a_wheels_library_in_a_process_of_many_modules() -> None:
-    # scikit-learn's own copy, of a GCC that is older than any table's: its routines tell which of them fits.
+    # scikit-learn's own copy is of a GCC older than any table's release. Its routines show which table fits.
     (kind,) = (kind for kind in KINDS if kind.source == "work.py")
     core = stopped_at_work(kind)
     with Session.open_core(core) as session:
@@ -619,8 +616,8 @@ def test_a_wheels_library_in_a_process_of_many_modules() -> None:
 
 @pytest.mark.quick()
 def test_a_model_that_is_being_fitted() -> None:
-    # Where it was stopped is chance; but all that is told has to fit together. Looked at by hand: regions, missing
-    # threads, functions and stacks are those of the source.
+    # The program stops at a random place, but all answers must fit together. Checked by hand: regions, missing threads,
+    # functions and stacks are those of the source.
     fitting = Kind("boosting", "boosting.py", threads=4, variables=(("OPENBLAS_NUM_THREADS", "1"),))
     with Session.open_core(stopped_at_work(fitting)) as session:
         answer, regions_told, told = threads.ask(session), regions.ask(session), stacks.ask(session)
@@ -631,7 +628,7 @@ def test_a_model_that_is_being_fitted() -> None:
     assert sorted(row.thread_type for row in rows) == ["initial", "worker", "worker", "worker"]
     for region in regions_told.rows:
         assert (region.team_size, region.level) == (4, 1) and None not in region.threads
-        # One that still leaves the barrier before is missing at this one, too.
+        # A thread that still leaves the barrier before is missing at this one, too.
         members = [row for row in rows if row.thread_num is not None]
         missing = {row.native_thread_id for row in members if row.wait is None or row.wait.missing is None}
         for row in rows:
@@ -640,4 +637,4 @@ def test_a_model_that_is_being_fitted() -> None:
     for stack in told.rows:
         if stack.runtime is not None and not stack.idle:
             functions = [frame.function for frame in stack.frames]
-            assert stack.stopped is None and "Py_BytesMain" in functions  # which is on the thread that met the region
+            assert stack.stopped is None and "Py_BytesMain" in functions  # of the thread that met the region

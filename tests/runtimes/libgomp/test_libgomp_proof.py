@@ -1,4 +1,4 @@
-"""Which table of libgomp's layouts is looked for: by what the process says of its processor, and nothing of threads."""
+"""The choice of libgomp's tables of layouts: by the architecture of the process, without a read of its threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ompd.runtimes.libgomp import proof
 
 
 class Process:
-    """A process of a processor, whose threads have no registers that could be read."""
+    """A process of a known architecture, whose threads' registers cannot be read."""
 
     architecture_name = "i386"
 

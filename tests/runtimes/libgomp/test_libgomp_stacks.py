@@ -1,4 +1,4 @@
-"""libgomp's routines on invented stacks: which frames belong together, what they called, what the thread does."""
+"""libgomp's routines on invented stacks: frames that belong together, the code they call, what the thread does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIBC, GOMP, PROGRAM = (
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame whose address is its place on the stack; the runtime's have no name unless they are entry points."""
+    """A frame whose address is its index on the stack. The runtime's frames have names if they are entry points."""
 
     text: str
     pc: int
@@ -51,8 +51,10 @@ class Frame:
 
 
 class Process:
-    """Frames by what they are: ``?`` is a routine of the runtime's without a name, ``libc`` and ``signal`` the C
-    library's, ``GOMP_`` and ``omp_`` entry points, anything else the user's.
+    """A process whose frames are given by their kind.
+
+    ``?`` is a routine of the runtime without a name. ``libc``, ``signal`` and ``start_thread`` are the C library's.
+    ``GOMP_`` and ``omp_`` are entry points. All other frames are the user's.
     """
 
     pointer_size, byte_order = 8, "little"

@@ -1,5 +1,7 @@
-"""Threads of libgomp's that are nowhere in its lists, or not where their own structure says: in target regions that
-they execute themselves, outside of all regions, newly made, and deep in nests of regions and tasks.
+"""Threads of libgomp that its lists lack, or that are elsewhere than their own structures say.
+
+They are in target regions that they execute themselves, outside of all regions, newly made, or deep in nests of regions
+and tasks.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def check_on_host(session: Inspection, truth: list[dict[str, int]]) -> None:
             (frames,) = (stack.frames for stack in stacks.rows if stack.native_thread_id == each["native"])
             written = [frame.construct.kind for frame in frames if frame.construct is not None]
             assert written[-1] == "parallel" and ("target" in written or met.kind == "explicit")
-    # No number is nobody's, and no thread is missing.
+    # Each thread number has its thread, and each member of a team has its implicit task.
     assert None not in [native for region in parallel.rows for native in region.threads]
     assert Counter(row.parallel for row in tasks.rows if row.kind == "implicit") == {
         row.id: row.team_size for row in parallel.rows
@@ -111,7 +113,7 @@ def test_a_thread_that_has_just_been_made_is_no_damage(newborn: list[tuple[str, 
         (row,) = (row for row in threads.rows if row.native_thread_id == native)
         primary = threads.target.process_id
         assert region.threads[0] == primary and region.team_size == len(region.threads)
-        # It is not said to be the initial thread; and what it is told to be, its region has it for, too.
+        # The new thread is not taken for the initial thread. If it has a number, its region has it under this number.
         assert row.thread_type == "worker"
         assert row.thread_num is None or (row.parallel == region.id and region.threads[row.thread_num] == native)
         assert {row.thread for row in tasks.rows if row.kind == "initial"} == {primary}
@@ -166,12 +168,12 @@ def test_an_initial_thread_that_was_in_no_region(tmp_path: Path) -> None:
             threads, tasks = session.ask_threads(), session.ask_tasks()
             assert threads.complete and tasks.complete, (threads.warnings, tasks.warnings)
             (row,) = threads.rows
-            # In the program's own code between two constructs nothing of OpenMP's is there to be seen.
+            # Between two constructs, in the program's own code, nothing of OpenMP is visible.
             assert (row.thread_num, row.level) in ((0, 0), (None, None)) and row.thread_type in ("initial", "other")
             assert {task.kind for task in tasks.rows} <= {"initial", "explicit"}
             seen[any(task.kind == "explicit" for task in tasks.rows)] += 1
             if sum(seen.values()) == 24:
-                break  # on a machine with other work it may be stopped at the same place again and again
+                break  # on a busy machine each stop may find the program at the same place
         assert seen[True]
 
 
@@ -279,7 +281,7 @@ def test_a_list_that_is_being_changed_loses_only_what_is_behind(
     victim = sorted(whole)[2 + break_at]
     honest = structures.copied
 
-    # As if a task was freed while lists have it: what malloc writes there is its parent then.
+    # As if a task was freed while lists still have it: a word that malloc wrote is then its parent.
     def copied(memory, layout, address, members):  # type: ignore[no-untyped-def]
         view = honest(memory, layout, address, members)
         if address != victim:
@@ -301,6 +303,6 @@ def test_a_list_that_is_being_changed_loses_only_what_is_behind(
     left = {int(row.id, 16) for row in answer.rows if row.kind == "explicit"}
     assert not answer.complete and threads.complete
     assert sum(row.kind == "implicit" for row in answer.rows) == 2
-    # What comes before it, and what other lists lead to, is there; what it leads to is not guessed at.
+    # Tasks before the freed one, and tasks in other lists, are found. ompd does not guess the tasks behind it.
     assert left and left <= set(whole) - {victim}
     assert len(answer.warnings) == 1 and "0x7ff3c0003" in answer.warnings[0], answer.warnings

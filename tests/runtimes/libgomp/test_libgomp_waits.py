@@ -1,4 +1,4 @@
-"""libgomp: how threads wait, spin and are found where they wait; programs as they are installed."""
+"""libgomp: threads that sleep, spin, or need not wait any more; programs without symbols or debug information."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.machine import require
 from tests.support.runs import ENVIRONMENT
 from tests.truth import compare
 
-# Programs as they are installed
+# Programs without symbols
 
 
 def test_of_a_program_without_symbols(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ int main(void) {
     stop();
 }
 """
-# What the other thread does, what the one does that it waits for, and before; what is told of the former.
+# The code of the waiting thread, the code of thread 0 behind and before the barrier, and the waiter's state and symbol.
 SPINNING = {
     "barrier": ('_Pragma("omp barrier")', "stop();", "", "wait_barrier", None),
     "closing": ("", "stop();", "", "wait_barrier_implicit_parallel", None),
@@ -84,7 +84,7 @@ SECTIONS = {"critical": "(one)", "unnamed": ""}
 @pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize("name", SPINNING)
 def test_threads_that_spin(name: str, tmp_path: Path) -> None:
-    # With more threads than processors libgomp has them sleep.
+    # If there are more threads than processors, libgomp's threads sleep.
     if len(os.sched_getaffinity(0)) < 2:
         raise Missing("processors", "two threads of libgomp's spin on two processors only", forbidden=True)
     waiter, holder, before, state, symbol = SPINNING[name]
@@ -122,8 +122,8 @@ def ways_to_wait(core: Stopped) -> set[str | None]:
 
 @pytest.mark.parametrize(("changed", "how"), [(8, "released"), (1, "blocked"), (2, "blocked"), (3, "blocked")])
 def test_threads_that_need_not_wait_any_more(changed: int, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if the kernel had not scheduled them yet: the team's barrier has another count than the one they sleep on. That
-    # there are tasks to execute lets nobody go (bar.h: BAR_TASK_PENDING, BAR_WAITING_FOR_TASK).
+    # As if the kernel had not scheduled the threads yet: the team's barrier has another count than the one they sleep
+    # on. The bits for tasks to execute release no thread (bar.h: BAR_TASK_PENDING, BAR_WAITING_FOR_TASK).
     core = on_libgomp("barrier")
     with Session.open_core(core.core) as session:
         waiting = [row.native_thread_id or 0 for row in threads.ask(session).rows if row.wait is not None]
@@ -140,7 +140,7 @@ def test_threads_that_need_not_wait_any_more(changed: int, how: str, monkeypatch
 
 
 def test_a_task_lets_nobody_go_who_sleeps_in_the_barrier(tmp_path: Path) -> None:
-    # One thread is woken up to execute the task; the others sleep on, on a word that has changed.
+    # One thread wakes up to execute the task. The others still sleep, although their word has changed.
     told = run_source(
         tmp_path,
         """
@@ -199,13 +199,13 @@ def test_where_a_thread_is_whose_code_jumped_there_without_debug_information(tmp
 
 
 def test_who_wakes_the_others_up_does_not_sleep(tmp_path: Path) -> None:
-    # The last thread at a barrier calls the kernel as those do that sleep there. gdb stops it in that call.
+    # The last thread at a barrier calls futex, like the threads that sleep there. gdb stops it in this call.
     (tmp_path / "wake.c").write_text("int main(void) {\n#pragma omp parallel num_threads(2)\n;\n}\n")
     command = [str(compiler("gcc").path), "-g", "-fopenmp", "wake.c", "-o", "wake"]
     subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
     gdb = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]
-    # FUTEX_WAKE, by any thread: the first one is at the barrier before the region's code, or at that of its end. The
-    # other one sleeps there, or is on its way.
+    # Stop at the first FUTEX_WAKE of any thread: this thread is at the barrier before the region's code, or at the one
+    # that ends the region. The other thread sleeps there, or is on its way.
     stop = ["set startup-with-shell off", "catch syscall futex", "condition 1 ($rsi & 0x7f) == 1", "run", "thread"]
     commands = [word for text in (*stop, "generate-core-file core", "kill") for word in ("-ex", text)]
     done = subprocess.run(
@@ -240,7 +240,7 @@ int main(void)
     return 0;
 }
 """
-# gdb runs one thread from where it has become the lock's owner, the word behind its mutex and its count, to its return.
+# gdb steps one thread from the moment when it owns the lock to its return. The owner is behind the mutex and the count.
 STEPS = r"""
 import gdb
 for words in ("pagination off", "confirm off", "width 0", "startup-with-shell off"):

@@ -1,7 +1,7 @@
-"""The report of 2015's table of frames: which of a task's two frames are null says where its thread is.
+"""The table of frames in the report of 2015: the null frames of a task show where its thread is.
 
-On the stub, as a debugger reads it: an initial task has no exit frame, as has one that has not begun; in user code none
-has an enter frame. What a tool gets is tested in C (``runtime_stub/tests/ompt/inquiry.c``).
+The tests read the stub like a debugger. Initial tasks and tasks that have not begun have no exit frame. Tasks in user
+code have no enter frame. ``runtime_stub/tests/ompt/inquiry.c`` tests in C what a tool gets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.stub_cores import on_stub
 INITIAL_AT_WORK, NOT_BEGUN = "initial task in user code", "created and not yet scheduled"
 INITIAL_IN_RUNTIME, AT_WORK = "initial task in the runtime", "another task in user code"
 IN_RUNTIME = "another task in the runtime"
-# Of the report's table, by whether there is an exit frame, and an enter frame (its reenter frame).
+# The report's table, by whether a task has an exit frame, and an enter frame (the report's reenter frame).
 TABLE = {
     (False, False): {INITIAL_AT_WORK, NOT_BEGUN},
     (False, True): {INITIAL_IN_RUNTIME},
@@ -29,7 +29,7 @@ PROGRAMS = ("between", "task_queued", "nested", "task_if0", "two_initial", "lock
 
 
 def situation(row: TaskRecord, at_work: set[int | None]) -> str:
-    """Return what a task is doing, by its status and the states of threads."""
+    """Return what a task does, from its status and the threads *at_work*."""
     if row.status in ("queued", "waiting"):
         return NOT_BEGUN
     works = row.status == "executing" and row.thread in at_work

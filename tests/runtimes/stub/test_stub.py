@@ -1,8 +1,7 @@
-"""Programs on the stub runtime, of which everything is known: what we tell equals what they wrote, of themselves and of
-the runtime's structures.
+"""Programs on the stub runtime, of which everything is known: ompd's answers equal what the programs wrote.
 
-``tests/facts_stub.json`` holds how many facts have to be told and equal; ``python -m tests.runtimes.stub.test_stub``
-writes it anew.
+The programs write about themselves and about the runtime's structures. ``tests/facts_stub.json`` holds the number of
+facts that must be told and equal; ``python -m tests.runtimes.stub.test_stub`` writes the file anew.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from tests.support.stub_cores import DEFECTS, SPECIAL, on_stub
 from tests.truth import compare
 
 FACTS = CHECKOUT / "tests" / "facts_stub.json"
-# With OMP_DEBUG, and without; the program that begins with no construct has nothing to tell of.
+# With OMP_DEBUG, and without. A program that meets no construct has nothing to tell.
 MODES = ("debug", "neither")
-# The same, and with a tool of OpenMP 5 in the program, which writes what it is told and what it asks.
+# The same, and with a tool of OpenMP 5 in the program, which writes its callbacks and the answers to its inquiries.
 ALL_MODES = (*MODES, "tool")
 PROGRAMS = [
     pytest.param(name, compiler, id=f"{name}-{compiler}")
@@ -87,8 +86,8 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mod
     assert facts_told(stopped_in(mode, program, compiler)) == json.loads(FACTS.read_text())[program][mode]
 
 
-# What the specification leaves to a runtime: limits, whether it can cancel, how many idle threads it keeps; and which
-# thread begins which task, so that these programs come to rest in another state.
+# The specification leaves limits, cancellation and the number of idle threads to a runtime. It also leaves open which
+# thread begins which task, so the programs of FREE_TASKS come to rest in different states.
 FREE = (
     *("thread_limit", "num_procs", "proc_bind", "schedule", "max_active_levels", "default_device", "max_threads"),
     "cancellation",
@@ -97,7 +96,7 @@ FREE_TASKS = ("task_if0", "task_tree")
 
 
 def as_written(core: Stopped) -> dict[str, Any]:
-    """Return what a program wrote of itself, without what tells one run from another."""
+    """Return what a program wrote of itself, without the parts that differ between runs."""
     numbers = {
         thread["native_thread_id"]: (thread["role"], thread["level"], thread["thread_num"])
         for thread in core.truth["threads"]
@@ -168,7 +167,7 @@ def test_what_a_program_is_told_is_what_libgomp_tells_it(program: str, compiler:
     "inlined-neither",
 )
 def test_of_programs_of_32_bits(program: str, mode: str) -> None:
-    # Type sizes, pointers, structures and where a thread has its storage all come through the callbacks.
+    # Type sizes, pointers, structures and the places of threads' storage all come through the callbacks.
     assert facts_told(on_stub(program, mode=mode, runtime="stub-32")) == json.loads(FACTS.read_text())[program][mode]
 
 
@@ -243,7 +242,7 @@ def test_of_a_process_in_lldb(runtime: str, tmp_path: Path) -> None:
 
 
 def less_files(told: dict[str, Any]) -> dict[str, Any]:
-    # Where the libraries that the runtime names are looked for is this machine's matter.
+    # The places where ompd looks for the runtime's libraries depend on the machine.
     for answer in told.values():
         for runtime in answer["runtimes"]:
             del runtime["dlls"]
@@ -293,7 +292,7 @@ def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path) -> None:
         check_cut(ask_all(cut(core.core, tmp_path / "core", size)), intact, size, core.core)
 
 
-# Mutants: a callback, or a place in a structure, that is wrong has to be noticed.
+# Mutants: the comparison must notice a wrong callback, and a wrong place in a structure.
 
 
 def failing(core: Stopped) -> bool:
@@ -365,7 +364,7 @@ def test_a_member_read_from_a_wrong_place_is_noticed(struct: str, member: str, m
         layouts = honest(*arguments)
         layout = layouts[struct]
         moved = layout.fields[member]
-        by = -8 if member == "debug_enabled" else 8  # what follows that is 1, too
+        by = -8 if member == "debug_enabled" else 8  # the word behind this member is 1, too
         fields = {**layout.fields, member: Field(moved.offset + by, moved.size)}
         return {**layouts, struct: replace(layout, fields=fields, size=(layout.size or 0) + 8)}
 
@@ -385,7 +384,7 @@ def test_the_plugin_is_told_apart_from_libgomps() -> None:
 
 
 def write_facts() -> None:
-    """Write anew how many facts are told."""
+    """Write the number of facts told of each program anew."""
     facts: dict[str, dict[str, dict[str, int]]] = {}
     for parameter in PROGRAMS:
         program, compiler = map(str, parameter.values)

@@ -1,5 +1,6 @@
-"""The stub's own tests, in C: as they are, under valgrind, and with ThreadSanitizer; by both compilers, without a
-warning.
+"""The stub's own tests in C: as they are, under valgrind, and with ThreadSanitizer.
+
+Both compilers compile them without a warning.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from tests.support.stub import SOURCES, run_make, sources_key, stub_folder
 
 
 def checked(*targets: str, arguments: Sequence[str] = (), built: Path | None = None) -> str:
-    """Return what targets of the stub's Makefile printed, from the cache if nothing has changed since.
+    """Return the output of targets of the stub's Makefile, from the cache if nothing has changed since.
 
-    :param built: where the libraries are that this would build, so that make need not
+    :param built: the folder of the libraries, if they are built already and make need not build them
     """
     files = sorted(path for path in (SOURCES / "tests").rglob("*") if path.is_file())
     tests = [(str(path.relative_to(SOURCES)), path.read_text()) for path in files]
@@ -36,7 +37,7 @@ def checked(*targets: str, arguments: Sequence[str] = (), built: Path | None = N
 
 
 def some(sized: str, single: str) -> list[str]:
-    """Return what has the Makefile build and run those tests alone, *sized* by teams of several sizes."""
+    """Return arguments with which the Makefile builds and runs only these tests, *sized* by teams of several sizes."""
     return [] if FULL else [f"SIZED={sized}", f"SINGLE={single}"]
 
 
@@ -46,7 +47,7 @@ def ran(printed: str) -> int:
 
 
 def test_its_own_tests() -> None:
-    # Constructs, loops, tasks and locks by 1 to 64 threads, and what single programs look at.
+    # Constructs, loops, tasks and locks by 1 to 64 threads, and the subjects of single programs.
     arguments = [] if FULL else ["SIZES=1 3 64"]
     assert ran(checked("check", arguments=arguments, built=stub_folder())) >= (60 if FULL else 30)
 
@@ -58,7 +59,7 @@ def test_its_own_tests_as_clang_compiles_it() -> None:
 
 @pytest.mark.skipif(not FULL, reason="takes half a minute: make test-full")
 def test_a_profiler_that_samples_for_long(tmp_path: Path) -> None:
-    # A thousand times a second each of up to nine threads, five of which are there mostly.
+    # It samples each of up to nine threads (usually five) a thousand times a second.
     run_make(tmp_path, "SIZED=", "SIZES=", "SINGLE=ompt/sampling", targets=["check"])
     done = subprocess.run([tmp_path / "tests/ompt/sampling", "250000"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -67,7 +68,7 @@ def test_a_profiler_that_samples_for_long(tmp_path: Path) -> None:
 @pytest.mark.skipif(not FULL, reason="takes half a minute: make test-full")
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_its_own_tests_with_a_tool(generation: int) -> None:
-    # Those that have no tool in them: with one of each generation they see what they see without.
+    # The tests without a tool of their own see the same with a tool of each generation.
     tool = f"UNDER=env LD_PRELOAD={mirror(generation)['LD_PRELOAD']}"
     single = "routines initial_threads states picture points locations threadprivate figure_8 figure_8_key faults"
     arguments = [tool, "SIZED=constructs loops tasks locks", "SIZES=1 2 3 16", f"SINGLE={single}"]
@@ -89,7 +90,7 @@ def test_with_thread_sanitizer() -> None:
 
 
 def test_the_label_is_one() -> None:
-    # In the second library the place is neither a function nor has it a size.
+    # In the second library the place is no function and has no size.
     from ompd.binary.elf.elf import ElfFile
     from ompd.binary.elf.symbols import STT_FUNC, SymbolTable
     from ompd.safety.reading import open_paged

@@ -1,5 +1,5 @@
-"""What the stub has for debuggers: libraries that it names, of which one suits, what it keeps when it is asked to, the
-copies of threadprivate variables that it keeps, and structures that it makes wrong on request.
+"""The stub's offers to debuggers: libraries that it names, one of which suits, states that it keeps on request, copies
+of threadprivate variables, frames of tasks, and structures that it damages on request.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def wrong_of_private(width: int = 64) -> list[str]:
         address, text = told[row["native"], row["name"]]
         if (address, (text or "").strip('"').replace("\\000", "")) != (row["address"], row["value"]):
             wrong.append(f"{row}: {address}, {text}")
-    # A thread gets all that there are when it uses its first one. Who has used none has no storage, nor has one for a
-    # variable that came later.
+    # A thread gets storage for all known variables when it first uses one. A thread that has used none has no storage.
+    # No thread has storage for a variable that came later, unless it has used that, too.
     natives = {native for native, _ in told}
     without = {name: sum(told[native, name][0] is None for native in natives) for name in PRIVATE}
     if without != {"counter": 1, "place.x": 1, "place.name": 1, "table[0]": 1, "table[1]": 1, "late_one": 3}:
@@ -159,7 +159,7 @@ def test_what_nobody_has_used_has_no_storage(library: None) -> None:
 
 
 def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.MonkeyPatch, library: None) -> None:
-    # Its own table tells where members of its records lie.
+    # The stub's own table has the offsets of members.
     def find_type(self: ModuleCallbacks, name: str) -> Any:
         from ompd.errors import TypeNotFound
 
@@ -233,7 +233,7 @@ def test_names_of_constructs_mean_functions_and_lines(compiler_name: str) -> Non
 
 
 def test_two_programs_at_once(library: None) -> None:
-    # Of two widths, even.
+    # The two programs even have different widths.
     core, truth = private()
     with Session.open_core(core) as one, Session.open_core(figure_8("key", 32)) as other:
         for _ in range(2):
@@ -274,7 +274,7 @@ def test_variables_in_namespaces_of_cxx(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True)
 
 
-# The libraries that it names
+# Libraries that it names
 
 
 def made_for_32_bits(folder: Path) -> Path:
@@ -285,7 +285,7 @@ def made_for_32_bits(folder: Path) -> Path:
 
 
 def test_of_the_libraries_it_names_one_suits(tmp_path: Path) -> None:
-    # By default it names those of 32 and 64 bits that are beside the runtime, by their whole paths, and a plugin.
+    # By default the stub names the libraries of 32 and 64 bits beside the runtime, by their whole paths, and a plugin.
     for name in ("libomp_stub.so", "libomp_stub_label.so"):
         shutil.copy(stub_folder() / name, tmp_path)
     made_for_32_bits(tmp_path)
@@ -322,7 +322,7 @@ def test_names_of_all_kinds(names: str, chosen: int | None, reasons: tuple[str, 
     core = core_of(built("locations.c"), environment={"OMP_STUB_DLLS": names})
     with Session.open_core(core) as session:
         (row,) = runtimes.ask(session).rows
-        # Whether or not one of them is ours, what the module exports tells what it is.
+        # The module's exports identify the runtime, even if none of the names is ours.
         assert row.kind == "stub" and threads.ask(session).complete
     assert row.dlls is not None
     assert next((index for index, dll in enumerate(row.dlls) if dll.chosen), None) == chosen
@@ -330,7 +330,7 @@ def test_names_of_all_kinds(names: str, chosen: int | None, reasons: tuple[str, 
 
 
 def test_runtimes_says_could_serve_of_what_named_loads(tmp_path: Path) -> None:
-    # Relative names begin in the runtime's folder, wherever ompd runs.
+    # Relative names start in the runtime's folder, whatever ompd's current folder is.
     for name in ("open", "closed"):
         (tmp_path / name).mkdir()
         shutil.copy(stub_folder() / "libompd_stub.so", tmp_path / name)
@@ -365,7 +365,7 @@ def test_before_the_runtime_has_begun(library: str) -> None:
 
 @pytest.mark.parametrize("flags", [("-fPIE",), ("-fno-pie", "-no-pie")], ids=" ".join)
 def test_a_program_with_copies_of_its_variables(flags: tuple[str, ...]) -> None:
-    # The program names them, so that the linker makes room for them there, and the runtime uses that.
+    # The program refers to the variables, so the linker makes room for them in it, and the runtime uses this room.
     program = built("copied.c", name=f"copied{len(flags)}", flags=flags[:1], links=flags[1:])
     listed = subprocess.run([require("readelf"), "-rW", program], capture_output=True, text=True, check=True).stdout
     assert {"ompd_dll_locations", "omp_stub_process"} <= set(re.findall(r"R_\w+_COPY +\S+ (\w+)", listed))
@@ -381,7 +381,7 @@ def test_a_program_with_copies_of_its_variables(flags: tuple[str, ...]) -> None:
     assert answer.rows[0].state == "work_parallel"
 
 
-# What it keeps
+# States that it keeps
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ PRELOADED = "libomp_debug.so"
 )
 @pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])
 def test_a_preloaded_library_makes_it_keep_states(environment: Mapping[str, str], library: str) -> None:
-    # Whatever the environment says: it is one of two ways, either of which is enough.
+    # The preloaded library and OMP_DEBUG are two ways, and either is enough.
     program = built("locations.c", name=f"locations-{library[:-3]}", library=library)
     core = core_of(program, environment={**environment, "LD_PRELOAD": str(without_spaces(stub_folder() / PRELOADED))})
     with Session.open_core(core) as session:
@@ -443,7 +443,7 @@ def test_what_is_preloaded_is_empty_and_does_no_harm(binding: str) -> None:
     table = listed.partition("'.dynsym'")[2].partition("'.symtab'")[0]
     dynamic = re.findall(r"(\w+) +\w+ +(UND|\d+) (\S+)$", table, re.MULTILINE)
     assert dynamic == [("WEAK", "UND", "omp_debug_enable")]
-    # A process that has no OpenMP runtime.
+    # readelf is a process without an OpenMP runtime.
     done = subprocess.run(
         [require("readelf"), "--version"],
         capture_output=True,
@@ -483,7 +483,7 @@ def test_code_that_has_ended_with_a_jump(environment: Mapping[str, str]) -> None
     with Session.open_core(core) as session:
         rows = {row.thread_num: row for row in threads.ask(session).rows if row.runtime is not None}
     states = [rows[number].state for number in range(3)]
-    # Without symbols nothing tells what the runtime's routine that called pause() was for.
+    # Without symbols the purpose of the runtime's routine that called pause() is unknown.
     working = None if "LD_LIBRARY_PATH" in environment else "work_parallel"
     assert states == ["wait_barrier_explicit", working, "wait_barrier_explicit"]
     assert all(rows[number].wait.missing == (rows[1].native_thread_id,) for number in (0, 2))  # type: ignore[union-attr]
@@ -546,12 +546,12 @@ def test_frames_are_those_of_the_reports_picture(flags: tuple[str, ...], width: 
         (first, _), (second, _) = noted["B on 1"], noted["B on 2"]
 
         def function(thread: int, address: int) -> tuple[str | None, int]:
-            # The function in whose frame an address lies, and that frame's place on the stack.
+            # Returns the function whose frame contains an address, and the index of the frame on the stack.
             frames = session.process.stacks.stack(thread).frames
             (index,) = [i for i, f in enumerate(frames) if f.sp <= address < (f.cfa or 0)]
             return session.process.places.locate(frames[index].call_site).symbol, index
 
-        # Each frame that the program noted is one of the functions that stand for A, B and C.
+        # Each frame that the program noted is a frame of the function for A, B or C.
         for what, (thread, address) in [(what, place) for what, place in noted.items() if what != "end"]:
             assert (function(thread, address)[0] or "").startswith(f"code_{what[0].lower()}"), what
         c = by_native[second].current_task()
@@ -561,8 +561,8 @@ def test_frames_are_those_of_the_reports_picture(flags: tuple[str, ...], width: 
         assert r3 is not None and r3.generating() is not None
         r1 = r3.generating()
         assert r1 is not None and r1 is r2.generating() and r1.generating() is None
-        # r1 has met the outer region and never left the runtime, r2 is in code B, r3 in B has met the inner one, r4 is
-        # in code C.
+        # r1 has met the outer region and never left the runtime. r2 is in code B. r3 is in code B, too, and has met the
+        # inner region. r4 is in code C.
         outside, met_a = r1.frames()
         assert outside is None and met_a is not None and function(first, met_a.address)[0] == "code_a"
         left_b, met_nothing = r2.frames()
@@ -574,14 +574,14 @@ def test_frames_are_those_of_the_reports_picture(flags: tuple[str, ...], width: 
         assert function(second, met_b2.address)[0] == "code_b"
         left_c, met_nothing = r4.frames()
         assert left_c is not None and met_nothing is None
-        # What the runtime's frame has called is code C's, and what has called the runtime is code B's.
+        # The runtime's frame has called code C, and code B has called the runtime.
         symbol, index = function(second, left_c.address)
         assert symbol == "run_implicit" and 0 < index < function(second, met_b2.address)[1]
         assert function(second, met_b2.address)[1] < function(second, left_b2.address)[1]
         assert [code.kind for code in by_native[second].construct_code()] == ["parallel", "parallel"]
 
 
-# What it makes wrong
+# Structures that it damages
 
 FAULTS: Mapping[str, str] = {
     "cyclic_queue": "the queue of a team's tasks does not end",
@@ -609,7 +609,7 @@ def test_what_is_wrong_is_said_by_every_command(word: str) -> None:
         damage = runtime.space.damage()
         assert damage and all(isinstance(error, CorruptState) for error in damage)
         for question in EVERYTHING:
-            with within(5):  # it ends; how fast, the benchmarks tell
+            with within(5):  # only that it ends; benchmarks measure how fast
                 answer = question.ask(session)
             assert not answer.complete and any(FAULTS[word] in warning for warning in answer.warnings)
         answer = variables.ask(session, "own")

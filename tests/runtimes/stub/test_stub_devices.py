@@ -1,5 +1,7 @@
-"""The stub with the host as a device: what a tool is told and traces is what the program did, and what ompd reads of a
-target task. What may be asked of the device is tested in C (``runtime_stub/tests/ompt/device_*.c``).
+"""The stub with the host as a device: a tool's callbacks and traces are what the program did.
+
+The tests also cover what ompd reads of a target task. ``runtime_stub/tests/ompt/device_*.c`` tests in C what a tool may
+ask of the device.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def test_ompd_reads_the_target_task_that_the_tool_was_told_of() -> None:
     assert (str(target.ompt_id), target.kind) == (last[3], "explicit")
     (initial,) = (row for row in of_tasks.rows if row.kind == "initial")
     assert target.generating == target.scheduling == initial.id and target.function is not None
-    assert {row.generating for row in of_tasks.rows if row.kind == "implicit"} == {target.id}  # it met that region
+    assert {row.generating for row in of_tasks.rows if row.kind == "implicit"} == {target.id}  # it met this region
     (waiting,) = (row for row in rows if row.thread_num == 0)
     shown = [text for text, _ in stack_lines(answer)]
     assert len(waiting.frames) == 3 and sum("body of target offloads.c:" in line for line in shown) == 2

@@ -1,4 +1,4 @@
-"""The stub under LLDB: its places for breakpoints, also where one is a bare label, and its copies of variables."""
+"""The stub under LLDB: its places for breakpoints, also as bare labels, and its copies of variables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_places_for_breakpoints(version: int) -> None:
         **{"thread_begin": 4, "task_begin": 4, "task_end": 4, "parallel_begin": 1, "parallel_end": 1}
     }
     begun, _, ended = (stop["threads"] for stop in stops)
-    # The region is there as soon as it is said to begin, and until it is said to have ended.
+    # The region is already there at its begin event, and still there at its end event.
     assert [(row["thread_num"], row["team_size"], row["level"]) for row in begun] == [(n, 4, 1) for n in range(4)]
     assert [(row["thread_num"], row["state"]) for row in ended] == [
         (0, "overhead"),

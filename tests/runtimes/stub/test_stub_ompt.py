@@ -1,5 +1,7 @@
-"""How a tool registers with the stub: three generations and their order, ``OMP_TOOL``, libraries, and which definition
-the runtime sees. What registered tools are told is tested in C (``runtime_stub/tests/ompt``).
+"""The registration of a tool with the stub: three generations and their order, ``OMP_TOOL``, libraries, and the
+definition that the runtime sees.
+
+``runtime_stub/tests/ompt`` tests in C what registered tools are told.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ WORKED = "3 threads"
 
 
 def tool(*answers: str, name: str = "tool.so", as_name: str = "library") -> Path:
-    """Return a library with the tool, ``START_TOOL=1`` and the like in *answers*."""
+    """Return a library with the tool. *answers* are macros like ``START_TOOL=1``: how its functions answer."""
     flags = [*(f"-D{answer}" for answer in answers), f'-DNAME="{as_name}"']
     return compiled("tool.c", *flags, name=name, links=())
 
 
 def run(program: Path, **variables: str) -> tuple[int, list[str], str]:
-    """Return what a program exits with, the lines that it prints, and what it says on standard error."""
+    """Run a program. Return its exit code, the lines of its output, and its standard error."""
     environment: Mapping[str, str] = {**clean_environment(), **variables}
     done = subprocess.run([program], capture_output=True, text=True, env=environment, timeout=60, check=False)
     return done.returncode, done.stdout.splitlines(), done.stderr
@@ -54,7 +56,7 @@ def told(program: Path, **variables: str) -> list[str]:
 
 
 def with_tool(*answers: str) -> Path:
-    """Return a program in which the tool is, linked before the runtime."""
+    """Return a program that is linked with the tool's library before the runtime."""
     flags = [*(f"-D{answer}" for answer in answers), '-DNAME="program"']
     code = compiled("tool.c", *flags, name="tool.so", links=())
     return compiled("plain.c", name="program", links=(code, RUNTIME))
@@ -137,7 +139,7 @@ def test_a_library_that_is_not_there_or_has_no_tool_is_passed() -> None:
 
 
 def steps(text: str) -> list[str]:
-    """Return the steps of a registration that a log has."""
+    """Return the steps of a registration in the text of a log."""
     return re.findall(r"^libomp_stub: tool: (.*)$", text, re.MULTILINE)
 
 
@@ -191,7 +193,7 @@ def test_a_log_names_the_file_of_each_generations_tool() -> None:
         assert [re.sub(r"of /.+/tool\.so ", "of * ", step) for step in steps("\n".join(lines))] == expected
 
 
-# Which definition the runtime sees
+# The definition that the runtime sees
 
 
 KINDS = {"START_TOOL=1": "start_tool", "TOOL=1": "tool", "INITIALIZE=1": "initialize"}
@@ -217,7 +219,7 @@ class TestVisibility:
         assert seen(kind, told(compiled("plain.c", links=(tool(kind), RUNTIME))))
 
     def test_in_a_library_behind_the_runtime(self, kind: str) -> None:
-        # The weak one of the runtime comes first. OpenMP 5's looks behind itself.
+        # The runtime's weak definition comes first. Only that of OpenMP 5's function looks for one behind itself.
         assert seen(kind, told(compiled("plain.c", links=(RUNTIME, tool(kind))))) is (kind == "START_TOOL=1")
 
     def test_in_a_library_before_one_that_loads_the_runtime(self, kind: str) -> None:
@@ -226,13 +228,13 @@ class TestVisibility:
         assert seen(kind, told(compiled("plain.c", f'-DLOAD="{outer}"', links=("-ldl",))))
 
     def test_in_a_library_behind_one_that_loads_the_runtime(self, kind: str) -> None:
-        # The load module's own libraries come before those that these need: it is before the runtime still.
+        # The load module's own libraries come before those that these need, so the tool is still before the runtime.
         inner = compiled("plain.c", "-DLIBRARY", name="inner.so")
         outer = compiled("outer.c", name="outer.so", links=(inner, tool(kind)))
         assert seen(kind, told(compiled("plain.c", f'-DLOAD="{outer}"', links=("-ldl",))))
 
     def test_in_a_library_that_was_loaded_for_itself(self, kind: str) -> None:
-        # By dlopen() without RTLD_GLOBAL: only what needs it sees it.
+        # Loaded by dlopen() without RTLD_GLOBAL, the library is seen only by modules that need it.
         loads = compiled("twice.c", f'-DTOOL_LIBRARY="{tool(kind)}"', links=(RUNTIME, "-ldl"))
         assert not seen(kind, told(loads))
 
@@ -277,7 +279,7 @@ def test_fortran_controls_a_tool() -> None:
 @pytest.mark.parametrize("generation", [1, 2, 5])
 def test_what_a_tool_is_told_of_a_wait_is_what_a_debugger_reads(generation: int) -> None:
     program = compiled("stuck.c", f"-DGENERATION={generation}", *WITH_HEADERS)
-    core = core_of(program, environment={})  # without OMP_DEBUG: the tool has the runtime keep states
+    core = core_of(program, environment={})  # without OMP_DEBUG: the tool makes the runtime keep states
     told_of = (core.parent / "output").read_text().split()
     with Session.open_core(core) as session:
         (runtime,) = runtimes.ask(session).rows
@@ -302,12 +304,12 @@ def test_what_a_tool_is_told_of_a_wait_is_what_a_debugger_reads(generation: int)
     assert (rows[0].state, rows[1].state) == ("work_parallel", "wait_lock")
     assert int(told_of[1], 16) == rows[1].wait_id
     if generation == 5:
-        assert told_of == ["1", told_of[1]]  # it is told before the thread waits: ompt_state_work_parallel
+        assert told_of == ["1", told_of[1]]  # its callback comes before the thread waits: ompt_state_work_parallel
     else:
         assert told_of == [str(kept), told_of[1], told_of[1], *ids]
 
 
-# What the page on events says
+# The page on events
 
 PAGE = (ROOT / "docs" / "dev" / "ompt-events.md").read_text()
 
@@ -342,12 +344,12 @@ def test_the_page_says_of_each_callback_what_a_tool_gets() -> None:
     assert possible - {f"ompt_callback_{name}" for name in said} == {"ompt_callback_master"}  # an older name of masked
 
 
-# What it costs
+# Costs
 
 
 @pytest.mark.quick()
 def test_without_a_tool_events_cost_next_to_nothing() -> None:
-    # The report demands it: negligible overhead where no tool is. Instructions are counted, and always as many.
+    # The report demands negligible overhead without a tool. The test counts instructions, whose number never varies.
     printed = subprocess.run(
         [require("nm"), "-D", str(without_ompt() / "libomp_stub.so")], capture_output=True, text=True, check=True
     ).stdout

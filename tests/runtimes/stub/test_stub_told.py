@@ -1,7 +1,8 @@
-"""A tool of each generation keeps what it is told where a debugger finds it (``stub/ompt/mirror.c``): in programs on
-the stub that is what ompd reads of the same process: of its core, live, and in LLDB.
+"""Tools of each generation on the stub: their callbacks match what ompd reads of the core, the live process, and in
+LLDB.
 
-``tests/runtimes/stub/test_stub.py`` does so with the tool of OpenMP 5 that the programs have in them, which asks.
+The tool ``tests/stub/ompt/mirror.c`` keeps what it is told in variables that a debugger finds.
+``tests/runtimes/stub/test_stub.py`` makes the same comparison with the tool of OpenMP 5 in the programs, which asks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.support.lldb_replies import replies
 from tests.support.programs import ALL_PROGRAMS
 from tests.support.stub_cores import SPECIAL, on_stub
 
-# Their threads never meet OpenMP, or meet it when the tool's library is no longer asked.
+# Their threads never meet OpenMP, or meet it only after the tool's library was last asked.
 UNTOLD = ("no_region", "not_initialised")
 PROGRAMS = [
     (name, compiler)
@@ -42,7 +43,7 @@ _TASKWAIT, _TASKGROUP = 0x50, 0x51
 
 
 class Told(NamedTuple):
-    """What the tool keeps of a thread, ``struct mirrored``."""
+    """The words that the tool keeps of a thread: ``struct mirrored``."""
 
     native: int
     thread: int
@@ -68,7 +69,7 @@ def told(session: Session) -> dict[int, Told]:
 
 
 def existing(task: Task) -> Task:
-    # What a tool knows instead of a degenerate task.
+    # Returns the task that a tool knows in place of a degenerate task.
     while task.view.unsigned("type") == _DEGENERATE:
         parent = task.generating()
         assert isinstance(parent, Task)
@@ -77,7 +78,7 @@ def existing(task: Task) -> Task:
 
 
 def read(thread: Thread) -> Told:
-    """Return what the structures of the runtime say of a thread, as the report of 2015 has it."""
+    """Return what the runtime's structures hold of a thread, in the terms of the report of 2015."""
     state, wait, task = thread.view.unsigned("state"), thread.view.unsigned("wait_id"), thread.current_task()
     number = thread.view.unsigned("id")
     known = (thread.native, number, thread.view.unsigned("type"))
@@ -98,9 +99,9 @@ def read(thread: Thread) -> Told:
 
 
 def read_5(thread: Thread) -> Told:
-    """Return the same for OpenMP 5: the words that the tool has written, and the runtime keeps for it.
+    """Return the same for OpenMP 5: the words that the tool has written and the runtime keeps for it.
 
-    Undeferred tasks are tasks; an idle thread is told of by nothing.
+    Undeferred tasks count as tasks, and no callback tells that a thread is idle.
     """
     told_of = read(thread)
     word, task = thread.tool_data(), thread.current_task()
@@ -112,7 +113,7 @@ def read_5(thread: Thread) -> Told:
 
 
 def check(session: Session, generation: int) -> dict[int, Told]:
-    """Compare, and return what the tool was told of each thread."""
+    """Compare the tool's words with the runtime's structures. Return the tool's words of each thread, by native id."""
     space = original(session.runtimes[0].space)
     assert isinstance(space, Runtime)
     assert space.root.signed("tool") == generation
@@ -125,7 +126,7 @@ def check(session: Session, generation: int) -> dict[int, Told]:
 
 
 def cases(every: int) -> list[tuple[str, str, int]]:
-    """Return programs and a generation each: in the full run all with all, else every so many-th with one by turns."""
+    """Return programs and generations: all pairs in the full run, else each *every*-th program, generations in turn."""
     if FULL:
         return [(*known, generation) for known in PROGRAMS for generation in GENERATIONS]
     return [(*known, GENERATIONS[at % len(GENERATIONS)]) for at, known in enumerate(PROGRAMS[::every])]
