@@ -133,7 +133,8 @@ def test_a_league_of_teams_is_no_parallel_region(compiler_name: str) -> None:
         assert region.level != 0 or construct != "parallel"
     # ompd may list the league as a region of its own kind, but must not count it as a level.
     wrong = [text for text in words.wrong if not text.startswith("regions that no thread is in")]
-    # In a league libomp's omp_get_num_threads() counts the threads kept ready. The initial thread's team has one.
+    # In a league libomp's omp_get_num_threads() counts the threads that are kept ready. The initial thread's team has
+    # one thread.
     wrong = [text for text in wrong if not re.search(r"team_size is 1, in truth", text)]
     assert not [text for text in wrong if "number of regions" not in text], "\n".join(wrong)
 

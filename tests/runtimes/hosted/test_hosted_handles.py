@@ -19,7 +19,7 @@ from ompd.runtimes.hosted.handles.queries import Handle
 
 
 class Library:
-    """A library whose handle *n* is of the *n*-th of *things*; it compares handles by these things."""
+    """A library that compares handles by the things they stand for: handle *n* stands for the *n*-th of *things*."""
 
     name = "/lib/libodd.so"
 

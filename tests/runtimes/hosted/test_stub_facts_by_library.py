@@ -1,5 +1,4 @@
-"""Every fact that tests count for the stub (``tests/facts_stub.json``), read only through its library in C of 64 or 32
-bits.
+"""Every fact that tests count for the stub (``tests/facts_stub.json``), read only through its C library of 64 or 32 bits.
 
 The library must tell what the program wrote, as often as ompd's own plugin does. The tables below list all exceptions:
 kinds of facts for which OMPD and DMPL have no call, and kinds that a library must refuse unless the program was started

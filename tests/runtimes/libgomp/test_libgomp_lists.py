@@ -84,7 +84,7 @@ def test_a_list_that_contradicts_itself_ends_the_walk(changed: dict[str, int], i
 
 
 def test_a_list_that_leads_into_other_memory_ends_at_its_first_node_there() -> None:
-    # Node 3 is now other memory, whose words lead on without end.
+    # Node 2 links into other memory, whose words point on without end.
     words = ring(4, next_2=node(FAR))
     for number in range(FAR, 2 * FAR):
         words[node(number)], words[node(number) + 8] = node(number + 1), 0

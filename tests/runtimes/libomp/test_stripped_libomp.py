@@ -2,7 +2,7 @@
 
 The truth is what the programs wrote. ompd must tell as many facts as of a runtime with symbols (``tests/facts.json``),
 except a few variables of the runtime's own. The tests run all programs on two releases and a handful on the others, and
-the whole product with ``OMPD_FULL=1``.
+all combinations with ``OMPD_FULL=1``.
 """
 
 from __future__ import annotations
@@ -431,7 +431,7 @@ def test_a_listed_build_s_table_that_is_wrong_is_noticed(
         pass
 
 
-# What the runtime's own code reads
+# Reads of the runtime's own code
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, call: Callable[..., CallResult]) -> None:

@@ -66,7 +66,7 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mod
     assert facts_told(found) == expected(program, mode)
 
 
-# Other releases of the same compilers. Only the code differs, about which the modes show little.
+# Other releases of the same compilers. Only the generated code differs, for which the mode hardly matters.
 CHANGED = {"nested", "serialized_middle", "serialized_initial", "task_if0", "task_stack"}  # clang 17 changed their code
 LOOPS = {"taskloop", "single_taskloop"}  # gcc 12 changed their code
 

@@ -127,7 +127,7 @@ def test_how_often_a_team_has_passed_its_barrier(runtime: tuple[str, str], at: s
         assert wait.object is not None and wait.value is not None and wait.generation is not None
         assert wait.value == word_at(core, wait.object, 4)
         generations.append(wait.generation)
-    assert generations[1] - generations[0] == (4 if link == "libgomp" else 2)  # libgomp counts a team's two barriers
+    assert generations[1] - generations[0] == (4 if link == "libgomp" else 2)  # libgomp counts both barriers of a team
 
 
 @pytest.mark.parametrize("link", ["dynamic", "libomp-14", "libomp-19"])

@@ -1,6 +1,6 @@
 """The stub's own tests in C: as they are, under valgrind, and with ThreadSanitizer.
 
-Both compilers compile them without a warning.
+gcc and clang compile them without a warning.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Tools of each generation on the stub: their callbacks match what ompd reads of the core, the live process, and in
-LLDB.
+"""Tools of each generation on the stub: what they are told equals what ompd reads of cores, live, and in LLDB.
 
 The tool ``tests/stub/ompt/mirror.c`` keeps what it is told in variables that a debugger finds.
 ``tests/runtimes/stub/test_stub.py`` makes the same comparison with the tool of OpenMP 5 in the programs, which asks.
