@@ -1,8 +1,8 @@
-"""Every fact that tests count for the stub (``tests/facts_stub.json``), read only through its C library of 64 or 32 bits.
+"""Every fact that tests count for the stub (``tests/facts_stub.json``), read only through its library in C.
 
-The library must tell what the program wrote, as often as ompd's own plugin does. The tables below list all exceptions:
-kinds of facts for which OMPD and DMPL have no call, and kinds that a library must refuse unless the program was started
-with OMP_DEBUG=enabled.
+The libraries of 64 and 32 bits must tell what the program wrote, as often as ompd's own plugin does. The tables below
+list all exceptions: kinds of facts for which OMPD and DMPL have no call, and kinds that a library must refuse unless
+the program was started with OMP_DEBUG=enabled.
 """
 
 from __future__ import annotations

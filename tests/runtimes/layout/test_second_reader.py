@@ -106,7 +106,7 @@ def test_a_file_that_has_no_end_is_given_up(
     tables: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The DW_AT_sibling of a function names the function itself. ompd's reader does not use it.
+    # The DW_AT_sibling of a function names the function itself. ompd's reader does not ask functions for it.
     with program.open("rb") as stream:
         info = ELFFile(stream).get_dwarf_info()
         section = info.debug_info_sec
