@@ -1,6 +1,7 @@
 """DMPL's and OMPD's callbacks, which the debugger's half offers to a plugin.
 
-A vendor's library in C gets only these. Each method names its counterparts. Failures are raised, never returned.
+A vendor's C library gets only these callbacks. Each method names its counterparts in DMPL and OMPD. A failure raises an
+exception; no method returns a code.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ class TypeSizes:
 
 
 class Callbacks(Memory, Protocol):
-    """The callbacks, bound to one module of the target: the one that holds the runtime.
+    """The callbacks, bound to the module of the target that holds the runtime.
 
-    ``read`` is OMPD's ``read_memory`` and DMPL's ``get_data``. Threads have the operating system's identifiers.
+    ``read`` is OMPD's ``read_memory`` and DMPL's ``get_data``. The argument *thread* is the operating system's
+    identifier of a thread.
     """
 
     def find_symbol(self, name: str, *, thread: int | None = None) -> int:
@@ -42,21 +44,21 @@ class Callbacks(Memory, Protocol):
         """
 
     def read_string(self, address: int, limit: int = 4096) -> bytes:
-        """Return the bytes at *address* up to, and without, the first NUL.
+        """Return the bytes from *address* to the first NUL, without the NUL.
 
         OMPD ``read_string``.
 
         :raises MemoryFault: if memory ends before the NUL
-        :raises CorruptState: if there is none within *limit* bytes
+        :raises CorruptState: if there is no NUL within *limit* bytes
         """
 
     def type_sizes(self) -> TypeSizes:
         """Return the sizes of fundamental types. OMPD ``sizeof_type``; DMPL ``get_type_sizes``."""
 
     def find_type(self, name: str) -> TypeRef:
-        """Return the type *name* of the runtime's debug information. DMPL ``find_type``.
+        """Return the type *name* from the runtime's debug information. DMPL ``find_type``.
 
-        :raises TypeNotFound: if it is not there
+        :raises TypeNotFound: if the debug information does not have it
         """
 
     def sizeof(self, type_ref: TypeRef) -> int:
@@ -65,7 +67,7 @@ class Callbacks(Memory, Protocol):
     def field_offset(self, type_ref: TypeRef, field: str) -> int:
         """Return the offset of member *field*, in bytes. DMPL ``field_offset``.
 
-        :raises FieldNotFound: if the type has none of that name
+        :raises FieldNotFound: if the type has no member of that name
         """
 
     def pthread_key(self, thread: int, key: int) -> int | None:
@@ -74,7 +76,8 @@ class Callbacks(Memory, Protocol):
         """
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
-        """Return the operating system's identifier of the thread with the *identifier* of that *kind*.
+        """Return the operating system's identifier of the thread whose native identifier of this *kind* is
+        *identifier*.
 
         OMPD ``get_thread_context_for_thread_id``.
 

@@ -1,9 +1,9 @@
 """The owner of the code at an address: the user, an OpenMP runtime, or the C and compiler libraries that both use.
 
-Most modules have one owner. A runtime that is linked into the program, or into a library of the user's, shares its
-module with the user; the names of its routines distinguish it. A static program also has the C library in it, which has
-no debug information and no OpenMP constructs: code with either is the user's. An entry of a linkage table, by which a
-module calls another one's routines, is the loader's in any module.
+Most modules have one owner. A runtime that is linked into the program or into a user's library shares its module with
+user code; the names of the runtime's routines tell them apart. A static program also contains the C library. The C
+library has no debug information and no OpenMP constructs, so code with either is the user's. An entry of a linkage
+table, through which a module calls another module's routines, counts as the loader's in any module.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ USER, RUNTIME, SYSTEM, UNKNOWN = "user", "runtime", "system", "unknown"
 def entry_of(process: Process, address: int) -> int | None:
     """Return the start of the function whose code is at *address*, None if there is no symbol.
 
-    For a part that a compiler put elsewhere because it is seldom executed (``.cold``), it is the start of the function
-    itself.
+    Compilers move seldom executed parts of a function elsewhere (``.cold``). For code in such a part, return the start
+    of the function itself, None if several functions of the module have its name.
     """
     place = process.locate(address)
     if place.symbol is None:
@@ -28,17 +28,18 @@ def entry_of(process: Process, address: int) -> int | None:
     whole_name = naming.without_cold(place.symbol)
     if whole_name is None:
         return place.symbol_address
-    # Functions with the same name, such as static ones of several files, cannot be distinguished.
+    # Several files may each have a static function of this name, which cannot be told apart.
     symbols = process.symbols_with_prefix(whole_name)
     starts = {start for name, start in symbols if name == whole_name and process.module_at(start) is place.module}
     return starts.pop() if len(starts) == 1 else None
 
 
 def construct_passed(process: Process, pc: int, routine: int | None) -> int | None:
-    """Return the start of the function of a construct that the call before *pc* passes to a runtime's routine, None if
-    it is unknown.
+    """Return the start of the construct's function that the call before *pc* passes to a runtime's routine, None if it
+    is unknown.
 
-    :param routine: the start of the routine, which a jump may have reached; None if its name is unknown
+    :param routine: the start of the called routine, which the call may have reached by a jump; None if the routine's
+        name is unknown
     """
     functions = {
         address
@@ -52,7 +53,8 @@ def owner(process: Process, runtimes: Collection[Module], address: int, whole: C
     """Return the owner of the code at *address*: ``user``, ``runtime``, ``system``, or ``unknown``.
 
     :param runtimes: the modules that hold an OpenMP runtime
-    :param whole: the modules of them that hold only the runtime, also in functions with other names
+    :param whole: modules that hold nothing but a runtime, so that all their functions are the runtime's, whatever their
+        names
     """
     module = process.module_at(address)
     if module is None:
@@ -60,7 +62,7 @@ def owner(process: Process, runtimes: Collection[Module], address: int, whole: C
     if module.is_system_library:
         return SYSTEM
     if naming.is_runtime_file(module.name) or module in whole:
-        return RUNTIME  # also if its file is not available
+        return RUNTIME  # even without its file
     if process.is_linkage(address):
         return SYSTEM
     if module not in runtimes:

@@ -1,8 +1,8 @@
 """DMPL: the names, numbers and tables of the white paper's header (2004), in its order.
 
-Both halves are here in Python: a debugger offers a :class:`CallbackTable`, a library exports a :class:`Library`.
-Results are codes, as in the header, and not exceptions, so that a library in C can have the same names. An output
-parameter is a second result.
+Both halves are declared here in Python: a debugger offers a :class:`CallbackTable`, and a library exports a
+:class:`Library`. Functions return codes, as in the header, instead of raising exceptions, so that a library in C can
+have the same names. An output parameter of the header is a second result here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ INTERFACE_COMPATIBILITY = 1
 """``XLD_INTERFACE_COMPATIBILITY``: version of the interface."""
 
 VARINFO_NEEDS_DEREFERENCE = 0x8000
-"""Bit that may be or-ed into any :class:`VarInfo`: the variable's storage holds its address."""
+"""Flag that may be or-ed into any :class:`VarInfo`: the variable's storage holds its address."""
 
 
 class Result(IntEnum):
-    """Result codes; both halves may use their own from ``FIRST_USER_CODE`` on."""
+    """Result codes. Both halves may define their own codes from ``FIRST_USER_CODE`` on."""
 
     OK = 0
     TLS_UNALLOCATED = 1
@@ -42,7 +42,7 @@ class Language(IntEnum):
 
 
 class VarInfo(IntEnum):
-    """The clause that lists a variable, by its demangled name."""
+    """The clause in which a variable is listed, as a demangled name tells it."""
 
     NONE = 0
     PRIVATE = 1
@@ -66,8 +66,8 @@ DmplType = NewType("DmplType", object)
 """A type of a process, opaque to the library (``DMPL_type_t *``)."""
 
 Info = bytearray
-"""Storage that a library keeps with a process or a thread, opaque to the debugger (``DMPL_process_info_t *``,
-``DMPL_thread_info_t *``): storage that :attr:`CallbackTable.malloc` gave.
+"""Storage that a library keeps for a process or a thread, opaque to the debugger (``DMPL_process_info_t *``,
+``DMPL_thread_info_t *``). The library allocates it with :attr:`CallbackTable.malloc`.
 """
 
 
@@ -82,8 +82,8 @@ class TargetTypeSizes(NamedTuple):
 
 
 class RtlNames(NamedTuple):
-    """``DMPL_rtl_names``: the routine that the encountering task calls to start a construct, and the one that calls the
-    function which the compiler made of the construct's code.
+    """``DMPL_rtl_names``: the routine that the encountering task calls to start a construct, and the routine that calls
+    the function into which the compiler put the construct's code.
     """
 
     main_task_dispatcher: str
@@ -91,7 +91,8 @@ class RtlNames(NamedTuple):
 
 
 class NamedVariable(NamedTuple):
-    """A variable by its compiler-made name: its name in the source, and how the construct shares it.
+    """The meaning of a variable's compiler-made name: the name in the source, and how the construct shares the
+    variable.
 
     ``sharing`` is a :class:`VarInfo`. If ``is_address`` is True the storage holds the variable's address.
     """
@@ -105,7 +106,7 @@ class NamedVariable(NamedTuple):
 class CallbackTable:
     """``DMPL_callbacks_t``: the callbacks of a debugger, in the header's order.
 
-    A code that is not :attr:`Result.OK` makes the second result mean nothing.
+    The second result is meaningless unless the code is :attr:`Result.OK`.
     """
 
     put_process_info: Callable[[ProcessRef, Info | None], None]
@@ -145,11 +146,11 @@ class TypeFunctions:
 class DemangledName(NamedTuple):
     """The result of ``DMPL_demangle_name`` for a compiler-made name.
 
-    ``code`` is a :class:`Result`: OK, NAME_UNCHANGED for a name that no compiler made of another, or NAME_TOO_LONG.
-    ``length`` is the length of the name in bytes without a NUL; if the name is too long, it is the size of a buffer for
-    it with the NUL, and ``demangled`` is "". ``flags`` is a :class:`VarInfo`, perhaps with
-    :data:`VARINFO_NEEDS_DEREFERENCE`. ``decl_line`` is the line of its declaration in the source, 0 if it is
-    unknown.
+    ``code`` is a :class:`Result`: OK, NAME_UNCHANGED for a name that a compiler did not derive from another, or
+    NAME_TOO_LONG. ``length`` is the length of the demangled name in bytes, without a NUL. If the name is too long for
+    the buffer, ``length`` is the buffer size it needs, with the NUL, and ``demangled`` is "". ``flags`` is a
+    :class:`VarInfo`, perhaps with :data:`VARINFO_NEEDS_DEREFERENCE`. ``decl_line`` is the line of the declaration in
+    the source, 0 if it is unknown.
     """
 
     code: int
@@ -160,16 +161,18 @@ class DemangledName(NamedTuple):
 
 
 SourceOf = Callable[[str], tuple["str | None", "int | None"]]
-"""Returns the function of the source for a linker's name, and its line, None if they are unknown. DMPL has no callback
-for it: a library calls it if it was passed one.
+"""Function that returns the source name and the line of a function, given its linker name; None if they are unknown.
+DMPL has no such callback, so a library may be called without one.
 """
 
 
 class Library(Protocol):
-    """The functions of a DMPL library, in the header's order. It keeps facts only by the callbacks' put."""
+    """The functions of a DMPL library, in the header's order. A library stores facts only through the callbacks
+    ``put_process_info`` and ``put_thread_info``.
+    """
 
     def initialise(self, callbacks: CallbackTable, types: TypeFunctions) -> int:
-        """Take the callbacks. ``DMPL_initialise``; the paper's figures spell it ``DMPL_initialize``."""
+        """Store the debugger's callbacks. ``DMPL_initialise``; the paper's figures spell it ``DMPL_initialize``."""
 
     def version_compatibility(self) -> int:
         """Return the version of the interface that the library implements: :data:`INTERFACE_COMPATIBILITY`."""
@@ -187,16 +190,17 @@ class Library(Protocol):
         """Release the library's storage of a thread."""
 
     def demangle_name(self, mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
-        """Return the name in the source of a compiler-made name.
+        """Return the source name from which a compiler made *mangled*.
 
-        :param buf_len: how many bytes, with a NUL at the end, the demangled name may take
+        :param buf_len: size in bytes of the buffer for the demangled name and its NUL
         """
 
     def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
-        """Return the address of *thread*'s copy of a threadprivate object, which has *address* in debug information.
+        """Return the address of *thread*'s copy of a threadprivate object. *address* is the object's address in debug
+        information.
 
-        :attr:`Result.TLS_UNALLOCATED` if it has none yet.
+        The code is :attr:`Result.TLS_UNALLOCATED` if the thread has no copy yet.
         """
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
-        """Return the routines around a construct's code in a :class:`Language`, None for one that is unknown."""
+        """Return the routines around a construct's code in a :class:`Language`, None for an unknown language."""

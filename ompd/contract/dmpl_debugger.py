@@ -27,10 +27,10 @@ from ompd.errors import BadInput, OmpdError, Rc
 
 Answer = TypeVar("Answer")
 
-# The storage that libraries allocate is for small records.
+# Libraries allocate storage for small records only.
 _MAX_ALLOCATION = 1 << 20
 _MAX_PIECES = 1 << 16
-# The lines that libraries print are for people.
+# Limits for the lines that libraries print: users read them.
 _MAX_PRINTED, _MAX_TEXT = 100, 500
 _NO_SIZES = TargetTypeSizes(0, 0, 0, 0, 0)
 
@@ -43,7 +43,9 @@ _MEANINGS = {
 
 
 def error_text(code: int) -> str:
-    """Return the meaning of a code of DMPL or of this debugger: ``FIRST_USER_CODE`` plus OMPD's return code."""
+    """Return the meaning of a DMPL code, or of one of this debugger's codes (``FIRST_USER_CODE`` plus OMPD's return
+    code).
+    """
     try:
         return _MEANINGS[Result(code)] if code < Result.FIRST_USER_CODE else _named(code - Result.FIRST_USER_CODE)
     except ValueError:
@@ -64,7 +66,7 @@ class _Process:
     callbacks: Callbacks
     info: Info | None = None
     threads: dict[int, _Thread] = field(default_factory=dict)
-    fault: OmpdError | None = None  # why a callback failed last
+    fault: OmpdError | None = None  # error of the last failed callback
 
 
 @dataclass(eq=False)
@@ -75,9 +77,9 @@ class _Thread:
 
 
 class Debugger:
-    """The callbacks for libraries, and the storage that they keep by these.
+    """The callbacks for libraries, and the storage that libraries keep through them.
 
-    :param warn: is called with each line that libraries print, without control characters
+    :param warn: called with each line that libraries print, without control characters
     """
 
     def __init__(self, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -89,7 +91,7 @@ class Debugger:
 
     @property
     def table(self) -> CallbackTable:
-        """The callbacks, as ``DMPL_initialise`` takes them."""
+        """The callback table to pass to ``DMPL_initialise``."""
         return CallbackTable(
             self._put_process_info,
             self._get_process_info,
@@ -110,16 +112,16 @@ class Debugger:
 
     @property
     def types(self) -> TypeFunctions:
-        """The two functions for which the table has no members."""
+        """The two functions that the callback table has no members for."""
         return TypeFunctions(self._sizeof, self._field_offset)
 
     @property
     def allocated(self) -> int:
-        """How many pieces of storage libraries have allocated and not freed."""
+        """The number of blocks of storage that libraries have allocated and not freed."""
         return len(self._allocated)
 
     def add_process(self, callbacks: Callbacks) -> ProcessRef:
-        """Return a process for calls of libraries."""
+        """Register the process that *callbacks* read, and return the reference by which libraries name it."""
         process = _Process(callbacks)
         self._processes.append(process)
         return ProcessRef(process)
@@ -130,7 +132,7 @@ class Debugger:
         return ThreadRef(entry.threads.setdefault(native, _Thread(entry, native)))
 
     def fault(self, process: ProcessRef) -> OmpdError | None:
-        """Return the error of the last callback for *process* that failed, None if none has."""
+        """Return the error of the last failed callback for *process*, None if no callback has failed."""
         return _process(process).fault
 
     def release(self, process: ProcessRef, library: Library) -> list[int]:
@@ -155,7 +157,7 @@ class Debugger:
         try:
             return [destroy(info)]
         except OmpdError:
-            self._free(info)  # its process has ended
+            self._free(info)
             return []
 
     # The callbacks, in the table's order
@@ -195,7 +197,7 @@ class Debugger:
         return _answer(entry, lambda: entry.callbacks.find_symbol(name), 0)
 
     def _find_type(self, process: ProcessRef, name: str, language: int) -> DmplType | None:
-        # A type is looked up by its name in the language; in C and C++ that is the tag.
+        # Types are looked up by their name in the language, in C and C++ by the tag.
         entry = _process(process)
         plain = name.removeprefix("struct ") if language in (Language.C, Language.CPLUSPLUS) else name
         code, type_ref = _answer(entry, lambda: entry.callbacks.find_type(plain), None)

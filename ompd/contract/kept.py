@@ -1,8 +1,8 @@
-"""Facts that a runtime with OMPT keeps in its own terms: identifiers, numbers of states, types of tasks.
+"""Facts that a runtime with OMPT keeps in its own terms: identifiers, state numbers, task types.
 
-Handles have these methods, which raise :class:`~ompd.errors.Unsupported` for facts that the runtime does not have. By
-the report of 2015 runtimes number threads, regions and tasks. In OpenMP 5 a tool may give each a word instead
-(``tool_data``), and runtimes have no such numbers.
+Handles have these methods, which raise :class:`~ompd.errors.Unsupported` for facts that the runtime does not have.
+Under the OMPT report of 2015, runtimes number threads, regions and tasks. In OpenMP 5 a tool may attach a word to each
+instead (``tool_data``), and runtimes have no such numbers.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from typing import NamedTuple, Protocol
 
 
 class OwnState(NamedTuple):
-    """A state of a thread by the runtime's own *number*, and its *name* there without a prefix."""
+    """A thread state in the runtime's own terms: its *number*, and its *name* without the prefix."""
 
     number: int
     name: str
 
 
 class Numbered(Protocol):
-    """A thread, region or task, which a runtime with OMPT may have given a number."""
+    """A thread, region or task, which a runtime with OMPT may have numbered."""
 
     def ompt_id(self) -> int:
-        """Return the number that the runtime reports to tools, unique among those of its kind. In the OMPT report of
-        2015 it is ``ompt_thread_id_t``, ``ompt_parallel_id_t`` or ``ompt_task_id_t``.
+        """Return the number that the runtime reports to tools, unique among threads, regions or tasks. In the OMPT
+        report of 2015 its type is ``ompt_thread_id_t``, ``ompt_parallel_id_t`` or ``ompt_task_id_t``.
 
-        :raises Unsupported: if it gives none
+        :raises Unsupported: if the runtime gives no numbers
         """
 
 
 class NumberedThread(Numbered, Protocol):
-    """A thread, with its state as the runtime has it."""
+    """A thread, with its state in the runtime's own terms."""
 
     def ompt_state(self) -> OwnState:
-        """Return the state that the runtime records, by the numbers of OpenMP 5 or those of the report of 2015, which
-        has more states of waiting.
+        """Return the state that the runtime records, numbered as in OpenMP 5 or as in the report of 2015, which has
+        more waiting states.
 
-        :raises Unavailable: if it records none in this process
+        :raises Unavailable: if the runtime records no states in this process
         """
 
 
 class NumberedTask(Numbered, Protocol):
-    """A task, with its type as the runtime has it."""
+    """A task, with its type in the runtime's own terms."""
 
     def ompt_type(self) -> str:
         """Return the type that the runtime reports to tools: ``initial``, ``implicit``, ``explicit`` or ``target``. By

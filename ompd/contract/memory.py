@@ -1,4 +1,4 @@
-"""Reading the target: one protocol for bytes, and the one place that decodes integers."""
+"""Read the target: the protocol for bytes, and the only functions that decode integers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class Memory(Protocol):
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at the target's virtual *address*.
 
-        :raises MemoryFault: if one of them cannot be read
+        :raises MemoryFault: if one of the bytes cannot be read
         """
 
 
-# Sizes, in bytes, that integers of a target have. Others, which damaged tables tell, would read neighbours too.
+# Sizes of a target's integers, in bytes. A damaged table may give another size, and reading that many bytes would
+# include neighbouring members.
 INTEGER_SIZES = frozenset({1, 2, 4, 8})
 
 
@@ -61,7 +62,8 @@ def _check_integer(address: int, size: int) -> None:
 def check_aligned(memory: Memory, address: int, what: str) -> None:
     """Check the address of a structure that has pointers in it.
 
-    :raises CorruptState: if no compiler and no allocator puts one there
+    :raises CorruptState: if *address* is not aligned for a pointer: no compiler or allocator puts such a structure
+        there
     """
     if address % memory.pointer_size:
         raise CorruptState(address, f"{what} is at an address that is no multiple of {memory.pointer_size}")
@@ -73,7 +75,7 @@ def read_pointer(memory: Memory, address: int) -> int | None:
 
 
 def read_words(memory: Memory, address: int, count: int) -> Sequence[int]:
-    """Return *count* consecutive unsigned integers of a pointer's size from *address* on."""
+    """Return *count* consecutive unsigned integers of pointer size, starting at *address*."""
     raw = memory.read(address, count * memory.pointer_size)
     order = "<" if memory.byte_order == "little" else ">"
     return struct.unpack(f"{order}{count}{'Q' if memory.pointer_size == 8 else 'I'}", raw)
@@ -91,9 +93,9 @@ class Field:
 class StructLayout:
     """The layout of one structure of the target, and its source.
 
-    ``size`` is in bytes, None if unknown. ``masks`` are those of bit fields, for the whole structure read as one
+    ``size`` is in bytes, None if unknown. ``masks`` are the masks of bit fields, for the whole structure read as one
     integer. ``source`` is ``published``, ``dwarf`` or ``table``. An unknown member is absent; 0 is a valid offset.
-    ``faults`` are members with an impossible place: the address of the claim, and the reason.
+    ``faults`` maps members with an impossible place to the address of the claim and the reason.
     """
 
     name: str
@@ -106,8 +108,8 @@ class StructLayout:
     def field(self, name: str) -> Field:
         """Return the place of member *name*.
 
-        :raises FieldNotFound: if this layout does not have it
-        :raises CorruptState: if its place is impossible
+        :raises FieldNotFound: if this layout does not have the member
+        :raises CorruptState: if the member's place is impossible
         """
         try:
             return self.fields[name]
@@ -117,7 +119,9 @@ class StructLayout:
             raise FieldNotFound(self.name, name) from None
 
     def without(self, faults: Mapping[str, tuple[int, str]]) -> StructLayout:
-        """Return this layout with members whose place is not believed, each with the address of the claim and why."""
+        """Return this layout with more *faults*: members with an impossible place, the address of the claim, and the
+        reason.
+        """
         fields = {name: where for name, where in self.fields.items() if name not in faults}
         return StructLayout(self.name, self.size, fields, self.source, self.masks, {**self.faults, **faults})
 
@@ -150,7 +154,7 @@ class StructView:
     def pointer(self, name: str) -> int | None:
         """Return the address held in member *name*, None for a null pointer.
 
-        :raises CorruptState: if no pointer can be where the member is
+        :raises CorruptState: if no pointer can be at the member's place
         """
         where, size = self.layout.field(name), self.memory.pointer_size
         if where.size != size or where.offset % size:

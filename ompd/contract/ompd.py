@@ -5,17 +5,17 @@ from __future__ import annotations
 from enum import IntEnum
 
 API_VERSION = 201811
-"""The only version that the libraries of LLVM and Intel accept; a host asks ``ompd_get_api_version`` first."""
+"""The only API version that the libraries of LLVM and Intel accept. A host asks ``ompd_get_api_version`` first."""
 
 DLL_LOCATIONS = "ompd_dll_locations"
 """``const char **`` in the target: NULL until the runtime is ready, then a NULL-terminated vector of file names."""
 
 DLL_LOCATIONS_VALID = "ompd_dll_locations_valid"
-"""Execution passes this place once the vector is complete; it may be a label and not a function."""
+"""The program executes this place once the vector is complete. It may be a label instead of a function."""
 
 
 class Scope(IntEnum):
-    """``ompd_scope_t``: what kind of handle an ICV or tool data belongs to."""
+    """``ompd_scope_t``: the kind of handle that an ICV or tool data belongs to."""
 
     GLOBAL = 1
     ADDRESS_SPACE = 2

@@ -2,7 +2,7 @@
 
 The states are those of OpenMP 5.2 (19.4.4.28) and those of the report of 2015 (appendix A.1), which differ in nearly
 every number. A number without a name in the specification is kept as a number. ``runtime_stub/include`` has all numbers
-of both for C. ``docs/dev/ompt.md`` decides if the documents contradict themselves.
+of both documents for C. Where the documents contradict each other, ``docs/dev/ompt.md`` has the ruling.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class State(IntEnum):
     UNDEFINED = 0x102
 
 
-_NAMES: Mapping[int, str] = {state.value: state.name.lower() for state in State}  # asked for each thread
+_NAMES: Mapping[int, str] = {state.value: state.name.lower() for state in State}  # looked up for each thread
 
 
 def state_name(value: int) -> str:
-    """Return the specification's name of state *value* without its prefix, ``0x…`` for one that it does not name."""
+    """Return the specification's name of state *value* without its prefix, ``0x…`` for a state without a name."""
     name = _NAMES.get(value)
     return f"{value & 0xFFFFFFFF:#x}" if name is None else name
 
@@ -88,7 +88,7 @@ FROM_2015: Mapping[int, State] = {
     State2015.WAIT_NEST_LOCK: State.WAIT_LOCK,
     State2015.WAIT_TARGET_DATA: State.WAIT_TARGET_MAP,
 }
-"""The states of OpenMP 5 for those of 2015. It has one for both kinds of locks."""
+"""The OpenMP 5 state for each state of 2015. OpenMP 5 has one state for both kinds of locks."""
 
 
 class FrameFlag(IntFlag):

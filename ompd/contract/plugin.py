@@ -1,8 +1,8 @@
-"""What a plugin returns: handles that mirror OMPD's, for one runtime of one process at one stop.
+"""The handles that a plugin returns. They mirror OMPD's handles, for one runtime of one process at one stop.
 
 A plugin returns addresses and numbers; names, files and lines are the debugger's. Every method may raise
 :class:`~ompd.errors.MemoryFault` or :class:`~ompd.errors.CorruptState` (reading failed) and
-:class:`~ompd.errors.Unavailable` (this target does not have the fact). None always means that there is none.
+:class:`~ompd.errors.Unavailable` (this target does not have the fact). None always means that the fact does not exist.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ompd.contract.waits import BarrierState, GoneThread, LockState
 from ompd.errors import CorruptState
 from ompd.records import record
 
-if TYPE_CHECKING:  # no command needs the rest of it
+if TYPE_CHECKING:  # commands do not need the rest of that module
     from ompd.contract.dmpl import NamedVariable, RtlNames
 
 
@@ -43,15 +43,15 @@ class ThreadState:
 
 @record
 class IcvDescription:
-    """An internal control variable of the runtime: its name with hyphens, and the scope of its handle."""
+    """An internal control variable of the runtime: its hyphenated name, and the scope of its handle."""
 
     name: str
     scope: Scope
 
 
 class Dependence(NamedTuple):
-    """An item of a ``depend`` clause: its *address*, and whether the task only reads it (``in``); ``is_in`` is None if
-    the runtime does not record that.
+    """An item of a ``depend`` clause. ``address`` is the item's address. ``is_in`` is True if the task only reads the
+    item (``in``), None if the runtime does not record that.
     """
 
     address: int
@@ -63,9 +63,9 @@ class TaskWait:
     """The wait of a task that no thread executes.
 
     ``kind`` is ``dependence`` for a task that has not begun because it depends on others, ``event`` for a detached task
-    whose code has ended. For a dependence ``count`` is the number of tasks that the runtime still waits for, ``tasks``
-    are the known ones, ``dependences`` the items of its ``depend`` clause, None if they are unknown. For an
-    event ``event`` is the value of the user's ``omp_event_handle_t``.
+    whose code has ended. For a dependence, ``count`` is the number of incomplete tasks on which the task depends,
+    ``tasks`` are the known ones among them, and ``dependences`` are the items of the task's ``depend`` clause, None if
+    they are unknown. For an event, ``event`` is the value of the user's ``omp_event_handle_t``.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class TaskWait:
     event: int | None = None
 
 
-# The tasks of its team that a waiting thread may begin.
+# Which tasks of its team a waiting thread may begin.
 ANY, CHILDREN, GROUP, DESCENDANTS, TIED_DESCENDANTS = "any", "children", "group", "descendants", "tied_descendants"
 
 
@@ -84,15 +84,15 @@ class SchedulingPoint:
     """A place in the runtime at which a thread waits and may execute other tasks meanwhile.
 
     ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (its end), or ``dependence`` (of a task that is not deferred,
-    or of a taskwait). ``task`` is the one whose code waits there. ``takes`` says which tasks of its team
-    the thread may begin here: ``any``; ``children`` of ``task``; ``group``, the members of the task group
-    that ends, or while none of these is free to begin the children of ``task``; ``descendants`` of ``task``;
-    ``tied_descendants``, all that are untied, and of the tied ones the descendants of ``task``. It may have to be woken
-    up for them.
+    or of a taskwait). ``task`` is the task whose code waits there. ``takes`` names the tasks of the team that the
+    thread may begin here: ``any``; ``children`` of ``task``; ``group``, the members of the ending task group, or the
+    children of ``task`` while no member is free to begin; ``descendants`` of ``task``; ``tied_descendants``, all untied
+    tasks, and those tied tasks that are descendants of ``task``. The thread may have to be woken up for them.
 
-    At a barrier the region says how many tasks are not complete. For the others ``count`` is how many tasks the
-    runtime counts for which the thread waits, None if it keeps no count; ``address`` and ``value`` are the word that
-    shows it, None if there is none. ``tasks`` are the known ones, ``is_whole`` says whether these are all.
+    For a barrier, the region has the number of incomplete tasks (:meth:`ParallelHandle.unfinished_tasks`). For the
+    other kinds, ``count`` is the number of tasks that the thread waits for, by the runtime's count, None if the runtime
+    keeps none. ``address`` and ``value`` are those of the word with the count, None if there is no such word. ``tasks``
+    are the known tasks that the thread waits for; ``is_whole`` is True if these are all.
     """
 
     kind: str
@@ -113,10 +113,10 @@ class TaskHandle(NumberedTask, Protocol):
         """Opaque, unique among the tasks of one stop."""
 
     def likeness(self) -> Hashable | None:
-        """Return a key that is equal for tasks that differ only in their ids, such as queued ones. None if each fact of
-        the task has to be queried.
+        """Return a key that is equal for tasks that differ only in their ids, such as queued tasks. Return None if each
+        fact of the task has to be queried.
 
-        :raises OmpdError: if it is unknown
+        :raises OmpdError: if the key is unknown
         """
 
     def kind(self) -> str:
@@ -124,28 +124,32 @@ class TaskHandle(NumberedTask, Protocol):
 
     def status(self) -> str:
         """Return ``executing``, ``suspended``, ``queued`` (created, not begun, and free to begin), ``waiting`` (not
-        begun, since it depends on tasks that are not complete), ``detached`` (its code has ended, and its event is not
+        begun, because it depends on incomplete tasks), ``detached`` (its code has ended, but its event is not
         fulfilled) or ``complete``.
 
-        A complete task is kept while tasks that it generated are not complete.
+        The runtime keeps a complete task while tasks that it generated are incomplete.
         """
 
     def waits_for(self) -> TaskWait | None:
         """Return the wait of a ``waiting`` or ``detached`` task, None for any other task."""
 
     def unfinished_children(self) -> int:
-        """Return how many explicit tasks it generated that are not complete, those in no list of the runtime, too."""
+        """Return the number of incomplete explicit tasks that this task generated, including tasks in no list of the
+        runtime.
+        """
 
     def thread(self) -> ThreadHandle | None:
-        """Return the thread that executes it, or on which it is suspended, None if there is none."""
+        """Return the thread that executes the task or on which the task is suspended, None if there is no such
+        thread.
+        """
 
     def is_final(self) -> bool:
-        """Return whether it is a final task (final-task-var)."""
+        """Return whether the task is final (final-task-var)."""
 
     def is_tied(self) -> bool:
-        """Return whether it stays on the thread that began it. A runtime may tie tasks of untied constructs, too.
+        """Return whether the task stays on the thread that began it. A runtime may tie tasks of untied constructs, too.
 
-        :raises Unavailable: if the runtime does not record it
+        :raises Unavailable: if the runtime does not record that
         """
 
     def generating(self) -> TaskHandle | None:
@@ -169,7 +173,7 @@ class TaskHandle(NumberedTask, Protocol):
     def source(self) -> str | None:
         """Return the compiler's note of the construct that created an explicit task, None if there is none.
 
-        The text of an ``ident_t``: file, function, line and column, each after a semicolon.
+        The note is the text of an ``ident_t``: file, function, line and column, each after a semicolon.
         """
 
 
@@ -181,60 +185,65 @@ class ParallelHandle(Numbered, Protocol):
         """Opaque, unique among the regions of one stop."""
 
     def enclosing(self) -> ParallelHandle | None:
-        """Return the enclosing region, None for one at level 1. ``ompd_get_enclosing_parallel_handle``."""
+        """Return the enclosing region, None for a region at level 1. ``ompd_get_enclosing_parallel_handle``."""
 
     def size(self) -> int:
         """Return the number of threads of the region's team (team-size-var)."""
 
     def level(self) -> int:
-        """Return the number of enclosing regions and itself (levels-var)."""
+        """Return the number of enclosing regions, including this one (levels-var)."""
 
     def active_level(self) -> int:
-        """Return the number of active ones among them (active-levels-var)."""
+        """Return the number of active regions among the enclosing regions and this one (active-levels-var)."""
 
     def thread(self, thread_num: int) -> ThreadHandle:
-        """Return the thread with that number. ``ompd_get_thread_in_parallel``.
+        """Return the thread whose number in the team is *thread_num*. ``ompd_get_thread_in_parallel``.
 
         :raises BadInput: if *thread_num* is not below :meth:`size`
         """
 
     def implicit_task(self, thread_num: int) -> TaskHandle:
-        """Return that thread's implicit task. ``ompd_get_task_in_parallel``."""
+        """Return the implicit task of the thread with number *thread_num*. ``ompd_get_task_in_parallel``."""
 
     def function(self) -> int | None:
         """Return the start of the function that the compiler made of the region's code."""
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """Return the primary thread's frames outside of the region, from the user function that encountered it.
+        """Return the primary thread's frames outside of the region, starting with the user function that encountered
+        the region.
 
-        If that function ended by a jump, the first frame is that of the function to which it jumped.
+        If that function ended by a jump, the first frame belongs to the function to which it jumped.
         """
 
     def tool_data(self) -> int:
         """Return the word that a tool stored with the region. ``ompd_get_tool_data``."""
 
     def source(self) -> str | None:
-        """Return the compiler's note of the construct of a region of several threads, as :meth:`TaskHandle.source`."""
+        """Return the compiler's note of the construct, for a region with several threads, in the form of
+        :meth:`TaskHandle.source`.
+        """
 
     def barriers(self) -> Sequence[BarrierState]:
-        """Return the barriers of the region's team at which threads wait, empty if none does.
+        """Return the barriers at which threads of the region's team wait, empty if no thread waits.
 
-        No thread is present at two of them. A thread that is leaving a barrier which all have reached is at none.
+        No thread is present at two barriers. A thread that is leaving a barrier that all threads have reached is
+        present at none.
 
-        :raises Unavailable: if it is unknown at which of them some thread is
+        :raises Unavailable: if it is unknown at which barrier a thread is
         """
 
     def unfinished_tasks(self) -> int:
-        """Return how many explicit tasks of the region are not complete: at least those that the runtime counts.
-        Threads at a barrier wait for them once all have arrived.
+        """Return the number of incomplete explicit tasks of the region, at least those that the runtime counts. Once
+        all threads have arrived at a barrier, they wait there for these tasks.
 
         :raises Unavailable: if the place of the count is unknown
         """
 
 
 class Outside(NamedTuple):
-    """The place of a thread outside of a target region that it executes itself: the innermost ``region`` there, None at
-    level 0, the thread's number in its team, and the ``task`` that encountered the target construct.
+    """The place of a thread outside of the target region that the thread itself executes. ``region`` is the innermost
+    parallel region there, None at level 0. ``thread_num`` is the thread's number in that region's team. ``task`` is the
+    task that encountered the target construct.
     """
 
     region: ParallelHandle | None
@@ -247,14 +256,14 @@ class ThreadHandle(NumberedThread, Protocol):
 
     @property
     def address(self) -> int:
-        """Address of the runtime's thread descriptor, or with a hosted library, which does not have it, another number
-        that no other thread has.
+        """Address of the runtime's thread descriptor. A hosted library does not provide it; the value is then another
+        number, unique to the thread.
         """
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """Return the thread's native identifier of that *kind*. ``ompd_get_thread_id``.
+        """Return the thread's native identifier of this *kind*. ``ompd_get_thread_id``.
 
-        :raises Unsupported: if the runtime does not record that kind
+        :raises Unsupported: if the runtime does not record this kind
         """
 
     def native_thread_id(self) -> int:
@@ -267,73 +276,83 @@ class ThreadHandle(NumberedThread, Protocol):
         """Return ``initial`` or ``worker``."""
 
     def thread_num(self) -> int | None:
-        """Return the thread's number in its team (thread-num-var), None while it is in none."""
+        """Return the thread's number in its team (thread-num-var), None while the thread is in no team."""
 
     def current_parallel(self) -> ParallelHandle | None:
-        """Return the innermost region it executes, None outside of all. ``ompd_get_curr_parallel_handle``."""
+        """Return the innermost region that the thread executes, None outside of all regions.
+        ``ompd_get_curr_parallel_handle``.
+        """
 
     def current_task(self) -> TaskHandle | None:
-        """Return the task it executes, None while it is idle. ``ompd_get_curr_task_handle``."""
+        """Return the task that the thread executes, None while the thread is idle. ``ompd_get_curr_task_handle``."""
 
     def outside_of_target(self) -> Outside | None:
-        """Return the thread's place outside of a target region that it executes itself because there is no device. The
-        runtime has made it an initial thread for the region. None if it executes none.
+        """Return the thread's place outside of the target region that the thread itself executes because there is no
+        device. For such a region the runtime makes the thread an initial thread. None if the thread executes no target
+        region.
         """
 
     def state(self) -> ThreadState:
         """Return the thread's state. ``ompd_get_state``."""
 
     def is_about_to_begin(self) -> bool:
-        """Return whether the thread has its place in a team and has not begun the region's code yet."""
+        """Return whether the thread already has a place in a team but has not begun the region's code."""
 
     def tool_data(self) -> int:
         """Return the word that a tool stored with the thread. ``ompd_get_tool_data``."""
 
     def lock(self) -> LockState | None:
-        """Return the lock the thread waits for, of the user's or of the runtime's own, None if it waits for none."""
+        """Return the lock that the thread waits for, a user's or one of the runtime's own; None if the thread waits for
+        no lock.
+        """
 
     def wait_kind(self) -> str | None:
         """Return the kind of a wait for which OMPT has no state: ``dependence`` (of a task that is not deferred, or of
-        a taskwait), ``doacross``, or ``copyprivate``. None if the thread's state is enough.
+        a taskwait), ``doacross``, or ``copyprivate``. None if the thread's state already describes the wait.
         """
 
     def scheduling_point(self) -> SchedulingPoint | None:
-        """Return the place at which it waits and may execute other tasks. None if it executes user code, waits for
-        something else, or is idle.
+        """Return the place at which the thread waits and may execute other tasks. None if the thread executes user
+        code, waits for something else, or is idle.
 
-        :raises Unavailable: if that, or the task that waits, is unknown
+        :raises Unavailable: if the place or the waiting task is unknown
         """
 
     def barrier_source(self) -> str | None:
-        """Return the note of the barrier that its innermost code has called (:meth:`TaskHandle.source`), or None."""
+        """Return the compiler's note of the barrier that the thread's innermost code has called, in the form of
+        :meth:`TaskHandle.source`, None if there is none.
+        """
 
     def idle_frame(self) -> int | None:
-        """Return an address in the frame of its idle loop, None without one, or if the runtime does not record it."""
+        """Return an address in the frame of the thread's idle loop. None if there is no such frame, or if the runtime
+        does not record it.
+        """
 
     def construct_code(self) -> Sequence[ConstructCode]:
         """Return the code of regions and explicit tasks on its native stack, innermost first.
 
-        :raises Unavailable: if that is unknown
+        :raises Unavailable: if the code is unknown
         """
 
     def threadprivate_address(self, address: int) -> int | None:
         """Return the address of this thread's copy of the variable at *address*, None if it has no storage yet.
 
-        For variables whose copies the runtime keeps. DMPL ``DMPL_get_tls_address``.
+        Only for variables whose copies the runtime keeps. DMPL ``DMPL_get_tls_address``.
 
-        :raises BadInput: if the runtime keeps none of it: it is not threadprivate, or thread-local storage has the
-            copies
+        :raises BadInput: if the runtime keeps no copies of the variable, because it is not threadprivate or because its
+            copies are in thread-local storage
         """
 
 
 class ConstructCode(NamedTuple):
     """The code of a region or of an explicit task on a thread's stack.
 
-    ``frame`` is the index of its outermost frame, counted from the thread's innermost; the frames inside of it up to
-    the next construct's also belong to the task. ``kind`` is ``parallel`` or ``task``, or ``target`` for a target
-    region that the thread executes itself; ``region`` is the parallel region of the code, ``task`` the task that
-    executes it; both are None if that is unknown. ``source`` says how the task is known: ``runtime`` by the frames that
-    the runtime records, ``derived`` by its functions on the stack, None if the task is unknown.
+    ``frame`` is the index of the code's outermost frame, counted from the thread's innermost frame. The frames inside
+    of that frame, up to the next construct's, also belong to the task. ``kind`` is ``parallel`` or ``task``, or
+    ``target`` for a target region that the thread itself executes. ``region`` is the parallel region of the code and
+    ``task`` the task that executes the code, each None if unknown. ``source`` is the evidence for the task: ``runtime``
+    for the frames that the runtime records, ``derived`` for the task's functions on the stack, None if the task is
+    unknown.
     """
 
     frame: int
@@ -352,15 +371,17 @@ class AddressSpace(Protocol):
 
     @property
     def layout_source(self) -> str:
-        """The source of its structures' layout: ``published``, ``dwarf``, ``table`` or ``queried``."""
+        """The source of the layouts of the runtime's structures: ``published``, ``dwarf``, ``table`` or ``queried``."""
 
     @property
     def layout_sources(self) -> Mapping[str, str]:
-        """The same for each structure that was used so far, by its name."""
+        """The source of the layout of each structure that was used so far, by the structure's name."""
 
     @property
     def layout_proof(self) -> str | None:
-        """The proof that a layout from a table fits this very image, None for a layout from the target itself."""
+        """The proof that a layout from a table fits this very image of the runtime, None for a layout from the target
+        itself.
+        """
 
     @property
     def threadprivate_mechanism(self) -> str:
@@ -369,8 +390,8 @@ class AddressSpace(Protocol):
         """
 
     def threadprivate_of_other(self, thread: int, address: int) -> int | None:
-        """Return the same as :meth:`ThreadHandle.threadprivate_address` for a thread of the process that the runtime
-        does not know, by its native id; None if it keeps copies only for its own threads.
+        """Return what :meth:`ThreadHandle.threadprivate_address` returns, for a thread of the process that the runtime
+        does not know. *thread* is its native id. None if the runtime keeps copies only for its own threads.
         """
 
     def omp_version(self) -> int:
@@ -383,25 +404,27 @@ class AddressSpace(Protocol):
         """Return whether the runtime records thread states, frames and tool data in this process."""
 
     def damage(self) -> Sequence[CorruptState]:
-        """Return contradictions in the runtime's structures that are found without any query; empty if the plugin does
-        not check.
+        """Return the contradictions in the runtime's structures that a check finds without any query. Empty if the
+        plugin makes no such check.
         """
 
     def threads(self) -> Sequence[ThreadHandle]:
-        """Return all of the runtime's threads that exist, idle ones too."""
+        """Return all existing threads of the runtime, including idle ones."""
 
     def gone_threads(self) -> Sequence[GoneThread]:
-        """Return the threads that the runtime has among its own and that the process does not have. fork() leaves them
-        in the child, where they are waited for in vain.
+        """Return the threads that the runtime still lists but the process does not have. fork() leaves their entries in
+        the child, where a wait for them never ends.
 
         :raises Unavailable: if the runtime keeps no list of its threads
         """
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> ThreadHandle | None:
-        """Return the thread with that native identifier, None if it is not one. ``ompd_get_thread_handle``."""
+        """Return the thread with this native identifier, None if the runtime has no such thread.
+        ``ompd_get_thread_handle``.
+        """
 
     def states(self) -> Mapping[int, str]:
-        """Return the states the runtime may report, by number. ``ompd_enumerate_states``."""
+        """Return the names of the states that the runtime may report, by number. ``ompd_enumerate_states``."""
 
     def icvs(self) -> Sequence[IcvDescription]:
         """Return the available ICVs. ``ompd_enumerate_icvs``."""
@@ -409,24 +432,24 @@ class AddressSpace(Protocol):
     def icv(self, name: str, handle: object) -> int | str:
         """Return the value of an ICV for a handle of its scope. ``ompd_get_icv_from_scope`` and its string form.
 
-        A bool for a variable that is true or false, a string for a list or a name.
+        The value is a bool for a variable that is true or false, a string for a list or a name.
 
         :raises BadInput: if there is no such variable, or *handle* has another scope
         """
 
     def queued_tasks(self) -> Iterable[TaskHandle]:
-        """Return the explicit tasks in task queues: not begun, or untied and free to be resumed by any thread. Those
-        that can be read come before an exception for the others.
+        """Return the explicit tasks in task queues: not begun, or untied and free to be resumed by any thread. If some
+        are unreadable, yield the readable tasks before raising the exception.
 
-        Tasks with a priority may be in queues of their own (:meth:`prioritized_tasks`). Tasks that no thread may
-        execute yet are in none (:meth:`waiting_tasks`).
+        Tasks with a priority may be in separate queues (:meth:`prioritized_tasks`). Tasks that no thread may execute
+        yet are in no queue (:meth:`waiting_tasks`).
 
         :raises LayoutUnavailable: if their place is unknown
         """
 
     def waiting_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks that are known to wait for a dependence or an event, without those of
-        :meth:`queued_tasks`.
+        """Return the explicit tasks that are known to wait for a dependence or an event and that :meth:`queued_tasks`
+        does not return.
 
         :raises LayoutUnavailable: if their place is unknown
         """
@@ -438,33 +461,33 @@ class AddressSpace(Protocol):
         """
 
     def unlisted_tasks(self) -> Mapping[str, int]:
-        """Return, by the ids of regions, how many explicit tasks the runtime counts as not complete and has in no list;
-        regions without such tasks are left out.
+        """Return, by region id, the number of explicit tasks that the runtime counts as incomplete but has in no list.
+        Regions without such tasks are left out.
         """
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
         """Return address and size of each copy of a threadprivate variable that the runtime keeps.
 
-        :raises LayoutUnavailable: if there are some, and their place is unknown
+        :raises LayoutUnavailable: if there are copies, but their place is unknown
         """
 
     def display_control_vars(self) -> Mapping[str, str]:
-        """Return the settings the runtime displays, by name. ``ompd_get_display_control_vars``."""
+        """Return the settings that the runtime displays, by name. ``ompd_get_display_control_vars``."""
 
 
 class ThreadprivateCopies(Protocol):
     """Copies of threadprivate variables, for any thread of the process."""
 
     def address(self, thread: int, address: int) -> int | None:
-        """Return the address of a thread's copy of the variable at *address*, by native id, None if it has no storage
-        yet.
+        """Return the address of a thread's copy of the variable at *address*, None if the copy has no storage yet.
+        *thread* is the thread's native id.
 
-        :raises BadInput: if these are not copies of it
+        :raises BadInput: if these are not copies of that variable
         """
 
 
 class Plugin(Protocol):
-    """Knows one kind of runtime. Holds nothing about any process."""
+    """The code for one kind of runtime. A plugin holds nothing about any process."""
 
     @property
     def kind(self) -> str:
@@ -478,8 +501,8 @@ class Plugin(Protocol):
         """
 
     def early_copies(self, process: Process, module: Module) -> ThreadprivateCopies | None:
-        """Return copies of threadprivate variables that threads may have before the runtime in *module* is initialised,
-        or if it has no handles (:class:`~ompd.errors.NoCall`). None if there are none.
+        """Return the copies of threadprivate variables that threads may have before the runtime in *module* is
+        initialised, or if the runtime has no handles (:class:`~ompd.errors.NoCall`). None if there are no such copies.
 
         :raises OmpdError: if that is unknown
         """
@@ -490,9 +513,11 @@ class Plugin(Protocol):
         """
 
     def demangle_name(self, name: str) -> str | None:
-        """Return a compiler-made function's name in the source, None if *name* is not one. ``DMPL_demangle_name``."""
+        """Return the source name of a compiler-made function, None if *name* is not that of such a function.
+        ``DMPL_demangle_name``.
+        """
 
     def named_variable(self, name: str) -> NamedVariable | None:
-        """Return what a compiler-made name says of a variable, None if *name* does not say how it is shared.
-        ``DMPL_demangle_name``.
+        """Return the variable that a compiler-made name stands for, None if *name* does not show how the variable is
+        shared. ``DMPL_demangle_name``.
         """

@@ -1,4 +1,4 @@
-"""The stopped process as plugins see it, besides the callbacks of the standards."""
+"""The stopped process as plugins see it: the standards' callbacks, and more."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def is_system_file(name: str) -> bool:
 
 @record(eq=False)
 class Module:
-    """A file that is mapped into the process: the program, a shared library, the vDSO. Each has one record.
+    """A file that is mapped into the process: the program, a shared library, or the vDSO. Each file has one record.
 
-    ``name`` is its file's name in the target. ``bias`` is added to an address in the file to get the target's address
-    (0 for a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is its file
-    on this machine, None if there is none; ``fault`` then says why. ``unproven`` says why that file may not be the one
-    that was mapped, None if it is verified: facts from an unproven file may be wrong. ``damaged_bytes`` is the number
-    of bytes in the target that differ from the file.
+    ``name`` is the file's name in the target. ``bias`` is added to an address in the file to get the target's address
+    (0 for a program that is not position-independent). ``start`` and ``end`` bound the mappings. ``path`` is the file
+    on this machine, None if there is none; ``fault`` is then the reason. ``unproven`` is the reason why that file may
+    differ from the mapped file, None if it is verified. Facts from an unproven file may be wrong. ``damaged_bytes`` is
+    the number of bytes in the target that differ from the file.
     """
 
     name: str
@@ -58,7 +58,9 @@ class Frame(Protocol):
 
     @property
     def call_site(self) -> int:
-        """The address to look up in symbols and line tables: within the call instruction for a caller, else the pc."""
+        """The address to look up in symbols and line tables: for a caller an address within the call instruction, else
+        the pc.
+        """
 
     @property
     def sp(self) -> int:
@@ -82,9 +84,10 @@ class Frame(Protocol):
 
     @property
     def how(self) -> str:
-        """How the frame was found: ``innermost``, by the thread's own registers; ``cfi``, by the unwind data of the
-        frame inside of it, or by the registers that the kernel saved for a signal; ``frame-pointer`` and ``scan``, by a
-        guess: by that frame's frame pointer, or by a word on the stack that looks like a return address.
+        """How the frame was found. ``innermost``: by the thread's own registers. ``cfi``: by the unwind data of the
+        next inner frame, or by the registers that the kernel saved for a signal. The other two are guesses.
+        ``frame-pointer``: by the next inner frame's frame pointer. ``scan``: by a word on the stack that looks like a
+        return address.
         """
 
     @property
@@ -95,9 +98,10 @@ class Frame(Protocol):
 class SourceFrame(NamedTuple):
     """A function in the source at an address of code.
 
-    ``function`` is its name with scopes and template arguments, without parameters; None if it is unknown. Functions
-    that compilers make of OpenMP constructs keep the linker's name. ``file`` and ``line`` are None without debug
-    information. ``inlined`` is True for all but the outermost, whose code contains the others.
+    ``function`` is the function's name with scopes and template arguments, without parameters, None if it is unknown.
+    Functions that compilers make from OpenMP constructs keep their linker name. ``file`` and ``line`` are None without
+    debug information. ``inlined`` is True for all functions at the address except the outermost, whose code contains
+    the others.
     """
 
     function: str | None
@@ -113,9 +117,9 @@ Shape = tuple[tuple[int, ...], tuple[int, ...]]
 class Stack:
     """A thread's stack: its frames, innermost first.
 
-    ``stopped`` is why it could not be followed further, None for a whole one. ``innermost`` is the first frame, None
-    without any. ``shape`` is equal for stacks whose frames are in the same code, as most of a team's are: facts that
-    follow from code need to be derived only once for each shape.
+    ``stopped`` is the reason why unwinding stopped early, None for a whole stack. ``innermost`` is the first frame,
+    None without frames. ``shape`` is equal for stacks whose frames execute the same code, as most stacks of a team do.
+    Facts that follow from code need to be derived only once for each shape.
 
     :param shape: the shape of the frames, if it is known
     """
@@ -141,7 +145,7 @@ def shape_of(frames: tuple[Frame, ...]) -> Shape:
 
 @record
 class Location:
-    """The module and the symbol that cover an address, None without one."""
+    """The module and the symbol that cover an address, each None if there is none."""
 
     address: int
     module: Module | None
@@ -171,9 +175,9 @@ class Variable:
 class CallResult:
     """The result of a function of the target that was decoded or emulated.
 
-    ``value`` is the whole result register, unsigned; for a narrower type the upper part is undefined. ``reads`` are
-    address and size in bytes of everything that the function read, in order, except its own stack: variables, and what
-    code reads to find them, like entries of the global offset table or the thread's control block.
+    ``value`` is the whole result register, unsigned; for a narrower type the upper part is undefined. ``reads`` are the
+    address and size in bytes of each read, in order: of variables, and of memory that leads to them, such as entries of
+    the global offset table or the thread's control block. Reads of the function's own stack are left out.
     """
 
     value: int
@@ -187,16 +191,16 @@ class CallResult:
 
 
 class Process(Callbacks, Protocol):
-    """One process at one stop. Computed facts are kept until the stop ends."""
+    """One process at one stop. Computed facts are cached until the stop ends."""
 
     @property
     def lasting(self) -> dict[tuple[str, int], object]:
-        """Facts of plugins that hold at every stop of the process, by the plugin's name and the start of its module. A
-        plugin has to check that they still hold.
+        """A plugin's facts that outlast a stop, by the plugin's name and the start of its module. The plugin has to
+        check that they still hold.
         """
 
     def check_current(self) -> None:
-        """Check that facts which were read are still valid, as reading does.
+        """Check that facts which were already read are still valid. Reading memory makes the same check.
 
         :raises StaleHandle: if the process has run since
         """
@@ -206,7 +210,9 @@ class Process(Callbacks, Protocol):
         """The psABI's name of the processor, such as ``x86_64``."""
 
     def callbacks(self, module: Module) -> Callbacks:
-        """Return the callbacks of the standards for the runtime in *module*: its own symbols and types come first."""
+        """Return the callbacks of the standards for the runtime in *module*: symbols and types of *module* take
+        precedence.
+        """
 
     def modules(self) -> Sequence[Module]:
         """Return all mapped modules, by address."""
@@ -221,25 +227,26 @@ class Process(Callbacks, Protocol):
         """Return the addresses of the symbols *names* that *module* has."""
 
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
-        """Return names and addresses of all symbols that begin with *prefix*, of all modules."""
+        """Return the names and addresses of all symbols, in all modules, whose names begin with *prefix*."""
 
     def variable_ranges(self, module: Module) -> Sequence[tuple[int, int, int]]:
-        """Return the ranges of the variables of *module*, none without its file: for each writable segment its start,
-        the start of its zero-initialised part, and its end.
+        """Return the ranges that hold the variables of *module*: for each writable segment its start, the start of its
+        zero-initialised part, and its end. Empty without the module's file.
         """
 
     def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
-        """Return the layout of type *name* from the debug information of *module*; members it lacks are absent.
+        """Return the layout of type *name* from the debug information of *module*; members that the type lacks are
+        absent.
 
         :raises LayoutUnavailable: if *module* has no debug information
-        :raises TypeNotFound: if the type is not in it
+        :raises TypeNotFound: if the debug information does not have the type
         """
 
     def threads(self) -> Sequence[int]:
         """Return the operating system's identifiers of all threads, in the target's order."""
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return a thread's registers by the psABI's lower-case names, with the thread pointer among them."""
+        """Return a thread's registers by the psABI's lower-case names, including the thread pointer."""
 
     def thread_pointer(self, thread: int) -> int:
         """Return the thread pointer, from which the addresses of static thread-local variables count."""
@@ -250,7 +257,7 @@ class Process(Callbacks, Protocol):
     def stack(self, thread: int, *, guess: bool = False) -> Stack:
         """Return the native stack of *thread*.
 
-        :param guess: go on by guesses where unwind data ends; see :attr:`Frame.guessed`
+        :param guess: where unwind data ends, continue with guessed frames; see :attr:`Frame.guessed`
         """
 
     def locate(self, address: int) -> Location:
@@ -263,37 +270,39 @@ class Process(Callbacks, Protocol):
         """Return the functions in the source at a code address (a frame's ``call_site``), innermost first: the inlined
         functions, then the function that contains the address.
 
-        The line of the innermost function is that of the code at the address. The line of every other function is that
-        of its call of the function before it. There is at least one function, which may be unknown.
+        The innermost function's line is the line of the code at the address. Every other function's line is the line
+        where it calls the function before it. The result has at least one entry, whose function may be unknown.
         """
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
-        """Return the objects in static storage of *module* whose type has one of *names*, each address once.
+        """Return the objects in static storage of *module* whose type is one of *names*, each address once.
 
-        Variables, elements of arrays and members of structures, global or not. Empty without debug information.
+        Objects are variables, global or not, elements of arrays, and members of structures. Empty without debug
+        information.
         """
 
     def routine_called(self, pc: int) -> str | None:
         """Return the name of the function that the instruction before *pc* calls, None if the code does not show it.
 
-        The frame inside of a caller's frame may be of another function, if the called function ended by a jump.
+        If the called function ended by a jump, the next inner frame belongs to another function.
         """
 
     def addresses_passed(self, pc: int, routine: int | None = None) -> Sequence[int]:
         """Return the addresses of functions and variables that the call before *pc* passes as arguments, if debug
-        information shows them.
+        information shows these.
 
-        :param routine: the start of the routine that got them, if the called function ended by a jump to it
+        :param routine: the start of the routine that received the arguments, if the called function ended by a jump to
+            that routine
         """
 
     def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
-        """Return the first arguments, numbers or pointers, of the call that a caller's frame is in. An argument is None
-        if the code does not show it; there are none if the code cannot be followed.
+        """Return the first arguments, numbers or pointers, of the call that a caller's frame is in. An argument that
+        the code does not show is None. Empty if the code cannot be followed.
         """
 
     def object_passed(self, frame: Frame) -> int | None:
-        """Return the address of the lock, or of the variable of a critical section, that a caller's frame has passed to
-        the routine of OpenMP or POSIX that it called; None if the code does not show it.
+        """Return the address that a caller's frame has passed to the OpenMP or POSIX routine it called: the address of
+        a lock, or of a critical section's variable. None if the code does not show it.
         """
 
     def calls_by_pointer(self, pc: int) -> bool | None:
@@ -306,32 +315,34 @@ class Process(Callbacks, Protocol):
     def function_called(self, frame: Frame) -> int | None:
         """Return the start of the function that a caller's frame called through a pointer, None if it is unknown.
 
-        The next inner frame may be that of another function, if the called function ended by a jump (a tail call).
+        If the called function ended by a jump (a tail call), the next inner frame belongs to another function.
         """
 
     def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
-        """Return the chains of jumps, which leave no frame, from the function at *function* to the one at *reached*.
-        They are empty if there is none, or too many.
+        """Return the chains of tail calls, which leave no frame, from the function at *function* to the function at
+        *reached*. Empty if there is no chain, or too many.
         """
 
     def is_linkage(self, address: int) -> bool:
-        """Return whether *address* is in an entry of a linkage table, by which modules call each other's routines."""
+        """Return whether *address* is in an entry of a linkage table, through which modules call each other's
+        routines.
+        """
 
     def futex_word(self, frame: Frame) -> int | None:
-        """Return the address of the word on which a thread with this innermost frame sleeps, None if it is in no system
-        call. The code of the frame must make no other system call than ``futex``.
+        """Return the address of the word on which a thread with this innermost frame sleeps, None if the thread is in
+        no system call. Only for frames whose code makes no system call but ``futex``.
         """
 
     def progress(self, thread: int, flags: int = 0) -> str | None:
-        """Return how a waiting thread waits: ``blocked`` if it sleeps in the kernel; ``released`` if it sleeps but the
-        word that it sleeps on has changed, so that it is about to go on; ``spinning`` if it uses processor time. None
-        if that is unknown.
+        """Return how a waiting thread waits: ``blocked`` if it sleeps in the kernel; ``released`` if it still sleeps,
+        but the word it sleeps on has changed, so that it will soon continue; ``spinning`` if it uses processor time.
+        None if this is unknown.
 
         :param flags: the bits of the word that may change without releasing the thread
         """
 
     def environment(self) -> Mapping[str, str]:
-        """Return the environment block the process was started with.
+        """Return the environment with which the process was started.
 
         :raises Unavailable: if the target does not hold it
         """
@@ -339,30 +350,31 @@ class Process(Callbacks, Protocol):
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """Run the target's own *routine* on its frozen memory, as *thread*, in an emulator.
 
-        Nothing runs or changes in the target. A routine may return facts of the past: before using a result, make the
-        checks that the runtime's own code makes before it calls the routine.
+        Nothing runs or changes in the target. A routine may return outdated facts: before using a result, make the
+        checks that the runtime's own code makes before calling the routine.
 
-        :param routine: its address, from :meth:`symbol_in`
-        :param arguments: integers or pointers, negative ones as C's signed types; six at most
-        :raises Unavailable: if it would write or call the kernel, does not end, reaches code that is unverified or that
-            cannot be emulated, or if there is no emulator; the message gives the reason
+        :param routine: the routine's address, from :meth:`symbol_in`
+        :param arguments: at most six integers or pointers; a negative number stands for a value of a signed C type
+        :raises Unavailable: if the routine would write or call the kernel, does not end, or reaches code that is
+            unverified or cannot be emulated, or if there is no emulator; the message gives the reason
         :raises BadInput: if there is no such thread, or a number that is not an address
         """
 
     def evaluate(self, routine: int, thread: int) -> CallResult:
-        """Return the result of the target's own *routine*, which takes no arguments, as *thread*, with its reads.
+        """Return the result and the reads of the target's own *routine*, executed as *thread*. The routine takes no
+        arguments.
 
-        A routine that only loads is decoded, which needs no emulator; any other is run by :meth:`call`. The remark
-        there about results holds for both.
+        A routine that only loads is decoded, without an emulator; any other routine runs in :meth:`call`. The remark
+        there about outdated results holds for both.
 
-        :raises Unavailable: if neither can be done; the message says why
+        :raises Unavailable: if neither is possible; the message gives the reason
         """
 
     def thread_local_block(self, module: Module, thread: int) -> tuple[int, int] | None:
-        """Return address and size in bytes of the thread-local storage that *thread* has of *module*, None if the
-        module has no thread-local variables.
+        """Return address and size in bytes of *thread*'s storage for the thread-local variables of *module*, None if
+        the module has no such variables.
 
-        :raises NoStorage: if the thread has none yet
-        :raises Unavailable: if this C library does not show it, or the module's file is unknown
+        :raises NoStorage: if the thread has no such storage yet
+        :raises Unavailable: if this C library does not show the storage, or the module's file is unknown
         :raises CorruptState: if the loader's structures contradict themselves
         """

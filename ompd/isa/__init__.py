@@ -1,5 +1,5 @@
-"""Processors: their registers, calling conventions and machine code. Nothing else in ``ompd`` names one.
+"""Processors: their registers, calling conventions and machine code. No other part of ``ompd`` names a processor.
 
 ``architecture``, ``instructions``, ``getters`` and ``emulator`` define the data that describe a processor.
-``processors`` lists the supported ones. A folder for each family has its tables.
+``processors`` lists the supported ones. Each processor family has a folder with its tables.
 """

@@ -1,6 +1,7 @@
 """The description of a processor and its ABI on Linux: registers, calls, signals, threads in cores.
 
-Registers are the kernel's names, or the numbers of unwind tables (DWARF). Regular expressions match machine code.
+Registers are given by the kernel's names, or by the numbers of unwind tables (DWARF). Regular expressions match machine
+code.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class FrameRecord(NamedTuple):
-    """Distances from the frame pointer: to the caller's frame pointer, to the return address, to the CFA."""
+    """Distances from the frame pointer to the saved frame pointer of the caller, to the return address, and to the
+    CFA.
+    """
 
     frame_pointer: int
     return_address: int
@@ -29,20 +32,23 @@ class FrameRecord(NamedTuple):
 class CallPatterns(NamedTuple):
     """Regular expressions of calls, jumps and taken addresses.
 
-    A match refers to an address in one of these groups, all little-endian: ``distance`` and ``near`` (one byte) count
-    from the group's end, ``from_table`` counts from the module's table that is shared with the loader (DT_PLTGOT), and
-    ``absolute`` is the address itself. With the group ``through``, that address has a word with the target.
+    One group of a match holds the address, little-endian. ``distance`` and ``near`` (one byte) count from the group's
+    end. ``from_table`` counts from the module's table that the loader shares (DT_PLTGOT). ``absolute`` is the address
+    itself. If the group ``through`` matches, the target is the word at that address.
 
-    ``address`` takes the address of code as an argument, ``call`` calls, and ``linkage`` is an entry of the linkage
-    table, which jumps to where a word says. ``jump`` is a jump or branch, whose match is empty.
+    ``address`` matches code that takes the address of code as an argument, and ``call`` matches calls. ``linkage``
+    matches an entry of the linkage table, which jumps through a word in memory. ``jump`` matches at a jump or branch,
+    with an empty match.
 
-    ``by_pointer`` calls what a register or a word in memory points to. The lowest three bits of its group ``register``
-    are the register's number, ``extended`` is the fourth bit; ``numbers`` maps these numbers to those of unwind tables.
-    ``call_sizes`` and ``pointer_call_sizes`` are how many bytes the instructions of ``call`` and ``by_pointer`` have.
+    ``by_pointer`` matches calls through a register or through a word in memory. The lowest three bits of its group
+    ``register`` are the register's number; the group ``extended`` stands for the fourth bit. ``numbers`` maps these
+    numbers to those of unwind tables. ``call_sizes`` and ``pointer_call_sizes`` are the possible sizes in bytes of the
+    instructions that ``call`` and ``by_pointer`` match.
 
-    ``stub`` is a whole entry of the linkage table, also before the loader has bound it. It has ``stub_size`` bytes or
-    half as many. ``unbound`` is the beginning of one that is not bound, its group the index that the loader is given;
-    it matches ``unbound_size`` bytes at most, and None means that such an entry is not read.
+    ``stub`` matches a whole entry of the linkage table, even before the loader has bound it. An entry has ``stub_size``
+    bytes or half of that. ``unbound`` matches the beginning of an entry that is not bound yet; its group is the index
+    that the entry passes to the loader. It matches at most ``unbound_size`` bytes. If it is None, unbound entries are
+    not read.
     """
 
     address: bytes
@@ -61,7 +67,7 @@ class CallPatterns(NamedTuple):
     def address_in(self, match: re.Match[bytes], start: int, table_at: Callable[[int], int | None]) -> int | None:
         """Return the address that a match refers to, in code from *start* on; None if the table's place is unknown.
 
-        :param table_at: returns where the module with an address has its table that is shared with the loader
+        :param table_at: returns the address of the table that the loader shares, of the module that contains an address
         """
         groups = match.groupdict()
         for group in ("near", "distance"):
@@ -73,22 +79,25 @@ class CallPatterns(NamedTuple):
         return None if table is None else table + int.from_bytes(groups["from_table"], "little", signed=True)
 
     def register_in(self, match: re.Match[bytes]) -> int | None:
-        """Return the register that a match of ``by_pointer`` calls by, None if it is a word in memory."""
+        """Return the register through which a match of ``by_pointer`` calls, None for a call through a word in
+        memory.
+        """
         if match["register"] is None:
             return None
         return self.numbers[(match["register"][0] & 7) + (8 if match["extended"] else 0)]
 
 
 class SystemCalls(NamedTuple):
-    """How code calls the kernel (Linux, ``unistd.h``).
+    """The convention for system calls (Linux, ``unistd.h``).
 
-    ``instruction`` stands before the pc of a thread that sleeps in a call. ``number`` is a regular expression for code
-    before it, whose group is the number of the call, little-endian; ``zero`` is code right before it that makes the
-    number 0. ``register`` holds the number as long as there is no answer; None if the kernel does not keep it there.
-    ``first_argument`` to ``third_argument`` and ``result`` are registers by the numbers of unwind tables.
+    ``instruction`` is the instruction just before the pc of a thread that sleeps in a system call. ``number`` is a
+    regular expression for code before that instruction, whose group is the number of the call, little-endian. ``zero``
+    is code directly before it that makes the number 0. ``register`` holds the number until the call returns; None if
+    the kernel does not keep the number in a register. ``first_argument`` to ``third_argument`` and ``result`` are
+    registers by the numbers of unwind tables.
 
-    ``futexes`` and ``sched_yield`` are numbers of calls; the former wait alike. ``clones`` are the ends of code behind
-    which a new thread begins: the call returns 0 to it.
+    ``futexes`` and ``sched_yield`` are numbers of system calls; all ``futexes`` wait in the same way. ``clones`` are
+    byte sequences that end where a new thread begins: the system call returns 0 to the new thread.
     """
 
     instruction: bytes
@@ -107,9 +116,9 @@ class SystemCalls(NamedTuple):
 class KernelArguments(NamedTuple):
     """The registers of a thread that is in a system call (Linux, ``unistd.h``).
 
-    ``number`` says which call it is, ``result`` gets the answer, and ``arguments`` are in order. ``restart`` is the
-    number of the call that continues an interrupted one. ``waits`` maps the numbers of calls that may wait to their
-    names.
+    ``number`` holds the number of the call, ``result`` receives its result, and ``arguments`` are in order. ``restart``
+    is the number of the call that continues an interrupted one. ``waits`` maps the numbers of calls that may wait to
+    their names.
     """
 
     number: str
@@ -126,9 +135,9 @@ BEGUN_ANEW = frozenset(
         *("rt_sigsuspend", "sigsuspend", "flock"),
     )
 )
-"""The system calls that the kernel always begins anew after a stop (signal(7); tried on Linux 6.18).
+"""The system calls that the kernel always restarts after a stop (signal(7); tried on Linux 6.18).
 
-Others may return EINTR or a part of the result, or behave as their kind of file does.
+Other calls may return EINTR or a partial result, or behave differently for each kind of file.
 """
 
 
@@ -144,8 +153,8 @@ class PthreadObjects(NamedTuple):
 class SignalReturn(NamedTuple):
     """Code that returns from a signal handler.
 
-    The pc is ``within`` bytes behind the beginning of ``code``; ``context`` is the distance from the stack pointer up
-    to the registers that the kernel saved.
+    The pc is ``within`` bytes after the beginning of ``code``. ``context`` is the distance from the stack pointer up to
+    the registers that the kernel saved.
     """
 
     code: bytes
@@ -154,10 +163,11 @@ class SignalReturn(NamedTuple):
 
 
 class KernelEntry(NamedTuple):
-    """The code of the vDSO through which all system calls go (``AT_SYSINFO``).
+    """The vDSO's code through which all system calls go (``AT_SYSINFO``).
 
-    A thread in such a call stands ``within`` bytes behind the beginning. The code leaves the registers ``saved``, by
-    the numbers of unwind tables, from the stack pointer on, the return address last; no other version of it is known.
+    The pc of a thread in a system call is ``within`` bytes after the beginning of this code. From the stack pointer up,
+    the stack holds the registers ``saved`` (numbers of unwind tables), the return address last. No other version of the
+    code is known.
     """
 
     within: int
@@ -165,10 +175,11 @@ class KernelEntry(NamedTuple):
 
 
 class ThreadDescriptors(NamedTuple):
-    """Segment descriptors (Linux, ``struct user_desc``), which hold the thread pointer if no register does.
+    """Segment descriptors (Linux, ``struct user_desc``). They hold the thread pointer on processors without a register
+    for it.
 
-    The segment register ``selector`` selects one. A core's note of type ``note``, and the register set of that type in
-    ``ptrace``, have all descriptors of a thread, ``size`` bytes each.
+    The segment register ``selector`` selects a descriptor. A core's note of type ``note``, and ptrace's register set of
+    that type, contain all descriptors of a thread, ``size`` bytes in all.
     """
 
     note: int
@@ -181,32 +192,34 @@ class Architecture:
     """One processor and ABI.
 
     Names: ``name`` is the psABI's, ``machines`` begin LLVM's target triples, ``gdb_name`` is gdb's (``bfd/cpu-*.c``),
-    ``multiarch`` is Debian's folder of libraries, and ``lldb_registers`` maps LLDB's names to the kernel's where they
+    ``multiarch`` names Debian's folder of libraries, and ``lldb_registers`` maps LLDB's names to the kernel's if they
     differ.
 
     Cores (Linux, ``include/uapi/linux/elfcore.h``): ``registers`` are the members of ``elf_gregset_t`` in order, each
     of ``pointer_size`` bytes, from ``prstatus_registers`` on in an ``NT_PRSTATUS`` note of ``prstatus_size`` bytes.
     ``prstatus_signal`` and ``prstatus_pid`` are the offsets of ``pr_cursig`` (2 bytes) and ``pr_pid`` (4 bytes),
-    ``prpsinfo_pid`` that of ``pr_pid`` in ``NT_PRPSINFO``. ``never_zero`` is a register that is not 0 in any thread.
+    ``prpsinfo_pid`` is the offset of ``pr_pid`` in ``NT_PRPSINFO``. ``never_zero`` is a register that is not 0 in any
+    thread.
 
     Registers: ``dwarf_registers`` maps names to the numbers of unwind tables, of which ``return_address`` is one.
-    ``callee_saved`` are the numbers that a call keeps. ``red_zone`` is how many bytes below the stack pointer a
-    function that calls none may use (all by the psABI).
+    ``callee_saved`` are the numbers of registers that a call preserves. ``red_zone`` is the number of bytes below the
+    stack pointer that a leaf function may use (all by the psABI).
 
-    Threads: ``tls_variant`` is 1 if static TLS is above the thread pointer, with ``tcb_size`` bytes of control block
-    between, and 2 if it is below (U. Drepper, "ELF Handling For Thread-Local Storage", chapter 3). ``thread_pointer``
-    is one of ``registers``, or, with ``descriptors``, the name that targets add for what these tell.
+    Threads: ``tls_variant`` is 1 if static TLS is above the thread pointer, after a control block of ``tcb_size``
+    bytes, and 2 if it is below (U. Drepper, "ELF Handling For Thread-Local Storage", chapter 3). ``thread_pointer`` is
+    one of ``registers``, or, with ``descriptors``, a name under which targets add the thread pointer that the
+    descriptors hold.
 
-    Relocations, by number: ``word_relocation`` writes an address, ``jump_slot`` one into the linkage table, and
-    ``tpoff_relocation`` a variable's distance from the thread pointer.
+    Relocations, by number: ``word_relocation`` writes an address, ``jump_slot`` writes an address for an entry of the
+    linkage table, and ``tpoff_relocation`` writes a variable's distance from the thread pointer.
 
-    Code without unwind data: ``signal_returns`` recognise a return from a handler, and ``signal_context`` maps numbers
-    of registers to the distances at which they are from there. ``frame_record`` is what a function with a frame pointer
-    leaves where that points. ``call`` matches all call instructions, of at most ``max_call_size`` bytes; its group
-    ``distance`` is the distance from its end to the called code, little-endian. ``edges`` are the code before the pc,
-    the code at it, and the distance from the stack pointer to the return address where a function begins or ends.
-    ``landing_pad`` marks where code may be jumped to, and does nothing else; empty if there is none. ``x87``:
-    ``long double`` has the x87's 80 bits. Members that are None are unknown.
+    Code without unwind data: ``signal_returns`` recognise a return from a handler. ``signal_context`` maps the numbers
+    of registers to their distances from :attr:`SignalReturn.context`. ``frame_record`` describes the stack around the
+    frame pointer of a function that has one. ``call`` matches all call instructions, of at most ``max_call_size``
+    bytes; its group ``distance`` is the distance from its end to the called code, little-endian. ``edges`` describe
+    places where a function begins or ends: the code before the pc, the code at the pc, and the distance from the stack
+    pointer to the return address. ``landing_pad`` is an instruction that only marks a valid target of jumps; empty if
+    there is none. ``x87`` is True if ``long double`` has the x87's 80 bits. Members that are None are unknown.
     """
 
     name: str
@@ -255,7 +268,7 @@ class Architecture:
 
     @property
     def has_pthread_below(self) -> bool:
-        """Whether ``struct pthread`` of glibc and musl ends at the thread pointer, else it begins there.
+        """Whether ``struct pthread`` of glibc and musl ends at the thread pointer. Otherwise it begins there.
 
         ``pthread_self()`` returns its address.
         """
@@ -263,7 +276,7 @@ class Architecture:
 
     @cached_property
     def prstatus_words(self) -> struct.Struct:
-        """The registers of an ``NT_PRSTATUS`` note as :mod:`struct` reads them."""
+        """The :mod:`struct` format of the registers in an ``NT_PRSTATUS`` note."""
         word = "Q" if self.pointer_size == 8 else "I"
         return struct.Struct(("<" if self.byte_order == "little" else ">") + word * len(self.registers))
 
@@ -273,19 +286,21 @@ class Architecture:
         return re.compile(self.call)
 
     def call_target(self, match: re.Match[bytes], end: int) -> int | None:
-        """Return the target of a call that matches ``call`` and ends at *end*, None for a call by a pointer."""
+        """Return the target of a call that matches ``call`` and ends at *end*, None for a call through a pointer."""
         if match["distance"] is None:
             return None
         distance = int.from_bytes(match["distance"], "little", signed=True)
         return (end + distance) & ((1 << 8 * self.pointer_size) - 1)
 
     def described_thread_pointer(self, registers: Mapping[str, int], raw: bytes | None) -> int | None:
-        """Return the thread pointer of the thread with *registers* and the descriptors *raw*, None if they do not say.
+        """Return the thread pointer of the thread with *registers* and the descriptors *raw*, None if they do not show
+        it.
 
-        :raises MalformedFile: if *raw* has part of a descriptor
+        :raises MalformedFile: if *raw* ends within a descriptor
         """
         if self.descriptors is None or raw is None:
             return None
-        # Below the number of the entry are two bits of privilege, and which table is meant.
+        # The three low bits of a selector are the privilege level (two bits) and the table; the entry's number is above
+        # them.
         number = registers.get(self.descriptors.selector, 0) >> 3
         return parse_descriptors(raw, self.byte_order).get(number) or None

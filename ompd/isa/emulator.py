@@ -1,4 +1,4 @@
-"""The description of a processor for the emulator unicorn."""
+"""The description of a processor for the Unicorn emulator."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 class EmulatedMachine(NamedTuple):
     """A processor as unicorn emulates it.
 
-    ``arch``, ``mode``, ``model`` and the registers are names of unicorn's constants, and ``constants`` is its module
-    that has those of the processor. A call leaves a return address of ``return_size`` bytes on a stack that was aligned
-    to 16 bytes before. ``foreign`` are instructions, each with the reason, that unicorn would carry out although no
-    program may, or would answer for another processor. ``exceptions`` are reasons by the number of an exception.
+    ``arch``, ``mode``, ``model`` and the registers are names of unicorn's constants. ``constants`` names the unicorn
+    module with the processor's constants. Before a call the stack is aligned to 16 bytes; the call pushes a return
+    address of ``return_size`` bytes. ``foreign`` are instructions, each with the reason to stop: unicorn would execute
+    them although a program may not, or would answer for another processor. ``exceptions`` maps the numbers of
+    exceptions to reasons.
 
-    A new emulator runs as a kernel does. ``leave_kernel`` is code that goes on as a program, to which clocks, halts and
-    the like are forbidden. ``prepare`` makes that ready, given where to go on; it leaves values in the registers
-    ``left``.
+    A new emulator runs in kernel mode. ``leave_kernel`` is code that enters user mode, where clocks, halts and the like
+    are forbidden. ``prepare`` sets the registers for that code, given the address at which to continue. Values remain
+    in the registers ``left``.
     """
 
     arch: str

@@ -1,4 +1,4 @@
-"""The state of a routine that only loads while it is interpreted: registers, its own stack, the target's memory."""
+"""The state of an interpreter for routines that only load: registers, the routine's own stack, the target's memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Undecoded(Exception):
 
 
 class State:
-    """Registers, the program counter ``pc``, and ``reads``: address and size of what was read.
+    """Registers, the program counter ``pc``, and ``reads``: the address and size of each read.
 
-    :param code: returns some bytes of verified code from a program counter on, at least one
-    :param memory: reads an unsigned integer of the target: address, size in bytes
-    :param stack: the top of the routine's own stack, an address that the target has not mapped
+    :param code: returns at least one byte of verified code, starting at a program counter
+    :param memory: reads an unsigned integer of the target, given its address and its size in bytes
+    :param stack: the top of the routine's own stack, an address that is not mapped in the target
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class State:
     def advance(self, size: int) -> None:
         """Continue after an instruction of *size* bytes.
 
-        :raises Undecoded: if the routine has more code than one that only loads
+        :raises Undecoded: if the routine has more code than routines that only load have
         """
         if size > self._left:
             raise Undecoded("more instructions than a routine has that only loads", self.pc + self._left)
@@ -62,7 +62,7 @@ class State:
         self.pc = address & ((1 << 8 * self._pointer_size) - 1)
 
     def load(self, address: int, size: int) -> int:
-        """Return the unsigned integer at *address*, of the target or on the routine's own stack."""
+        """Return the unsigned integer at *address*, from the target or from the routine's own stack."""
         depth, rest = divmod(self._top - address, self._pointer_size)
         if 0 < depth <= len(self._stack) and not rest and size == self._pointer_size:
             return self._stack[depth - 1]
@@ -91,7 +91,7 @@ class State:
             raise Undecoded("a stack that was moved", self.pc)
 
     def returns(self) -> bool:
-        """Return from a routine; say whether it was called by another that goes on."""
+        """Return from a routine. The result is True if another interpreted routine called it and continues."""
         self._check_stack()
         if not self._stack:
             return False

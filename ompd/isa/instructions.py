@@ -1,6 +1,6 @@
 """Instructions as decoders return them, and the calling convention of a processor.
 
-Registers are the numbers of unwind tables.
+Registers are given by their numbers in unwind tables.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 FLAGS = -1
-"""In place of a register: the flags, which hold the result of the last comparison."""
+"""The number that stands for the flags, which hold the result of the last comparison."""
 
 
 class Operand(NamedTuple):
     """An operand in memory, at ``base`` + ``displacement``; without ``base``, ``displacement`` is its address.
 
-    If it ``is_indexed``, the register ``also``, or the base of a segment, is added: its address is not computed then.
+    If ``is_indexed`` is True, the processor also adds the register ``also`` or a segment base, and the address is not
+    computed.
     """
 
     base: int | None
@@ -27,12 +28,12 @@ class Operand(NamedTuple):
 class Instruction(NamedTuple):
     """One instruction.
 
-    ``flow`` is ``next``, ``jump``, ``branch`` (conditional), ``call``, ``return``, ``stop`` (nothing comes behind), or
-    ``computed`` (a jump with an unknown target). A jump, branch or call leads to ``target``, or to the address in the
+    ``flow`` is ``next``, ``jump``, ``branch`` (conditional), ``call``, ``return``, ``stop`` (no code follows), or
+    ``computed`` (a jump with an unknown target). A jump, branch or call goes to ``target``, or to the address in the
     word at ``word``; with neither, the target is unknown. ``on_zero`` is True for a branch that is taken if the last
-    comparison found equal, False for one that is taken if not, None for any other.
+    comparison found equality, False for a branch that is taken if it did not, None for any other branch.
 
-    ``does`` is its effect on the register ``to``, or on memory:
+    ``does`` is the instruction's effect on the register ``to``, or on memory:
 
     - ``copy``: ``to`` = ``source``; ``constant``: ``to`` = ``value``; ``address``: ``to`` = the address of ``operand``;
     - ``load``, ``store``: ``width`` bytes between a register and ``operand``;
@@ -42,11 +43,12 @@ class Instruction(NamedTuple):
     - ``set``: ``to`` = 1 if the last comparison found equal, and ``value`` is 1, or found unequal, and ``value`` is 0;
     - empty for anything else.
 
-    A call by a pointer has that in ``source``, or at ``operand``. ``clobbers`` are registers with unknown values behind
-    it. If it ``stores``, memory at ``operand`` is unknown, or, without an operand, all memory. If it ``keeps_flags``,
-    the result of the last comparison is kept. ``compares`` are further registers that it compares. ``reads`` are
-    registers that it may read besides all these, with :data:`FLAGS` and those of vectors; an instruction that reads
-    vectors may write one of them.
+    A call through a pointer takes the pointer from ``source``, or from memory at ``operand``. ``clobbers`` are
+    registers whose values are unknown afterwards. If ``stores`` is True, memory at ``operand`` is unknown afterwards,
+    or, without an operand, all memory. If ``keeps_flags`` is True, the result of the last comparison stays valid.
+    ``compares`` are further registers that the instruction compares. ``reads`` are registers that it may read besides
+    all these, including :data:`FLAGS` and vector registers. An instruction that reads vector registers may also write
+    one of them.
     """
 
     address: int
@@ -69,16 +71,16 @@ class Instruction(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address after the instruction."""
         return self.address + self.size
 
 
 class SignalActions(NamedTuple):
-    """How code installs handlers of signals, and may run in them.
+    """The system calls that install signal handlers, and those that are harmless within one.
 
     ``rt_sigaction`` is the number of the system call, ``sa_flags`` the offset of that member in glibc's ``struct
     sigaction`` (``bits/sigaction.h``), and ``sa_restart`` the flag SA_RESTART. ``harmless`` are numbers of system calls
-    that set no thread free: ``write``, ``getpid``, ``exit``, ``gettid``, ``tkill``, ``exit_group``, ``tgkill``.
+    that release no waiting thread: ``write``, ``getpid``, ``exit``, ``gettid``, ``tkill``, ``exit_group``, ``tgkill``.
     """
 
     rt_sigaction: int
@@ -90,13 +92,14 @@ class SignalActions(NamedTuple):
 class Processor(NamedTuple):
     """The instructions and the calling convention of one processor, by its psABI.
 
-    ``decode`` takes code, an index into it and the address of that; it returns None if no instruction is there.
-    ``arguments`` are the registers of the first arguments that are numbers or pointers, ``result`` is that of a result,
-    and ``lost`` are those that a call does not keep. ``first_vector`` is the first register of vectors, which has
-    results that are no numbers. At a function's entry its CFA is ``entry_distance`` bytes above the stack pointer.
-    ``calls`` is a regular expression whose empty matches are before a call or a jump to far away, with the groups
-    ``through`` and ``distance`` as in :class:`ompd.isa.architecture.CallPatterns`; ``loads`` is one for loads of words
-    at a ``distance``. An instruction has at most ``max_size`` bytes; ``system_call`` is the one that calls the kernel.
+    ``decode`` takes code, an index into the code, and the address of the byte at that index. It returns None if no
+    instruction is there. ``arguments`` are the registers of the first arguments that are numbers or pointers,
+    ``result`` is the register of such a result, and ``lost`` are the registers that a call does not preserve.
+    ``first_vector`` is the first vector register, which holds results that are not integers or pointers. At a
+    function's entry, the CFA is ``entry_distance`` bytes above the stack pointer. ``calls`` is a regular expression
+    with an empty match before each call and each far jump, with the groups ``through`` and ``distance`` as in
+    :class:`ompd.isa.architecture.CallPatterns`. ``loads`` is the same for loads of words at a ``distance``. An
+    instruction has at most ``max_size`` bytes; ``system_call`` is the instruction that calls the kernel.
     """
 
     decode: Callable[[bytes, int, int], Instruction | None]

@@ -1,6 +1,6 @@
 """The supported processors by ``e_machine``. A new one is a row in each table.
 
-Decoders are imported when they are needed: most questions follow no code.
+Decoders are imported on first use, because most questions follow no code.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ MACHINE_NAMES: Mapping[int, str] = {
     EM_RISCV: "riscv",
     258: "loongarch",
 }
-"""What messages call processors, also those that are not supported."""
+"""Names of processors in messages, including unsupported ones."""
 
 LAYOUT_MACHINES: Mapping[int, str] = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}
-"""The processors of whose runtimes layouts can be written to a table, by their psABI's name."""
+"""The processors for which the layouts of a runtime can be written to a table, with their psABI's names."""
 
 NARROW: Mapping[int, int] = {EM_X86_64: EM_386}
-"""The processors that run programs of 32 bits, too, and the ``e_machine`` of these, if there is a worker for them."""
+"""The processors that also run 32-bit programs for which a worker exists, with the ``e_machine`` of those programs."""
 
 KCMP: Mapping[str, int] = {"x86_64": 312, "aarch64": 272, "i686": 349}
-"""The number of the system call ``kcmp`` by what ``uname`` calls the processor (Linux, ``unistd.h``)."""
+"""The number of the system call ``kcmp``, by the processor's name in ``uname`` (Linux, ``unistd.h``)."""
 
 
 def architecture_by_triple(machine: str, pointer_size: int) -> Architecture | None:
-    """Return the architecture by the first word of LLVM's target triple, None if it is not known."""
+    """Return the architecture for the first word of an LLVM target triple, None if it is not supported."""
     for architecture in ARCHITECTURES.values():
         if machine in architecture.machines and architecture.pointer_size == pointer_size:
             return architecture
@@ -52,12 +52,12 @@ def architecture_by_triple(machine: str, pointer_size: int) -> Architecture | No
 
 
 def architecture_by_gdb_name(name: str) -> Architecture | None:
-    """Return the architecture by gdb's name, None if it is not supported."""
+    """Return the architecture for gdb's name, None if it is not supported."""
     return next((each for each in ARCHITECTURES.values() if each.gdb_name == name), None)
 
 
 def processor_of(e_machine: int) -> Processor | None:
-    """Return the instructions of a processor, None if its code is not followed."""
+    """Return the instructions and calling convention of a processor, None if ``ompd`` cannot decode its code."""
     if e_machine == EM_X86_64:
         from ompd.isa.x86.decoder import X86_64
 
@@ -66,7 +66,7 @@ def processor_of(e_machine: int) -> Processor | None:
 
 
 def references_of(e_machine: int) -> X86References | None:
-    """Return the references between code of a processor, None if it is not supported."""
+    """Return the finder of addresses in a processor's code, None if the processor is not supported."""
     if e_machine in (EM_X86_64, EM_386):
         from ompd.isa.x86.references import X86References
 
@@ -75,7 +75,7 @@ def references_of(e_machine: int) -> X86References | None:
 
 
 def getters_of(e_machine: int) -> type[X86] | None:
-    """Return the interpreter of routines that only load, None if the processor has none."""
+    """Return the interpreter for routines that only load, None if there is none for the processor."""
     if e_machine in (EM_X86_64, EM_386):
         from ompd.isa.x86.getters import X86
 

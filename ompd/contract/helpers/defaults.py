@@ -1,4 +1,4 @@
-"""Parts of plugins, address spaces and handles that are the same for several runtimes."""
+"""Default methods of plugins, address spaces and handles that several runtimes share."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Common:
-    """Parts of :class:`ompd.contract.plugin.Plugin`. ``ROUTINES`` are what ``rtl_names`` returns."""
+    """Methods of :class:`ompd.contract.plugin.Plugin`. ``ROUTINES`` are the names that ``rtl_names`` returns."""
 
     ROUTINES: ClassVar[tuple[str, str]]
 
     def rtl_names(self, language: int) -> RtlNames | None:
-        # They are the same for all languages.
+        # The routines are the same for all languages.
         import ompd.contract.helpers.demangling as demangling
 
         return demangling.rtl_names(language, *self.ROUTINES)
@@ -36,8 +36,8 @@ class Common:
 
 
 class Plain:
-    """Parts of :class:`ompd.contract.plugin.AddressSpace`, for runtimes that keep copies of threadprivate variables, if
-    any, in lists of their own, and that find damage only when a query reads it.
+    """Methods of :class:`ompd.contract.plugin.AddressSpace`, for plugins that notice damage only when a query reads it,
+    and for runtimes that keep copies of threadprivate variables, if any, in lists of their own.
     """
 
     @property
@@ -45,14 +45,16 @@ class Plain:
         return "cached"
 
     def threadprivate_of_other(self, thread: int, address: int) -> int | None:
-        return None  # they keep copies only for their own threads
+        return None  # these runtimes keep copies only for their own threads
 
     def damage(self) -> Sequence[CorruptState]:
         return ()
 
 
 class AllQueued:
-    """Parts of the same for runtimes whose ``queued_tasks`` returns all explicit tasks."""
+    """Methods of :class:`ompd.contract.plugin.AddressSpace`, for runtimes whose ``queued_tasks`` returns all explicit
+    tasks.
+    """
 
     def waiting_tasks(self) -> Sequence[NoReturn]:
         return ()
@@ -65,14 +67,14 @@ class AllQueued:
 
 
 class Unnoted:
-    """Parts of handles, for runtimes that work for code of gcc, which records nothing of constructs."""
+    """Methods of handles, for runtimes that serve gcc's code. gcc records no notes about constructs."""
 
     def source(self) -> None:
-        """Return None: there is no note of a construct."""
+        """Return None: gcc writes no note about a construct."""
 
 
 class Unnumbered:
-    """Parts of handles, for runtimes with OMPT of OpenMP 5."""
+    """Methods of handles, for runtimes with OpenMP 5's OMPT, which does not number threads, regions and tasks."""
 
     def ompt_id(self) -> NoReturn:
         raise Unsupported("with OpenMP 5's OMPT a runtime gives no identifiers: tools give words (tool_data)")

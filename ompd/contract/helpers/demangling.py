@@ -1,8 +1,8 @@
-"""``DMPL_demangle_name`` for all plugins: the source's names in compiler-made names.
+"""``DMPL_demangle_name`` for all plugins: find the source name inside a compiler-made name.
 
-Functions of constructs have the name of the function around them (gcc's ``main._omp_fn.0``, clang's
-``main.omp_outlined`` since 17). Older ones of clang's need debug information. Copies of the user's variables have names
-that say how the variable is shared.
+The name of a construct's function contains the name of the function around the construct (gcc's ``main._omp_fn.0``,
+clang's ``main.omp_outlined`` since 17). Names that older clangs make need debug information. The name of a copy of a
+user's variable shows how the variable is shared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MAX_NAME = 1 << 16
 
 _LANGUAGES = frozenset((Language.C, Language.CPLUSPLUS, Language.F77, Language.F9X))
 
-# The control object and the initial value of emulated thread-local storage, and the cache that clang (with a point) and
-# flang have for a threadprivate variable.
+# Names of the control object and the initial value of emulated thread-local storage, and of the cache that clang (with
+# a dot in its name) and flang keep for a threadprivate variable.
 _VARIABLES: Sequence[re.Pattern[str]] = (
     re.compile(r"__emutls_[vt]\.(?P<name>.+)"),
     re.compile(r"(?P<name>[^.]+)\.cache\.?"),
@@ -35,18 +35,18 @@ _VARIABLES: Sequence[re.Pattern[str]] = (
 
 
 def rtl_names(language: int, dispatcher: str, invoker: str) -> RtlNames | None:
-    """Return the routines of a runtime, None for a language whose compilers are not known to call them."""
+    """Return the given routines of a runtime, None for a language whose compilers are not known to call them."""
     return RtlNames(dispatcher, invoker) if language in _LANGUAGES else None
 
 
 def demangle(
     mangled: str, buf_len: int, source_of: SourceOf | None = None, own: Sequence[re.Pattern[str]] = ()
 ) -> DemangledName:
-    """Return the name in the source of a compiler-made name, by the rules of :class:`ompd.contract.dmpl.Library`.
+    """Return the source name in the compiler-made name *mangled*, by the rules of :class:`ompd.contract.dmpl.Library`.
 
-    :param own: patterns of names that this runtime has for variables. The group ``name`` is the name in the source; the
-        group ``clause``, if any, is the clause that lists the variable (else it is threadprivate); if a group
-        ``address`` matches, the storage holds the variable's address
+    :param own: patterns of this runtime's names for variables. Their group ``name`` is the source name. Their group
+        ``clause`` is the clause that lists the variable; without this group, the variable is threadprivate. If the
+        group ``address`` matches, the storage holds the variable's address
     """
     name, flags, line = _read(mangled, source_of, own)
     if name is None:
@@ -60,7 +60,7 @@ def demangle(
 
 
 def source_name(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> str | None:
-    """Return the name in the source that a compiler-made name contains, None if it contains none.
+    """Return the source name that a compiler-made name contains, None if it contains none.
 
     :param own: as for :func:`demangle`
     """
@@ -68,7 +68,8 @@ def source_name(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> str | None
 
 
 def named_variable(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> NamedVariable | None:
-    """Return the variable of a compiler-made name, None if the name does not say how a construct shares it.
+    """Return the variable that a compiler-made name stands for, None if the name does not show how a construct shares
+    it.
 
     :param own: as for :func:`demangle`
     """
@@ -76,7 +77,9 @@ def named_variable(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> NamedVa
 
 
 def variable_of(name: DemangledName) -> NamedVariable | None:
-    """Return the variable of a demangled name, None if the name does not say how a construct shares it."""
+    """Return the variable that a demangled name stands for, None if the name does not show how a construct shares
+    it.
+    """
     try:
         sharing = VarInfo(name.flags & ~VARINFO_NEEDS_DEREFERENCE)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Entry points that gcc's code and the user's code call in any runtime: libgomp's, which others have, too."""
+"""Entry points of libgomp, which gcc's code and user code call. Other runtimes have them, too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAITING: Mapping[str, State] = {
     "GOMP_taskwait_depend": State.WAIT_TASKWAIT,
     "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
 }
-"""The state of a thread that is in one of these routines."""
+"""The state of a thread that executes one of these routines."""
 
 _KINDS: Mapping[str, str] = {
     "GOMP_taskwait_depend": "dependence",
@@ -44,7 +44,8 @@ _ROUTINE = re.compile(
     r"|omp_set_(?!(?:nest_)?lock(?:_|$)))"
     r"|ompc_(?:get|set|in|is|capture)_|omp_fulfill_event"
 )
-# Routines that begin or end a construct, or distribute its work. Some of gcc's also wait: for dependences, at barriers.
+# Routines that begin or end a construct, or distribute its work. Some that gcc calls also wait, for dependences or at
+# barriers.
 _OVERHEAD = re.compile(
     r"GOMP_(?:parallel|task(?:yield|group_start|group_reduction_\w+)?(?:$|@)|loop|sections|single_start|cancel"
     r"|critical_(?:name_)?end|ordered_end|atomic_end|doacross_(?:ull_)?post|workshare_task_reduction_register"
@@ -62,12 +63,12 @@ def wait_kind(routines: Iterable[str]) -> str | None:
 
 
 def asks_only(routine: str) -> bool:
-    """Return whether a routine that user code called is one of the specification's that never waits, such as
-    ``omp_get_thread_num``. The state of a thread in it is the state before the call.
+    """Return whether a routine that user code called is an OpenMP API routine that never waits, such as
+    ``omp_get_thread_num``. A thread in such a routine has the state it had before the call.
     """
     return _ROUTINE.match(routine) is not None
 
 
 def is_overhead(routine: str) -> bool:
-    """Return whether a routine that user code called belongs to a construct and does not wait by itself."""
+    """Return whether a routine that user code called belongs to a construct and does not itself wait."""
     return _OVERHEAD.match(routine) is not None

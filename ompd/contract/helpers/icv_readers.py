@@ -1,6 +1,6 @@
 """Reading internal control variables by a table of readers, whatever the runtime.
 
-A plugin's table has for each variable its name, the scope of its handles, and the function that reads it of a handle.
+A plugin's table has, for each variable, its name, the scope of its handles, and a function that reads it for a handle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ompd.errors import BadInput, CorruptState, Unavailable
 Value = int | bool | str
 Readers = Mapping[str, tuple[Scope, Callable[..., Value]]]
 Handles = Mapping[Scope, type | tuple[type, ...]]
-"""The classes of a plugin's handles by scope. Other scopes are the address space's."""
+"""The classes of a plugin's handles, by scope. Scopes not listed belong to the address space."""
 
 # enum gomp_schedule_type and omp_sched_t, with their modifier; omp_proc_bind_t
 _SCHEDULES = {0: "runtime", 1: "static", 2: "dynamic", 3: "guided", 4: "auto"}
@@ -30,10 +30,10 @@ def describe(readers: Readers) -> list[IcvDescription]:
 
 
 def read(readers: Readers, handles: Handles, space: object, name: str, handle: object) -> Value:
-    """Return the value of ICV *name* for *handle*, which has to be of its scope.
+    """Return the value of ICV *name* for *handle*, which must have the ICV's scope.
 
     :param space: the address space
-    :raises BadInput: if there is no such ICV, or *handle* is of another kind
+    :raises BadInput: if there is no such ICV, or *handle* has another scope
     """
     if name not in readers:
         raise BadInput(f"no internal control variable {name!r}")
@@ -44,7 +44,7 @@ def read(readers: Readers, handles: Handles, space: object, name: str, handle: o
 
 
 def of_thread(task_of: Callable[[Any], Any | None], reader: Callable[[Any], Value]) -> Callable[[Any], Value]:
-    """Return a reader of a thread's variable that belongs to its current task."""
+    """Return a reader that takes a thread and applies *reader* to the thread's current task."""
 
     def read_of_current_task(thread: ThreadHandle) -> Value:
         task = task_of(thread)
@@ -56,10 +56,10 @@ def of_thread(task_of: Callable[[Any], Any | None], reader: Callable[[Any], Valu
 
 
 def schedule(kind: int, chunk: int, address: int) -> str:
-    """Return run-sched-var in the form of OMP_SCHEDULE, from GOMP's numbers.
+    """Return run-sched-var as OMP_SCHEDULE spells it, from GOMP's numbers for the schedule and its chunk size.
 
     :param address: the address of the structure with these numbers
-    :raises CorruptState: if there is no such kind
+    :raises CorruptState: if *kind* is no schedule
     """
     name = _SCHEDULES.get(kind & ~_MONOTONIC)
     if name is None:
@@ -68,7 +68,7 @@ def schedule(kind: int, chunk: int, address: int) -> str:
 
 
 def binding(value: int) -> str:
-    """Return bind-var in the form of OMP_PROC_BIND, from an ``omp_proc_bind_t``."""
+    """Return bind-var as OMP_PROC_BIND spells it, from an ``omp_proc_bind_t``."""
     if not 0 <= value < len(_BINDINGS):
         raise Unavailable(f"proc_bind is {value}")
     return _BINDINGS[value]
@@ -101,4 +101,4 @@ COMMON: Mapping[str, tuple[Scope, Callable[[Any], Value]]] = {
     "team-size-var": (Scope.PARALLEL, _size),
     "ompd-team-size-var": (Scope.PARALLEL, _size),
 }
-"""Readers of variables that handles have as methods, by the names of OpenMP 5.1 and 5.0."""
+"""Readers of the variables that handles offer as methods, by their names in OpenMP 5.1 and 5.0."""

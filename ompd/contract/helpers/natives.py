@@ -1,4 +1,4 @@
-"""From a native identifier of any kind to the operating system's identifier of the thread."""
+"""Convert native thread identifiers of any kind to the operating system's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ompd.errors import Unsupported
 
 
 def native_thread_id(process: Callbacks, identifier: int, kind: ThreadIdKind = ThreadIdKind.PTHREAD) -> int:
-    """Return the operating system's identifier of the thread with the *identifier* of this *kind*.
+    """Return the operating system's identifier of the thread whose native identifier of this *kind* is *identifier*.
 
     :raises Unsupported: for a kind that runtimes do not keep
     :raises BadInput: if there is no such thread

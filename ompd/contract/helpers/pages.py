@@ -1,8 +1,8 @@
-"""Reading a runtime's structures so that lost memory is not taken for zeros.
+"""Read a runtime's structures without taking lost pages for zeros.
 
-A core may have lost pages when it was written or copied (a full disk, an interrupted copy, a file with holes), and
-reads as zeros there: a thread would be idle, a team would have no threads. But the structures of an initialised runtime
-are side by side on the heap, and none of their pages is all zeros.
+A core may lose pages when it is written or copied (a full disk, an interrupted copy, a file with holes). Lost pages
+read as zeros: a thread would appear idle, and a team would have no threads. But the structures of an initialised
+runtime lie side by side on the heap, and none of their pages is all zeros.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ _PAGE = 4096
 
 
 def has_lost_page(data: bytes, start: int) -> bool:
-    """Return whether data that was read at *start* has only zeros on one of its pages."""
+    """Return whether *data*, which was read at *start*, is all zeros on one of its pages."""
     edges = [0, *range(_PAGE - start % _PAGE, len(data), _PAGE), len(data)]
     return any(begin < end and data.count(0, begin, end) == end - begin for begin, end in pairwise(edges))
 
 
 def read_by_page(memory: Memory, address: int, size: int) -> bytes:
-    """Return *size* bytes, read page by page, so that :class:`Heap` notices if one page of them is lost."""
+    """Return *size* bytes, read page by page, so that :class:`Heap` notices a single lost page."""
     edges = [address, *range(address - address % _PAGE + _PAGE, address + size, _PAGE), address + size]
     return b"".join(memory.read(start, end - start) for start, end in pairwise(edges))
 
 
 class CachedMemory:
-    """Memory with *data*, which was read before, at *start*. All other bytes are read from *memory*."""
+    """Memory that serves *data*, which was already read at *start*, from a cache. All other bytes are read from
+    *memory*.
+    """
 
     __slots__ = ("_data", "_memory", "_start", "byte_order", "pointer_size")
 
@@ -40,7 +42,7 @@ class CachedMemory:
         self.pointer_size = memory.pointer_size
 
     def read(self, address: int, size: int) -> bytes:
-        """Return *size* bytes at *address*: cached ones if all of them are cached."""
+        """Return *size* bytes at *address*, from the cache if it has all of them."""
         offset = address - self._start
         if offset >= 0 and offset + size <= len(self._data):
             return self._data[offset : offset + size]
@@ -50,7 +52,7 @@ class CachedMemory:
 class Heap:
     """The memory of *process*, for structures that cannot be in a page of zeros.
 
-    :meth:`read` raises CorruptState for zeros in such a page.
+    :meth:`read` raises CorruptState for zeros on a page that is all zeros.
     """
 
     def __init__(self, process: Memory) -> None:
@@ -62,8 +64,8 @@ class Heap:
     def read(self, address: int, size: int) -> bytes:
         """Return *size* bytes at *address*.
 
-        :raises CorruptState: if they are all zeros, and so is the whole page where they begin. Of bytes on two pages,
-            less than a page in all, the part on either page counts
+        :raises CorruptState: if the bytes are all zeros, and so is the whole page on which they begin. If at most a
+            page of bytes spans two pages, the part on each page is checked for itself
         """
         data = self._process.read(address, size)
         if data.count(0) == size:
@@ -82,7 +84,7 @@ class Heap:
             try:
                 self._is_lost[page] = self._process.read(page, _PAGE).count(0) == _PAGE
             except MemoryFault:
-                self._is_lost[page] = False  # the part that is requested is there
+                self._is_lost[page] = False  # the whole page is not readable, but the requested part is
         if self._is_lost[page]:
             raise CorruptState(
                 address, "nothing but zeros where a structure of the runtime should be: its page is lost"

@@ -1,4 +1,4 @@
-"""Native stacks of any runtime: the owner of each frame's code, and frames that belong together."""
+"""Native stacks under any runtime: the owner of each frame's code, and groups of frames that belong together."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ompd.contract.plugin import ParallelHandle
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import OmpdError, Unavailable
 
-# The threads of a team show the same. If one shows nothing, the others seldom do.
+# All threads of a team show the same entry. If a few show none, the others seldom do.
 _MAX_THREADS = 8
-# The frames of some routines of a runtime take a few hundred bytes.
+# The frames of a few runtime routines take some hundred bytes.
 _MAX_WORDS = 1 << 13
 
 
 class CodeOwners:
     """The owners of the code in *process*, for the runtime in *module*. Each address is looked up once.
 
-    :param is_whole: whether the module holds only the runtime, also in functions with other names
+    :param is_whole: whether the module holds nothing but the runtime, so that all its functions are the runtime's
     """
 
     def __init__(self, process: Process, module: Module, *, is_whole: bool = False) -> None:
@@ -45,10 +45,10 @@ class CodeOwners:
 
 
 def words_on(memory: Memory, start: int, end: int | None) -> Sequence[int]:
-    """Return the words of a stack from *start* to *end*, none if the end is unknown or too far for the frames of some
-    routines.
+    """Return the words of a stack from *start* to *end*, none if the end is unknown, or too far away for the frames of
+    a few routines.
 
-    :raises MemoryFault: if it cannot be read
+    :raises MemoryFault: if the stack cannot be read
     """
     start += -start % memory.pointer_size
     count = (end - start) // memory.pointer_size if end is not None else 0
@@ -56,9 +56,9 @@ def words_on(memory: Memory, start: int, end: int | None) -> Sequence[int]:
 
 
 def runs(inside: Sequence[bool], is_divided: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last index of each run of frames that are *inside* of something.
+    """Yield the first and the last index of each run of consecutive frames whose value in *inside* is True.
 
-    :param is_divided: whether a run ends at an index, although the next frame is inside, too
+    :param is_divided: returns whether a run ends at an index even though the next frame is inside, too
     """
     first: int | None = None
     for index, is_inside in enumerate(inside):
@@ -71,12 +71,13 @@ def runs(inside: Sequence[bool], is_divided: Callable[[int], bool]) -> Iterator[
 
 
 def interrupted_at(frames: Sequence[Frame], begins_code: Callable[[int], bool]) -> Iterator[int]:
-    """Yield 0, then the index of the first frame outside of each signal handler: the thread's stack before the signal.
+    """Yield 0, then the index of the frame that each signal handler interrupted, where the stack before the signal
+    begins.
 
     A thread goes on waiting while it handles a signal.
 
-    :param begins_code: whether the code of a construct begins at the frame of an index. Handlers further outside do not
-        concern the thread's wait
+    :param begins_code: returns whether a construct's code begins at the frame with an index. Signal handlers outside of
+        that frame do not concern the thread's wait
     """
     yield 0
     for index, frame in enumerate(frames):
@@ -93,7 +94,7 @@ def region_entry(
 
     :param on_stack: returns the entry that the stack of the thread with a number shows, None if it shows none
     :param passed: returns the entry that was passed to the runtime, None if that is unknown
-    :raises Unavailable: if it is unknown
+    :raises Unavailable: if the entry is unknown
     """
     size = min(region.size(), _MAX_THREADS)
     # The primary thread is last, because its stack may hold several regions.
@@ -101,7 +102,7 @@ def region_entry(
         try:
             entry = on_stack(number)
         except OmpdError:
-            continue  # another stack may show it
+            continue  # another stack may show the entry
         if entry is not None:
             return entry
     try:

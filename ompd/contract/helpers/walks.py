@@ -1,4 +1,4 @@
-"""Walks through a runtime's structures. Each ends: a circle, or a chain that is too long, is damage."""
+"""Bounded walks through a runtime's structures. A cycle, or a chain that is too long, is reported as damage."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MAX_NESTING = 1 << 20
 MAX_TASKS = 1 << 22
 """More tasks than any program has."""
 
-# A runtime may have more threads than the process: threads that have ended.
+# A runtime may list more threads than the process has, because some have ended.
 _MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
 
 def most_threads(process: Process) -> int:
-    """Return a number above that of the threads that a runtime, or one of its teams, can have."""
+    """Return an upper bound of the number of threads in a runtime, or in one of its teams."""
     return _MAX_THREADS + _MAX_THREADS_EACH * len(process.threads())
 
 
@@ -33,10 +33,10 @@ _Task = TypeVar("_Task", bound=_HasAddress)
 
 
 def chain(first: _Node | None, following: Callable[[_Node], _Node | None], bound: int, what: str) -> Iterator[_Node]:
-    """Yield *first*, the node that *following* returns for it, and so on, until None. Nodes are or have addresses.
+    """Yield *first*, the node that *following* returns for it, and so on, until None. A node is an address or has one.
 
-    :param what: names the chain in the exception
-    :raises CorruptState: if it comes to an address again, or is longer than *bound*
+    :param what: the name of the chain in the exception's message
+    :raises CorruptState: if the chain returns to an address, or is longer than *bound*
     """
     seen: set[int] = set()
     while first is not None:

@@ -1,4 +1,4 @@
-"""x86-64 and 32-bit x86 on Linux: registers, calls, signals, and how a core keeps threads."""
+"""x86-64 and 32-bit x86 on Linux: registers, calls, signals, and threads in cores."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ X86_64 = Architecture(
 
 # pop %eax; mov $119, %eax (sigreturn); int $0x80, and mov $173, %eax (rt_sigreturn); int $0x80
 _SIGRETURN_386, _RT_SIGRETURN_386 = b"\x58\xb8\x77\0\0\0\xcd\x80", b"\xb8\xad\0\0\0\xcd\x80"
-_RT_CONTEXT_386 = 160  # number of the signal, two pointers, siginfo of 128 bytes, 20 of ucontext before the registers
+_RT_CONTEXT_386 = 160  # signal number, two pointers, siginfo of 128 bytes, 20 bytes of ucontext before the registers
 
 I386 = Architecture(
     name="i386",
@@ -143,7 +143,7 @@ I386 = Architecture(
     prstatus_pid=24,
     prstatus_registers=72,
     prpsinfo_pid=12,
-    # struct user_regs_struct of <sys/user.h>, whose segment registers are xds …
+    # struct user_regs_struct of <sys/user.h>, which calls the segment registers xds …
     registers=(
         *("ebx", "ecx", "edx", "esi", "edi", "ebp", "eax", "ds", "es", "fs", "gs", "orig_eax"),
         *("eip", "cs", "eflags", "esp", "ss"),
@@ -158,21 +158,21 @@ I386 = Architecture(
     thread_pointer="gs_base",
     return_address=8,
     signal_returns=(
-        SignalReturn(_SIGRETURN_386, 0, 4),  # the number of the signal
+        SignalReturn(_SIGRETURN_386, 0, 4),  # 4: the signal number
         SignalReturn(_SIGRETURN_386, 1, 0),
         SignalReturn(_SIGRETURN_386, 6, 0),
         SignalReturn(_RT_SIGRETURN_386, 0, _RT_CONTEXT_386),
         SignalReturn(_RT_SIGRETURN_386, 5, _RT_CONTEXT_386),
     ),
-    # struct sigcontext_32, arch/x86/include/uapi/asm/sigcontext.h: behind four segment registers edi, esi, ebp, esp,
-    # ebx, edx, ecx, eax, two numbers of the fault, eip
+    # struct sigcontext_32, arch/x86/include/uapi/asm/sigcontext.h: after four segment registers come edi, esi, ebp,
+    # esp, ebx, edx, ecx, eax, two words about the fault, eip
     signal_context={number: 16 + 4 * index for index, number in enumerate((7, 6, 5, 4, 3, 2, 1, 0))} | {8: 56},
     frame_record=FrameRecord(0, 4, 8),
     max_call_size=7,
     call=CALL,
     edges=(
-        # the linkage table's first entry: push of the module, jump to the loader; an index was pushed before. By
-        # address, or by a distance from %ebx
+        # the linkage table's first entry: push of the module, jump to the loader; an index was pushed before. The jump
+        # is by address, or by a distance from %ebx
         (rb"\xff[\x35\xb3](?s:....)\Z", rb"\xff[\x25\xa3]", 8),
         (rb"", rb"\xff[\x35\xb3](?s:....)\xff[\x25\xa3]", 4),
         # its other entries: endbr32, jump through the table; push of an index, jump to the first entry
@@ -185,7 +185,7 @@ I386 = Architecture(
         # code on the stack that sets the static chain of a nested function: mov …, %ecx; jmp
         (rb"", rb"(?:\xf3\x0f\x1e\xfb)?\xb9(?s:....)\xe9", 0),
         (rb"\xb9(?s:....)\Z", rb"\xe9", 0),
-        # where code asks for its own address: mov (%esp), any register; ret
+        # code that gets its own address: mov (%esp), any register; ret
         (rb"", rb"\x8b[\x04\x0c\x14\x1c\x2c\x34\x3c]\x24\xc3", 0),
         # pop %ebp; ret
         (rb"", rb"[\xf2\xf3]?(?:\xc3|\xc2)", 0),
@@ -199,8 +199,8 @@ I386 = Architecture(
     jump_slot=7,  # R_386_JMP_SLOT
     tpoff_relocation=14,  # R_386_TLS_TPOFF
     x87=True,
-    # int $0x80, to which the kernel returns whichever way it was entered; futex and futex_time64
-    # In glibc's clone() "mov %ebx, (%ecx)" stands between.
+    # int $0x80: the kernel returns there, however it was entered. The numbers are those of futex and futex_time64. In
+    # glibc's clone(), "mov %ebx, (%ecx)" comes between the instructions.
     system_calls=SystemCalls(
         *(b"\xcd\x80", rb"(?s:\xb8(..)\0\0)", 3, 1, 2, (240, 422), 158, 0),
         (b"\xb8\x78\0\0\0\x89\x19\xcd\x80", b"\xb8\xb3\x01\0\0\xcd\x80"),

@@ -21,16 +21,16 @@ _MASK = (1 << 64) - 1
 _MOVES = frozenset(
     (0x63, 0x88, 0x89, 0x8A, 0x8B, 0x8C, 0x8D, 0xC6, 0xC7, *range(0x50, 0x60), 0x68, 0x6A, *range(0xB0, 0xC0))
 )
-# Here the field reg is a part of the opcode.
+# Opcodes that the field reg extends.
 _EXTENDED = frozenset(
     (0x80, 0x81, 0x83, 0x8F, 0xC0, 0xC1, *range(0xD0, 0xD4), *range(0xD8, 0xE0), 0xF6, 0xF7, 0xFE, 0xFF)
 )
 _STORES_OF_FPU = {0xD9: (2, 3, 6, 7), 0xDB: (1, 2, 3, 7), 0xDD: (1, 2, 3, 6, 7), 0xDF: (1, 2, 3, 6, 7)}
-"""The values of the field reg with which an opcode writes memory."""
+"""The values of the field reg with which each opcode writes memory."""
 _SIZEOF_FPU = 108  # fnsave
 _SIZEOF_STATE = 1 << 12  # fxsave and xsave, at most
 
-# Opcodes behind 0F. All that are not listed write no general register, or vectors.
+# Opcodes after 0F. Opcodes not listed write no general register, or they write vectors.
 
 _WRITES_REG = frozenset(
     (
@@ -44,16 +44,16 @@ _WRITES_RM = frozenset(
         *(0xB0, 0xB1, 0xB3, 0xBA, 0xBB, 0xC0, 0xC1, 0xC7),
     )
 )
-_ONLY_HINTS = frozenset((0x0D, *range(0x18, 0x20)))  # and those that do nothing
-# Of general registers; all others with two operands are of vectors. 2A, 6E, 2C, 2D and 7E are of both.
+_ONLY_HINTS = frozenset((0x0D, *range(0x18, 0x20)))  # prefetches, hints and instructions that do nothing
+# Opcodes with general registers. All others with two operands have vectors; 2A, 6E, 2C, 2D and 7E have both.
 _GENERAL = frozenset(
     (*range(0x04), *range(0x18, 0x28), *range(0x40, 0x50), *range(0x80, 0xC2), 0xC3, 0xC7, *range(0xC8, 0xD0))
 )
 _LOADS = (0x10, 0x28, 0x6F, 0x7E)
 _FROM_GENERAL, _TO_GENERAL = (0x2A, 0x6E), (0x2C, 0x2D, 0x50, 0x7E, 0xD7)
 
-# Stores by map and opcode: those that write an operand in memory. All others read it, or do nothing with it. If a field
-# besides the opcode decides, it counts as a store.
+# Stores, by map and opcode: opcodes that write an operand in memory. All others read the operand or leave it alone. An
+# opcode that is a store only with some values of another field counts as a store.
 
 _STORES_BEHIND_0F = frozenset(
     (
@@ -73,14 +73,14 @@ _STORES = {
     5: _STORES_BEHIND_0F,
     6: _STORES_BEHIND_0F,
 }
-# vpmovqb and the like, which make elements narrower: EVEX.F3.0F38
+# vpmovqb and similar instructions, which narrow elements: EVEX.F3.0F38
 _NARROWED = frozenset((*range(0x10, 0x16), *range(0x20, 0x26), *range(0x30, 0x36)))
-# These write to an address in a register that is not an operand: maskmovdqu and movdir64b.
+# maskmovdqu and movdir64b write to an address in a register that the operand does not name.
 _STORES_ELSEWHERE = frozenset(((1, 0xF7), (2, 0xF8)))
 
 
 def decode(code: bytes, at: int, address: int) -> Instruction | None:
-    """Return the instruction at index *at* of *code*, which is at *address*; None if there is none."""
+    """Return the instruction at index *at* of *code*, None if there is none. *address* is the instruction's address."""
     encoded = Encoded(code, at, address)
     try:
         encoded.read_opcode()
@@ -108,7 +108,7 @@ def _one_byte(e: Encoded) -> dict[str, object]:
 
 
 def _reads(e: Encoded) -> tuple[int, ...]:
-    # Registers that arithmetic and extensions of a number read, as far as the bytes name them.
+    # Registers that arithmetic and sign extensions read, if the bytes name them.
     opcode = e.opcode
     if opcode not in HAS_MODRM:
         is_of_rax = opcode in (0x98, 0x99) or (opcode < 0x40 and opcode & 7 in (4, 5))
@@ -121,7 +121,7 @@ def _reads(e: Encoded) -> tuple[int, ...]:
 
 
 def _flow(e: Encoded) -> dict[str, object] | None:
-    # The control flow, None for an instruction that the next one follows.
+    # The control flow, None for an instruction after which the next one executes.
     opcode = e.opcode
     if 0x70 <= opcode < 0x80:
         return {"flow": "branch", "target": _target(e), "on_zero": _on_zero(opcode), "keeps_flags": True}
@@ -203,7 +203,7 @@ def _moves(e: Encoded) -> dict[str, object]:
 
 
 def _in_opcode(e: Encoded) -> int:
-    # The register of which the opcode has the number.
+    # The register whose number is in the opcode.
     return _NUMBERS[e.opcode & 7 | (e.rex & 1) << 3]
 
 
@@ -262,7 +262,7 @@ def _computes(e: Encoded) -> dict[str, object]:
 
 
 def _computes_by_form(e: Encoded, operation: int, form: int) -> dict[str, object]:
-    # The eight operations with each form of operands: rm with reg, reg with rm, rax with a constant.
+    # The eight arithmetic operations, each with three forms of operands: rm with reg, reg with rm, rax with a constant.
     reg, rm = _NUMBERS[e.reg], _NUMBERS[e.rm]
     if operation == 7:
         if form >= 4:
@@ -277,7 +277,7 @@ def _computes_by_form(e: Encoded, operation: int, form: int) -> dict[str, object
     return {"clobbers": (reg,), "operand": e.operand()} if form >= 2 else _clobbers(e)
 
 
-# Opcodes behind 0F
+# Opcodes after 0F
 
 
 def _behind_0f(e: Encoded) -> dict[str, object]:
@@ -311,20 +311,20 @@ def _behind_0f(e: Encoded) -> dict[str, object]:
 
 
 def _memory(e: Encoded, opcode: int, width: int) -> dict[str, object]:
-    # What an instruction does with memory.
+    # The effect of an instruction on memory.
     number = e.number
     if (number, opcode) in _STORES_ELSEWHERE:
         return {"stores": True, "width": width}
     operand = e.operand()
     if e.is_evex and e.mode == 1 and operand is not None:
-        operand = operand._replace(is_indexed=True)  # its distance counts elements, whose size other fields say
+        operand = operand._replace(is_indexed=True)  # the distance counts elements, whose size depends on other fields
     stores = e.mode != 3 and _is_store(e, opcode)
     return {"stores": stores, "operand": operand, "width": _SIZEOF_STATE if (number, opcode) == (1, 0xAE) else width}
 
 
 def _is_store(e: Encoded, opcode: int) -> bool:
     if (e.number, opcode, e.repeat) == (1, 0x7E, 0xF3):
-        return False  # movq to a vector; the others of its number are from one
+        return False  # movq to a vector; the other instructions with this opcode move from a vector
     if e.is_evex and e.number == 2 and e.repeat == 0xF3 and opcode in _NARROWED:
         return True
     return opcode in _STORES.get(e.number, ())
@@ -361,7 +361,7 @@ def _written(e: Encoded, opcode: int) -> tuple[int, ...]:
     return written
 
 
-# Opcodes behind VEX, EVEX, 0F 38 and 0F 3A
+# Opcodes after VEX, EVEX, 0F 38 and 0F 3A
 
 
 def _vector(e: Encoded) -> dict[str, object]:
@@ -409,7 +409,7 @@ X86_64 = Processor(
     calls=FAR_JUMPS,
     max_size=MAX_SIZE,
     system_call=b"\x0f\x05",
-    # The flags are behind 128 bytes of a mask.
+    # In struct sigaction the flags come after a mask of 128 bytes.
     signals=SignalActions(13, 136, 0x10000000, (1, 39, 60, 186, 200, 231, 234)),
 )
 """System V psABI for AMD64, 3.2.3."""

@@ -11,8 +11,8 @@ _EFER_SCE, _CR4_TSD = 1, 4
 
 
 def _prepare(uc: Any, constants: Any, until: int) -> None:
-    # SYSRET takes where to go on from RCX, and the flags, of which one bit is always set, from R11. With CR4.TSD a
-    # program may not read the clock.
+    # SYSRET continues at the address in RCX, with the flags in R11, one bit of which is always set. CR4.TSD forbids
+    # programs to read the clock.
     uc.msr_write(_EFER, uc.msr_read(_EFER) | _EFER_SCE)
     uc.msr_write(_STAR, 0)
     uc.reg_write(constants.UC_X86_REG_CR4, uc.reg_read(constants.UC_X86_REG_CR4) | _CR4_TSD)
@@ -24,7 +24,8 @@ X86_64 = EmulatedMachine(
     arch="UC_ARCH_X86",
     mode="UC_MODE_64",
     constants="x86_const",
-    # LZCNT and TZCNT mean something else to older models, and unicorn does not know what newer ones have.
+    # Older models execute LZCNT and TZCNT as other instructions, and unicorn does not know the instructions of newer
+    # models.
     model="UC_CPU_X86_HASWELL",
     stack_pointer="UC_X86_REG_RSP",
     program_counter="UC_X86_REG_RIP",

@@ -1,8 +1,7 @@
 """The encoding of x86-64 and 32-bit x86 instructions: prefixes, opcode, operands, constants.
 
-Names are those of the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2: chapter 2 has the
-forms, appendix A the opcodes. Their effects are in :mod:`ompd.isa.x86.decoder` and
-:mod:`ompd.isa.x86.getters`.
+Names follow the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2: chapter 2 has the forms,
+appendix A the opcodes. Their effects are in :mod:`ompd.isa.x86.decoder` and :mod:`ompd.isa.x86.getters`.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from ompd.isa.instructions import Operand
 from ompd.isa.x86.registers import ENCODED_REGISTERS
 
 MAX_SIZE = 15
-SP, BP = 4, 5  # as instructions number registers
+SP, BP = 4, 5  # register numbers in instructions
 OPERAND_SIZE, ADDRESS_SIZE, LOCK = 0x66, 0x67, 0xF0
 REPEATS = (0xF2, 0xF3)
 CS, SS, DS, ES, FS, GS = 0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65
 _PREFIXES = frozenset((OPERAND_SIZE, ADDRESS_SIZE, LOCK, *REPEATS, CS, SS, DS, ES, FS, GS))
-# Opcodes behind which the real one comes: maps 2 and 3; and VEX in three and two bytes, and EVEX, which 32-bit code has
-# in this form only if the next byte is one that LES, LDS and BOUND cannot have.
+# Escapes before the real opcode: 0F 38 and 0F 3A for maps 2 and 3, VEX of three and of two bytes, and EVEX. In 32-bit
+# code the bytes of VEX and EVEX are escapes only if the next byte is impossible for LES, LDS and BOUND.
 _ESCAPES = {0x0F38: 2, 0x0F3A: 3}
 _VEX_3, _VEX_2, _EVEX = 0xC4, 0xC5, 0x62
 
@@ -37,14 +36,14 @@ HAS_MODRM = frozenset(
         *(0xF6, 0xF7, 0xFE, 0xFF),
     )
 )
-# Behind 0F all have ModRM but these.
+# Opcodes after 0F that have no ModRM. All others have it.
 BARE_BEHIND_0F = frozenset(
     (
         *(*range(0x05, 0x0A), 0x0B, 0x0E, *range(0x30, 0x38), 0x77, *range(0x80, 0x90), 0xA0, 0xA1, 0xA2),
         *(0xA8, 0xA9, 0xAA, *range(0xC8, 0xD0)),
     )
 )
-# Constants and distances: of one byte, and of as many as the operand has, but four at most.
+# Opcodes with a constant or a distance of one byte, then those with one of the operand's size, at most four bytes.
 _CONSTANT_1 = frozenset(
     (
         *(opcode for opcode in range(0x40) if opcode & 7 == 4),
@@ -60,7 +59,7 @@ _OTHER_CONSTANTS = {0xC2: 2, 0xCA: 2, 0xC8: 3, 0xE8: 4, 0xE9: 4}
 
 
 class Incomplete(Exception):
-    """The code ends before the instruction does, or it has more bytes than any has."""
+    """The code ends before the instruction does, or the instruction is longer than any can be."""
 
 
 class Invalid(Exception):
@@ -68,15 +67,15 @@ class Invalid(Exception):
 
 
 class Encoded:
-    """One instruction as its bytes have it; :meth:`read_opcode` reads the first part, :meth:`read_operands` the rest.
+    """The fields of one instruction. :meth:`read_opcode` reads the first part, :meth:`read_operands` the rest.
 
-    ``opcode`` is 0x0Fxx if 0F is in front of it; the rest is in the map ``number``: 0, 1 for those behind 0F, 2 and 3
-    for those behind 0F 38 and 0F 3A, and others of VEX and EVEX. ``prefixes`` are those before REX. ``repeat`` is F2 or
-    F3, also if VEX or EVEX stand for it, else 0. ``vector`` is the further register of VEX and EVEX, None without
-    these, as ``reg`` and ``rm`` are those of ModRM; ``mode`` is 3 if ``rm`` is one, or there is no ModRM. Else the
-    operand is in memory, at ``base`` + ``index`` << ``scale`` + ``displacement``; registers that it does not have are
-    None, and with ``is_relative`` it counts from the instruction's end. ``operand_end`` is the address behind ModRM,
-    and what belongs to it. ``constant`` is a constant or a distance, with its sign.
+    ``opcode`` is 0x0Fxx after a byte 0F, else one byte of the opcode map ``number``: 0; 1 after 0F; 2 and 3 after 0F 38
+    and 0F 3A; and other maps of VEX and EVEX. ``prefixes`` are the prefixes before REX. ``repeat`` is F2 or F3, even if
+    VEX or EVEX encodes it, else 0. ``reg`` and ``rm`` are the fields of ModRM. ``vector`` is the additional register of
+    VEX and EVEX, None without these. ``mode`` is 3 if ``rm`` is a register, or if there is no ModRM. Otherwise the
+    operand is in memory, at ``base`` + ``index`` << ``scale`` + ``displacement``. Registers that the operand does not
+    have are None. With ``is_relative`` the displacement counts from the instruction's end. ``operand_end`` is the
+    address after ModRM and the bytes that belong to it. ``constant`` is a signed constant or distance.
     """
 
     __slots__ = (
@@ -97,17 +96,17 @@ class Encoded:
 
     @property
     def size(self) -> int:
-        """The number of bytes that were read."""
+        """The number of bytes read so far."""
         return self._at - self._start
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address after the bytes read so far."""
         return self.address + self._at - self._start
 
     @property
     def width(self) -> int:
-        """The size of its operands in bytes, unless the opcode implies another one."""
+        """The size of the operands in bytes, unless the opcode implies another size."""
         return 8 if self.is_wide else 2 if self.is_narrow else 4
 
     def operand(self) -> Operand | None:
@@ -150,7 +149,7 @@ class Encoded:
         self.opcode, self._at = opcode, at + 1
 
     def read_operands(self) -> None:
-        """Read what comes behind the opcode, and the opcode itself if VEX, EVEX or 0F 38 and the like are before it.
+        """Read everything after the opcode. After escapes such as VEX, EVEX or 0F 38, also read the opcode itself.
 
         :raises Incomplete: if the code ends before
         :raises Invalid: if there is no such opcode
@@ -199,8 +198,8 @@ class Encoded:
             self.constant = self._signed(4)
 
     def _read_vector(self, prefix: int) -> None:
-        # VEX in two or three bytes, EVEX in four: they stand for the bits of REX and the bytes before the opcode, with
-        # most bits inverted.
+        # VEX has two or three bytes, EVEX four. They encode the bits of REX and the bytes before the opcode, most bits
+        # inverted.
         first = self._byte()
         if prefix == _VEX_2:
             self.number, self.rex, last = 1, (~first >> 5) & 4, first
@@ -242,7 +241,7 @@ class Encoded:
             index = form >> 3 & 7 | (self.rex & 2) << 2
             if index != SP:
                 self.index, self.scale = index, form >> 6
-        if low == BP and mode == 0:  # no register: a distance from the instruction's end, or an address
+        if low == BP and mode == 0:  # no base register: a distance from the instruction's end, or an address
             self.base, self.is_relative = None, self._is_64 and not is_scaled
             self.displacement = self._signed(4)
         else:

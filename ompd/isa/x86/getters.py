@@ -1,7 +1,7 @@
 """Interpret x86-64 and 32-bit x86 routines that only load: moves, comparisons, jumps and a little arithmetic. All other
 instructions are refused.
 
-Opcodes are those of the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2; 0x0Fxx is one behind
+Opcodes follow the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2. 0x0Fxx is an opcode after
 the byte 0F.
 """
 
@@ -13,7 +13,7 @@ from ompd.isa.x86.encoding import CS, DS, FS, GS, MAX_SIZE, OPERAND_SIZE, REPEAT
 _MOVES = frozenset(
     (0x89, 0x8B, 0x8D, 0xA1, *range(0xB8, 0xC0), 0xC7, *range(0x50, 0x60), 0x0FB6, 0x0FB7, 0x0FBE, 0x0FBF)
 )
-_MOVSXD = 0x63  # which 32-bit code does not have
+_MOVSXD = 0x63  # not in 32-bit code
 _COMPUTES = frozenset((*(opcode for opcode in range(0x40) if opcode & 7 in (1, 3, 5)), 0x80, 0x81, 0x83, 0x84, 0x85))
 _JUMPS = frozenset((*range(0x70, 0x80), *range(0x0F80, 0x0F90), 0xE8, 0xE9, 0xEB))
 _CHOOSES = frozenset((*range(0x0F40, 0x0F50), *range(0x0F90, 0x0FA0)))
@@ -21,19 +21,21 @@ _RETURN, _NOP, _ENDBR, _LONG_NOP = 0xC3, 0x90, 0x0F1E, 0x0F1F
 _OPCODES_32 = _MOVES | _COMPUTES | _JUMPS | _CHOOSES | {_RETURN, _NOP, _ENDBR, _LONG_NOP}
 _OPCODES_64 = _OPCODES_32 | {_MOVSXD}
 _PREFIXES = frozenset((OPERAND_SIZE, *REPEATS, CS, DS))  # compilers fill gaps with the last two
-_REPEATED = (_ENDBR, _RETURN, _NOP)  # which a prefix of repetition makes others of, or changes nothing about
-# Operations in the middle three bits of the opcodes 00 to 3F, and of ModRM after 80 to 83.
+_REPEATED = (_ENDBR, _RETURN, _NOP)  # a repeat prefix makes these other harmless instructions, or changes nothing
+# Operations, by the middle three bits of the opcodes 00 to 3F, and of ModRM after the opcodes 80 to 83.
 _ADD, _OR, _AND, _SUB, _XOR, _CMP = 0, 1, 4, 5, 6, 7
 
 
 class X86:
-    """Interprets one instruction after the other.
+    """Interprets instructions one by one.
 
     :param pointer_size: 8 for x86-64, 4 for 32-bit x86
     """
 
     REGISTERS, STACK_POINTER, RESULT = 16, SP, 0
-    """How many registers the state has, and the numbers of two of them, as instructions have them."""
+    """The number of registers of the state, and the numbers of the stack pointer and the result register in
+    instructions.
+    """
 
     def __init__(self, state: State, pointer_size: int) -> None:
         self._state, self._pointer_size = state, pointer_size
@@ -45,7 +47,7 @@ class X86:
     def step(self) -> bool:
         """Interpret the instruction at the program counter. Return whether the routine continues.
 
-        :raises Undecoded: if it is not supported
+        :raises Undecoded: if the instruction is not supported
         """
         state = self._state
         encoded = self._read()
@@ -64,7 +66,7 @@ class X86:
         return True
 
     def _read(self) -> Encoded:
-        # No more code is asked for than the instruction has: behind it may be a page that must not be followed.
+        # Request no more code than the instruction needs: the next page may be one whose code must not be followed.
         state = self._state
         code = state.code(state.pc)
         while True:
@@ -110,7 +112,7 @@ class X86:
             if e.mode == 3:
                 raise Undecoded("an address of a register", e.operand_end)
             self._write(e, e.reg, self._address(e), size)
-        elif opcode == 0xA1:  # from an address that the instruction holds
+        elif opcode == 0xA1:  # mov from an address in the instruction
             self._write(e, 0, state.load(self._based(e, self._wrapped(e.constant)), size), size)
         elif 0xB8 <= opcode <= 0xBF:
             self._write(e, opcode - 0xB8 | (e.rex & 1) << 3, e.constant, size)
@@ -167,7 +169,7 @@ class X86:
         self._zero, self._sign = result == 0, bool(result >> (8 * size - 1) & 1)
         self._carry = self._overflow = False
 
-    # Jumps, and what depends on a comparison
+    # Jumps, and conditional moves and sets
 
     def _jump(self, e: Encoded) -> None:
         state, opcode = self._state, e.opcode
@@ -179,7 +181,7 @@ class X86:
 
     def _choose(self, e: Encoded) -> None:
         size, condition = e.width, e.opcode & 15
-        if e.opcode < 0x0F50:  # cmov reads its operand whether it moves it or not
+        if e.opcode < 0x0F50:  # cmov reads its operand even if it does not move it
             value = self._operand(e, size)
             self._write(e, e.reg, value if self._holds(condition) else self._register(e, e.reg, size), size)
         else:
@@ -194,7 +196,7 @@ class X86:
             self._zero,
             self._carry or self._zero,
             self._sign,
-            None,  # parity is not kept
+            None,  # parity is not tracked
             less,
             less or self._zero,
         )[condition >> 1]
@@ -235,7 +237,7 @@ class X86:
     def _write(self, e: Encoded, number: int, value: int, size: int) -> None:
         registers = self._state.registers
         value &= (1 << 8 * size) - 1
-        if size >= 4:  # 32 bits clear those above
+        if size >= 4:  # writing 32 bits clears the upper bits
             registers[number] = value
         elif size == 1 and not e.rex and 4 <= number <= 7:
             registers[number - 4] = registers[number - 4] & ~0xFF00 | value << 8

@@ -1,4 +1,4 @@
-"""Addresses in the code of x86-64 and i386 that it loads, calls or jumps to.
+"""Addresses that x86-64 and i386 code loads, calls or jumps to.
 
 As with :mod:`ompd.isa.x86.patterns`, bytes that look like an instruction may be part of another one.
 """
@@ -9,20 +9,21 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# lea relative to the next instruction, and the address itself. Matches may overlap.
+# lea relative to the next instruction, then loads of an address itself. Matches may overlap.
 _RELATIVE = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
 _ABSOLUTE = re.compile(
     rb"(?:[\xb8-\xbf\x68]|\xc7\x04\x24|\xc7\x44\x24.|[\x48\x49]\xc7[\xc0-\xc7])(?=(....))", re.DOTALL
 )
 _WIDE = re.compile(rb"[\x48\x49][\xb8-\xbf](?=(.{8}))", re.DOTALL)
-# lea of a distance from the module's own table, which code for 32 bits that may be loaded anywhere has in a register.
+# lea of a distance from the module's global offset table. Position-independent 32-bit code keeps the table's address in
+# a register.
 _FROM_TABLE = re.compile(rb"\x8d[\x80-\xbf](?=(....))", re.DOTALL)
 _CALL = re.compile(rb"[\xe8\xe9](?=(....))", re.DOTALL)
 _MASK = (1 << 64) - 1
 
 
 class Call(NamedTuple):
-    """A call or jump at ``place``; the instruction ``behind`` it, and its ``target``."""
+    """A call or jump at ``place``, the address of the instruction ``behind`` it, and its ``target``."""
 
     place: int
     behind: int
@@ -30,13 +31,13 @@ class Call(NamedTuple):
 
 
 class X86References:
-    """The references in code of these processors."""
+    """Finds references in x86-64 and i386 code."""
 
     def loaded(self, code: bytes, start: int, table: int | None) -> Iterator[tuple[int, int]]:
-        """Yield the places at which *code* may load an address, and the address.
+        """Yield each place at which *code* may load an address, with that address.
 
-        :param start: where the code begins
-        :param table: the address of the module's ``_GLOBAL_OFFSET_TABLE_``, None for code of 64 bits, which needs none
+        :param start: the address of the code
+        :param table: the address of the module's ``_GLOBAL_OFFSET_TABLE_``, None for 64-bit code, which needs no table
         """
         for match in _RELATIVE.finditer(code):
             yield start + match.start(), start + match.end(1) + _number(match[1], signed=True)
@@ -47,7 +48,9 @@ class X86References:
             yield start + match.start(), (table or 0) + _number(match[1], signed=True)
 
     def calls(self, code: bytes, start: int, first: int = 0) -> Iterator[Call]:
-        """Yield the direct calls and jumps that may be in *code*, which begins at *start*, from its byte *first* on."""
+        """Yield the direct calls and jumps that may be in *code* from index *first* on. *start* is the address of
+        *code*.
+        """
         for match in _CALL.finditer(code, first):
             behind = start + match.end(1)
             yield Call(start + match.start(), behind, (behind + _number(match[1], signed=True)) & _MASK)
