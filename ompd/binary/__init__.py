@@ -1,4 +1,4 @@
 """Readers of file formats: ELF, DWARF, unwind tables, core notes and ``/proc`` texts. Bytes in, facts out.
 
-Nothing here knows a target or OpenMP.
+This package does not depend on a target or on OpenMP.
 """

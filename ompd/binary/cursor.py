@@ -23,7 +23,7 @@ class Bytes(Protocol):
 
 Buffer = Bytes | memoryview
 
-# A 64-bit number takes 10 bytes; some assemblers pad numbers that they fill in later.
+# A 64-bit number takes 10 bytes. Some assemblers pad numbers that they fill in later.
 _MAX_LEB128_BYTES = 16
 
 
@@ -33,9 +33,9 @@ def order_mark(byte_order: ByteOrder) -> str:
 
 
 class Cursor:
-    """Reads *data* from *position* up to *end*. Every method advances past what it returns.
+    """Reads *data* from *position* up to *end*. Every reading method advances past the bytes that it returns.
 
-    Every method raises MalformedFile if *data* ends too early. Only returned bytes are copied.
+    These methods raise MalformedFile if *data* ends too early. Only returned bytes are copied.
 
     :param what: name of *data* in errors
     :param base: added to positions in errors

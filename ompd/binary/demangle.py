@@ -1,8 +1,8 @@
 """Demangle C++ symbols (Itanium C++ ABI, 5.1) to names such as ``space::Class::method`` and ``twice<int>``.
 
-This is for functions without debug information. Parameters and result are left out, as in
-:mod:`ompd.binary.dwarf.names`. A library parses the symbol; its tree is printed here, within limits:
-substitutions let a symbol of a kilobyte stand for more text than fits into memory.
+Only functions without debug information need this. Parameters and result types are left out, as in
+:mod:`ompd.binary.dwarf.names`. A library parses the symbol into a tree, and this module prints the tree within limits,
+because with substitutions a symbol of a kilobyte can stand for more text than fits into memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUBSTITUTION = re.compile(r"S(?!t)")
 _INDIRECT = {"P": "pointer", "R": "lvalue", "O": "rvalue"}
 _QUALIFIED = {"r": "restrict", "V": "volatile", "K": "const"}
 _QUALIFIERS = re.compile("[rVK]+")
-# Codes with which a named type begins, and those of types that no substitution may refer to.
+# Codes that begin a named type, and codes of types that do not become substitution candidates.
 _NAME, _KNOWN = re.compile(r"\d|[NSZ]|U[lt]"), re.compile(r"S[absiod]|S[0-9A-Z]*_")
 _NUMBER, _DISCRIMINATOR = re.compile(r"\d*_"), re.compile(r"_\d|__\d+_")
 
@@ -36,7 +36,7 @@ class _NotReadable(Exception):
 
 
 def demangle(symbol: str) -> str | None:
-    """Return the source name of the function or object *symbol*, None if it is no C++ symbol, or a malformed one."""
+    """Return the source name of the function or object *symbol*, None if it is not a well-formed C++ symbol."""
     base, dot, copies = symbol.partition(".")
     if not base.startswith("_Z") or len(symbol) > _MAX_NAME:
         return None
@@ -45,7 +45,7 @@ def demangle(symbol: str) -> str | None:
         return None
     try:
         text = _read(_Cursor(base, 2))
-    # The library raises any of these for a damaged symbol, or one that it does not know.
+    # The library raises any of these for a damaged or unsupported symbol.
     except (_NotReadable, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
         return None
     return "".join((text, *(f" [clone {clone}]" for clone in clones)))
@@ -98,7 +98,7 @@ def _types(cursor: Any, level: int) -> tuple[Any, ...]:
 
 
 def _type(cursor: Any, level: int) -> Any:
-    # The library knows no types that have a function's scope in them, be it within another type.
+    # The library cannot parse types in a function's scope, not even inside another type.
     if level > _MAX_LEVELS:
         raise _NotReadable
     if cursor.accept("J"):
@@ -128,7 +128,7 @@ def _type(cursor: Any, level: int) -> Any:
 def _nested(cursor: Any, level: int) -> Any:
     parts: list[Any] = []
     while not cursor.accept("E"):
-        # The target of a substitution is in the list already.
+        # The target of a substitution is already in the list.
         known = not parts and _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
         if cursor.accept("I"):
             part = Node("tpl_args", _types(cursor, level + 1))
@@ -155,10 +155,10 @@ def _unnamed(cursor: Any, level: int) -> Any:
 
 
 class _Writer:
-    # Writes a tree in which one node may be at many places. Each is written once, and none longer than a bound.
+    # Writes a tree in which a node may occur at many places. Each node's text is built once and bounded.
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}  # with the node, which must not be collected before
+        self._known: dict[int, tuple[Any, str]] = {}  # keeps the node alive, so that its id is not reused
 
     def text(self, node: Any) -> str:
         if id(node) not in self._known:
@@ -171,7 +171,7 @@ class _Writer:
     def _written(self, node: Any) -> str:
         kind = node.kind
         if kind in ("name", "builtin"):
-            # "e" is the ABI's long double; the library names it otherwise.
+            # The library gives the ABI's long double ("e") another name.
             return "long double" if node.value == "__float80" else str(node.value)
         if kind in ("lambda", "unnamed"):
             return f"{{{kind}}}"
@@ -211,7 +211,7 @@ class _Writer:
         raise _NotReadable
 
     def _around(self, node: Any) -> tuple[str, str]:
-        # The text before and behind the mark of a pointer to *node*.
+        # The text before and after the mark of a pointer to *node*.
         if node.kind in _MARKS:
             left, right = self._around(node.value)
             return left + _MARKS[node.kind], right
@@ -255,6 +255,6 @@ class _Writer:
 
 
 def _last_name(text: str) -> str:
-    # "vector" of "std::vector<int>", the name of its constructors.
+    # The name of a class's constructors: "vector" for "std::vector<int>".
     name = text.partition("<")[0].partition("[abi:")[0]
     return name.rpartition("::")[2]

@@ -1,7 +1,7 @@
 """Exception landing pads of a function's calls: the call-site table in ``.gcc_except_table``.
 
-Its format is that of gcc's ``unwind-dw2-fde`` and the Itanium C++ ABI (Exception Handling, level II, "Language-Specific
-Data Area"). All addresses are link-time addresses.
+The format is described by gcc's ``unwind-dw2-fde`` and by the Itanium C++ ABI (Exception Handling, level II,
+"Language-Specific Data Area"). All addresses are link-time addresses.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ompd.binary.cfi.tables import Fde
 from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.errors import MalformedFile, OmpdError
 
-_HEADER = 40  # enough for three encodings, a pointer and two numbers
+_HEADER = 40  # bytes: enough for three encodings, a pointer and two numbers
 _MAX_TABLE = 1 << 20
 
 
 class CallSite(NamedTuple):
-    """The code from ``start`` up to ``end``, exclusive, and the landing pad of its calls, None without one."""
+    """The code from ``start`` up to ``end``, exclusive. ``pad`` is the landing pad of its calls, None without one."""
 
     start: int
     end: int
@@ -29,9 +29,9 @@ class CallSite(NamedTuple):
 def read_call_sites(
     read: Callable[[int, int], bytes], fde: Fde, pointer_size: int, byte_order: ByteOrder
 ) -> tuple[CallSite, ...]:
-    """Return the call sites of the function, or part of one, that *fde* covers.
+    """Return the call sites of the function, or of the part of a function, that *fde* covers.
 
-    :param read: returns the module's bytes at an address and of a size
+    :param read: returns the module's bytes, given an address and a size
     :raises MalformedFile: if the table is malformed or cannot be read
     """
     address = _table_address(fde, pointer_size, byte_order)

@@ -1,4 +1,4 @@
-"""Call frame instructions: the rules that hold at an address (DWARF 5, 6.4, and what GNU added)."""
+"""Call frame instructions: the rules that hold at an address (DWARF 5, 6.4, and GNU's extensions)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ PE_ABSPTR, PE_ULEB128, PE_SLEB128 = 0x00, 0x01, 0x09
 PE_FIXED = {0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x0C: "q"}
 PE_POINTER = {4: "I", 8: "Q"}
 
-# Far above real programs. An entry that exceeds a bound is rejected, because running it would only cost time.
+# Bounds far above the needs of real programs. An entry that exceeds a bound is rejected, because executing it would
+# only cost time.
 _MAX_INSTRUCTIONS = 1 << 16
 _MAX_REGISTERS = 512
 _MAX_SAVED_STATES = 256
@@ -99,7 +100,7 @@ class Program:
             elif opcode in (dw.DW_CFA_RESTORE, dw.DW_CFA_RESTORE_EXTENDED):
                 self._restore(cursor, operand if opcode == dw.DW_CFA_RESTORE else cursor.uleb())
             elif opcode == dw.DW_CFA_GNU_ARGS_SIZE:
-                cursor.uleb()  # the size of pushed arguments; only throwing needs it
+                cursor.uleb()  # the size of pushed arguments, which only throwing needs
             elif opcode != dw.DW_CFA_NOP:
                 cursor.fail(f"unknown call frame instruction {byte:#x}")
         cursor.fail("too many call frame instructions")
@@ -131,7 +132,7 @@ class Program:
         self.cfa, self.registers = self._saved.pop()
 
 
-# Instructions that begin a new row, and the size of their operand in bytes
+# Instructions that begin a new row, with the size of their operand in bytes
 _ADVANCES = {
     dw.DW_CFA_ADVANCE_LOC: 0,
     dw.DW_CFA_SET_LOC: 0,
@@ -139,7 +140,7 @@ _ADVANCES = {
     dw.DW_CFA_ADVANCE_LOC2: 2,
     dw.DW_CFA_ADVANCE_LOC4: 4,
 }
-# The register rule that each instruction sets. The register's number is read before.
+# The register rule that each instruction sets. The register's number was already read.
 _RULES: Mapping[int, Callable[[Cursor, int], Rule]] = {
     dw.DW_CFA_OFFSET: lambda cursor, factor: Rule("offset", cursor.uleb() * factor),
     dw.DW_CFA_OFFSET_EXTENDED: lambda cursor, factor: Rule("offset", cursor.uleb() * factor),
@@ -177,10 +178,11 @@ def fixed_format(encoding: int, pointer_size: int) -> str | None:
 
 
 def read_pointer(cursor: Cursor, encoding: int, pointer_size: int, data_base: int | None = None) -> int:
-    """Return the encoded pointer at *cursor*, whose base is an address (LSB Core, 10.5).
+    """Return the encoded pointer at *cursor* (LSB Core, 10.5). The cursor's base must be an address.
 
     :param data_base: the base of ``DW_EH_PE_datarel``, None if that encoding is not allowed
-    :raises MalformedFile: if it does not fit, or the encoding is unknown or indirect (code addresses never are)
+    :raises MalformedFile: if the pointer does not fit, or its encoding is unknown or indirect (code addresses are never
+        indirect)
     """
     address = cursor.base + cursor.position
     letter = fixed_format(encoding, pointer_size)

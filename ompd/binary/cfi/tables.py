@@ -1,9 +1,10 @@
 """Unwind tables: the rules that restore a caller's registers at any instruction of a function.
 
-``.eh_frame`` and ``.eh_frame_hdr`` as the Linux Standard Base describes them (Core, 10.6 "Exception Frames"; pointer
-encodings in 10.5), ``.debug_frame`` as DWARF does (DWARF 5, 6.4.1; 3 and 4 alike), with the instructions of DWARF 5,
-6.4.2, and GNU's. All addresses are link-time addresses. Only the entry that covers an address is decoded. It is found
-by the search table of ``.eh_frame_hdr``, or, without a usable one, by an index of all entries that is built once.
+The Linux Standard Base describes ``.eh_frame`` and ``.eh_frame_hdr`` (Core, 10.6 "Exception Frames"; pointer encodings
+in 10.5). DWARF describes ``.debug_frame`` (DWARF 5, 6.4.1; 3 and 4 are the same) and the instructions (DWARF 5, 6.4.2),
+to which GNU added some. All addresses are link-time addresses. Only the entry that covers an address is decoded. The
+search table of ``.eh_frame_hdr`` locates the entry; without a usable search table, an index of all entries is built
+once.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from ompd.binary.cursor import Buffer, ByteOrder, Cursor, order_mark
 from ompd.binary.elf.elf import PT_GNU_EH_FRAME, PT_LOAD, SHT_NOBITS, ElfFile
 from ompd.errors import MalformedFile
 
-# Above the largest programs. .debug_frame has a CIE for each compiled file.
+# Bounds above the needs of the largest programs. .debug_frame has a CIE for each compiled file.
 _MAX_ENTRIES, _MAX_CIES = 1 << 22, 1 << 18
-_MAX_FAULTS = 1000  # malformed entries, after which the index is given up
+_MAX_FAULTS = 1000  # with more malformed entries, the index is given up
 
 
 class Row(NamedTuple):
@@ -49,7 +50,7 @@ class Row(NamedTuple):
     start: int
     end: int
     cfa: CfaRule
-    registers: Mapping[int, Rule]  # by DWARF number; absent ones have no rule
+    registers: Mapping[int, Rule]  # by DWARF number; registers not listed have no rule
     function_start: int
     function_end: int
     is_signal_frame: bool
@@ -57,7 +58,7 @@ class Row(NamedTuple):
 
 
 class Fde(NamedTuple):
-    """A frame description entry of the function, or part of one, from ``start`` up to ``end``, exclusive."""
+    """A frame description entry. It covers a function, or a part of one, from ``start`` up to ``end``, exclusive."""
 
     start: int
     end: int
@@ -72,12 +73,12 @@ class UnwindTable:
     """The unwind table of one module: its ``.eh_frame``, or its ``.debug_frame``.
 
     :param eh_frame_hdr: the section, ``b""`` if there is none. Without a usable search table in it, an index of all
-        entries is built at first need
-    :param hdr_address: its link-time address
-    :param eh_frame: a buffer that holds ``.eh_frame`` or ``.debug_frame``
+        entries is built on first use
+    :param hdr_address: the link-time address of that section
+    :param eh_frame: a buffer that contains ``.eh_frame`` or ``.debug_frame``
     :param eh_frame_address: the section's link-time address; 0 for ``.debug_frame``, which has none
     :param eh_frame_offset: the section's offset in *eh_frame*, in bytes
-    :param eh_frame_size: its size in bytes, None for the rest of the buffer
+    :param eh_frame_size: the section's size in bytes, None for the rest of the buffer
     :param is_debug_frame: whether the section is ``.debug_frame``
     :raises MalformedFile: if the section is not in *eh_frame*
     """
@@ -113,14 +114,14 @@ class UnwindTable:
         self._rows: dict[int, Row | None] = {}
         self._table: _SearchTable | None = None
         if eh_frame_hdr:
-            with suppress(MalformedFile):  # the index of entries will do
+            with suppress(MalformedFile):  # the index of entries replaces the search table
                 self._table = self._parse_header(eh_frame_hdr, hdr_address)
 
     @classmethod
     def from_elf(cls, elf: ElfFile) -> UnwindTable | None:
         """Return the ``.eh_frame`` table of *elf*, None if it has none.
 
-        It is found by the section, or by PT_GNU_EH_FRAME in an image without section headers.
+        The section header locates the table; in an image without section headers, PT_GNU_EH_FRAME does.
 
         :raises MalformedFile: if the table is malformed or not in the file
         """
@@ -158,7 +159,7 @@ class UnwindTable:
     def from_debug_frame(cls, elf: ElfFile) -> UnwindTable | None:
         """Return the ``.debug_frame`` table of *elf*, a module or its debug file; None if it has none.
 
-        :raises MalformedFile: if it is malformed or not in the file
+        :raises MalformedFile: if the table is malformed or not in the file
         """
         section = elf.section(".debug_frame")
         if section is None or section.sh_type == SHT_NOBITS or not section.sh_size:
@@ -191,7 +192,7 @@ class UnwindTable:
         letter = fixed_format(table_encoding, self._pointer_size)
         application = table_encoding & PE_APPLICATION
         if letter is None or application not in (PE_ABSOLUTE, PE_DATAREL):
-            return None  # not a table for binary search
+            return None  # the table does not allow a binary search
         row = struct.Struct(order_mark(self._byte_order) + 2 * letter)
         if not 0 < count <= _MAX_ENTRIES or count * row.size > cursor.end - cursor.position:
             return None
@@ -201,7 +202,7 @@ class UnwindTable:
     def find_fde(self, pc: int) -> Fde | None:
         """Return the entry that covers the link-time address *pc*, or None.
 
-        :raises MalformedFile: if the entry is malformed, or none covers *pc* and others are malformed
+        :raises MalformedFile: if the entry is malformed, or if no entry covers *pc* and some entries are malformed
         """
         if self._table is not None:
             try:
@@ -221,7 +222,7 @@ class UnwindTable:
         return None
 
     def _find_by_table(self, table: _SearchTable, pc: int) -> tuple[Fde | None, bool]:
-        # The entry that covers pc, and whether the table is reliable if none does.
+        # The entry that covers pc, None if no entry does, and whether the table is reliable in that case.
         row = table.find(pc)
         if row is None:
             return None, table.is_sorted
@@ -255,7 +256,7 @@ class UnwindTable:
                     if faults > _MAX_FAULTS:
                         break
                     continue
-                # .debug_frame may keep entries of dropped code, at address 0.
+                # .debug_frame may keep entries of code that the linker dropped, at address 0.
                 if size and (start or not self._is_debug_frame):
                     starts.append(start)
                     offsets.append(offset)
@@ -305,7 +306,7 @@ class UnwindTable:
         raise MalformedFile(f"{self._name}: more than {_MAX_ENTRIES} entries", offset=offset)
 
     def _head(self, offset: int) -> _Head | None:
-        # None for a terminator.
+        # The header of the entry at *offset*, None for a terminator.
         data, order = self._data, self._byte_order
         if not 0 <= offset <= self._size - 4:
             raise MalformedFile(f"{self._name}: no entry there", offset=offset)
@@ -326,7 +327,7 @@ class UnwindTable:
         return _Head(begin, end, offset + header - number if number else None)  # counts backwards from itself
 
     def _cursor(self, data: bytes, address: int, what: str) -> Cursor:
-        # Positions in errors and pcrel pointers use link-time addresses.
+        # The base makes positions in errors, and pcrel pointers, link-time addresses.
         return Cursor(data, self._byte_order, what=what, base=address)
 
     def _cursor_over(self, head: _Head) -> Cursor:
@@ -475,7 +476,7 @@ class _SearchTable:
 
     @cached_property
     def is_sorted(self) -> bool:
-        # An unsorted table misses entries.
+        # A binary search in an unsorted table would miss entries.
         starts = [(start + self._base) & self._mask for start, _ in self._row.iter_unpack(self._rows)]
         return all(map(lt, starts, islice(starts, 1, None)))
 
@@ -491,7 +492,7 @@ class _SearchTable:
 def eh_frame_address(hdr: bytes, hdr_address: int, pointer_size: int, byte_order: ByteOrder) -> int:
     """Return the link-time address of ``.eh_frame`` from ``.eh_frame_hdr``.
 
-    :raises MalformedFile: if the header is malformed or omits it
+    :raises MalformedFile: if the header is malformed or omits the address
     """
     cursor = Cursor(hdr, byte_order, what=".eh_frame_hdr", base=hdr_address)
     _version, encoding, _, _ = cursor.take(4)

@@ -1,1 +1,1 @@
-"""Core files: notes, the records of ``/proc`` in them, and how one is written."""
+"""Core files: notes, the texts of ``/proc``, and writing a core file."""

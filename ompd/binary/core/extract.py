@@ -1,7 +1,7 @@
 """Extracts of a module's file: symbols, unwind tables and debug information, without the loaded contents.
 
-An extract is an ELF file with the module's program headers, so that addresses keep their meaning. Sections that are
-only read from process memory become SHT_NOBITS, as ``objcopy --only-keep-debug`` does.
+An extract is an ELF file with the module's program headers, so that addresses keep their meaning. Sections that readers
+only need from process memory become SHT_NOBITS, as with ``objcopy --only-keep-debug``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEPT_DEBUG = frozenset(
     )
 )
 _COMPRESSED_FROM = 1 << 12
-_LEVEL = 1  # higher levels take three times as long to save a tenth
+_LEVEL = 1  # higher levels take three times as long and save only a tenth
 _EHDR = {32: "HHIIIIIHHHHHH", 64: "HHIQQQIHHHHHH"}
 _PHDR = {32: "IIIIIIII", 64: "IIQQQQQQ"}
 _SHDR = {32: "IIIIIIIIII", 64: "IIQQQQIIQQ"}
@@ -48,7 +48,7 @@ _CHDR = {32: "III", 64: "IIQQ"}
 
 
 def _name(section: Section) -> str:
-    # The older .zdebug_* sections are written with SHF_COMPRESSED.
+    # The older .zdebug_* sections get SHF_COMPRESSED and the name .debug_* in the extract.
     name = section.name
     return f".{name[2:]}" if name.startswith(".zdebug_") else name
 
@@ -62,12 +62,12 @@ def _is_kept(section: Section, debug: bool) -> bool:
 
 
 def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
-    """Return the extract of *elf*. The extract is an ELF file, too.
+    """Return the extract of *elf*, itself an ELF file.
 
     Sections that are damaged or not in the file are left out.
 
     :param debug: whether to include debug information
-    :raises MalformedFile: if its section headers are malformed
+    :raises MalformedFile: if the section headers of *elf* are malformed
     """
     bits, mark = elf.ident_class, order_mark(elf.byte_order)
     header, program, sections = (struct.Struct(mark + kind[bits]) for kind in (_EHDR, _PHDR, _SHDR))
@@ -76,8 +76,8 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     out = bytearray(16 + header.size + len(elf.segments) * program.size)
     names = bytearray(b"\0")
     rows: list[bytes] = []
-    moved: dict[tuple[int, int], int] = {}  # old offset and size of contents that are kept as they are: new offset
-    # Sections that overlap would make more of the file than there is.
+    moved: dict[tuple[int, int], int] = {}  # old offset and size of contents that are kept unchanged: new offset
+    # Copies of overlapping sections could be much larger than the file.
     left = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sections overlap")
     for section in elf.sections:
         name_at = len(names)

@@ -21,8 +21,8 @@ NT_386_TLS = 0x200
 NT_SIGINFO = 0x53494749
 NT_FILE = 0x46494C45
 
-# Our own notes: extracts of a module's file and of its debug file. GDB ignores the owner, so the types are far from the
-# kernel's.
+# Notes that ``ompd`` defines: extracts of a module's file and of its debug file. GDB ignores the owner, so the types
+# are chosen far from the kernel's.
 OMPD_OWNER = "OMPD"
 NT_OMPD_FILE = 0x4F4D5001
 NT_OMPD_DEBUG_FILE = 0x4F4D5002
@@ -38,28 +38,28 @@ AT_EXECFN = 31
 AT_SYSINFO = 32
 AT_SYSINFO_EHDR = 33
 
-# pr_fname and pr_psargs close elf_prpsinfo on every architecture: char[16], then char[ELF_PRARGSZ], 80.
+# pr_fname (char[16]) and pr_psargs (char[ELF_PRARGSZ], 80) end elf_prpsinfo on every architecture.
 _FNAME_SIZE = 16
 _PSARGS_SIZE = 80
 
 PR_IDS = 16  # pr_pid, pr_ppid, pr_pgrp and pr_sid
 
-# siginfo_t: si_signo, si_errno, si_code of 4 bytes each, then a union at the next multiple of a pointer's size, which
-# begins with si_pid (4 bytes) or si_addr (a pointer).
+# siginfo_t: si_signo, si_errno and si_code of 4 bytes each, then, at the next multiple of a pointer's size, a union
+# that begins with si_pid (4 bytes) or si_addr (a pointer).
 _SI_CODE = 8
 # Stands for an unknown si_code in a snapshot; no kernel and no program uses it.
 _UNKNOWN_CODE = -(1 << 31)
 
-# Linux asm-generic/siginfo.h: SI_KERNEL, sent by the kernel without a reason and an address; SI_TKILL, sent to one
-# thread, as by abort() and raise().
+# Linux asm-generic/siginfo.h: SI_KERNEL: the kernel sent the signal, without a reason and an address. SI_TKILL: the
+# signal was sent to one thread, as abort() and raise() do.
 SI_KERNEL = 128
 SI_TKILL = -6
 _WITH_ADDRESS = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP))
 _FAULTS = _WITH_ADDRESS | {signal.SIGSYS}
 
-# struct user_desc (asm/ldt.h) as NT_386_TLS has it: entry_number, base_addr, limit, flags
+# struct user_desc (asm/ldt.h) in NT_386_TLS: entry_number, base_addr, limit, flags
 _DESCRIPTOR = "IIII"
-_DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # of 4 GB: 32 bits, its limit in pages, usable
+_DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # a segment of 4 GB: 32 bits, limit in pages, usable
 
 
 @record
@@ -95,9 +95,10 @@ class ProcessNote(NamedTuple):
 
 @record
 class SignalInfo:
-    """A signal from a ``siginfo_t``: ``si_signo``, ``si_code``, and ``si_pid`` and ``si_addr``, which share one place.
+    """A signal from a ``siginfo_t``: ``si_signo``, ``si_code``, and ``si_pid`` and ``si_addr``, which share their
+    bytes.
 
-    ``si_code`` decides which of the two is valid. None is unknown.
+    ``si_code`` decides which of the two is valid. Unknown members are None.
     """
 
     number: int
@@ -107,36 +108,36 @@ class SignalInfo:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the kernel sent the signal because of the thread's own instruction, and noted an address."""
+        """Whether the kernel sent the signal because of the thread's own instruction, and recorded an address."""
         return self.code is not None and 0 < self.code != SI_KERNEL and self.number in _WITH_ADDRESS
 
     def fault_address(self) -> int | None:
-        """Return the address of a fault, ``si_addr``: the address that was accessed, or that of the instruction for
-        SIGILL, SIGFPE and SIGTRAP. None for other signals.
+        """Return the address of a fault, ``si_addr``: the accessed address, or, for SIGILL, SIGFPE and SIGTRAP, the
+        address of the instruction. None for other signals.
 
-        :raises Unavailable: if neither the kernel nor the target gives it
+        :raises Unavailable: if the kernel did not record the address, or the target does not have it
         """
         if self.number not in _WITH_ADDRESS:
             return None
         if self.code is None:
             raise Unavailable("the target does not have the signal's address (si_addr)")
         if self.code == SI_KERNEL and self.number != signal.SIGTRAP:
-            # x86: for an address that is not canonical, among others. si_addr is then 0 instead of the address.
+            # On x86, one reason is an address that is not canonical. si_addr is then 0 instead of the address.
             raise Unavailable("the kernel does not give the address of this fault (SI_KERNEL)")
         return self.address if self.is_fault else None
 
     def has_failed(self, own: Collection[int], has_raised: Callable[[], bool]) -> bool:
         """Return whether the thread that took the signal failed: its own instruction caused the signal, or it sent the
-        signal to itself, as ``abort()`` does. Another sender's signal is no failure of the thread.
+        signal to itself, as ``abort()`` does. A signal from another sender does not mean that the thread failed.
 
         :param own: the process's id, and those of its threads
-        :param has_raised: returns whether the thread's own code raised the signal, and not a handler that received it
-        :raises Unavailable: if the target does not say where the signal came from
+        :param has_raised: returns whether the thread's own code raised the signal, and not a handler of that signal
+        :raises Unavailable: if the target does not have the signal's origin
         """
         if self.code is None:
             raise Unavailable("the target does not say where the signal came from (si_code)")
         if self.code == SI_TKILL:
-            # A fault that a handler raises again is where the thread was interrupted: the thread has failed there.
+            # If a handler raises a fault's signal again, the thread failed at the place where the fault interrupted it.
             return self.sender in own and (self.number in _FAULTS or has_raised())
         return self.code > 0 and self.number in _FAULTS
 
@@ -151,7 +152,7 @@ def parse_files(
     """Return the mappings of the ``NT_FILE`` note from *start* to *end* of *data*, in its order.
 
     The note holds a count, the page size, then start, end and offset in pages of each mapping, then NUL-terminated
-    names. A name longer than PATH_MAX is cut.
+    names. A name longer than PATH_MAX is cut off.
 
     :raises MalformedFile: if the note is too short for its count, or the count is absurd
     """
@@ -177,7 +178,7 @@ def parse_files(
 
 
 class _Names:
-    # Consecutive NUL-terminated strings. Equal ones share one str.
+    # Consecutive NUL-terminated strings. Equal strings share one str object.
 
     def __init__(self, data: Bytes, at: int, end: int) -> None:
         self._data = data
@@ -216,7 +217,8 @@ def parse_auxv(data: bytes, pointer_size: int, byte_order: ByteOrder) -> dict[in
 
 
 def parse_command(data: bytes) -> str:
-    """Return the command line of an ``NT_PRPSINFO`` note: at most 80 bytes, cut by the kernel; else the program's name.
+    """Return the command line of an ``NT_PRPSINFO`` note: at most 80 bytes, because the kernel cuts it. If it is empty,
+    return the program's name.
 
     :raises MalformedFile: if the note is too short to hold one
     """
@@ -239,8 +241,8 @@ def parse_process_note(data: bytes, pid_at: int, pointer_size: int, byte_order: 
 def parse_status_note(data: bytes, pid_at: int, pointer_size: int, byte_order: ByteOrder) -> StatusNote:
     """Return signals and times of an ``NT_PRSTATUS`` note that is long enough for the registers.
 
-    :param pid_at: the offset of ``pr_pid``. Two masks are before it; three more numbers of 4 bytes and the times as
-        seconds and microseconds follow it
+    :param pid_at: the offset of ``pr_pid``. Two masks come before it. Three more numbers of 4 bytes, and the times in
+        seconds and microseconds, follow it
     """
     words = _words(data[pid_at - 2 * pointer_size : pid_at], pointer_size, byte_order)
     user, user_us, system, system_us = _words(
@@ -250,7 +252,9 @@ def parse_status_note(data: bytes, pid_at: int, pointer_size: int, byte_order: B
 
 
 def format_status_note(status: StatusNote, pointer_size: int, byte_order: ByteOrder) -> tuple[bytes, bytes]:
-    """Return the masks before ``pr_pid`` in an ``NT_PRSTATUS`` note, and the times after its numbers."""
+    """Return the bytes of the masks before ``pr_pid`` in an ``NT_PRSTATUS`` note, and the bytes of the times after the
+    numbers.
+    """
     word = 8 * pointer_size
     masks = b"".join((mask % (1 << word)).to_bytes(pointer_size, byte_order) for mask in status[:2])
     seconds, rest = divmod(status.time_ns or 0, 1_000_000_000)
@@ -277,9 +281,9 @@ def parse_siginfo(data: bytes, pointer_size: int, byte_order: ByteOrder) -> Sign
 
 
 def format_siginfo(info: SignalInfo, pointer_size: int, byte_order: ByteOrder, *, by_address: bool) -> bytes:
-    """Return the ``NT_SIGINFO`` note, 128 bytes as the kernel's.
+    """Return the ``NT_SIGINFO`` note, with 128 bytes like the kernel's.
 
-    :param by_address: whether the union holds ``si_addr``, else ``si_pid``
+    :param by_address: whether the union holds ``si_addr``; otherwise it holds ``si_pid``
     """
     code = _UNKNOWN_CODE if info.code is None else info.code
     head = b"".join(number.to_bytes(4, byte_order, signed=True) for number in (info.number, 0, code))
@@ -294,7 +298,7 @@ def format_siginfo(info: SignalInfo, pointer_size: int, byte_order: ByteOrder, *
 def parse_descriptors(data: bytes, byte_order: ByteOrder) -> dict[int, int]:
     """Return the base addresses of the segments in an ``NT_386_TLS`` note, by descriptor number.
 
-    :raises MalformedFile: if the note does not hold whole descriptors
+    :raises MalformedFile: if the note's size is no multiple of a descriptor's size
     """
     layout = struct.Struct(("<" if byte_order == "little" else ">") + _DESCRIPTOR)
     if len(data) % layout.size:
@@ -303,7 +307,7 @@ def parse_descriptors(data: bytes, byte_order: ByteOrder) -> dict[int, int]:
 
 
 def format_descriptor(number: int, base: int, byte_order: ByteOrder) -> bytes:
-    """Return the ``NT_386_TLS`` note of one segment of 4 GB at *base*."""
+    """Return the ``NT_386_TLS`` note of one segment of 4 GB that begins at *base*."""
     layout = struct.Struct(("<" if byte_order == "little" else ">") + _DESCRIPTOR)
     return layout.pack(number, base, _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS)
 

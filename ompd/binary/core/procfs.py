@@ -1,4 +1,4 @@
-"""The texts of Linux's ``/proc/PID`` (proc(5)): mappings, status, where a thread is blocked. Bytes in, facts out.
+"""Parse the texts of Linux's ``/proc/PID`` (proc(5)): mappings, status, and the call that blocks a thread.
 
 Lines end with a newline. In names the kernel escapes newlines, but no other line separators.
 """
@@ -35,7 +35,7 @@ class MemoryMapping:
 
     @property
     def is_file(self) -> bool:
-        """Whether it maps a file on disk, as mappings of modules do. Devices are no files."""
+        """Whether the line maps a file on disk, as mappings of modules do. Devices do not count."""
         return self.name.startswith("/") and not self.name.startswith("/dev/")
 
 
@@ -46,7 +46,8 @@ def parse_maps(text: bytes) -> list[MemoryMapping]:
     """
     found = []
     for line in text.removesuffix(b"\n").split(b"\n") if text else ():
-        # address range, permissions, offset, device, inode, and behind spaces the name with \\012 for a newline
+        # address range, permissions, offset, device, inode, and, after spaces, the name, in which \\012 stands for a
+        # newline
         fields = line.split(None, 5)
         try:
             start, _, end = fields[0].partition(b"-")
@@ -103,7 +104,7 @@ def parse_stat(text: bytes) -> ThreadStat:
 
 
 def parse_times(text: bytes) -> tuple[int, int]:
-    """Return the times of ``stat`` that a task has used as a user and in the kernel, in clock ticks.
+    """Return the user time and the kernel time of a task in ``stat``, in clock ticks.
 
     :raises MalformedFile: if a needed field is missing
     """
@@ -115,11 +116,11 @@ def parse_times(text: bytes) -> tuple[int, int]:
 
 
 def find_connection(table: bytes, inode: int) -> str | None:
-    """Return the ends of the socket with the number *inode* in a table of ``net``: of TCP and UDP the addresses of this
-    side and of the other one, of Unix sockets the name. None if it is not in the table or has no name.
+    """Return the ends of the socket with the number *inode* in a table of ``net``: for TCP and UDP the local and the
+    remote address, for Unix sockets the name. None if the socket is not in the table or has no name.
 
-    The kernel writes names of Unix sockets as they are, newlines included. So a name can hold a line about any other
-    socket: a number with two lines is None.
+    The kernel does not escape newlines in names of Unix sockets, so a name may contain a forged line about any other
+    socket. A number with two lines is therefore None.
     """
     claims = [fields for fields in map(_socket_fields, table.split(b"\n")[1:]) if fields[0] == b"%d" % inode]
     if len(claims) != 1:
@@ -135,7 +136,7 @@ def find_connection(table: bytes, inode: int) -> str | None:
 
 
 def _socket_fields(line: bytes) -> list[bytes]:
-    # The inode of a line. Then of TCP and UDP both addresses and the state, of a Unix socket its name, if any.
+    # The inode in a line, then, for TCP and UDP, both addresses and the state, for a Unix socket its name, if any.
     fields = line.split(None, 10)
     if b":" in (fields[1] if len(fields) > 9 else b""):
         return [fields[9], *fields[1:4]]
@@ -143,7 +144,7 @@ def _socket_fields(line: bytes) -> list[bytes]:
 
 
 def _address(text: bytes) -> str:
-    # The words of the address in hexadecimal, each in the machine's byte order, and the port.
+    # The text has the address's words in hexadecimal, each in the machine's byte order, then the port.
     address, _, port = text.partition(b":")
     words = [bytes.fromhex(address[at : at + 8].decode())[::-1] for at in range(0, len(address), 8)]
     raw = b"".join(words)
@@ -154,9 +155,9 @@ def _address(text: bytes) -> str:
 
 
 def parse_syscall(text: bytes) -> tuple[int, int] | None:
-    """Return stack pointer and program counter of a thread that is blocked, None of one that runs.
+    """Return stack pointer and program counter of a blocked thread, None for a running thread.
 
-    They are the last two words of ``syscall``, whether a system call or a page fault blocks it.
+    They are the last two words of ``syscall``, whether a system call or a page fault blocks the thread.
     """
     words = text.split()
     if len(words) < 3:
@@ -168,7 +169,9 @@ def parse_syscall(text: bytes) -> tuple[int, int] | None:
 
 
 def parse_syscall_arguments(text: bytes) -> tuple[int, ...]:
-    """Return number and arguments of the system call that blocks a thread, from ``syscall``; empty without one."""
+    """Return number and arguments of the system call that blocks a thread, from ``syscall``. Empty without a system
+    call.
+    """
     words = text.split()
     try:
         number = int(words[0])
@@ -190,7 +193,7 @@ class TaskStatus(NamedTuple):
 def parse_signals(text: bytes) -> TaskStatus:
     """Return the masks of signals in ``status``.
 
-    :raises MalformedFile: if it has none
+    :raises MalformedFile: if ``status`` has no masks
     """
     lines = parse_status(text)
     try:
@@ -200,8 +203,8 @@ def parse_signals(text: bytes) -> TaskStatus:
 
 
 class Timer(NamedTuple):
-    """A timer of ``timers``: the ``signal`` that it sends, 0 for none; the thread that gets it, None for any; the
-    number of its ``clock``.
+    """A timer in ``timers``: the ``signal`` that it sends, 0 for none; the ``thread`` that receives the signal, None
+    for any thread; and the number of its ``clock``.
     """
 
     signal: int
@@ -210,7 +213,7 @@ class Timer(NamedTuple):
 
 
 def parse_timers(text: bytes) -> list[Timer]:
-    """Return the timers of ``timers``. It does not say whether they are set.
+    """Return the timers of ``timers``. The file does not show whether a timer is armed.
 
     :raises MalformedFile: if a line is malformed
     """

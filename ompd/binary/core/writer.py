@@ -1,4 +1,4 @@
-"""Writing an ELF core file: notes first, then memory, as the Linux kernel does it (``fs/binfmt_elf.c``)."""
+"""Write an ELF core file: notes first, then memory, like the Linux kernel (``fs/binfmt_elf.c``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Note:
 
 @record
 class MappedPart:
-    """Mapped memory of *size* bytes at *address*: *data* is its beginning, the rest is left out of the core."""
+    """Mapped memory of ``size`` bytes at ``address``. ``data`` is its beginning; the rest is left out of the core."""
 
     address: int
     data: bytes
@@ -57,7 +57,7 @@ def format_files(mappings: Sequence[FileMapping], pointer_size: int, byte_order:
 
 
 def format_auxv(vector: Iterable[tuple[int, int]], pointer_size: int, byte_order: ByteOrder) -> bytes:
-    """Return the ``NT_AUXV`` note of the auxiliary vector, with the ``AT_NULL`` that ends it."""
+    """Return the ``NT_AUXV`` note of an auxiliary vector, including the final ``AT_NULL``."""
     words = [word for pair in (*vector, (0, 0)) for word in pair]
     return b"".join(word.to_bytes(pointer_size, byte_order) for word in words)
 
@@ -71,14 +71,14 @@ def write_core(
     elf_class: int,
     byte_order: ByteOrder,
 ) -> None:
-    """Write a core file to *stream*, from begin to end without seeking.
+    """Write a core file to *stream*, without seeking.
 
     :param pieces: sorted by address, aligned to pages, without overlap
     """
     mark = order_mark(byte_order)
     header, program, section = (struct.Struct(mark + kind[elf_class]) for kind in (_EHDR, _PHDR, _SHDR))
     count = 1 + len(pieces)
-    many = count >= gabi.PN_XNUM  # then the number stands in a section header, the only one
+    many = count >= gabi.PN_XNUM  # the count is then in the only section header
     raw = format_notes(notes, byte_order)
     table = header.size + (section.size if many else 0)
     notes_at = table + count * program.size

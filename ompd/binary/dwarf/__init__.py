@@ -1,1 +1,1 @@
-"""DWARF 2 to 5 as it is in a file: sections, units, lines, names, expressions."""
+"""DWARF 2 to 5 in files: sections, units, lines, names, expressions."""

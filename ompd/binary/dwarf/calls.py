@@ -1,7 +1,7 @@
-"""The calls in a function, by debug information: their addresses and the functions called.
+"""The calls in a function according to debug information: their addresses and the called functions.
 
-DWARF 5, 3.4 Call Site Entries; before that GNU's extension with the same entries under other numbers. A tail call is
-a jump to another function at the end of a function. Bytes only, no target.
+DWARF 5, 3.4 Call Site Entries; before DWARF 5, GNU's extension has the same entries under other numbers. A tail call is
+a jump to another function at the end of a function. No target is read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MAX_ARGUMENTS = 64
 
 
 class Call(NamedTuple):
-    """A call in a function. ``inside`` is an address in the instruction; ``behind`` is the address after it, None if
-    only the instruction's own is known. ``start`` is the start of the called function, ``name`` its symbol; a call has
-    one of them, a call by a pointer none. All addresses are link-time addresses. ``entry`` is the offset of its call
-    site entry in the unit.
+    """A call in a function. ``inside`` is an address in the instruction; ``behind`` is the address after the
+    instruction, None if only the instruction's own address is known. ``start`` is the start of the called function and
+    ``name`` its symbol; a call has one of the two, a call through a pointer has neither. All addresses are link-time
+    addresses. ``entry`` is the offset of the call site entry in the unit.
     """
 
     inside: int
@@ -46,7 +46,8 @@ class Call(NamedTuple):
 
 
 def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list[Call]:
-    """Return the calls of the function whose entry is at *offset* of *unit*, with those of functions inlined into it.
+    """Return the calls in the function whose entry is at *offset* of *unit*, including calls in functions inlined into
+    it.
 
     :raises MalformedFile: if the entries are malformed or too many
     """
@@ -54,7 +55,7 @@ def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list
     calls = []
     for at, attributes in _call_sites(unit, offset):
         call = _call(files, names, unit, at, attributes)
-        # gcc nests the entry of an outlined function in that of its original.
+        # gcc nests the entry of an outlined function in the entry of the original function.
         if call is not None and any(start <= call.inside < end for start, end in code):
             calls.append(call)
     return calls
@@ -106,6 +107,6 @@ def _called(files: DebugFiles, names: Names, unit: Unit, origin: Value) -> tuple
             return ranges[0][0], None
         known, _, _ = names.described(unit, offset)
     except Unsupported:
-        return None, None  # in a file that is not available
+        return None, None  # the entry is in a file that is not available
     linkage = text_of(known, dw.DW_AT_LINKAGE_NAME) or text_of(known, dw.DW_AT_MIPS_LINKAGE_NAME)
     return None, linkage or text_of(known, dw.DW_AT_NAME)

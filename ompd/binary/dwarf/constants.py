@@ -1,6 +1,7 @@
-"""Numbers that DWARF gives to tags, attributes, forms, operations and languages, by the names of the standard.
+"""DWARF's numbers of tags, attributes, forms, operations and languages, under the standard's names.
 
-Section numbers are those of DWARF 5, where no other is named; ``GNU``, ``MIPS``: extensions of these vendors.
+Section numbers refer to DWARF 5 unless another document is named. Names with ``GNU`` and ``MIPS`` are vendor
+extensions.
 """
 
 # Units (7.5.1)
@@ -101,13 +102,13 @@ FORTRAN_LANGUAGES = frozenset(
     )
 )
 
-# Line tables: standard and extended opcodes (7.22), what entries of a list of files hold (6.2.4.1)
+# Line tables: standard and extended opcodes (7.22), contents of the entries in lists of files (6.2.4.1)
 DW_LNS_COPY, DW_LNS_ADVANCE_PC, DW_LNS_ADVANCE_LINE, DW_LNS_SET_FILE, DW_LNS_SET_COLUMN = 1, 2, 3, 4, 5
 DW_LNS_NEGATE_STMT, DW_LNS_CONST_ADD_PC, DW_LNS_FIXED_ADVANCE_PC = 6, 8, 9
 DW_LNE_END_SEQUENCE, DW_LNE_SET_ADDRESS, DW_LNE_DEFINE_FILE = 1, 2, 3
 DW_LNCT_PATH, DW_LNCT_DIRECTORY_INDEX, DW_LNCT_MD5 = 1, 2, 5
 
-# Lists of ranges (7.25), whose first kinds of entries are those of lists of locations (7.29), too
+# Lists of ranges (7.25). Their first kinds of entries also occur in lists of locations (7.29).
 DW_RLE_END_OF_LIST, DW_RLE_BASE_ADDRESSX, DW_RLE_STARTX_ENDX, DW_RLE_STARTX_LENGTH, DW_RLE_OFFSET_PAIR = 0, 1, 2, 3, 4
 DW_RLE_BASE_ADDRESS, DW_RLE_START_END, DW_RLE_START_LENGTH = 5, 6, 7
 DW_LLE_DEFAULT_LOCATION = 5
@@ -120,7 +121,7 @@ NAMED_TYPES = frozenset(
     )
 )
 STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
-# The type behind them has their size and members.
+# Their target type has the size and the members.
 QUALIFIERS = frozenset(
     (
         *(DW_TAG_CONST_TYPE, DW_TAG_VOLATILE_TYPE, DW_TAG_RESTRICT_TYPE, DW_TAG_ATOMIC_TYPE),

@@ -8,7 +8,7 @@ from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.binary.dwarf import constants as dw
 from ompd.errors import Unavailable
 
-# Expressions of real programs have some ten operations. These limits end endless loops.
+# Expressions of real programs have some ten operations. These limits stop endless loops.
 _MAX_STEPS = 1000
 _MAX_STACK = 64
 
@@ -25,10 +25,11 @@ def evaluate(
     """Return the value on top of the stack after a DWARF expression of call frame information.
 
     :param registers: the frame's registers by DWARF number
-    :param read: gives the target's bytes at an address
-    :param initial: the initial stack; the CFA for rules of registers
-    :raises MalformedFile: if it is malformed, does not end soon, or has an operation that 6.4.2 does not allow
-    :raises Unavailable: if it uses a register that is not among *registers*
+    :param read: returns the target's bytes, given an address and a size
+    :param initial: the initial stack, which for register rules holds the CFA
+    :raises MalformedFile: if the expression is malformed, does not end soon, or has an operation that 6.4.2 does not
+        allow
+    :raises Unavailable: if the expression uses a register that is not in *registers*
     :raises MemoryFault: as *read* does
     """
     machine = StackMachine(
@@ -62,7 +63,7 @@ class StackMachine:
     def run(self) -> None:
         """Execute all operations.
 
-        :raises MalformedFile: if they do not end soon, or one is unknown or does not fit
+        :raises MalformedFile: if the operations do not end soon, or one is unknown or does not fit
         """
         cursor = self.cursor
         for _ in range(_MAX_STEPS):
@@ -98,7 +99,7 @@ class StackMachine:
         return not self._stack
 
     def push(self, value: int) -> None:
-        """Push a word. Larger values lose their high bits."""
+        """Push a word. The high bits of a larger value are dropped."""
         self._stack.append(value & ((1 << self._bits) - 1))
 
     def pop(self, depth: int = 0) -> int:

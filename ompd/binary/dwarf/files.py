@@ -2,8 +2,8 @@
 
 These are the module's file or its debug file, the split files that its skeleton units name (``.dwo``, or a package
 ``.dwp`` of them), and the supplementary file that several modules share (dwz's). Other files are opened at the first
-reference, and accepted only with proof: the ``dwo_id`` of a split unit, the build-id or checksum of a supplementary
-file. Section numbers in comments are those of DWARF 5.
+reference, and accepted only if proven: a split unit by its ``dwo_id``, a supplementary file by its build-id or
+checksum. Section numbers in comments are those of DWARF 5.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INFO, TYPES = ".debug_info", ".debug_types"
 _MAX_UNITS = 1 << 20
 # A large program has thousands of split files. Only a search for types opens all of them.
 _MAX_SPLIT_FILES = 1 << 12
-# DW_AT_dwo_name with each form of a string, DW_AT_GNU_dwo_name with any form, as an abbreviation has them
+# Bytes of an abbreviation: DW_AT_dwo_name with each form of a string, DW_AT_GNU_dwo_name with any form
 _STRING_FORMS = (dw.DW_FORM_STRING, dw.DW_FORM_STRP, dw.DW_FORM_LINE_STRP, *(STRING_INDEXES & set(range(0x80))))
 _NAMES_SPLIT_FILE = (*(bytes((dw.DW_AT_DWO_NAME, form)) for form in _STRING_FORMS), b"\xb0\x42")
 
@@ -36,10 +36,10 @@ class OtherFiles(Protocol):
     """Finds the files that a module's debug information refers to."""
 
     def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
-        """Return the first file that *name* may mean and that is proven, None if there is none."""
+        """Return the first proven file that *name* may refer to, None if there is none."""
 
     def split(self, folder: str, name: str) -> Iterator[ElfFile]:
-        """Yield candidates for the split file *name*, written by a compiler in *folder*."""
+        """Yield candidates for the split file *name*, which a compiler wrote in *folder*."""
 
     def packages(self) -> Iterator[ElfFile]:
         """Yield candidates for the package of the module's split files."""
@@ -49,7 +49,7 @@ class DebugFiles:
     """The debug information of one module, in all its files.
 
     :param elf: the module's file or its separate debug file
-    :param others: finds the other files, None without any
+    :param others: finds the other files, None if there are none
     """
 
     def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
@@ -65,7 +65,7 @@ class DebugFiles:
         self._lacks_split = False
         self._starts: dict[str, list[int]] = {}
         self._wide: set[str] = set()  # sections with units of the 64-bit format
-        self._too_many: set[str] = set()  # sections with more units than they can have
+        self._too_many: set[str] = set()  # sections that claim more units than can be real
         self._units: dict[tuple[str, int], Unit] = {}
         self._whole: dict[int, Unit] = {}  # split units by the offsets of their skeletons
         self._signatures: dict[str, dict[int, Unit]] = {}
@@ -117,7 +117,9 @@ class DebugFiles:
         return found
 
     def whole(self, unit: Unit) -> Unit:
-        """Return the split unit of the skeleton *unit*; *unit* itself if it is no skeleton or the file is missing."""
+        """Return the split unit of the skeleton *unit*; *unit* itself if it is not a skeleton or the file is
+        missing.
+        """
         if unit.sections is not self.main or not unit.has_code:
             return unit
         if unit.offset not in self._whole:
@@ -159,7 +161,7 @@ class DebugFiles:
     def _split_unit_at(
         self, sections: Sections, offset: int, skeleton: Unit, contribution: Contribution
     ) -> Unit | None:
-        # The split unit at *offset*, None if it is not the skeleton's.
+        # The split unit at *offset*, None if it does not belong to the skeleton.
         unit = Unit(sections, offset, skeleton=skeleton, contribution=contribution)
         if not unit.has_code or unit.dwo_id != skeleton.dwo_id or unit.address_size != skeleton.address_size:
             return None
@@ -168,7 +170,7 @@ class DebugFiles:
     def open_all(self) -> None:
         """Open every file of the module's debug information.
 
-        :raises Unsupported: if there are too many
+        :raises Unsupported: if there are too many files
         """
         _ = self.supplementary
         if not self._may_be_split:
@@ -180,7 +182,7 @@ class DebugFiles:
 
     @property
     def _may_be_split(self) -> bool:
-        # Whether any abbreviation may have the attribute that names a split file.
+        # Whether an abbreviation may have the attribute that names a split file.
         span = self.main.span(".debug_abbrev")
         if span is None:
             return False
@@ -195,7 +197,7 @@ class DebugFiles:
     # Units
 
     def starts(self, sections: Sections, section: str) -> list[int]:
-        """Return the offsets of a section's units. Only their lengths are read.
+        """Return the offsets of a section's units. Only the units' lengths are read.
 
         :raises MalformedFile: if a length is malformed
         """
@@ -221,9 +223,9 @@ class DebugFiles:
         return self._starts[key]
 
     def offset_sizes(self, sections: Sections, section: str) -> tuple[int, ...]:
-        """Return the sizes in bytes of offsets in a section's units.
+        """Return the sizes in bytes that offsets have in a section's units.
 
-        :raises MalformedFile: if a unit of it is malformed
+        :raises MalformedFile: if a unit of the section is malformed
         """
         self.starts(sections, section)
         return (4, 8) if section + sections.tag in self._wide else (4,)
@@ -255,7 +257,7 @@ class DebugFiles:
             yield self.unit(sections, offset, section)
 
     def around(self, unit: Unit, offset: int) -> int | None:
-        """Return the parent of the entry at *offset* of *unit*, None for the unit's own.
+        """Return the offset of the parent of the entry at *offset* of *unit*, None for the unit's own entry.
 
         :raises MalformedFile: if entries on the way are malformed, or nested too deep
         """
@@ -269,7 +271,7 @@ class DebugFiles:
     def target(self, unit: Unit, value: Value) -> tuple[Unit, int]:
         """Return unit and offset of the entry that *value*, a reference in *unit*, refers to.
 
-        :raises MalformedFile: if it refers to no entry
+        :raises MalformedFile: if the reference is to no entry
         :raises Unsupported: if the entry is in a file that is not available
         """
         form, raw = value
@@ -305,9 +307,9 @@ class DebugFiles:
         raise MalformedFile(f".debug_info: no entry at {offset:#x}")
 
     def unit_of_signature(self, sections: Sections, signature: int) -> Unit | None:
-        """Return the type unit with *signature*, None if the file has none.
+        """Return the type unit with *signature*, None if the file has no such unit.
 
-        :raises MalformedFile: if one of its units is malformed
+        :raises MalformedFile: if a unit of the file is malformed
         """
         if sections.tag not in self._signatures:
             every = (unit for section in (INFO, TYPES) for unit in self.units(sections, section))

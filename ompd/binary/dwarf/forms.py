@@ -62,7 +62,9 @@ CONSTANTS = frozenset(
 _OFFSETS = frozenset((dw.DW_FORM_STRP, dw.DW_FORM_LINE_STRP, dw.DW_FORM_SEC_OFFSET, dw.DW_FORM_GNU_REF_ALT))
 
 Steps = int | tuple[int, ...]
-"""How to skip values: a number of bytes, or several steps; a negative step is a form of variable size."""
+"""Instructions for skipping values: a number of bytes, or several steps. A negative step stands for a form of variable
+size.
+"""
 
 
 class Value(NamedTuple):
@@ -79,7 +81,7 @@ class Forms:
 
     def __init__(self, version: int, offset_size: int, address_size: int) -> None:
         self.sizes = dict.fromkeys(_OFFSETS | SUPPLEMENTARY_STRINGS, offset_size) | _SIZES
-        """The size in bytes of each form of fixed size."""
+        """The size in bytes of each form that has a fixed size."""
         self.sizes[dw.DW_FORM_ADDR] = address_size
         self.sizes[dw.DW_FORM_REF_ADDR] = address_size if version == 2 else offset_size
 
@@ -87,7 +89,7 @@ class Forms:
         """Return the value of *form* at *cursor*.
 
         :param implicit: the abbreviation's value for ``DW_FORM_implicit_const``
-        :raises MalformedFile: if the form is unknown or does not fit
+        :raises MalformedFile: if the form is unknown, or its value does not fit
         """
         if form == dw.DW_FORM_INDIRECT:
             form = cursor.uleb()
@@ -120,7 +122,7 @@ class Forms:
     def passed(self, cursor: Cursor, position: int, steps: Steps) -> int:
         """Return the position after the values at *position* that *steps* skip.
 
-        :raises MalformedFile: if they do not fit
+        :raises MalformedFile: if the values do not fit
         """
         if isinstance(steps, int):
             return position + steps
@@ -140,13 +142,13 @@ class Forms:
         return position
 
 
-# Steps whose length follows from a first byte below 0x80: LEB128 (-1), and blocks with a LEB128 length
+# Steps whose length a first byte below 0x80 determines: LEB128 (-1), and blocks with a LEB128 length
 _SHORT = (-1, -dw.DW_FORM_BLOCK, -dw.DW_FORM_EXPRLOC)
 
 
 @cache
 def forms_of(version: int, offset_size: int, address_size: int) -> Forms:
-    """Return the reader of values in units of that version, offset size (4 or 8) and address size."""
+    """Return the reader of values in units with this version, offset size (4 or 8) and address size."""
     return Forms(version, offset_size, address_size)
 
 
@@ -163,7 +165,9 @@ class Abbreviation(NamedTuple):
 
 
 class Abbreviations:
-    """The table of abbreviations at one offset of ``.debug_abbrev``. It is read only up to the requested code."""
+    """The table of abbreviations at one offset of ``.debug_abbrev``. The table is read only up to the requested
+    code.
+    """
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -173,7 +177,7 @@ class Abbreviations:
     def get(self, code: int) -> Abbreviation:
         """Return the abbreviation of *code*.
 
-        :raises MalformedFile: if there is none, or the table is malformed
+        :raises MalformedFile: if there is no such code, or the table is malformed
         """
         while code not in self._known:
             if self._is_whole:
@@ -191,7 +195,8 @@ class Abbreviations:
         return self._known
 
     def _read_one(self) -> None:
-        # Inlined for speed: a large program has many, and nearly all numbers have one byte.
+        # LEB128 decoding is inlined for speed: a large program has many abbreviations, and nearly all numbers have one
+        # byte.
         cursor = self._cursor
         code = cursor.uleb()
         if code == 0:

@@ -23,14 +23,14 @@ _MAX_INLINED = 1 << 16
 
 
 class _UnitFunctions(NamedTuple):
-    # The functions of a unit that were read so far, and the walk that reads the others.
+    # The functions of a unit that have been read, and the walk that reads the others.
 
     known: list[tuple[int, int, int]]  # start, end, offset of the entry
     others: Iterator[Entry]
 
 
 class _Inlined(NamedTuple):
-    # An inlined function. depth is the number of functions around it.
+    # An inlined function. depth is the number of inlined functions around it.
 
     depth: int
     outer: _Inlined | None
@@ -39,7 +39,7 @@ class _Inlined(NamedTuple):
 
 
 class FunctionFinder:
-    """Finds the entries of functions in one module's debug information by addresses of code."""
+    """Finds the entries of functions in one module's debug information by code address."""
 
     def __init__(self, files: DebugFiles) -> None:
         self._files = files
@@ -47,7 +47,7 @@ class FunctionFinder:
         self._inlined: dict[tuple[str, int, int], list[tuple[int, int, _Inlined]]] = {}
 
     def entry_at(self, link_address: int) -> tuple[Unit, int] | None:
-        """Return the function at *link_address* as the unit and offset of its entry, None without debug information.
+        """Return unit and offset of the entry of the function at *link_address*, None without debug information.
 
         :raises MalformedFile: if the entries on the way are malformed
         """
@@ -57,8 +57,8 @@ class FunctionFinder:
         return None if unit is None or offset is None else (unit, offset)
 
     def entries_at(self, link_address: int) -> list[tuple[Unit, int, Mapping[int, Value] | None]]:
-        """Return unit and offset of the entries of the functions at *link_address*, innermost first, and the attributes
-        of inlined ones.
+        """Return the functions at *link_address*, innermost first: unit and offset of each entry, and the attributes,
+        None for a function that is not inlined.
 
         :raises MalformedFile: if the entries on the way are malformed
         """
@@ -92,7 +92,7 @@ class FunctionFinder:
 
     @cached_property
     def _unit_ranges(self) -> list[tuple[int, int, int]]:
-        # Like _aranges, for units that have no entry there: clang writes none.
+        # Like _aranges, for the units that are missing there. clang writes no .debug_aranges.
         known = {offset for _, _, offset in self._aranges}
         rows = []
         for unit in self._files.units(self._files.main, INFO):
@@ -104,8 +104,8 @@ class FunctionFinder:
         return rows
 
     def _function_at(self, unit: Unit, address: int) -> int | None:
-        # The offset of the entry of the function at an address. The walk through a large unit takes long, so it ends at
-        # the function. It enters other functions, which Fortran nests, only at the second try.
+        # The offset of the entry of the function at an address. Walking through a large unit takes long, so the walk
+        # stops at the function. Only a second walk enters other functions, because Fortran nests functions.
         for outer in (True, False):
             key = unit.section, unit.offset, outer
             if key not in self._functions:

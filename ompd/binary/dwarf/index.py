@@ -1,9 +1,9 @@
 """The index of named types in DWARF, without reading all of it.
 
-Debug information has up to millions of entries, of which a handful is needed. So a name is searched as bytes: in the
-string sections, then its offset there in the units. The matches are candidate entries. Iterating over one unit confirms
-where entries really begin, and records all named types of the unit; other types are usually in the same unit. Section
-numbers in comments are those of DWARF 5.
+Debug information has up to millions of entries, and only a handful is needed. So a name is searched as bytes in the
+string sections, then the string's offset is searched as bytes in the units. The matches are candidate entries.
+Iterating over one unit confirms where entries really begin, and records all named types of the unit, because the next
+requested types are usually in the same unit. Section numbers in comments are those of DWARF 5.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ _MAX_STRINGS = 1 << 10
 _MAX_PLACES = 1 << 20
 _MAX_HITS = 64
 _PIECE = 1 << 20
-_FEW = 64  # up to so many strings are searched one by one, more in one pass
+_FEW = 64  # up to this number, strings are searched one by one; more are searched in one pass
 _REFERRING = (dw.DW_AT_ABSTRACT_ORIGIN, dw.DW_AT_SPECIFICATION, dw.DW_AT_TYPE)
 _FAR_REFERENCES = frozenset((dw.DW_FORM_REF_ADDR, *SUPPLEMENTARY_REFERENCES))
 _OTHER_STRINGS = ".debug_str of the supplementary file"
 
 Key = tuple[str, int | bytes]
-"""A section of strings, and an offset or index in it; ``""`` and the name itself."""
+"""A section of strings, and an offset or index in it; or ``""`` and the name itself."""
 Hit = tuple[str, int | bytes, list[int] | None]
-"""A key, and the offsets of its bytes from the unit's start; None if they were not searched or are too many."""
+"""A key, and the offsets from the unit's start at which its bytes occur; None if these were not searched or are too
+many.
+"""
 Hits = dict[tuple[str, int], tuple[Unit, list[Hit]]]
 
 
@@ -48,7 +50,7 @@ class NameSearch:
         self._bases: dict[str, list[tuple[int, Unit]]] = {}
 
     def _each_section(self) -> Iterator[tuple[Sections, str]]:
-        # The sections that may define types, of all files.
+        # The sections of all files that may define types.
         if not self._all_open:
             self.files.open_all()
             self._all_open = True
@@ -56,7 +58,7 @@ class NameSearch:
             yield from ((sections, INFO), (sections, TYPES))
 
     def is_ours(self, unit: Unit) -> bool:
-        """Return whether *unit* belongs to this program: a package may have units of others."""
+        """Return whether *unit* belongs to this program. A package may also have units of other programs."""
         return not unit.sections.split or not unit.has_code or unit.skeleton is not None
 
     def units_with(self, names: Collection[str]) -> list[Unit]:
@@ -74,7 +76,7 @@ class NameSearch:
         return found + [unit for unit in others if key_of(unit) not in places]
 
     def _referring(self) -> Iterator[Unit]:
-        # Units with references into others, as link-time optimisers and dwz make them.
+        # Units with references into other units, as link-time optimisers and dwz write them.
         pairs = {(attribute, form) for attribute in _REFERRING for form in _FAR_REFERENCES}
         for sections in self.files.files:
             if not any(_find(sections, ".debug_abbrev", bytes((a,)) + uleb_bytes(form)) for a, form in pairs):
@@ -138,21 +140,21 @@ class NameSearch:
                 found.append(position - start)
                 position = data.find(pattern, position + 1, end)
                 if len(found) > _MAX_HITS:
-                    found = None  # as common as small numbers: iterate over the unit instead
+                    found = None  # the bytes are as common as a small number: iterate over the unit instead
             unit = self.files.unit(sections, starts[following - 1], section)
             hits.setdefault(key_of(unit), (unit, []))[1].append((*key, found))
             if 0 <= position < limit:
                 position = data.find(pattern, limit, end)
 
     def _string_offsets(self, sections: Sections | None, section: str, raw: bytes) -> list[int]:
-        # Linkers let a name share the tail of a longer one, so every string that ends with it counts.
+        # Linkers store a name as the tail of a longer one, so every string that ends with the name counts.
         offsets = _find(sections, section, raw + b"\0") if sections is not None else []
         if len(offsets) > _MAX_STRINGS:
             raise MalformedFile(f"{section}: the same name too many times")
         return offsets
 
     def _indexed(self, sections: Sections, offsets: list[int | bytes]) -> Iterator[tuple[Unit, int]]:
-        # 7.26: units with one of these strings in their table of string offsets, and its index there.
+        # 7.26: units whose table of string offsets has one of these strings, and the string's index there.
         name = ".debug_str_offsets"
         if not offsets or not sections.size(name):
             return
@@ -190,9 +192,9 @@ def _find(sections: Sections, section: str, pattern: bytes) -> list[int]:
 
 
 def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -> set[int]:
-    """Return which of *wanted* are anywhere in *section*, aligned or not, as numbers of *size* bytes.
+    """Return those of the *wanted* numbers that occur in *section* as *size* bytes, aligned or not.
 
-    A short name ends hundreds of strings, most of them unused. One pass per string would take seconds.
+    A short name is the tail of hundreds of strings, most of them unused. One pass per string would take seconds.
     """
     span = sections.span(section)
     if span is None:
@@ -213,7 +215,7 @@ def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -
 def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
     """Return all positions of *pattern* from *start* to *end* of *data*.
 
-    :raises MalformedFile: if it is there too many times
+    :raises MalformedFile: if *pattern* occurs too many times
     """
     found: list[int] = []
     position = data.find(pattern, start, end)
@@ -226,7 +228,9 @@ def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
 
 
 def string_section(form: int) -> str | None:
-    """Return the section of strings of a form, ``""`` for the entry itself, None if the form is not a string."""
+    """Return the section that has the strings of a form, ``""`` if the entry itself has them, None if the form is not a
+    string.
+    """
     if form == dw.DW_FORM_STRP:
         return ".debug_str"
     if form == dw.DW_FORM_LINE_STRP:
@@ -264,8 +268,8 @@ class EntryRef(NamedTuple):
 
 
 class _Noted(NamedTuple):
-    # How to index the entries of an abbreviation that is a type or a scope.
-    name: tuple[int, int, str] | None  # of a type definition: offset and size of DW_AT_name, and its string section
+    # Instructions for indexing the entries of an abbreviation that is a type or a scope.
+    name: tuple[int, int, str] | None  # for a type definition, offset and size of DW_AT_name, and its string section
     slow_name: bool  # a type definition whose name has no fixed offset
 
 
@@ -280,7 +284,7 @@ class _Names:
 
 
 class TypeIndex:
-    """The named types in one module's DWARF, read and cached on demand.
+    """The named types in one module's DWARF, read on demand and cached.
 
     :param others: finds split and supplementary files, None without any
     :param files: the file's debug information, if it is shared with other readers
@@ -292,13 +296,13 @@ class TypeIndex:
         self._names: dict[tuple[str, int], _Names] = {}
         self._definitions: dict[tuple[str, int], list[tuple[int, _Noted]]] = {}
         self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
-        self._left = _MAX_PASSED  # bytes: overlapping entries could be read many times
+        self._left = _MAX_PASSED  # bytes that may still be read, because overlapping entries could be read many times
 
     def target(self, unit: Unit, value: Value) -> EntryRef:
         """Return the entry that *value*, a reference in *unit*, refers to.
 
-        :raises MalformedFile: if it refers to none
-        :raises Unsupported: if that is in a file that is not available
+        :raises MalformedFile: if the reference is to no entry
+        :raises Unsupported: if the entry is in a file that is not available
         """
         return EntryRef(*self.files.target(unit, value))
 
@@ -309,7 +313,8 @@ class TypeIndex:
 
         A candidate is confirmed by :meth:`scope_of`.
 
-        :param in_strings: search string sections, which hold nearly all names; else search names inside entries
+        :param in_strings: whether to search string sections, which hold nearly all names; otherwise search names inside
+            entries
         """
         key = name, in_strings
         if key not in self._candidates:
@@ -328,7 +333,7 @@ class TypeIndex:
         return self._search.units_with(names)
 
     def _likely(self, unit: Unit, hit: Hit) -> Iterator[int]:
-        # Offsets in the unit whose bytes match a type definition with that name.
+        # Offsets in the unit at which the bytes match a type definition with this name.
         kind, value, positions = hit
         walked = key_of(unit) in self._names
         start, first, end = unit.bounds
@@ -345,7 +350,8 @@ class TypeIndex:
             return
         for size, codes in ways.items():
             if positions is None and isinstance(value, int):
-                # A string index is a small number, but few abbreviation codes precede it.
+                # The bytes of a string index, a small number, are common, but few of them follow a suitable
+                # abbreviation code.
                 if size and value >= 1 << 8 * size:
                     continue
                 pattern = value.to_bytes(size, unit.sections.byte_order) if size else uleb_bytes(value)
@@ -371,7 +377,7 @@ class TypeIndex:
             return None
         scope: list[str] = []
         while len(scope) < _MAX_DEPTH:
-            # A definition may be outside of the scope of its declaration.
+            # A definition may be outside of its declaration's scope.
             declared = self.entry(EntryRef(unit, offset))[1].get(dw.DW_AT_SPECIFICATION)
             if declared is not None and isinstance(declared.raw, int) and declared.raw < offset:
                 offset = declared.raw
@@ -417,7 +423,7 @@ class TypeIndex:
     # Entries
 
     def entry(self, place: EntryRef) -> tuple[int, dict[int, Value]]:
-        """Return tag and attributes of the entry at *place*; the tag is 0 at the end of a list of children.
+        """Return tag and attributes of the entry at *place*. At the end of a list of children the tag is 0.
 
         :raises MalformedFile: if there is none
         """
@@ -426,7 +432,7 @@ class TypeIndex:
     def children(self, place: EntryRef, tags: Collection[int]) -> Iterator[tuple[int, dict[int, Value]]]:
         """Yield tag and attributes of the children of the entry at *place* that have one of *tags*.
 
-        :raises MalformedFile: when it reaches an entry that is malformed
+        :raises MalformedFile: at a malformed entry
         """
         walk = EntryWalk(
             place.unit,
@@ -450,7 +456,7 @@ class TypeIndex:
     # The walk over a unit
 
     def _definitions_of(self, unit: Unit) -> list[tuple[int, _Noted]]:
-        # For each abbreviation code of type definitions in the unit: how to index entries with that code.
+        # The abbreviation codes of type definitions in the unit, each with instructions for indexing its entries.
         key = key_of(unit)
         if key not in self._definitions:
             every = unit.abbreviations.all().items()

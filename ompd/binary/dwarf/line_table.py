@@ -18,15 +18,15 @@ from ompd.binary.dwarf.units import Unit, read_length
 from ompd.errors import MalformedFile
 from ompd.safety import limits
 
-# Rows are read in chunks of this size. Of all tables of a file so many rows are kept. A sequence whose rows are not
-# sorted by address, which no compiler writes, may have so many.
+# Numbers of rows: in a chunk, the unit of reading; kept in memory, of all tables of a file; and in a sequence whose
+# rows are not sorted by address, which no compiler writes.
 _CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
-_SEQUENCE_COST = 32  # memory for a sequence, in rows
-_CHUNK_COST = 16  # memory for a chunk, in rows, without its rows
+_SEQUENCE_COST = 32  # memory of a sequence, as a number of rows
+_CHUNK_COST = 16  # memory of a chunk without its rows, as a number of rows
 
-# A path, read or still in its section.
+# A path, already read or still in its section.
 _Path = Value | bytes | None
-# File number, line, is_stmt. A tuple, because there are millions.
+# File number, line, is_stmt. A plain tuple, because there are millions of rows.
 Row = tuple[int, int, bool]
 
 
@@ -37,17 +37,19 @@ _State = tuple[int, int, int, int, bool]
 
 
 class _Sequence(NamedTuple):
-    # A sequence of rows: for each chunk the address of its first row, and the state from which it is read again.
+    # A sequence of rows: for each chunk the address of its first row, and the state from which the chunk can be read
+    # again.
 
     start: int
-    end: int  # the first address after it
+    end: int  # the first address after the sequence
     firsts: list[int]
     states: list[_State]
     is_ordered: bool
 
 
 class Rows:
-    # The rows that are kept of all tables of a file, and the number of bytes of tables that may still be read.
+    # The rows of all tables of a file that are kept in memory, and the number of bytes of tables that may still be
+    # read.
 
     def __init__(self, size: int) -> None:
         self.left = limits.Budget(limits.line_bytes(size), ".debug_line: has more rows than its file justifies")
@@ -62,7 +64,8 @@ class Rows:
 
     def keep(self, table: int, position: int, chunk: _Chunk) -> None:
         if self._count > _MAX_KEPT:
-            # All at once: removing the oldest of very many keys is slow, because Python skips all removed ones.
+            # Remove all at once: removing the oldest of very many keys is slow, because Python then skips every removed
+            # key.
             self._kept.clear()
             self._count = 0
         self._kept[table, position] = chunk
@@ -76,7 +79,7 @@ class LineTable:
         self._unit = unit
         self._kept = kept
         self._offset = offset
-        # Paths are read on request: many may share their bytes.
+        # Paths are read on request, because many may share their bytes.
         self._directories: list[_Path] = []
         self._files: list[tuple[_Path, int]] = []  # path, and number of its folder
         self._digests: list[int | None] = []
@@ -93,7 +96,7 @@ class LineTable:
         if not 2 <= self.version <= 5:
             cursor.fail(f"a line table of unknown version {self.version}")
         if self.version >= 5:
-            cursor.take(2)  # the sizes of addresses and segment selectors, which are not needed
+            cursor.take(2)  # sizes of addresses and segment selectors, not needed
         header_length = cursor.unsigned(self._offset_size)
         self._program = cursor.position + header_length
         self._minimum_length = cursor.byte()
@@ -124,7 +127,7 @@ class LineTable:
     def _read_list(self, cursor: Cursor) -> list[dict[int, Value]]:
         # 6.2.4.1: a format, then entries that follow it.
         unit = self._unit
-        # The assembler of this table may have chosen another format (32 or 64 bits) than that of the unit.
+        # The assembler may have chosen another format (32 or 64 bits) for this table than for the unit.
         forms = forms_of(unit.version, self._offset_size, unit.address_size)
         formats = [(cursor.uleb(), cursor.uleb()) for _ in range(cursor.byte())]
         count = cursor.uleb()
@@ -170,7 +173,9 @@ class LineTable:
         return _join(compilation, _join(self._text(self._directories[directory]), name))
 
     def digest(self, path: str) -> bytes | None:
-        """Return the MD5 of the file *path*, None if the table has none: only DWARF 5 may, as clang writes it."""
+        """Return the MD5 of the file *path*, None if the table has none. Only tables of DWARF 5 can have it, and clang
+        writes it.
+        """
         for number, digest in enumerate(self._digests):
             if digest is not None and self.path(number) == path:
                 return digest.to_bytes(16, self._cursor.byte_order)
@@ -185,13 +190,15 @@ class LineTable:
         if entry:
             sequence, number, index = self._first_of_function(*found)
             return self._chunk(sequence, number)[1][index]
-        # Like gdb: the last row at the address that begins a statement, else the last row.
+        # Like gdb, take the last row at the address that begins a statement, else the last row.
         statements = (row for _, _, row in self._at_same_address(*found) if row[2])
         sequence, number, index = found
         return next(statements, self._chunk(sequence, number)[1][index])
 
     def first_rows(self, address: int, most: int) -> list[Row]:
-        """Return up to *most* rows from the first one at *address* on, none if no sequence has the address."""
+        """Return up to *most* rows, starting with the first row at *address*. Empty if no sequence covers the
+        address.
+        """
         found = self._last_at(address)
         if found is None:
             return []
@@ -203,7 +210,7 @@ class LineTable:
         return rows
 
     def _last_at(self, address: int) -> tuple[_Sequence, int, int] | None:
-        # The last row at or before an address: its sequence, the number of its chunk, its index there.
+        # The last row at or before an address, as its sequence, the number of its chunk, and its index there.
         sequences = self._sequences
         index = bisect_right(sequences, address, key=lambda sequence: sequence.start) - 1
         if index < 0 or address >= sequences[index].end:
@@ -213,7 +220,7 @@ class LineTable:
         return sequence, number, bisect_right(self._chunk(sequence, number)[0], address) - 1
 
     def _at_same_address(self, sequence: _Sequence, number: int, index: int) -> Iterator[tuple[int, int, Row]]:
-        # The rows with the same address as the given one, from that one backwards, each with its position.
+        # The rows with the same address as the given row, backwards from that row, each with its position.
         addresses, rows = self._chunk(sequence, number)
         address = addresses[index]
         while True:
@@ -228,8 +235,8 @@ class LineTable:
             index = len(rows) - 1
 
     def _first_of_function(self, sequence: _Sequence, number: int, index: int) -> tuple[_Sequence, int, int]:
-        # The first row of a function, given the last row at its address. gcc ends a function that ends in a jump with a
-        # row at the next address, where another function may begin. That row begins no statement.
+        # The first row of a function, given the last row at its address. If a function ends in a jump, gcc adds a row
+        # at the next address, where another function may begin. That row begins no statement.
         first, statement = (number, index), None
         for at_number, at, row in self._at_same_address(sequence, number, index):
             first = at_number, at
@@ -249,7 +256,7 @@ class LineTable:
         return sequences
 
     def _read_sequence(self, cursor: Cursor) -> _Sequence | None:
-        # None for a sequence without rows, or if the program ends first.
+        # None for a sequence without rows, or if the line number program ends within the sequence.
         state: _State | None = (cursor.position, 0, 1, 1, self._default_is_stmt)
         end: int | None = None
         firsts: list[int] = []
@@ -274,7 +281,7 @@ class LineTable:
         return _Sequence(lowest, end, firsts if is_ordered else [lowest], states, is_ordered)
 
     def _chunk(self, sequence: _Sequence, number: int) -> _Chunk:
-        # The rows of a chunk. An unsorted sequence is one chunk, sorted here.
+        # The rows of a chunk. An unsorted sequence is a single chunk, which is sorted here.
         state = sequence.states[number]
         if sequence.is_ordered:
             return self._kept.get(self._offset, state[0]) or self._read_again(state)
@@ -305,9 +312,10 @@ class LineTable:
     def _run(
         self, cursor: Cursor, state: _State, addresses: list[int], rows: list[Row], *, define: bool
     ) -> tuple[_State | None, int | None]:
-        # Add a chunk of rows of one sequence, and return the state before the next chunk. After the last chunk the end
-        # of the sequence is returned, None if the program ends first. One long function, because lookups spend nearly
-        # all their time here. Like gdb, skip rows of line 0, which stand for code without a source line.
+        # Add a chunk of rows of one sequence, and return the state before the next chunk. After the last chunk, return
+        # the end of the sequence, None if the line number program ends within the sequence. This is one long function,
+        # because lookups spend nearly all their time here. Like gdb, skip rows of line 0, which stand for code without
+        # a source line.
         begin, address, file, line, is_stmt = state
         opcode_base, line_base, line_range = self._opcode_base, self._line_base, self._line_range
         scale = self._minimum_length

@@ -1,7 +1,7 @@
-"""Source file, line and functions (inlined ones, too) of addresses in one file, by DWARF 2 to 5.
+"""Source file, line and functions, including inlined ones, of addresses in one file, by DWARF 2 to 5.
 
-This is no use of pyelftools, because its import takes longer than a debugger may take to answer. All addresses are
-link-time addresses.
+This module does not use pyelftools, because importing it takes longer than a debugger may take to answer. All addresses
+are link-time addresses.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ _MAX_FIRST_ROWS = 8
 class Function(NamedTuple):
     """A function at an address. ``name`` is None if it is unknown.
 
-    ``call`` is the file and line of the call of an inlined function. It is None if it is unknown, and for the outermost
-    function.
+    ``call`` is the file and line of the call of an inlined function, None if unknown, and for the outermost function.
     """
 
     name: str | None
@@ -43,7 +42,7 @@ class Function(NamedTuple):
 class LineInfo:
     """The line tables and functions of one file: a module, or its separate debug file, and the files it refers to.
 
-    A lookup reads what it needs, and keeps it.
+    A lookup reads only the parts it needs, and caches them.
 
     :param others: finds split and supplementary files, None without any
     :param files: the file's debug information, if it is shared with other readers
@@ -68,17 +67,17 @@ class LineInfo:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all files were available that lookups needed so far."""
+        """Whether all files that lookups have needed so far were available."""
         return self._files.is_whole
 
     def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
         """Return file and line of the code at *link_address*, None if the line tables have none.
 
         The file is the table's path, made absolute by the unit's compilation directory if that is known. The line is
-        the one that gdb shows: that of the last row at or before the address in its sequence.
+        the one that gdb shows: the line of the last row at or before the address in its sequence.
 
-        :param entry: take the first row at the address, which is the function's own line if a function begins there.
-            Optimised code may have the first statement at the same address
+        :param entry: take the first row at the address, which has the function's own line if a function begins there.
+            In optimised code, the first statement may have the same address
         :raises MalformedFile: if the tables are malformed
         """
         unit = self._functions.unit_at(link_address)
@@ -92,7 +91,8 @@ class LineInfo:
         return (table.path(file), line) if line > 0 else None
 
     def digest(self, link_address: int, file: str) -> bytes | None:
-        """Return the MD5 of the source *file* as it was compiled, None if the line table at *link_address* has none.
+        """Return the MD5 of the source *file* at compile time, None if the line table at *link_address* does not have
+        it.
 
         :raises MalformedFile: if the tables are malformed
         """
@@ -103,9 +103,9 @@ class LineInfo:
     def construct(self, link_address: int) -> tuple[str, int] | None:
         """Return file and line of the construct whose outlined function begins at *link_address*, None if unknown.
 
-        clang declares an outlined function at the construct, and its first row may be of an inlined function. gcc has
-        the construct in the first row. Before release 12, that of a taskloop has the last line of another function, and
-        the next row has the construct.
+        clang declares an outlined function at the construct; its first row may belong to an inlined function. With gcc,
+        the first row has the construct's line. Before gcc 12, the first row of a taskloop has the last line of another
+        function, and the next row has the construct's line.
 
         :raises MalformedFile: if the entries or tables are malformed
         """
@@ -126,7 +126,8 @@ class LineInfo:
             return None
         row = rows[0]
         other = next((other for other in rows if other[1] != row[1]), None)
-        # To find the function of a line takes long in a large unit of C++.
+        # Finding the function of a line takes long in a large C++ unit, so there it is only done if the other row has a
+        # smaller line.
         if other is not None and other[0] == row[0] and (has_no_scopes(unit) or other[1] < row[1]):
             file = table.path(row[0])
             if not self._is_in(unit, around, file, row[1]) and self._is_in(unit, around, file, other[1]):
@@ -138,8 +139,8 @@ class LineInfo:
         return found is not None and name in found[1:]
 
     def functions(self, link_address: int) -> list[Function]:
-        """Return the functions at *link_address*, innermost first: inlined ones, then the function that contains them.
-        Empty without debug information.
+        """Return the functions at *link_address*, innermost first: the inlined functions, then the function that
+        contains them. Empty without debug information.
 
         :raises MalformedFile: if the entries are malformed
         """
@@ -149,12 +150,12 @@ class LineInfo:
         ]
 
     def has_parameter(self, link_address: int, name: str) -> bool:
-        """Return whether the function at *link_address*, or one that is inlined there, has a parameter called *name*.
+        """Return whether the function at *link_address*, or a function inlined there, has a parameter called *name*.
 
         :raises MalformedFile: if the entries are malformed
         """
         for function in self._functions.entries_at(link_address):
-            # Inlined copies may lack parameters without a location.
+            # An inlined copy may lack parameters that have no location.
             _, unit, offset = self._names.described(*function[:2])
             for count, entry in enumerate(iter_entries(unit, dw.DW_TAG_FORMAL_PARAMETER, below=offset, only=())):
                 if count >= _MAX_PARAMETERS:
@@ -164,15 +165,15 @@ class LineInfo:
         return False
 
     def declared_inside(self, link_address: int) -> str | None:
-        """Return the name of the source function with the construct of the outlined function at *link_address*, by the
-        line of its declaration.
+        """Return the name of the source function that contains the construct of the outlined function at
+        *link_address*, found by the line at which the outlined function is declared.
 
         None if there is no outlined function, if the line is unknown, and for languages with nested functions.
 
         :raises MalformedFile: if the entries are malformed
         """
         entries = [(unit, offset) for unit, offset, _ in self._functions.entries_at(link_address)]
-        # From release 19 on clang declares the code of a task at the function around it, not at the task.
+        # clang 19 and later declare a task's code at the line of the function around the task, not at the task.
         made = [entry for entry in entries if self._is_outlined(self._names.function(*entry) or "")]
         if not made or not has_no_scopes(made[0][0]):
             return None
@@ -186,7 +187,7 @@ class LineInfo:
         """Return the source name of the function with the symbol *linkage*, which contains the construct of the
         outlined function at *link_address*. None if it is unknown.
 
-        gcc nests the entries of the two functions; clang has them in one unit.
+        gcc nests the entries of the two functions; clang puts them into one unit.
 
         :raises MalformedFile: if the entries are malformed
         """
@@ -204,8 +205,8 @@ class LineInfo:
         return None
 
     def _function_with_line(self, unit: Unit, file: str | None, line: int) -> tuple[int, str, str | None] | None:
-        # Line and names of the last source function that begins before a line. The line is inside of that function if
-        # the language has no nested functions.
+        # Line and names of the last source function that begins at or before a line. If the language has no nested
+        # functions, that function contains the line.
         key = unit.section, unit.offset
         if key not in self._declarations:
             self._declarations[key] = list(self._iter_declarations(unit))
@@ -240,13 +241,13 @@ class LineInfo:
     def _file(self, unit: Unit, number: int | None) -> str | None:
         # The files of a split unit are in the table of its skeleton.
         table = self._table(unit.skeleton or unit) if number is not None else None
-        # Before DWARF 5 files were counted from 1, and 0 meant no file.
+        # Before DWARF 5, files are counted from 1, and 0 means no file.
         if number is None or table is None or (number == 0 and table.version < 5):
             return None
         return table.path(number)
 
     def calls(self, link_address: int) -> list[Call]:
-        """Return the calls of the function at *link_address*, none without debug information.
+        """Return the calls in the function at *link_address*, empty without debug information.
 
         :raises MalformedFile: if the entries are malformed
         """

@@ -19,11 +19,11 @@ _EVERYWHERE = (-1, -1)
 
 
 def ranges_of(unit: Unit, attributes: Mapping[int, Value]) -> list[tuple[int, int]]:
-    """Return ``(start, end)`` of the code that an entry's *attributes* describe (2.17); empty if it has none.
+    """Return ``(start, end)`` of each range of code that an entry's *attributes* describe (2.17). Empty without code.
 
     Ranges at 0 are left out: they belong to code that the linker dropped.
 
-    :raises MalformedFile: if they are malformed, or the lists of the unit are too long
+    :raises MalformedFile: if the ranges are malformed, or the lists of the unit are too long
     """
     value = attributes.get(dw.DW_AT_RANGES)
     if value is not None:
@@ -34,7 +34,7 @@ def ranges_of(unit: Unit, attributes: Mapping[int, Value]) -> list[tuple[int, in
         return []
     end = unit.address(high)
     if end is not None and high.form != dw.DW_FORM_ADDR and high.form not in ADDRESS_INDEXES:
-        end += start  # a constant counts from the start
+        end += start  # a constant is relative to the start
     return [(start, end)] if end is not None and start < end else []
 
 
@@ -55,7 +55,7 @@ def _new_ranges(unit: Unit, value: Value) -> Iterator[tuple[int, int]]:
 
 def _range_steps(unit: Unit, cursor: Cursor) -> Iterator[None]:
     if unit.ranges_left is None:
-        # Lists may share their bytes. Before DWARF 5 a range is two addresses.
+        # Lists may share their bytes, so steps are limited. Before DWARF 5, a range is two addresses.
         new = unit.version >= 5
         size = unit.sections.size(".debug_rnglists" if new else ".debug_ranges")
         most = limits.list_steps(size if new else size // unit.address_size)
@@ -67,7 +67,8 @@ def _range_steps(unit: Unit, cursor: Cursor) -> Iterator[None]:
 
 
 def location_at(unit: Unit, value: Value, link_address: int) -> bytes | None:
-    """Return the location expression at *link_address*, from the attribute itself or its list; None without one.
+    """Return the location expression at *link_address*, from the attribute itself or its list. None if there is no
+    expression.
 
     :raises MalformedFile: if the list is malformed
     """
@@ -90,7 +91,7 @@ def _locations(unit: Unit, value: Value) -> Iterator[tuple[tuple[int, int], byte
         return
     offset = (unit.number(value) or 0) + unit.contribution.get(".debug_loc", 0)
     cursor = unit.sections.cursor(".debug_loc", offset)
-    # A split unit of DWARF 4 has a list of GNU's, whose kinds of entries have other numbers.
+    # A split unit of DWARF 4 has a list in GNU's format, with other numbers for the kinds of entries.
     read = _split_list if unit.sections.split else _old_list
     for bounds in read(unit, cursor, _location_steps(unit)):
         yield bounds, cursor.take(cursor.unsigned(2))
@@ -116,11 +117,12 @@ def _list_cursor(unit: Unit, section: str, value: Value, index_form: int, base_a
     return unit.sections.cursor(section, start + offset)
 
 
-# These yield the bounds of each entry. The caller reads the location that follows before the next entry.
+# These functions yield the bounds of each entry. Before the next entry, the caller reads the location that follows.
 
 
 def _old_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[tuple[int, int]]:
-    # DWARF 4, 2.17.3 and 2.6.2: pairs of addresses up to (0, 0); the largest address as start sets the base.
+    # DWARF 4, 2.17.3 and 2.6.2: pairs of addresses up to (0, 0). A pair whose start is the largest address sets the
+    # base.
     pair = order_struct(unit.sections.byte_order, "QQ" if unit.address_size == 8 else "II")
     base, largest = unit.base_address, (1 << 8 * unit.address_size) - 1
     for _ in steps:
@@ -134,7 +136,8 @@ def _old_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[tup
 
 
 def _split_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[tuple[int, int]]:
-    # As gcc and gdb have it: the end, a base, two indexes of addresses, or one and a length of four bytes.
+    # The kinds of entries in gcc and gdb: the end, a base, two indexes of addresses, or an index and a length of four
+    # bytes.
     base = unit.base_address
     for _ in steps:
         kind = cursor.byte()
@@ -156,7 +159,7 @@ def _split_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[t
 def _new_list(
     unit: Unit, cursor: Cursor, steps: Iterable[None], *, locations: bool = False
 ) -> Iterator[tuple[int, int]]:
-    # 7.25 and 7.29: location lists have one more kind, DW_LLE_default_location, before the last three.
+    # 7.25 and 7.29: location lists have an additional kind, DW_LLE_default_location, before the last three kinds.
     base, size = unit.base_address, unit.address_size
     for _ in steps:
         kind = cursor.byte()
@@ -188,9 +191,10 @@ def _new_list(
 
 
 def read_aranges(sections: Sections) -> list[tuple[int, int, int]]:
-    """Return ``(start, end, unit's offset)`` of ``.debug_aranges`` (6.1.2), sorted; empty if the file has none.
+    """Return ``(start, end, unit's offset)`` of each range in ``.debug_aranges`` (6.1.2), sorted. Empty without that
+    section.
 
-    :raises MalformedFile: if it is malformed
+    :raises MalformedFile: if the section is malformed
     """
     rows = []
     offset, size = 0, sections.size(".debug_aranges")

@@ -1,4 +1,4 @@
-"""Locations of a frame's variables: location expressions (DWARF 5, 2.6). Bytes only, no target."""
+"""Locations of a frame's variables: location expressions (DWARF 5, 2.6). The caller supplies the target's memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ompd.errors import MalformedFile, Unavailable
 from ompd.records import record
 
 _MAX_PIECES = 256
-_MAX_FRAME_BASES = 2  # a frame base may not refer to itself
+_MAX_FRAME_BASES = 2  # a frame base must not refer to itself
 
-# Operations on values that have a type: floating point that the code keeps in no register or memory.
+# Operations on typed values: floating-point values that are in no register or memory.
 _TYPED = frozenset(
     (
         *(dw.DW_OP_CONST_TYPE, dw.DW_OP_REGVAL_TYPE, dw.DW_OP_DEREF_TYPE),
@@ -27,8 +27,8 @@ _TYPED = frozenset(
 
 
 class Piece(NamedTuple):
-    """A part of a variable: ``size`` bytes, None for the whole variable, in memory at ``address``, or ``data`` from
-    elsewhere. Both are None if it was optimized out.
+    """A part of a variable: ``size`` bytes, None for the whole variable. The part is in memory at ``address``, or its
+    bytes are ``data``. Both are None if the part was optimized out.
     """
 
     size: int | None
@@ -40,9 +40,9 @@ class Piece(NamedTuple):
 class FrameContext:
     """The frame in which an expression is evaluated.
 
-    ``registers`` has the known registers by DWARF number; ``cfa`` is None if it is unknown. ``bias`` is added
-    to the file's addresses to get the target's. ``frame_base`` is the expression of ``DW_AT_frame_base``.
-    ``thread_local`` returns the address of an offset in the module's thread-local storage.
+    ``registers`` are the known registers by DWARF number; ``cfa`` is None if unknown. ``bias`` is added to the file's
+    addresses to get the target's. ``frame_base`` is the expression of ``DW_AT_frame_base``. ``thread_local`` returns
+    the address at an offset in the module's thread-local storage.
     """
 
     registers: Mapping[int, int]
@@ -56,10 +56,10 @@ class FrameContext:
 
 
 def find_pieces(unit: Unit, expression: bytes, frame: FrameContext) -> list[Piece]:
-    """Return the pieces of a variable by its location expression.
+    """Return the pieces of a variable, given its location expression.
 
     :raises MalformedFile: if the expression is malformed or does not end soon
-    :raises Unavailable: if it needs a value that this frame does not have
+    :raises Unavailable: if the expression needs a value that this frame does not have
     :raises MemoryFault: as reading does
     """
     if not expression:
@@ -68,7 +68,7 @@ def find_pieces(unit: Unit, expression: bytes, frame: FrameContext) -> list[Piec
 
 
 class _Machine(StackMachine):
-    # Evaluates a variable's expression, of which the result is a location.
+    # Evaluates a variable's expression, whose result is a location.
 
     def __init__(
         self, unit: Unit, expression: bytes, frame: FrameContext, depth: int = 0, object_address: int | None = None
@@ -80,7 +80,7 @@ class _Machine(StackMachine):
         self._frame = frame
         self._depth = depth
         self._object = object_address
-        self._place: Piece | None = None  # of the piece that is being described, if it is not on the stack
+        self._place: Piece | None = None  # the current piece, if it is not on the stack
         self._found: list[Piece] = []
 
     def pieces(self) -> list[Piece]:
@@ -90,7 +90,7 @@ class _Machine(StackMachine):
         return self._found
 
     def base(self) -> int:
-        """Return the value of a frame base's expression. If that names a register, it is the register's value."""
+        """Return the value of a frame base's expression; the register's value if the expression names a register."""
         self.run()
         if self._place is not None and self._place.data is not None:
             return int.from_bytes(self._place.data, self._frame.byte_order)
@@ -163,9 +163,9 @@ class _Machine(StackMachine):
 
 
 def read_pieces(pieces: Sequence[Piece], size: int, read: Callable[[int, int], bytes], byte_order: ByteOrder) -> bytes:
-    """Return the *size* bytes of a variable that is in *pieces*.
+    """Return the *size* bytes of a variable that consists of *pieces*.
 
-    :raises Unavailable: if a part of it was optimized out
+    :raises Unavailable: if a part of the variable was optimized out
     :raises MalformedFile: if the pieces are not as large as the variable
     :raises MemoryFault: as *read* does
     """
@@ -196,10 +196,11 @@ def evaluate_type(unit: Unit, expression: bytes, frame: FrameContext, object_add
 
 
 def derefs_through(parameter: bytes, expression: bytes, byte_order: ByteOrder) -> int | None:
-    """Return how many pointers lead from the argument at *parameter*, a pointer, to the variable at *expression*.
+    """Return the number of pointers to follow from a pointer argument to a variable. *parameter* and *expression* are
+    their location expressions.
 
     :returns: 0 if the variable is a part of the structure that the argument points to, 1 if a pointer in that structure
-        points to it, and so on; None if it is not reached through the argument
+        points to the variable, and so on; None if the variable is not reached through the argument
     """
     try:
         return _derefs_through(Cursor(parameter, byte_order), Cursor(expression, byte_order))
@@ -210,7 +211,7 @@ def derefs_through(parameter: bytes, expression: bytes, byte_order: ByteOrder) -
 def _derefs_through(parameter: Cursor, cursor: Cursor) -> int | None:
     opcode, first = parameter.byte(), cursor.byte()
     if dw.DW_OP_REG0 <= opcode <= dw.DW_OP_REG31:
-        # The pointer is in the register that the expression begins with.
+        # The pointer is in a register, with which the expression must begin.
         if first != opcode - dw.DW_OP_REG0 + dw.DW_OP_BREG0:
             return None
         cursor.sleb()

@@ -1,7 +1,7 @@
 """Names of functions in DWARF, qualified by their scopes, without parameters.
 
 Examples: ``space::Class::method``, ``twice<int>``. Unnamed namespaces are ``(anonymous namespace)``, as in gdb; classes
-of lambdas are ``{lambda}``. A class in a function is qualified by the function. Names of C and Fortran are
+of lambdas are ``{lambda}``. A class in a function is qualified by the function. In C and Fortran, a name is
 ``DW_AT_name``, without scopes.
 """
 
@@ -29,7 +29,7 @@ class Names:
     """The names of functions in one module's debug information.
 
     :param is_outlined: returns whether a compiler outlined the function with that name from a construct. Such a
-        function is called by its symbol
+        function gets its symbol as name
     """
 
     def __init__(self, files: DebugFiles, is_outlined: Callable[[str], bool]) -> None:
@@ -38,14 +38,14 @@ class Names:
         self._known: dict[tuple[str, int, int], str | None] = {}
 
     def described(self, unit: Unit, offset: int) -> tuple[Known, Unit, int]:
-        """Return the attributes of the function at *offset* of *unit*, each with the unit that has it, and the entry of
-        the first declaration.
+        """Return the attributes of the function at *offset* of *unit*, each with the unit that has it, and unit and
+        offset of the original declaration.
 
         :raises MalformedFile: if the entries are malformed
-        :raises Unsupported: if one is in a file that is not available
+        :raises Unsupported: if an entry is in a file that is not available
         """
-        # A definition has only the attributes that its declaration (C++) or abstract instance (an inlined function) has
-        # not. These may be in other units, with strings and files of their own.
+        # A definition has only the attributes that its declaration (C++) or abstract instance (an inlined function)
+        # lacks. The declaration and the abstract instance may be in other units, with their own strings and files.
         known: Known = {}
         for _ in range(_MAX_REFERENCES):
             _, entry = unit.entry_at(offset)
@@ -89,7 +89,7 @@ class Names:
         return qualified if len(qualified) <= _MAX_NAME else None
 
     def _add_scopes(self, parts: list[str], unit: Unit, offset: int) -> bool:
-        # Add the names of the scopes around an entry, from inside out. Return False if the source function is unknown:
+        # Add the names of the scopes around an entry, innermost first. Return False if the source function is unknown:
         # clang does not nest an outlined function in the function that contains the construct.
         inner: int | None = None  # the tag of the scope inside of this one
         is_told = True
@@ -100,9 +100,9 @@ class Names:
             offset = around
             tag, _ = unit.entry_at(offset)
             if tag == dw.DW_TAG_SUBPROGRAM and inner not in _TYPES:
-                return True  # gcc nests functions in C, and outlined functions
+                return True  # gcc nests functions of C, and outlined functions
             if tag == dw.DW_TAG_SUBPROGRAM or tag in _TYPES:
-                # The scope may be declared elsewhere.
+                # The scope's declaration may be elsewhere.
                 known, unit, offset = self.described(unit, offset)
                 if dw.DW_AT_SIGNATURE in known:  # the name and scopes of a type are in its type unit
                     unit, offset = self._files.target(*known[dw.DW_AT_SIGNATURE])
@@ -111,7 +111,7 @@ class Names:
                 if tag == dw.DW_TAG_SUBPROGRAM:
                     is_told = name is not None and not self._is_outlined(name)
                     if name is None or not is_told:
-                        continue  # gcc nests it in the function that contains the construct
+                        continue  # gcc nests an outlined function in the function that contains the construct
                     parts.append(name)
                 else:
                     parts.append(name or ("{lambda}" if parts[-1].startswith("operator()") else "{unnamed}"))
@@ -124,8 +124,8 @@ class Names:
         raise MalformedFile(f"{self._files.name}: scopes do not end", offset=unit.offset + offset)
 
     def function_around(self, unit: Unit, offset: int) -> tuple[str, str | None] | None:
-        """Return name and symbol of the function around the entry at *offset* of *unit*, None if no entry of a function
-        is around it.
+        """Return name and symbol of the function around the entry at *offset* of *unit*, None if the entry is in no
+        function.
 
         :raises MalformedFile: if the entries are malformed
         """
@@ -142,9 +142,9 @@ class Names:
 
 
 def text_of(known: Known, attribute: int) -> str | None:
-    """Return the text of an attribute, None if there is none.
+    """Return the text of an attribute, None if the attribute is missing, or its text is empty or too long.
 
-    :raises Unsupported: if it is in a file that is not available
+    :raises Unsupported: if the text is in a file that is not available
     """
     if attribute not in known:
         return None

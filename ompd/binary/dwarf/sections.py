@@ -1,7 +1,7 @@
-"""The sections that hold DWARF: of a file, of a split file (``.dwo``), and the index of a package of split files
-(``.dwp``). Section numbers in comments are those of DWARF 5.
+"""The sections with DWARF in a file or a split file (``.dwo``), and the index of a package of split files (``.dwp``).
+Section numbers in comments are those of DWARF 5.
 
-Sections are read when first needed. Offsets are checked before use: those that do not fit raise MalformedFile.
+Sections are read on first use. Offsets are checked before use; an offset that does not fit raises MalformedFile.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from ompd.safety import limits
 
 T = TypeVar("T")
 
-# The columns of a package's index (7.3.5.3, table 7.1): numbers of DWARF 5, and of GNU's extension of DWARF 4 (version
-# 2), which differ from 5 on.
+# The columns of a package's index (7.3.5.3, table 7.1), by the numbers of GNU's extension of DWARF 4 (version 2) and of
+# DWARF 5. The two differ from column 5 on.
 _COLUMNS_OF_4 = {1: ".debug_info", 2: ".debug_types", 3: ".debug_abbrev", 4: ".debug_line", 5: ".debug_loc"}
 _COLUMNS_OF_4 |= {6: ".debug_str_offsets", 7: ".debug_macinfo", 8: ".debug_macro"}
 _COLUMNS_OF_5 = {1: ".debug_info", 3: ".debug_abbrev", 4: ".debug_line", 5: ".debug_loclists"}
 _COLUMNS_OF_5 |= {6: ".debug_str_offsets", 7: ".debug_macro", 8: ".debug_rnglists"}
 
-# A table is at most two thirds full, so only a crafted one needs a longer search.
+# A table is at most two thirds full, so only a crafted table needs a longer search.
 _MAX_PROBES = 1 << 10
 _SEVERAL = frozenset((".debug_info", ".debug_types"))
 _MAX_COLUMNS = 16
 _MAX_ROWS = 1 << 20
-# Small sections of files are copied into memory. Larger ones are copied by unit, up to a limit for each unit and for
+# Small sections are copied into memory. Larger sections are copied unit by unit, up to a limit for each unit and for
 # all units of a file.
 _SMALL, _MAX_COPIED, _MAX_ALL_COPIED = 1 << 20, 1 << 24, 1 << 26
 
 
-# The offsets of one unit's parts in a package's sections, by section name; empty outside of packages.
+# The offsets of one unit's parts in the sections of a package, by section name. Empty outside of packages.
 Contribution = Mapping[str, int]
 WHOLE: Contribution = {}
 
 
 def order_struct(byte_order: ByteOrder, layout: str) -> struct.Struct:
-    """Return *layout* in a byte order, without padding."""
+    """Return the :class:`struct.Struct` of *layout* in a byte order, without padding."""
     return struct.Struct(order_mark(byte_order) + layout)
 
 
 class Supplementary(NamedTuple):
-    """A file's reference to its supplementary file (7.3.6), or dwz's older ``.gnu_debugaltlink``: the name, and the
-    checksum or build-id that the supplementary file has to have.
+    """A file's reference to its supplementary file (7.3.6, or dwz's older ``.gnu_debugaltlink``): the name, and the
+    checksum or build-id that the supplementary file must have.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Supplementary(NamedTuple):
 
 
 class Sections:
-    """The ``.debug_*`` sections of one file, decompressed, and kept once they were read.
+    """The ``.debug_*`` sections of one file, decompressed and cached.
 
-    :param split: whether the file is a split one or a package, where ``.debug_info`` is called ``.debug_info.dwo``
-    :param tag: what distinguishes its sections from those of other files of the same module
+    :param split: whether the file is a split file or a package, in which ``.debug_info`` is called ``.debug_info.dwo``
+    :param tag: distinguishes this file's sections from those of the module's other files
     """
 
     def __init__(self, elf: ElfFile, *, split: bool = False, tag: str = "") -> None:
@@ -70,13 +70,15 @@ class Sections:
         self.split = split
         self.tag = tag
         self.supplementary: Callable[[], Sections | None] | None = None
-        """Finds the supplementary file (dwz's) that this one refers to; None for one that has none."""
+        """Finds the supplementary file (dwz's) that this file refers to. None if it refers to none."""
         self._package: dict[str, PackageIndex | None] = {}
         self._read: dict[tuple[str, int, Callable[[Cursor], object]], object] = {}
         self._copied = 0
 
     def span(self, name: str) -> tuple[Bytes, int, int] | None:
-        """Return a buffer with the section, its start and its end there, or None if the file has none of that name."""
+        """Return a buffer with the section, and the section's start and end in the buffer. None if the file has no such
+        section.
+        """
         if name not in self._spans:
             section = self._elf.section(name + ".dwo" if self.split else name)
             if section is None:
@@ -92,7 +94,7 @@ class Sections:
         return self._spans[name]
 
     def _joined(self, name: str, buffer: Buffer, start: int, end: int) -> tuple[Buffer, int, int]:
-        # No linker has joined the sections of a split file: each type unit has one.
+        # No linker has joined the sections of a split file, so each type unit has its own section.
         every = [section for section in self._elf.sections if section.name == name]
         if len(every) < 2:
             return buffer, start, end
@@ -105,7 +107,8 @@ class Sections:
         return bytes(joined), 0, len(joined)
 
     def copied(self, data: Bytes, start: int, size: int) -> bytes | None:
-        """Return a copy of part of a section that is in a file, None if it is too large or in memory anyway.
+        """Return a copy of part of a section that is in a file. None if the part is too large, or if the section is
+        already in memory.
 
         :param data: the buffer of the section, and *start* a position in it
         """
@@ -117,14 +120,15 @@ class Sections:
         return data[start : start + size]
 
     def size(self, name: str) -> int:
-        """Return the section's size in bytes, 0 if the file has none of that name."""
+        """Return the section's size in bytes, 0 if the file has no such section."""
         span = self.span(name)
         return 0 if span is None else span[2] - span[1]
 
     def cursor(self, name: str, offset: int = 0, end: int | None = None) -> Cursor:
-        """Return a cursor at *offset* of the section, up to *end* (None: the section's).
+        """Return a cursor from *offset* of the section to *end* (None: the section's end).
 
-        Its positions are those of the buffer; subtract ``start`` of :meth:`span` for offsets in the section.
+        Its positions count in the buffer of :meth:`span`. Subtract the start that :meth:`span` returns for offsets in
+        the section.
 
         :raises MalformedFile: if there is no such offset in the section
         """
@@ -134,11 +138,11 @@ class Sections:
         buffer, start, limit = span
         if end is not None:
             limit = min(limit, start + end)
-        what = intern(f"{self._elf.name}: {name}")  # kept by every unit
+        what = intern(f"{self._elf.name}: {name}")  # every unit keeps this text
         return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
 
     def once(self, name: str, offset: int, read: Callable[[Cursor], T]) -> T:
-        """Return the result of *read* for a cursor at *offset* of the section. It is kept for later calls.
+        """Return the result of *read* for a cursor at *offset* of the section. The result is cached.
 
         :raises MalformedFile: if there is no such offset in the section
         """
@@ -158,9 +162,10 @@ class Sections:
         return self.cursor(name, offset).string()
 
     def package(self, name: str) -> PackageIndex | None:
-        """Return a package's index *name*, ``cu`` or ``tu``; None if the file has none, because it is no package.
+        """Return the index *name* of a package, ``cu`` or ``tu``. None if the file has none, because it is not a
+        package.
 
-        :raises MalformedFile: if it is malformed
+        :raises MalformedFile: if the index is malformed
         """
         if name not in self._package:
             section = self._elf.section(f".debug_{name}_index") if self.split else None
@@ -248,7 +253,7 @@ def read_supplementary(elf: ElfFile) -> Supplementary | None:
 
 
 def supplementary_checksum(elf: ElfFile) -> bytes | None:
-    """Return the checksum by which other files refer to *elf* as their supplementary file, None if it is none.
+    """Return the checksum by which other files refer to *elf*, None if *elf* is not a supplementary file.
 
     :raises MalformedFile: if that section is malformed
     """
@@ -257,7 +262,7 @@ def supplementary_checksum(elf: ElfFile) -> bytes | None:
 
 
 def _read_debug_sup(elf: ElfFile) -> tuple[bool, str, bytes] | None:
-    # 7.3.6: whether the file is the supplementary one; that one's name and its checksum.
+    # 7.3.6: whether this file is the supplementary file, then the supplementary file's name and checksum.
     section = elf.section(".debug_sup")
     if section is None or section.sh_type == SHT_NOBITS:
         return None

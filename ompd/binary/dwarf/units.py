@@ -1,7 +1,7 @@
 """Units of DWARF 2 to 5: headers, single entries, and the meaning of attribute values.
 
-All addresses are link-time addresses. Offsets are checked before use; what does not fit raises MalformedFile. Section
-numbers in comments are those of DWARF 5.
+All addresses are link-time addresses. Offsets are checked before use; an offset that does not fit raises MalformedFile.
+Section numbers in comments are those of DWARF 5.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from ompd.binary.dwarf.forms import (
 from ompd.binary.dwarf.sections import WHOLE, Contribution, Sections
 from ompd.safety import limits
 
-_UNIT_TYPES_WITH_ID = (dw.DW_UT_SKELETON, dw.DW_UT_SPLIT_COMPILE)  # eight bytes more in the header
+_UNIT_TYPES_WITH_ID = (dw.DW_UT_SKELETON, dw.DW_UT_SPLIT_COMPILE)  # their headers have eight more bytes
 _UNIT_TYPES_OF_TYPES = (dw.DW_UT_TYPE, dw.DW_UT_SPLIT_TYPE)
 
 
 class Shape(NamedTuple):
-    """An abbreviation, the steps that skip its attributes, and steps to and form of ``DW_AT_sibling``, or None."""
+    """An abbreviation, and the steps that skip its attributes. ``sibling`` has the steps to ``DW_AT_sibling`` and its
+    form, or is None.
+    """
 
     abbreviation: Abbreviation
     steps: Steps
@@ -42,14 +44,14 @@ class Shape(NamedTuple):
 class Unit:
     """One unit of ``.debug_info``, or of DWARF 4's ``.debug_types`` (7.5.1).
 
-    ``signature`` and ``type_offset`` (of the type's entry) are those of a type unit, None for others. ``section`` is
-    unique among the module's files.
+    ``signature`` and ``type_offset`` (the offset of the type's entry) are set for a type unit, None for other units.
+    ``section`` is unique among the module's files.
 
     :param skeleton: the skeleton unit of a split unit
-    :param contribution: for a unit in a package, the offsets of its parts of other sections
+    :param contribution: for a unit in a package, the offsets of its parts in other sections
     """
 
-    # Slots, because a file may have a unit per twenty bytes.
+    # Slots save memory: a file may have a unit in every twenty bytes.
     __slots__ = (
         "_abbreviations",
         "_abbreviations_offset",
@@ -125,7 +127,7 @@ class Unit:
 
     @property
     def dwo_id(self) -> int | None:
-        """The id that a skeleton shares with its split unit, None for other units."""
+        """The id that a skeleton and its split unit share, None for other units."""
         return self._dwo_id if self.version >= 5 else self.number(self.top.get(dw.DW_AT_GNU_DWO_ID))
 
     @property
@@ -137,7 +139,7 @@ class Unit:
 
     @property
     def section_base(self) -> int:
-        """The base of section offsets: 0, except in a package, which merges the sections of many units."""
+        """The base of section offsets: 0, except in a package, where the sections of many units are merged."""
         return self.contribution.get(self._section, 0)
 
     @property
@@ -160,7 +162,7 @@ class Unit:
         return self._start, self._first, self._end
 
     def _load(self) -> None:
-        # Copy the unit before the first iteration, which reads nearly every byte.
+        # Copy the unit before its first iteration, which reads nearly every byte.
         if self._is_loaded:
             return
         self._is_loaded = True
@@ -172,7 +174,7 @@ class Unit:
             self._start, self._first, self._end = 0, self._first - start, size
 
     def cursor(self, offset: int) -> Cursor:
-        """Return a cursor *offset* bytes from the unit's start, up to its end.
+        """Return a cursor that begins *offset* bytes after the unit's start and ends with the unit.
 
         :raises MalformedFile: if no entry can be there
         """
@@ -195,7 +197,7 @@ class Unit:
 
     @property
     def top(self) -> Mapping[int, Value]:
-        """Attributes of the unit's own entry."""
+        """The attributes of the unit's own entry."""
         if self._top is None:
             self._top = self.entry_at(self._first - self._start)[1]
         return self._top
@@ -203,7 +205,7 @@ class Unit:
     def entry_at(self, offset: int) -> tuple[int, dict[int, Value]]:
         """Return tag and attributes of the entry *offset* bytes from the unit's start.
 
-        The tag is 0 at the end of a list of children.
+        At the end of a list of children the tag is 0.
 
         :raises MalformedFile: if there is none
         """
@@ -218,17 +220,17 @@ class Unit:
         return abbreviation.tag, self.attributes(cursor, abbreviation)
 
     def attributes(self, cursor: Cursor, abbreviation: Abbreviation) -> dict[int, Value]:
-        """Return the attributes of an entry, whose values begin at *cursor*.
+        """Return the attributes of an entry. Their values begin at *cursor*.
 
-        :raises MalformedFile: if they do not fit
+        :raises MalformedFile: if the values do not fit
         """
         read = self.forms.read
         return {attribute: read(cursor, form, implicit) for attribute, form, implicit in abbreviation.attributes}
 
     def shape(self, code: int) -> Shape:
-        """Return the shape of the entries of an abbreviation.
+        """Return the shape of entries with the abbreviation *code*.
 
-        :raises MalformedFile: if there is none, or it is malformed
+        :raises MalformedFile: if there is no such abbreviation, or it is malformed
         """
         if code not in self._shapes:
             abbreviation = self.abbreviations.get(code)
@@ -262,7 +264,9 @@ class Unit:
         return value.raw if value is not None and isinstance(value.raw, int) else None
 
     def string(self, value: Value | None) -> str | None:
-        """Return the string of a value, None without one or if it is in a supplementary file that is not available."""
+        """Return the string of a value. None if the value holds no string, or if the string is in a supplementary file
+        that is not available.
+        """
         if value is None:
             return None
         form, raw = value
@@ -296,11 +300,11 @@ class Unit:
         """The offset of the unit's table in ``.debug_str_offsets``."""
         base = self.number(self.top.get(dw.DW_AT_STR_OFFSETS_BASE))
         if base is None and self.sections.split and self.version >= 5:
-            base = 16 if self.offset_size == 8 else 8  # 7.3.2.2: a split file has one table, behind its header
+            base = 16 if self.offset_size == 8 else 8  # 7.3.2.2: a split file has one table, directly after its header
         return (base or 0) + self.contribution.get(".debug_str_offsets", 0)
 
     def address(self, value: Value | None) -> int | None:
-        """Return the address of a value, None if it holds none."""
+        """Return the address that a value holds, None if it holds none."""
         if value is None or not isinstance(value.raw, int):
             return None
         return self.indexed_address(value.raw) if value.form in ADDRESS_INDEXES else value.raw
@@ -310,7 +314,7 @@ class Unit:
 
         :raises MalformedFile: if there is none
         """
-        # The addresses of a split unit are in the module, because linkers do not process split files.
+        # The address table of a split unit is in the module, because linkers do not process split files.
         home = self.skeleton or self
         attribute = dw.DW_AT_ADDR_BASE if home.version >= 5 else dw.DW_AT_GNU_ADDR_BASE
         base = self.number(home.top.get(attribute)) or 0

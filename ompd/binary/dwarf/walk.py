@@ -19,12 +19,12 @@ _MAX_DEPTH = 1 << 12
 class EntryWalk(Generic[T]):
     """Iterates over chosen entries of a unit, in file order.
 
-    :param choose: called once per abbreviation; its result is yielded for each entry of that abbreviation. Entries with
-        None are skipped
-    :param begin: offset of the first entry from the unit's start; iteration ends after its children. None for the
-        unit's own entry
-    :param leaps: returns whether to skip the children of entries with that tag, if the entry has ``DW_AT_sibling``
-    :param left: called with an entry's offset after its children
+    :param choose: called once per abbreviation. The walk yields the result for each entry with this abbreviation, and
+        skips the entries if the result is None
+    :param begin: offset of the first entry from the unit's start. The walk ends after this entry's children. None for
+        the unit's own entry
+    :param leaps: returns whether to skip the children of entries with a tag, if they have ``DW_AT_sibling``
+    :param left: called with an entry's offset once the walk has passed its children
     """
 
     __slots__ = ("_begin", "_choose", "_leaps", "_left", "around", "following", "offset", "position", "unit")
@@ -42,7 +42,7 @@ class EntryWalk(Generic[T]):
         self.offset = 0
         """Offset of the current entry from the unit's start."""
         self.position = 0
-        """Position of its attributes in the unit's buffer, or of their end once they were read."""
+        """Position of the current entry's attributes in the unit's buffer, or of their end once they have been read."""
         self.around: list[int] = []
         """Offsets of the enclosing entries, outermost first."""
         self._choose = choose
@@ -50,7 +50,7 @@ class EntryWalk(Generic[T]):
         self._leaps = leaps
         self._left = left
         self.following: int | None = None
-        """Position after the entry's children if these are skipped, else None."""
+        """Position after the current entry's children if these are skipped, else None."""
 
     def __iter__(self) -> Iterator[T]:
         # One long function: a search spends nearly all its time here.
@@ -84,7 +84,7 @@ class EntryWalk(Generic[T]):
                 following, position = self.following, self.position
             if following is not None:
                 position = following
-            elif position == begin:  # else its attributes were read
+            elif position == begin:  # otherwise the attributes have been read
                 position = position + steps if isinstance(steps, int) else passed(cursor, position, steps)
             if enters and following is None:
                 if len(around) > _MAX_DEPTH:
@@ -106,7 +106,7 @@ class EntryWalk(Generic[T]):
         return shapes[code]
 
     def skip(self) -> None:
-        """Pass over what is in the entry at which the walk stands."""
+        """Skip the children of the current entry."""
         if self.following is not None:
             return
         cursor = self.unit.cursor_at(self.unit.bounds[0] + self.offset)
@@ -120,33 +120,34 @@ class EntryWalk(Generic[T]):
             self.following = walk.position
 
     def is_in(self, depth: int, offset: int) -> bool:
-        """Return whether the walk is in the entry at *offset*, which *depth* others are around."""
+        """Return whether the walk is inside the entry at *offset*, which is itself inside *depth* entries."""
         return depth < len(self.around) and self.around[depth] == offset
 
     def attributes(self, abbreviation: Abbreviation) -> dict[int, Value]:
-        """Read the attributes of the entry at which the walk stands."""
+        """Read and return the attributes of the current entry."""
         cursor = self.unit.cursor_at(self.position)
         found = self.unit.attributes(cursor, abbreviation)
         self.position = cursor.position
         return found
 
 
-# Those of an abbreviation's attributes that are read, each with the steps over what is before it; and the steps over
-# what is behind the last.
+# The attributes of an abbreviation that are read, each with the steps that skip the values before it; and the steps
+# that skip the values after the last.
 _Selection = tuple[list[tuple[Steps, int, int, int]], Steps]
 
 
 class Entry(NamedTuple):
-    """An entry that a walk found: where from the unit's start, and its attributes."""
+    """An entry that a walk yields: its offset from the unit's start, and its attributes."""
 
     offset: int
     attributes: Mapping[int, Value]
 
 
 class NestedEntry(NamedTuple):
-    """An entry that :func:`iter_inside` found: how many it is in, where from the unit's start, tag, attributes.
+    """An entry that :func:`iter_inside` yields. ``depth`` is the number of entries around it in the walk, ``offset``
+    counts from the unit's start.
 
-    ``enters`` says whether those in it follow.
+    ``enters`` is True if its children follow.
     """
 
     depth: int
@@ -170,10 +171,10 @@ def iter_entries(
 ) -> Iterator[Entry]:
     """Yield every entry with *tag*, in the unit's order.
 
-    :param below: offset of an entry; only it and its descendants are searched
-    :param outer: skip children of entries that are not scopes, if these have ``DW_AT_sibling``
+    :param below: offset of an entry; only this entry and its descendants are searched
+    :param outer: skip the children of entries that are not scopes, if these entries have ``DW_AT_sibling``
     :param only: the attributes to read
-    :raises MalformedFile: when it reaches an entry that is malformed
+    :raises MalformedFile: at a malformed entry
     """
     forms, cursor = unit.forms, unit.cursor_at(unit.bounds[1])
 
@@ -204,7 +205,8 @@ def iter_entries(
 def iter_inside(unit: Unit, offset: int, enters: Callable[[int, Mapping[int, Value]], bool]) -> Iterator[NestedEntry]:
     """Yield the entry at *offset* and its descendants, in order.
 
-    :param enters: called with tag and attributes of a descendant; if it returns False, its children are skipped
+    :param enters: called with tag and attributes of a descendant. If it returns False, the descendant's children are
+        skipped
     :raises MalformedFile: at a malformed entry, or if entries are nested too deep
     """
     walk = EntryWalk(unit, lambda abbreviation: abbreviation, begin=offset)
@@ -222,20 +224,20 @@ _MAX_PASSES = 64
 class Nesting:
     """The nesting of one unit's entries, read on demand.
 
-    If an entry has ``DW_AT_sibling`` (gcc writes it), its children are only read if one of them is requested.
+    If an entry has ``DW_AT_sibling`` (gcc writes it), its children are only read once one of them is requested.
     """
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        # By entry: begin and end of its children that have children, in order
+        # For each entry, begin and end of those children that have children, in order
         self._inside: dict[int, list[tuple[int, int]]] = {}
         start, first, end = unit.bounds
         self._top = first - start
-        # Contradictory ends could make the same entries be read again and again.
+        # With contradictory ends, the same entries could be read again and again.
         self._left = _MAX_PASSES * (end - start)
 
     def around(self, offset: int) -> int | None:
-        """Return the offset of the parent of the entry at *offset*, None for the entry of the unit itself.
+        """Return the offset of the parent of the entry at *offset*, None for the unit's own entry.
 
         Offsets are from the unit's start.
 
@@ -277,7 +279,7 @@ class Nesting:
                 children[walk.around[-1]].append((walk.offset, walk.following - start))
             else:
                 children[walk.offset] = []
-        while walk.around:  # lists of children that are cut off at the unit's end
+        while walk.around:  # entries whose lists of children are cut off at the unit's end
             inner = walk.around.pop()
             if walk.around:
                 children[walk.around[-1]].append((inner, end - start))

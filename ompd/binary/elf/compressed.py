@@ -1,4 +1,4 @@
-"""Compressed sections (gABI, "Section Compression"): zlib and zstd, and older ``.zdebug_*`` without a header."""
+"""Compressed sections (gABI, "Section Compression"): zlib, zstd, and the older ``.zdebug_*`` without a header."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ompd.safety import limits
 
 ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD = 1, 2
 _OLD_MAGIC = b"ZLIB"
-# Deflate codes at most 258 bytes in two bits (RFC 1951), so a larger ratio is a lie.
+# Deflate codes at most 258 bytes in two bits (RFC 1951), so a larger ratio is false.
 MAX_DEFLATE_RATIO = 1032
 # zstd codes a block of at most 128 KB in four bytes (RFC 8878, 3.1.1.2).
 MAX_ZSTD_RATIO = 1 << 15
@@ -22,7 +22,7 @@ def inflate_section(raw: bytes, header: struct.Struct | None, most: int) -> byte
     :param header: the layout of ``ElfN_Chdr``; None for ``.zdebug_*``, which begins with "ZLIB" and the
         size, big-endian
     :param most: the largest size allowed, in bytes
-    :raises MalformedFile: if the section is damaged, or claims more
+    :raises MalformedFile: if the section is damaged, or claims a larger size
     """
     header_size = header.size if header is not None else len(_OLD_MAGIC) + 8
     if len(raw) < header_size:

@@ -1,8 +1,8 @@
-"""Dynamic linking: symbols by name and version, and the symbols that linkage table entries are bound to.
+"""Dynamic linking: symbols by name and version, and the symbols to which linkage table entries are bound.
 
-gABI, "Dynamic Linking" and "Hash Table"; versions as in Drepper's "ELF Symbol Versioning" and the LSB, "Symbol
-Versioning"; ``DT_GNU_HASH`` as binutils and glibc have it. Section headers are not needed. 64-bit files only, except in
-:func:`dynamic_symbols`.
+gABI, "Dynamic Linking" and "Hash Table"; versions follow Drepper's "ELF Symbol Versioning" and the LSB, "Symbol
+Versioning"; ``DT_GNU_HASH`` follows binutils and glibc. Section headers are not needed. Only :func:`dynamic_symbols`
+also reads 32-bit files.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6
 DF_SYMBOLIC = 2
 VER_FLG_BASE = 1
 VERSYM_HIDDEN, VERSYM_VERSION = 0x8000, 0x7FFF
-_FIRST_VERSION = 2  # the file's first version; VER_NDX_LOCAL and VER_NDX_GLOBAL come before
+_FIRST_VERSION = 2  # the number of a file's first version, after VER_NDX_LOCAL and VER_NDX_GLOBAL
 
 # glibc defines some 40 versions, and one bucket holds a handful of symbols.
 _MAX_VERSIONS = 1 << 12
 _MAX_CHAIN = 1 << 14
-_MAX_BUCKETS = 1 << 20  # linkers make fewer than symbols
+_MAX_BUCKETS = 1 << 20  # linkers make fewer buckets than symbols
 _MAX_NAME = 1 << 12
 
 
 class Version(NamedTuple):
-    """A symbol version. A ``hidden`` one, of a reference, binds to no other version."""
+    """A symbol version. ``hidden`` marks a reference that must not bind to any other version."""
 
     name: str
     hidden: bool
 
 
 class Wanted(NamedTuple):
-    """The symbol that a linkage table entry refers to. ``version`` is None for an unversioned one.
+    """The symbol that a linkage table entry refers to. ``version`` is None for an unversioned symbol.
 
-    ``own`` is its link-time address in this file if no other module can preempt it, else None.
+    ``own`` is the symbol's link-time address in this file if no other module can preempt it, else None.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Definition(NamedTuple):
 
 
 class DynamicLinking:
-    """The dynamic section of one file, and the tables it points to.
+    """The dynamic section of one file, and the tables to which it points.
 
-    :raises MalformedFile: as in every method, if these are not in the file
+    :raises MalformedFile: in every method, too, if these are not in the file
     """
 
     def __init__(self, elf: ElfFile) -> None:
@@ -90,7 +90,7 @@ class DynamicLinking:
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether its references bind to its own symbols first (DT_SYMBOLIC)."""
+        """Whether the file's references bind to its own symbols first (DT_SYMBOLIC)."""
         return DT_SYMBOLIC in self._tags or bool(self._tags.get(DT_FLAGS, 0) & DF_SYMBOLIC)
 
     def wanted(self, index: int, jump_slot: int) -> Wanted:
@@ -114,7 +114,7 @@ class DynamicLinking:
         return Wanted(self._string(name), version, own, st_info & 15)
 
     def words(self, names: Collection[str]) -> Iterator[tuple[int, int, str]]:
-        """Yield the words that a loader fills with the addresses of symbols with one of *names*: the word's link-time
+        """Yield the words that a loader fills with the address of a symbol called one of *names*: the word's link-time
         address, the number of its relocation, and the name.
         """
         layout = struct.Struct(self._order + "QQ8x")
@@ -129,7 +129,7 @@ class DynamicLinking:
                     yield word, info & 0xFFFFFFFF, self._string(self._symbol_at(number)[0])
 
     def find(self, wanted: Wanted) -> Definition | None:
-        """Return this file's definition that a loader binds *wanted* to, None if none matches."""
+        """Return the definition in this file to which a loader binds *wanted*, None if none matches."""
         unversioned: list[Definition] = []
         for number in self._named(wanted.name):
             _, info, _, section, value, _ = self._symbol_at(number)
@@ -177,7 +177,7 @@ class DynamicLinking:
         return name, info, other, section, value, size
 
     def _named(self, name: str) -> Iterator[int]:
-        # The numbers of symbols by that name.
+        # The numbers of the symbols called *name*.
         key = name.encode("utf-8", "replace") + b"\0"
         for number in self._hashed(key[:-1]):
             offset = self._symbol_at(number)[0]
@@ -192,7 +192,7 @@ class DynamicLinking:
             yield from self._sysv_hashed(self._tags[DT_HASH], name)
 
     def _gnu_hashed(self, table: int, name: bytes) -> Iterator[int]:
-        # nbuckets, first hashed symbol, words of the filter, its shift; then filter, buckets, chains
+        # nbuckets, first hashed symbol, number of the filter's words, the filter's shift; then filter, buckets, chains
         buckets, first, filter_words, _ = struct.unpack(self._order + "IIII", self._bytes(table, 16))
         wanted = 5381
         for byte in name:
@@ -238,7 +238,7 @@ class DynamicLinking:
 
     @cached_property
     def _versions(self) -> dict[int, Version]:
-        # By number: versions that the file defines, and those that it needs.
+        # The versions that the file defines and those that it needs, by number.
         versions: dict[int, Version] = {}
         left = _MAX_VERSIONS
         at = self._tags.get(DT_VERDEF, 0)
@@ -277,9 +277,10 @@ def _is_version(own: Version | None, wanted: Version, *, is_hidden: bool) -> boo
 
 
 def dynamic_symbols(elf: ElfFile) -> tuple[Section, Section] | None:
-    """Return the dynamic symbol table and its strings as sections, for a file without section headers.
+    """Return the dynamic symbol table and its string table as sections, for a file without section headers.
 
-    Both are found by the dynamic section, the number of symbols by a hash table. None if one of these is missing.
+    The dynamic section locates both tables, and a hash table has the number of symbols. None if one of these is
+    missing.
 
     :raises MalformedFile: if the dynamic section or a table is not in the file
     """

@@ -1,8 +1,9 @@
-"""ELF files and images: headers, segments, sections, notes and what hangs on them. Bytes only, no target.
+"""ELF files and images: headers, segments, sections, notes. Nothing is read from a target.
 
-Names and values are those of the System V gABI (chapters 4 and 5). Both classes and both byte orders are read. Every
-count, offset and size is checked before use, because core files come from anywhere; a bad one raises
-:class:`~ompd.errors.MalformedFile`. Only the headers are read at first: a core may be a sparse file of many gigabytes.
+Names and values follow the System V gABI (chapters 4 and 5). Both classes and both byte orders are read. Every count,
+offset and size is checked before use, because core files may come from an untrusted source. A bad value raises
+:class:`~ompd.errors.MalformedFile`. At first only the headers are read, because a core may be a sparse file of many
+gigabytes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NOTE = "III"
 
 class NotePlace(NamedTuple):
     """The position of a note in a buffer: its descriptor has ``size`` bytes from ``start``, the next note begins at
-    ``following``. A very long ``owner`` is cut.
+    ``following``. A very long ``owner`` is cut off.
     """
 
     owner: str
@@ -37,10 +38,10 @@ def iter_note_places(data: Buffer, byte_order: ByteOrder, start: int, end: int, 
 
     Only their headers and owners' names are read.
 
-    *align* is the segment's ``p_align``. Any value but 8 means 4: the gABI ("Note Section") asks for 8 in 64-bit files,
-    but Linux and GNU pad to 4, also in cores.
+    *align* is the segment's ``p_align``. Any value but 8 means 4: the gABI ("Note Section") requires 8 in 64-bit files,
+    but Linux and GNU pad to 4, even in cores.
 
-    :raises MalformedFile: when the walk reaches a note that does not end before *end*
+    :raises MalformedFile: at a note that does not end before *end*
     """
     layout = struct.Struct(order_mark(byte_order) + _NOTE)
     header_size, unpack = layout.size, layout.unpack
@@ -50,7 +51,7 @@ def iter_note_places(data: Buffer, byte_order: ByteOrder, start: int, end: int, 
         n_namesz, n_descsz, n_type = unpack(data[offset : offset + header_size])
         name_start = offset + header_size
         desc_start = name_start + n_namesz + (-(header_size + n_namesz) & padding)
-        if n_descsz == 0:  # an empty descriptor: the name's padding may be cut off
+        if n_descsz == 0:  # with an empty descriptor, the name's padding may be cut off
             desc_start = min(desc_start, max(end, name_start + n_namesz))
         desc_end = desc_start + n_descsz
         if desc_end > end:
@@ -67,7 +68,7 @@ def iter_notes(data: bytes, byte_order: ByteOrder, align: int = 4) -> Iterator[t
 
     Descriptors are views into *data*, not copies.
 
-    :raises MalformedFile: when the walk reaches a note that does not end inside *data*
+    :raises MalformedFile: at a note that does not end inside *data*
     """
     view = memoryview(data)
     for note in iter_note_places(view, byte_order, 0, len(view), align):
@@ -77,7 +78,7 @@ def iter_notes(data: bytes, byte_order: ByteOrder, align: int = 4) -> Iterator[t
 def find_build_id(notes: bytes, byte_order: ByteOrder, align: int = 4) -> bytes | None:
     """Return the build-id (``NT_GNU_BUILD_ID`` of owner GNU) among *notes*, or None if there is none.
 
-    :raises MalformedFile: if the notes before it are malformed
+    :raises MalformedFile: if a note before the build-id is malformed
     """
     for owner, n_type, descriptor in iter_notes(notes, byte_order, align):
         if n_type == NT_GNU_BUILD_ID and owner == "GNU":
@@ -111,8 +112,8 @@ STB_GNU_UNIQUE = 10
 
 _OLD_COMPRESSED = ".zdebug_"
 
-# Linux allows some 65,000 mappings by default (vm.max_map_count). A file beyond these bounds is rejected, because its
-# empty rows would fill memory.
+# Linux allows some 65,000 mappings by default (vm.max_map_count). A file beyond these bounds is rejected, because even
+# its empty headers would fill memory.
 MAX_SEGMENTS = 1 << 20
 MAX_SECTIONS = 1 << 17
 
@@ -136,7 +137,9 @@ class Header(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """``ElfN_Phdr`` (gABI, "Program Header") less ``p_paddr``. Offsets and sizes are bytes, not yet checked."""
+    """``ElfN_Phdr`` (gABI, "Program Header") without ``p_paddr``. Offsets and sizes are in bytes, and not yet
+    checked.
+    """
 
     p_type: int
     p_flags: int
@@ -148,7 +151,7 @@ class Segment(NamedTuple):
 
 
 class Section(NamedTuple):
-    """``ElfN_Shdr`` (gABI, "Sections") with its name looked up. Offsets and sizes are bytes, not yet checked."""
+    """``ElfN_Shdr`` (gABI, "Sections") with its name looked up. Offsets and sizes are in bytes, and not yet checked."""
 
     name: str
     sh_type: int
@@ -166,7 +169,7 @@ class Section(NamedTuple):
 _EHDR = {32: "16xHH4xIII4xHHHHHH", 64: "16xHH4xQQQ4xHHHHHH"}
 _PHDR = {32: "III4xIIII", 64: "IIQQ8xQQQ"}
 _SHDR = {32: "IIIIIIII4xI", 64: "IIQQQQII8xQ"}
-_MAX_LINKED, _MAX_LINKED_NAME = 1 << 10, 1 << 12  # libraries that a file was linked with; real ones have some hundred
+_MAX_LINKED, _MAX_LINKED_NAME = 1 << 10, 1 << 12  # needed libraries; real files have some hundred
 _DYN = {32: "iI", 64: "qQ"}
 _CHDR = {32: "III", 64: "I4xQQ"}
 
@@ -189,7 +192,7 @@ def sizeof_segment(ident_class: int) -> int:
 def parse_header(data: Buffer, name: str = "ELF image") -> Header:
     """Return the ELF header at the start of *data*: a file, or an image as it is in memory.
 
-    :param name: what to call the bytes in errors
+    :param name: name of the bytes in errors
     :raises MalformedFile: if it is not an ELF header of a known class, byte order and version
     """
     ident = bytes(data[:16])
@@ -212,7 +215,7 @@ def parse_header(data: Buffer, name: str = "ELF image") -> Header:
 def parse_segments(header: Header, table: Buffer, count: int, name: str = "ELF image") -> tuple[Segment, ...]:
     """Return the first *count* program headers of *table*, which begins where ``e_phoff`` points.
 
-    :raises MalformedFile: if *table* is shorter than that, or ``e_phentsize`` is not the size of a program header
+    :raises MalformedFile: if *table* is too short for *count*, or ``e_phentsize`` is not the size of a program header
     """
     layout = struct.Struct(order_mark(header.byte_order) + _PHDR[header.ident_class])
     if count == 0:
@@ -231,16 +234,16 @@ def parse_segments(header: Header, table: Buffer, count: int, name: str = "ELF i
 
 
 def _text(raw: bytes) -> str:
-    # Names are UTF-8 in practice. Other bytes must neither fail here nor break a later print.
+    # Names are UTF-8 in practice. Other bytes must neither raise an error here nor break a later print.
     return raw.decode("utf-8", "replace")
 
 
 class ElfFile:
     """One ELF file: executable, shared object, separate debug file or core.
 
-    :param data: the whole file; it has to stay open (a closed one raises ValueError)
+    :param data: the whole file, which must stay open (reading a closed file raises ValueError)
     :param name: name of the file in errors
-    :param segment_count: the number of program headers, if section 0, which holds it (PN_XNUM), was lost
+    :param segment_count: the number of program headers, if section 0, which holds this number (PN_XNUM), was lost
     :raises MalformedFile: if the ELF header or the table of program headers is malformed
     """
 
@@ -255,13 +258,13 @@ class ElfFile:
         self.e_machine = header.e_machine
         self.e_entry = header.e_entry
         self.e_phoff = header.e_phoff
-        # By position: many sections may claim the same compressed bytes.
+        # Keyed by position, because many sections may claim the same compressed bytes.
         self._inflated: dict[tuple[int, int, int], bytes] = {}
         self.segments: tuple[Segment, ...] = self._read_segments()
 
     @property
     def pointer_size(self) -> int:
-        """Bytes of an address in this file's class."""
+        """The size of an address in this file's class, in bytes."""
         return self.ident_class // 8
 
     # Program headers
@@ -287,7 +290,7 @@ class ElfFile:
         return self.copy(segment.p_offset, segment.p_filesz, "a segment")
 
     def file_offset(self, address: int, size: int) -> int | None:
-        """Return the file offset of the *size* bytes at link-time *address*, None if no PT_LOAD holds them."""
+        """Return the file offset of *size* bytes at the link-time *address*, None if no PT_LOAD holds them."""
         for segment in self.segments:
             if segment.p_type != PT_LOAD:
                 continue
@@ -306,9 +309,9 @@ class ElfFile:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """The sections in the file's order, section 0 (SHN_UNDEF) included; empty in a file without section headers.
+        """The sections in the file's order, including section 0 (SHN_UNDEF). Empty in a file without section headers.
 
-        :raises MalformedFile: if their table or its names are not in the file
+        :raises MalformedFile: if the section headers or their names are not in the file
         """
         header = self.header
         if header.e_shoff == 0:
@@ -351,7 +354,7 @@ class ElfFile:
 
         Only compressed sections are copied; their inflated bytes are cached.
 
-        SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, gives an empty span.
+        The span of SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, is empty.
 
         :raises MalformedFile: if it is not in the file, or its compressed form is damaged
         """
@@ -369,7 +372,7 @@ class ElfFile:
         return self.data, section.sh_offset, section.sh_offset + section.sh_size
 
     def section_data(self, section: Section) -> bytes:
-        """Return *section*'s bytes, inflated if they are compressed. SHT_NOBITS has none: ``b""``.
+        """Return *section*'s bytes, inflated if they are compressed; ``b""`` for SHT_NOBITS.
 
         :raises MalformedFile: if it is not in the file, or its compressed form is damaged
         """
@@ -391,13 +394,13 @@ class ElfFile:
                 f"{self.name}: compressed section {section.name} {error}", offset=section.sh_offset
             ) from error
 
-    # What the file says about itself
+    # The file's identity and needs
 
     def debuglink(self) -> tuple[str, int] | None:
         """Return name and CRC-32 of the separate debug file (``.gnu_debuglink``), or None if the file names none.
 
-        The name has no folder in it; where to look is the caller's matter. The checksum is :func:`zlib.crc32` of that
-        whole file. Described in GDB's manual, "Debugging Information in Separate Files".
+        The name has no folder in it; the caller decides where to look. The checksum is :func:`zlib.crc32` of the whole
+        debug file. Described in GDB's manual, "Debugging Information in Separate Files".
 
         :raises MalformedFile: if the section is malformed
         """
@@ -415,10 +418,10 @@ class ElfFile:
     def build_id(self) -> bytes | None:
         """Return the build-id (``NT_GNU_BUILD_ID``), or None if the file has none.
 
-        Segments come first, because they remain if section headers are stripped. Sections come next, because a
-        separate debug file does not hold the bytes of its segments.
+        Segments are searched first, because they remain if section headers are stripped. Sections are searched next,
+        because a separate debug file does not hold the bytes of its segments.
 
-        :raises MalformedFile: if none was found and notes are malformed
+        :raises MalformedFile: if no build-id was found and notes are malformed
         """
         fault: MalformedFile | None = None
         places = [(s.p_offset, s.p_filesz, s.p_align) for s in self.segments if s.p_type == PT_NOTE]
@@ -443,7 +446,7 @@ class ElfFile:
         return None
 
     def dynamic(self) -> list[tuple[int, int]]:
-        """Return ``d_tag`` and ``d_val`` of the dynamic section up to DT_NULL, an empty list without PT_DYNAMIC.
+        """Return ``d_tag`` and ``d_val`` of the dynamic section up to DT_NULL, empty without PT_DYNAMIC.
 
         :raises MalformedFile: if the segment is not in the file
         """
@@ -500,7 +503,7 @@ class ElfFile:
         """Return *size* bytes from *offset* on.
 
         :param what: name of the bytes in errors
-        :raises MalformedFile: if they are not in the file, or are almost only a hole
+        :raises MalformedFile: if the bytes are not in the file, or are almost entirely a hole
         """
         self._check(offset, size, what)
         if size > limits.FREE_BYTES and not self.is_held(offset, size):
@@ -508,13 +511,13 @@ class ElfFile:
         return bytes(self.data[offset : offset + size])
 
     def is_held(self, offset: int, size: int) -> bool:
-        """Return whether enough of the *size* bytes at *offset* are on disk to justify a copy."""
+        """Return whether enough of the *size* bytes at *offset* are on disk, and not in holes, to justify a copy."""
         held = getattr(self.data, "held", None)
         return held is None or limits.may_copy(size, held(offset, offset + size))
 
     @cached_property
     def disk_size(self) -> int:
-        """How many bytes of the file are on disk; the others are holes."""
+        """The number of the file's bytes that are on disk. All others are in holes."""
         held = getattr(self.data, "held", None)
         return len(self.data) if held is None else int(held(0, len(self.data)))
 
@@ -524,7 +527,7 @@ def _is_compressed(section: Section) -> bool:
 
 
 def _section_name(table: bytes, offset: int, last: int, name: str) -> str:
-    # Sections may share a name of any length. No requested name is long, so a long one is cut and marked.
+    # Sections may share a name of any length. Requested names are short, so a long name is cut off and marked.
     end = table.find(b"\0", offset, offset + limits.MAX_SECTION_NAME)
     if end < 0 and offset < last:
         return _text(table[offset : offset + limits.MAX_SECTION_NAME]) + "…"

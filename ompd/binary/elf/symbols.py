@@ -1,7 +1,8 @@
 """Symbol tables of ELF files (gABI, "Symbol Table"): symbols by name, by prefix and by address.
 
-A command looks up a handful of some thousand symbols and has to be quick. Only these are decoded: the name is searched
-as bytes in the string table, and its offset there among all ``st_name``, which are read in bulk.
+A command looks up a handful of some thousand symbols, and must be quick. So only these symbols are decoded: the name is
+searched as bytes in the string table, then its offset is searched among the ``st_name`` of all symbols, which are read
+in bulk.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from ompd.safety import limits
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_COMMON, STT_TLS = range(7)
 STT_GNU_IFUNC = 10
 
-# Among symbols of one name, the one that other modules would bind to comes first.
+# Among symbols with one name, the symbol to which other modules would bind comes first.
 _BIND_RANK = {STB_GLOBAL: 0, STB_GNU_UNIQUE: 0, STB_WEAK: 1, STB_LOCAL: 2}
 # Among symbols that cover an address, code comes first.
 _TYPE_RANK = {STT_FUNC: 0, STT_GNU_IFUNC: 0, STT_OBJECT: 1, STT_COMMON: 1}
 _VARIABLES = frozenset((STT_OBJECT, STT_COMMON, STT_TLS))
 _ADDRESSED = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_GNU_IFUNC))
 
-# Elf32_Sym and Elf64_Sym. st_name comes first in both; the rest is in another order.
+# Elf32_Sym and Elf64_Sym. st_name comes first in both; the other members are in a different order.
 _SYM = {32: "IIIBBH", 64: "IBBHQQ"}
 
-_SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not an address, SHN_COMMON has none yet
+_SHN_LORESERVE = 0xFF00  # from here on not a section: SHN_ABS means no address, SHN_COMMON no address yet
 
-# Functions hold few labels, and glibc has some dozen names for one function. These bounds keep a table of overlapping
-# symbols from costing time.
+# Functions contain few labels, and glibc has some dozen names for one function. These bounds limit the time that a
+# table of overlapping symbols costs.
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
 # Absent names are cached for string tables of at least this size.
@@ -58,8 +59,8 @@ _MAX_VARIABLES = 1 << 18
 # A string table also holds names of sections and files, and leftovers of dropped symbols.
 _STRINGS_PER_SYMBOL, _FREE_STRINGS = 4, 1 << 12
 _MAX_SYMBOLS = 1 << 23  # several times the largest programs
-# C++ templates have names of some thousand bytes. Names may share their ends, so a table of n bytes can hold names of
-# n * n bytes.
+# C++ templates have names of some thousand bytes. Names may share their tails, so the names in a table of n bytes may
+# have n * n bytes in all.
 _MAX_NAME = 1 << 17
 
 
@@ -87,7 +88,7 @@ class Kept(Protocol):
 class SymbolSection:
     """One SHT_SYMTAB or SHT_DYNSYM section with its strings.
 
-    :param strings: the string table, if no section header names it
+    :param strings: the string table, for a file without section headers
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class SymbolSection:
 
     @cached_property
     def _name_offsets(self) -> list[int]:
-        # st_name of every symbol. The strided view is iter_unpack in C.
+        # st_name of every symbol. A strided view does the work of iter_unpack in C.
         entries, size = self._entries, self._struct.size
         if self._elf.byte_order == sys.byteorder:
             return memoryview(entries).cast("I")[:: size // 4].tolist()
@@ -132,7 +133,8 @@ class SymbolSection:
 
     @cached_property
     def _first_and_last(self) -> tuple[dict[int, int], dict[int, int]]:
-        # First and last symbol by st_name. They differ if symbols share a string, as static functions do.
+        # The first and the last symbol with each st_name. They differ if symbols share a string, as static functions
+        # do.
         offsets = self._name_offsets
         count = len(offsets)
         backwards = zip(reversed(offsets), range(count - 1, -1, -1), strict=True)
@@ -159,7 +161,7 @@ class SymbolSection:
 
     @cached_property
     def _sharing(self) -> dict[int, list[int]]:
-        # Indexes of symbols by st_name, if several share it.
+        # Indexes of symbols by st_name, for each st_name that several symbols share.
         firsts, lasts = self._first_and_last
         sharing: dict[int, list[int]] = {}
         for index, offset in enumerate(self._name_offsets):
@@ -176,7 +178,7 @@ class SymbolSection:
         return [index] if index == lasts[offset] else self._sharing[offset]
 
     def find(self, name: str) -> list[Symbol]:
-        # Linkers let a name share the tail of a longer one, so a match may begin inside a string.
+        # Linkers store a name as the tail of a longer one, so a match may begin inside a string.
         strings, key = self._strings, _key(name)
         found = []
         position = strings.find(key)
@@ -186,8 +188,8 @@ class SymbolSection:
         return found
 
     def preferred(self, name: str) -> Symbol | None:
-        # The best symbol called *name*. Absences are cached: every module is searched for the runtime symbols, and few
-        # modules have them.
+        # The best symbol called *name*. Absent names are cached, because every module is searched for the runtimes'
+        # symbols, and few modules have them.
         if not self._keeps_absences:
             return preferred_of(self.find(name))
         if name in self._absences:
@@ -216,7 +218,7 @@ class SymbolSection:
         found = []
         for index, offset in enumerate(self._name_offsets):
             raw = starts.get(offset)
-            if raw is None:  # the tail of a longer string
+            if raw is None:  # the name is the tail of a longer string
                 end = strings.find(b"\0", offset, offset + longest)
                 raw = strings[offset:end] if end >= 0 else None
             if raw is not None and raw in wanted:
@@ -227,7 +229,7 @@ class SymbolSection:
     def _string_starts(self) -> dict[int, bytes]:
         strings = self._strings
         if strings.count(b"\0") > _STRINGS_PER_SYMBOL * len(self._name_offsets) + _FREE_STRINGS:
-            return {}  # linkers write no unused strings
+            return {}  # linkers write no unused strings, so the table is suspicious
         pieces = strings.split(b"\0")
         offsets = accumulate((len(piece) + 1 for piece in pieces), initial=0)
         return dict(zip(offsets, pieces, strict=False))  # the last offset is the table's end
@@ -275,7 +277,7 @@ class SymbolSection:
 
     @cached_property
     def _by_address(self) -> tuple[Sequence[int], Sequence[int]]:
-        # Sorted start addresses, and the indexes of the symbols there.
+        # Sorted start addresses, and the indexes of the symbols at these addresses.
         count = len(self._entries) // self._struct.size
         if self._kept is None or count < _MIN_KEPT or self._elf.ident_class != 64:
             return self._sorted()
@@ -314,7 +316,7 @@ class SymbolSection:
         return [values[index] for index in indexes], indexes
 
     def _columns(self) -> tuple[list[int], list[int], list[int]]:
-        # st_info, st_shndx and st_value of every symbol, as _name_offsets has st_name.
+        # st_info, st_shndx and st_value of every symbol, read like st_name in _name_offsets.
         entries = memoryview(self._entries)
         if self._elf.byte_order == sys.byteorder and self._elf.ident_class == 64:
             return entries[4::24].tolist(), entries.cast("H")[3::12].tolist(), entries.cast("Q")[1::3].tolist()
@@ -334,8 +336,8 @@ class SymbolSection:
         return [row[at] for row in self._struct.iter_unpack(self._entries)]
 
     def covering(self, address: int) -> Symbol | None:
-        # The nearest symbol before the address whose st_size covers it. A smaller symbol that ends before the address
-        # may be nested in it, so several candidates are tried.
+        # The nearest symbol before the address whose st_size covers the address. Smaller symbols that end before the
+        # address may be nested in the covering symbol, so several candidates are tried.
         starts, indexes = self._by_address
         sizes = self._sizes
         position = bisect_right(starts, address)
@@ -361,8 +363,8 @@ class SymbolSection:
         return symbol if address < section.sh_addr + section.sh_size else None
 
     def _named(self, indexes: Sequence[int]) -> list[Symbol]:
-        # NOTYPE symbols "$x", "$d.3" … are mapping symbols (psABI of AArch64, Arm and RISC-V): they mark code and data
-        # and name nothing.
+        # NOTYPE symbols "$x", "$d.3" … are mapping symbols (psABI of AArch64, Arm and RISC-V). They mark code and data
+        # and are not names.
         symbols = [self._symbol(index, self._name_at(self._name_offsets[index])) for index in indexes[:_MAX_ALIASES]]
         return [s for s in symbols if s.name and not (s.type == STT_NOTYPE and s.name.startswith("$"))]
 
@@ -381,28 +383,28 @@ def is_symbol(symbol: Symbol) -> bool:
 
 
 def _preference(symbol: Symbol) -> tuple[int, int, bool, str]:
-    # Underscores last: glibc's clone3 is also __clone3.
+    # Names with underscores come last: glibc's clone3 is also called __clone3.
     return _TYPE_RANK.get(symbol.type, 2), _BIND_RANK.get(symbol.bind, 2), symbol.name.startswith("_"), symbol.name
 
 
 def preferred_of(symbols: list[Symbol]) -> Symbol | None:
-    """Return the preferred one of several symbols of one name, None if none is defined."""
+    """Return the preferred one of several symbols with one name, None if none is defined."""
     return min(filter(is_symbol, symbols), key=lambda symbol: _BIND_RANK.get(symbol.bind, 2), default=None)
 
 
-_MOST_FOUND = 64  # cached lists of names; our code has few
-_MOST_NAMES = 1 << 12  # cached single names: a hosted library may look up any number
+_MOST_FOUND = 64  # number of cached lists of names; ompd's code has few
+_MOST_NAMES = 1 << 12  # number of cached single names, because a hosted library may look up any number of names
 
 
 class SymbolTable:
     """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
 
-    Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
-    Tables are read at first need and in that order; the first match ends a search. In a file without section headers
-    ``.dynsym`` is found by the dynamic section.
+    Addresses are link-time addresses, which are the same in the module and in its debug file. Tables are read on first
+    use, in this order; the first match ends a search. In a file without section headers, the dynamic section locates
+    ``.dynsym``.
 
-    :param debug_elf: the debug file, or a function that returns it or None. The function is called once, after the
-        module's own tables had no match
+    :param debug_elf: the debug file, or a function that returns the debug file or None. The function is called once,
+        when the module's own tables have no match
     :param kept: returns the cache of a file
     """
 
@@ -434,7 +436,7 @@ class SymbolTable:
         if len(found) > limits.MAX_SYMBOL_TABLES:
             raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
         if not elf.sections and SHT_DYNSYM in kinds:
-            # Loaders need no section headers, and some tools strip them.
+            # Loaders do not need section headers, and some tools strip them.
             table = dynamic_symbols(elf)
             return [self._table(elf, *table)] if table is not None else []
         return [self._table(elf, section) for section in found]
@@ -447,7 +449,8 @@ class SymbolTable:
         yield from self._debug_tables
 
     def find(self, name: str) -> Symbol | None:
-        """Return the symbol called exactly *name*, or None. Global symbols come before weak, weak before local.
+        """Return the symbol called exactly *name*, or None. Global symbols take precedence over weak ones, weak over
+        local.
 
         Undefined symbols, sections and file names do not count.
 
@@ -461,7 +464,8 @@ class SymbolTable:
         return symbol
 
     def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:
-        """Return the symbols called *names* by name, each as from :meth:`find`, in one pass over a table.
+        """Return the symbols called *names*, by name. Each is the symbol that :meth:`find` returns, but a table is read
+        in one pass.
 
         :raises MalformedFile: if a table or its strings are malformed
         """
@@ -486,7 +490,7 @@ class SymbolTable:
         return dict(answer)
 
     def mentions(self, names: Iterable[str]) -> set[str]:
-        """Return a superset of those *names* that the module's own tables hold, undefined symbols included.
+        """Return a superset of those *names* that the module's own tables hold, including undefined symbols.
 
         A name may be wrongly included if it is part of a longer one.
 
@@ -507,9 +511,10 @@ class SymbolTable:
         return {name for name in wanted if self._named.get(name, True)}
 
     def passed_on(self, wanted: Iterable[str]) -> set[str]:
-        """Return those *wanted* functions of other modules whose address the program uses as a value.
+        """Return those *wanted* functions of other modules whose address this module uses as a value.
 
-        Their undefined symbols have an address: the linkage table entry (psABI, "Function Addresses").
+        The undefined symbols of such functions have an address: that of the linkage table entry (psABI, "Function
+        Addresses").
 
         :raises MalformedFile: if a table is malformed
         """
@@ -523,7 +528,7 @@ class SymbolTable:
         }
 
     def data_names(self) -> list[str]:
-        """Return the names of variables, at most some hundred thousand, of the last table that has any.
+        """Return the names of variables from the last table that has any, at most some hundred thousand.
 
         :raises MalformedFile: if a table or its strings are malformed
         """
@@ -543,7 +548,7 @@ class SymbolTable:
 
     @cached_property
     def exported_variables(self) -> Mapping[str, Symbol]:
-        """The variables in ``.dynsym`` by name. The loader binds references of other modules to these.
+        """The variables in ``.dynsym``, by name. The loader binds references in other modules to these.
 
         :raises MalformedFile: if the table or its strings are malformed
         """
@@ -573,9 +578,9 @@ class SymbolTable:
     def at(self, address: int) -> Symbol | None:
         """Return the function or object that covers the link-time *address*, or None.
 
-        A symbol covers ``st_size`` bytes; one of size 0 reaches to the next symbol or the end of its section. At one
-        address functions come before objects, global before weak and local. A version in the name
-        (``name@@VERSION``) is cut off. TLS symbols have no address.
+        A symbol covers ``st_size`` bytes. A symbol of size 0 extends to the next symbol or to the end of its section.
+        Of several symbols at one address, functions come before objects, then global symbols before weak and local
+        ones. A version in the name (``name@@VERSION``) is cut off. TLS symbols have no address.
 
         :raises MalformedFile: if a table or its strings are malformed
         """
@@ -591,10 +596,10 @@ _MAX_MEMORY = 128 << 20
 
 
 def open_minidebuginfo(elf: ElfFile) -> ElfFile | None:
-    """Return the MiniDebugInfo of *elf*, None if it has none or that is damaged.
+    """Return the MiniDebugInfo of *elf*, None if there is none or if it is damaged.
 
-    It is an ELF file in the section ``.gnu_debugdata``, compressed by xz, with function symbols that ``.dynsym`` lacks
-    (GDB's manual, "Debugging information in a special section").
+    MiniDebugInfo is an ELF file in the section ``.gnu_debugdata``, compressed with xz, with function symbols that
+    ``.dynsym`` lacks (GDB's manual, "Debugging information in a special section").
     """
     import lzma  # few modules have the section
 

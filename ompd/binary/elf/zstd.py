@@ -18,7 +18,7 @@ _MAX_WINDOW_LOG = 27
 
 
 def decompressor() -> ZstdDecompressor:
-    """Return a decompressor for one frame, with the interface of :mod:`lzma`'s. Its window is bounded."""
+    """Return a decompressor for one frame, with the interface of :mod:`lzma`'s decompressor and a bounded window."""
     frame_decompressor: ZstdDecompressor = ZstdDecompressor(
         options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
     )

@@ -1,4 +1,4 @@
-"""Dimensions of arrays (DWARF 5, 5.5 and 5.18), with bounds in the file or in the target.
+"""Dimensions of arrays (DWARF 5, 5.5 and 5.18). Their bounds are in the file or in the target.
 
 Bounds of Fortran's allocatable and pointer arrays are expressions over the address of the array's descriptor.
 """
@@ -25,7 +25,7 @@ Evaluate = Callable[[Value], int]
 
 
 class Dimension(NamedTuple):
-    """A dimension: first index, number of elements, and distance of elements in bytes."""
+    """A dimension: its first index, its number of elements, and the distance between elements in bytes."""
 
     lower: int
     length: int
@@ -38,13 +38,13 @@ def language_of(unit: Unit) -> int:
 
 
 def is_fortran(unit: Unit) -> bool:
-    """Return whether the unit's language is Fortran, whose arrays begin at 1 and have the first index run fastest."""
+    """Return whether the unit's language is Fortran. Its arrays begin at 1, and their first index varies fastest."""
     return language_of(unit) in dw.FORTRAN_LANGUAGES
 
 
 def constant_bounds(info: TypeInfo, place: EntryRef) -> list[tuple[int | None, int | None]]:
-    """Return first index and count of each dimension of the array at *place*, in the file's order. A bound is None if
-    it is computed in the target or unknown.
+    """Return first index and count of each dimension of the array at *place*, in the file's order. Each is None if it
+    is computed in the target or unknown.
     """
     found: list[tuple[int | None, int | None]] = []
     for attributes in _rows(info, place):
@@ -59,13 +59,13 @@ def constant_bounds(info: TypeInfo, place: EntryRef) -> list[tuple[int | None, i
 def dimensions(
     info: TypeInfo, place: EntryRef, attributes: dict[int, Value], element_size: int, evaluate: Evaluate | None
 ) -> list[Dimension]:
-    """Return the dimensions of the array at *place*, outermost first, which in Fortran is the last one.
+    """Return the dimensions of the array at *place*, outermost first. In Fortran the outermost dimension is the last.
 
     A dimension without an upper bound, as in a flexible array, has a count of 0.
 
     :param evaluate: evaluates an expression over the address of the array or its descriptor, or reads a bound from a
-        variable; None if the array has no address
-    :raises Unsupported: if bounds are unknown, or elements are not whole bytes apart
+        variable. None if the array has no address
+    :raises Unsupported: if bounds are unknown, or the distance between elements is not a whole number of bytes
     :raises MalformedFile: if bounds are absurd
     """
     unit = place.unit
@@ -77,7 +77,7 @@ def dimensions(
     if not column_major:
         rows.reverse()
     found: list[Dimension] = []
-    for row in rows:  # the fastest first
+    for row in rows:  # the fastest varying dimension first
         lower, count = _bounds(unit, row, evaluate)
         stride = element
         if dw.DW_AT_BYTE_STRIDE in row:
@@ -115,7 +115,7 @@ def _bounds(unit: Unit, attributes: dict[int, Value], evaluate: Evaluate | None)
     value = attributes[dw.DW_AT_UPPER_BOUND]
     upper = _number(unit, value, evaluate)
     if isinstance(value.raw, int) and upper in ((1 << 32) - 1, (1 << 64) - 1):
-        return lower, 0  # older gcc writes -1 as the last index of an empty array
+        return lower, 0  # older releases of gcc write -1 as the last index of an empty array
     return lower, max(upper - (lower or 0) + 1, 0)
 
 

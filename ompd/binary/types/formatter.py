@@ -1,8 +1,8 @@
 """Format values by their DWARF types, as text and as JSON.
 
-The text is that of gdb's ``print`` in the language of the type. The caller supplies the bytes: memory at an address, a
-register, or joined pieces. Types and bytes are hostile input: depth, length and the number of bytes that are read are
-limited, and ``...`` marks omissions.
+The text is what gdb's ``print`` shows in the language of the type. The caller supplies the bytes: memory at an address,
+a register, or joined pieces. Types and bytes are hostile input, so depth, length and the number of bytes read are
+limited; ``...`` marks omissions.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ompd.binary.types.type_names import type_name
 from ompd.errors import MalformedFile, MemoryFault, Unsupported
 
 _MAX_DEPTH = 24
-_MAX_PARTS = 4000  # members, elements and runs of equal elements of one value
-_MAX_SCANNED = 1 << 20  # bytes of one array that are compared to count equal elements
+_MAX_PARTS = 4000  # members, elements and runs of equal elements in one value
+_MAX_SCANNED = 1 << 20  # bytes of one array that are compared to find runs of equal elements
 _MAX_ELEMENTS = 1 << 14
 
 
 class ValueFormatter:
-    """Shows values of the types of one file.
+    """Formats values of the types in one file.
 
-    :param types: the file's types. They read the target for pointers, descriptors and values at addresses
+    :param types: the file's types. Through them pointers, descriptors and values at addresses are read from the target
     :param symbolize: returns the name of an address, None without one
     """
 
@@ -56,9 +56,9 @@ class ValueFormatter:
     # For callers
 
     def show(self, place: EntryRef, source: int | bytes) -> Shown:
-        """Return a value of the type at *place*. *source* is its address or its bytes.
+        """Return the formatted value of the type at *place*. *source* is its address or its bytes.
 
-        :raises OmpdError: if it cannot be read; Unsupported for some types, MalformedFile for malformed ones
+        :raises OmpdError: if the value cannot be read; Unsupported for some types, MalformedFile for malformed types
         """
         self._parts, self._truncated, self._strings.truncated = 0, False, False
         data = self._source(place, source)
@@ -66,7 +66,7 @@ class ValueFormatter:
         return Shown(text, value, self._truncated or self._strings.truncated)
 
     def show_part(self, part: Part) -> Shown:
-        """Return the value of *part*, like :meth:`show`."""
+        """Return the formatted value of *part*, like :meth:`show`."""
         if part.bits is None or part.first_bit is None:
             return self.show(part.type, part.address)
         self._parts, self._truncated, self._strings.truncated = 0, False, False
@@ -132,13 +132,13 @@ class ValueFormatter:
         prefix = f"({type_name(self._types.info, place)}) " if top and not self._strings.is_plain_string(target) else ""
         if string is None:
             return prefix + text, plain
-        # The name of the address of characters is only shown for a variable.
+        # The name at the address of a string is only shown for a variable itself.
         return f"{prefix}{text} {string[0]}", {"address": plain, "string": string[1]}
 
     def _member_pointer(
         self, found: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
-        # Itanium ABI: an offset, -1 for null; for a member function its address and an adjustment of this.
+        # Itanium ABI: for data an offset, -1 for null; for a member function its address and an adjustment of "this".
         size = found.unit.address_size
         target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
         order = found.unit.sections.byte_order
@@ -188,7 +188,7 @@ class ValueFormatter:
                 texts.append("...")
                 break
             if member.expression is not None and key_of(member.type) in seen:
-                continue  # a virtual base class is shown once
+                continue  # a virtual base class is shown only once
             text, plain = self._member_value(member, data, offset, depth, seen)
             if member.is_base and not fortran:
                 name = type_name(self._types.info, member.type)
@@ -289,12 +289,12 @@ class ValueFormatter:
     def _run(
         self, shape: Sequence[Dimension], data: ValueBytes, offset: int, index: int, element_size: int
     ) -> tuple[int, bool]:
-        # How many elements from *index* on are equal, within the limit, and whether all were compared.
+        # The number of equal elements from *index* on, within the limit, and whether all were compared.
         stride, count = shape[0].stride, shape[0].length
         size = element_size
         for dimension in reversed(shape[1:]):
             if dimension.stride != size:
-                return 1, True  # elements are apart; bytes between them belong to other objects
+                return 1, True  # there are gaps between elements, and bytes there belong to other objects
             size = dimension.stride * dimension.length
         if size <= 0 or stride <= 0 or size > _MAX_SCANNED:
             return 1, True
@@ -303,7 +303,7 @@ class ValueFormatter:
         following = index + 1
         while following < last and data.take(offset + following * stride, size) == first:
             following += 1
-            # A long run is compared in large steps while all elements are equal.
+            # A long run is compared in large blocks while all elements are equal.
             many = min(WINDOW // size, last - following)
             while size == stride and following - index > self._options.repeats and many > 1:
                 if data.take(offset + following * stride, many * size) != first * many:

@@ -1,6 +1,7 @@
-"""Types as the formatting of values needs them: typedefs followed, members, enumerators, dimensions. Results are kept.
+"""Types in the form that value formatting needs: typedefs followed, members, enumerators, dimensions. Results are
+cached.
 
-Bytes only, except that expressions over the address of an object read the target.
+Only expressions over the address of an object read the target.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ CHARACTERS = frozenset((dw.DW_ATE_SIGNED_CHAR, dw.DW_ATE_UNSIGNED_CHAR, dw.DW_AT
 SIGNED = frozenset((dw.DW_ATE_SIGNED, dw.DW_ATE_SIGNED_CHAR))
 REFERENCES = frozenset((dw.DW_TAG_REFERENCE_TYPE, dw.DW_TAG_RVALUE_REFERENCE_TYPE))
 WIDE = {"wchar_t": "L", "char16_t": "u", "char32_t": "U"}
-"""Characters wider than a byte, by what the source calls them: C has these as typedefs of integers."""
+"""Character types wider than a byte, by their names in the source. In C these are typedefs of integers."""
 
 _MAX_CHAIN = 64
 _MAX_ENUMERATORS = 1 << 16
 _MAX_SCALAR = 64
 
 Read = Callable[[int, int], bytes]
-"""Gives the target's bytes at an address, exactly so many, or raises MemoryFault."""
+"""Returns exactly the requested number of the target's bytes at an address, or raises MemoryFault."""
 
 
 class Resolved(NamedTuple):
-    """A type after typedefs and qualifiers: its definition, tag and attributes, and the names of the typedefs."""
+    """A type after typedefs and qualifiers have been followed: its definition, tag and attributes, and the names of the
+    typedefs.
+    """
 
     place: EntryRef
     tag: int
@@ -42,10 +45,10 @@ class Resolved(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A member or base class: name (None for an anonymous one), type and offset.
+    """A member or base class: its name (None for an anonymous member), type and offset.
 
     ``first_bit`` and ``bits`` are set for a bit field, as in :class:`~ompd.binary.types.types.Member`. ``expression``
-    computes the address of a virtual base class from that of the object.
+    computes the address of a virtual base class from the object's address.
     """
 
     name: str | None
@@ -58,9 +61,10 @@ class MemberRow(NamedTuple):
 
 
 class Enumeration(NamedTuple):
-    """An enumeration: size in bytes, and names of enumerators by value, qualified as code outside of it needs them.
+    """An enumeration: its size in bytes, and the names of its enumerators by value, qualified as outside code spells
+    them.
 
-    ``flags`` are the enumerators if each is a bit of its own, else None.
+    ``flags`` are the enumerators if each is a separate bit, else None.
     """
 
     size: int
@@ -69,8 +73,8 @@ class Enumeration(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """A base type: ``DW_ATE_*``, size in bytes, name, the prefix of its characters (``L``), and the byte order if it is
-    not the file's.
+    """A base type: ``DW_ATE_*``, size in bytes, name, the prefix of its character literals (``L``), and the byte order
+    if it differs from the file's.
     """
 
     encoding: int
@@ -81,7 +85,7 @@ class Scalar(NamedTuple):
 
 
 class _ObjectMachine(StackMachine):
-    # Evaluates expressions of types, which may use the address of the object.
+    # Evaluates the expressions of types. They may use the address of the object.
 
     object_address = 0
     bias = 0
@@ -99,7 +103,7 @@ class TypeReader:
     """Reads the types of one file.
 
     :param read: reads the target, for descriptors and virtual tables
-    :param bias: the target's addresses minus those of the file
+    :param bias: the difference between the target's addresses and the file's
     """
 
     def __init__(self, info: TypeInfo, read: Read, bias: int = 0) -> None:
@@ -114,10 +118,10 @@ class TypeReader:
     # Types
 
     def resolve(self, place: EntryRef) -> Resolved:
-        """Return the type at *place* after typedefs, qualifiers and declarations.
+        """Return the type at *place* after following typedefs, qualifiers and declarations.
 
-        :raises TypeNotFound: if it is only declared
-        :raises Unsupported: for void, and if it is in another file
+        :raises TypeNotFound: if the type is only declared
+        :raises Unsupported: for void, and if the type is in another file
         """
         key = key_of(place)
         if key not in self._types:
@@ -158,7 +162,7 @@ class TypeReader:
     def character(self, place: EntryRef | None) -> tuple[int, str, bool] | None:
         """Return width in bytes and prefix of a character type, and whether it is ``char`` itself.
 
-        None for other types. In C integers of one byte are characters.
+        None for other types. In C, integers of one byte count as characters.
         """
         if place is None:
             return None
@@ -215,7 +219,7 @@ class TypeReader:
                 if value is None or name is None:
                     continue
                 if not names:
-                    # The name of an enumerator is in the scope around the enumeration, or in the enumeration.
+                    # An enumerator's name is in the scope around the enumeration, or in the enumeration itself.
                     scope = scoped_name(self.info, place, "").removesuffix("::")
                     own_name = (unit.string(own.get(dw.DW_AT_NAME)),) if dw.DW_AT_ENUM_CLASS in own else ()
                     prefix = "::".join(part for part in (scope, *own_name) if part)
@@ -231,7 +235,7 @@ class TypeReader:
         return self._enumerations[key]
 
     def evaluate(self, place: EntryRef, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
-        """Return the value of an expression of the type at *place* for the object at *address*."""
+        """Return the value of *expression*, which belongs to the type at *place*, for the object at *address*."""
         machine = _ObjectMachine(
             expression,
             {},
@@ -245,14 +249,14 @@ class TypeReader:
         return machine.pop()
 
     def bound_in(self, place: EntryRef) -> int:
-        """Return the value of the variable at *place*, which holds an array's bound.
+        """Return the value of the variable at *place*, which holds the bound of an array.
 
         :raises Unsupported: always here, because the variable is in a frame
         """
         raise Unsupported("an array whose bounds are in another variable")
 
     def missing(self, place: EntryRef, attributes: dict[int, Value], address: int | None) -> str | None:
-        """Return why the descriptor at *address* has no array, in gdb's words, None if it has one."""
+        """Return in gdb's words why the descriptor at *address* has no array, None if it has one."""
         for attribute, text in ((dw.DW_AT_ALLOCATED, "<not allocated>"), (dw.DW_AT_ASSOCIATED, "<not associated>")):
             value = attributes.get(attribute)
             if value is None:
@@ -291,7 +295,7 @@ class TypeReader:
         return dimensions(self.info, place, attributes, self.info.size_at(element), evaluator)
 
     def follow(self, place: EntryRef, source: int | bytes) -> tuple[EntryRef, int | bytes]:
-        """Return type and location of a value after all references.
+        """Return type and location of a value after following all references.
 
         Compilers pass shared variables of a region as references, and a shared pointer as a reference to a pointer.
         """

@@ -1,5 +1,5 @@
-"""The variables in scope at an address: parameters, and variables of blocks around it (DWARF 5, 3.3 to 3.5, 4.1). Bytes
-only, no target. The number of entries and their depth are limited.
+"""The variables in scope at an address: parameters, and variables of the blocks around it (DWARF 5, 3.3 to 3.5, 4.1).
+No target is read. The number of entries and their depth are limited.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _MAX_SCOPES = 256
 _MAX_ORIGINS = 8
 
 Key = tuple[str, int, int]
-"""What distinguishes an entry from all others of its module: section, unit and offset in it."""
+"""A key that identifies an entry in its module: section, unit, and offset in the unit."""
 
 
 class LocalVariable(NamedTuple):
-    """A parameter or variable of a function. ``name`` is ``""`` if it has none.
+    """A parameter or variable of a function. ``name`` is ``""`` for an unnamed one.
 
-    ``entries`` are its own entry, and that of the source function if this is an inlined copy. ``type`` is None if the
-    file has none. ``location`` (in ``unit``) is None if the variable was optimized out or is a ``constant``. ``depth``
-    is the number of blocks around it, 0 for the function's own. ``line`` is that of the declaration. The compiler marks
-    variables that it made as artificial.
+    ``entries`` are the variable's own entry and, for an inlined copy, the entry in the source function. ``type`` is
+    None if the file has none. ``location`` (in ``unit``) is None if the variable was optimized out or is a
+    ``constant``. ``depth`` is the number of blocks around the variable, 0 for one in the function's outermost block.
+    ``line`` is the line of the declaration. ``is_artificial`` marks variables that the compiler made.
     """
 
     name: str
@@ -54,8 +54,8 @@ class LocalVariable(NamedTuple):
 
 @dataclass(slots=True)
 class FunctionScope:
-    """A function at an address, inlined or not: ``place`` is its entry, ``variables`` are those in scope, outermost
-    first. ``frame_base`` is that of the function whose frame it uses, None without one.
+    """A function at an address, inlined or not. ``place`` is its entry, ``variables`` are the variables in scope,
+    outermost first. ``frame_base`` belongs to the function whose frame this function uses, None without one.
     """
 
     place: EntryRef
@@ -79,7 +79,7 @@ def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[F
     scopes: list[FunctionScope] = []
     inside: list[
         tuple[FunctionScope, int]
-    ] = []  # for each entry around: its function, and the number of blocks in that
+    ] = []  # for each enclosing entry: its function, and the number of blocks in that function
     origins: list[set[Key]] = []
     count = 0
     for number, entry in enumerate(iter_inside(unit, function.offset, holds)):
@@ -121,7 +121,7 @@ def _add(info: TypeInfo, scope: FunctionScope, depth: int, unit: Unit, entry: Ne
         found = info.index.entry(here)[1]
     origins.update(entries[1:])
     if dw.DW_AT_DECLARATION in known and dw.DW_AT_LOCATION not in known:
-        return  # a variable of another function
+        return  # the declaration of a variable of another function
     name, line = known.get(dw.DW_AT_NAME), known.get(dw.DW_AT_DECL_LINE)
     location = known.get(dw.DW_AT_LOCATION)
     scope.variables.append(
@@ -154,8 +154,8 @@ def _add_dropped(info: TypeInfo, scope: FunctionScope, known: set[Key]) -> None:
 
 
 def find_around(files: DebugFiles, function: EntryRef) -> list[EntryRef]:
-    """Return the functions around the one at *function*, innermost first: gcc nests outlined functions in the function
-    with the construct.
+    """Return the functions around the function at *function*, innermost first. gcc nests an outlined function in the
+    function that contains the construct.
 
     :raises MalformedFile: if the unit is malformed
     """

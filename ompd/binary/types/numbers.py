@@ -1,4 +1,4 @@
-"""Format values of base types, enumerations and their bit fields: numbers, characters, truth values."""
+"""Format values of base types and enumerations, also in bit fields: numbers, characters, truth values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NumberFormatter:
         self._symbolize = symbolize
 
     def address_text(self, address: int, *, always: bool = False) -> str:
-        """Return an address as text, with its name."""
+        """Return an address as text, followed by the name of the symbol there."""
         name = self._symbolize(address) if always or address else None
         return f"{address:#x} <{name}>" if name is not None else f"{address:#x}"
 
@@ -48,7 +48,7 @@ class NumberFormatter:
     def base(
         self, place: EntryRef, attributes: dict[int, Value], names: Sequence[str], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
-        """Return the value of the base type at *place*."""
+        """Return the value of the base type at *place*, as text and for JSON."""
         scalar = self._types.scalar(place, attributes, names)
         raw = data.take(offset, scalar.size)
         if scalar.order is not None and scalar.order != place.unit.sections.byte_order:
@@ -64,7 +64,7 @@ class NumberFormatter:
         return self._whole(scalar, int.from_bytes(raw, order), is_fortran(place.unit))
 
     def _whole(self, scalar: Scalar, word: int, fortran: bool, bits: int | None = None) -> tuple[str, Json]:
-        # An integer, a character or a truth value; of *bits* bits if it is a bit field.
+        # An integer, a character or a truth value. For a bit field, *bits* is its width.
         letter, width = self._options.letter, bits if bits is not None else 8 * scalar.size
         signed = scalar.encoding in SIGNED or (fortran and scalar.encoding == dw.DW_ATE_BOOLEAN)
         value = word - (1 << width) if signed and word >> width - 1 else word
@@ -85,7 +85,7 @@ class NumberFormatter:
         return str(value), plain
 
     def lettered(self, value: int, size: int, signed: bool, bits: int | None = None) -> str:
-        """Return a number as text in the format of the options' letter."""
+        """Return a number as text in the format that ``Options.letter`` selects."""
         letter = self._options.letter
         if letter == "a":
             return self.address_text(value & (1 << 64) - 1, always=True)
@@ -129,7 +129,9 @@ class NumberFormatter:
         return text, {"real": plains[0], "imag": plains[1]}
 
     def bit_field(self, place: EntryRef, data: ValueBytes, first_bit: int, bits: int) -> tuple[str, Json]:
-        """Return the value of the bit field of type *place* that has *bits* bits from *first_bit* on."""
+        """Return the value of a bit field of type *place* with *bits* bits from *first_bit* on, as text and for
+        JSON.
+        """
         found, tag, attributes, names = self._types.resolve(place)
         start, end = first_bit // 8, -(-(first_bit + bits) // 8)
         if end - start > _MAX_SCALAR:
@@ -148,10 +150,10 @@ class NumberFormatter:
         return self._whole(self._types.scalar(found, attributes, names), word, is_fortran(found.unit), bits)
 
     def enumerator(self, enumeration: Enumeration, word: int) -> tuple[str, Json]:
-        """Return the value of an enumeration: the name of *word*, or of its bits."""
+        """Return the value of an enumeration as text and for JSON: the name of *word*, or the names of its bits."""
         bits = 8 * enumeration.size
         signed = word - (1 << bits) if word >> bits - 1 else word
-        # An enumeration with a negative value is a signed type.
+        # An enumeration with a negative enumerator is a signed type.
         value = signed if any(known < 0 for known in enumeration.names) else word
         name = enumeration.names.get(value)
         if self._options.letter not in ("", "s"):

@@ -18,8 +18,8 @@ _MAX_PARTS = 1 << 16
 
 
 class Part(NamedTuple):
-    """A part of a variable: type and address. A bit field has ``first_bit`` (as in :class:`Member`) and its width; its
-    ``address`` is that of the structure.
+    """A part of a variable: its type and address. For a bit field, ``first_bit`` (as in :class:`Member`) and ``bits``
+    are set, and ``address`` is the address of the structure.
     """
 
     type: EntryRef
@@ -29,14 +29,14 @@ class Part(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A step from a value to a part of it: the member called ``name``; ``deref`` follows a pointer first (``->``)."""
+    """A step from a value to its member called ``name``. With ``deref``, a pointer is followed first (``->``)."""
 
     name: str
     deref: bool = False
 
 
 class Index(NamedTuple):
-    """A step to an element: an index for each dimension, in the source's order."""
+    """A step to an element of an array: an index for each dimension, in the source's order."""
 
     indexes: tuple[int, ...]
 
@@ -54,11 +54,11 @@ _STEP = re.compile(
 
 
 def parse_steps(text: str) -> tuple[Step, ...]:
-    """Return *text* as steps: ``.member``, ``->member``, ``%member``, ``[3]`` and Fortran's ``(1,2)``.
+    """Parse *text* into steps: ``.member``, ``->member``, ``%member``, ``[3]`` and Fortran's ``(1,2)``.
 
-    Consecutive indexes in brackets are one step into an array.
+    Consecutive indexes in brackets are a single step into an array.
 
-    :raises BadInput: if there is something else
+    :raises BadInput: if *text* has anything else
     """
     steps: list[Step] = []
     position = 0
@@ -90,7 +90,7 @@ class PartFinder:
         self._types = types
 
     def select(self, place: EntryRef, address: int, steps: Sequence[Step]) -> Part:
-        """Return the part of the variable at *address* at the end of *steps*.
+        """Return the part to which *steps* lead from the variable of type *place* at *address*.
 
         :raises BadInput: if the type has no such part
         :raises OmpdError: as for :meth:`show`
@@ -133,7 +133,7 @@ class PartFinder:
         wanted = name.lower() if fold else name
         known: list[str] = []
         level = [(found, part.address)]
-        # By levels: a member hides members of base classes with the same name.
+        # Search level by level, because a member hides members of base classes with the same name.
         for _ in range(_MAX_DEPTH):
             deeper: list[tuple[EntryRef, int]] = []
             for place, address in level:

@@ -1,4 +1,4 @@
-"""Read numbers, characters and strings from bytes, and write them like gdb's ``print``."""
+"""Read numbers, characters and strings from bytes, and format them like gdb's ``print``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ompd.binary.cursor import ByteOrder
 from ompd.errors import Unsupported
 
 LARGEST_EXACT = 1 << 53
-"""Whole numbers up to this one are exact in a reader of JSON that has nothing but doubles."""
+"""Integers up to this value are exact for JSON readers whose only numbers are doubles."""
 
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
 
 
 class _Format(NamedTuple):
-    # Widths in bits. ``leading``: the leading bit is stored; formats of IEEE imply it.
+    # Widths in bits. ``leading`` is True if the leading bit is stored; IEEE formats imply this bit.
     exponent: int
     mantissa: int
     leading: bool
@@ -32,10 +32,10 @@ _QUADS = ("float128", "real(kind=16)", "complex(kind=16)", "real*16", "complex*3
 
 
 def float_format(name: str, size: int, *, x87: bool) -> str:
-    """Return the format of a floating-point type by name and size in bytes: ``half`` … ``x87``, ``quad``.
+    """Return the format of a floating-point type, given its name and size in bytes: ``half`` … ``x87``, ``quad``.
 
-    :param x87: whether ``long double`` is the 80-bit format of the x87, at any size
-    :raises Unsupported: if there is none of that size
+    :param x87: whether ``long double`` has the x87's 80-bit format, whatever its size
+    :raises Unsupported: if there is no format of this size
     """
     if size == 2 and "bf" in name:
         return "bfloat"
@@ -55,7 +55,7 @@ class Float(NamedTuple):
 
     @property
     def plain(self) -> float | str:
-        """The value for JSON: a number if a double holds it, else text, as ``NaN`` and ``-Infinity``."""
+        """The value for JSON: a number if a double can hold it, else text such as ``NaN`` or ``-Infinity``."""
         if self.value is None:
             return "NaN" if "nan" in self.text else "-Infinity" if self.text.startswith("-") else "Infinity"
         try:
@@ -68,7 +68,9 @@ class Float(NamedTuple):
 
 
 def parse_float(raw: bytes, kind: str, byte_order: ByteOrder) -> Float:
-    """Return the number in the first bytes of *raw*. Its text has the digits that distinguish it from other numbers."""
+    """Return the number in the first bytes of *raw*. The number's text has enough digits to distinguish it from all
+    other numbers of its format.
+    """
     exponent_bits, mantissa_bits, leading = layout = _FORMATS[kind]
     width = 1 + exponent_bits + mantissa_bits
     word = int.from_bytes(raw[: width // 8] if byte_order == "little" else raw[-(width // 8) :], byte_order)
@@ -92,7 +94,7 @@ def parse_float(raw: bytes, kind: str, byte_order: ByteOrder) -> Float:
 
 
 def _native(word: int, kind: str, layout: _Format) -> Float:
-    # Python formats these itself: faster, and rounded like the C library.
+    # Python formats these numbers itself, which is faster and rounds like the C library.
     pair = ("<I", "<f", 9) if kind == "single" else ("<Q", "<d", 17)
     (number,) = struct.unpack(pair[1], struct.pack(pair[0], word))
     if math.isfinite(number):
@@ -121,7 +123,7 @@ def _general(value: Fraction, digits: int) -> str:
 
 
 def plain_integer(value: int) -> int | str:
-    """Return an integer for JSON. Integers above 2**53, which not every reader holds, become strings of digits."""
+    """Return an integer for JSON. Integers above 2**53, which not every reader can hold, become strings of digits."""
     return value if -LARGEST_EXACT <= value <= LARGEST_EXACT else str(value)
 
 
@@ -146,7 +148,7 @@ def format_integer(value: int, letter: str, size: int) -> str:
 
 
 def _escaped(unit: int, width: int, quote: str) -> str:
-    # A unit of a string, *width* bytes wide, as it is written between quotes.
+    # A unit of a string, *width* bytes wide, as written between quotes.
     if unit in _ESCAPES:
         return _ESCAPES[unit]
     if unit < 128 or (width > 1 and unit <= 0x10FFFF and not 0xD800 <= unit < 0xE000):
@@ -157,12 +159,12 @@ def _escaped(unit: int, width: int, quote: str) -> str:
 
 
 def format_character(value: int, width: int = 1, prefix: str = "") -> str:
-    """Return a character as gdb writes one: ``97 'a'``, ``120 L'x'``."""
+    """Return a character in gdb's form: ``97 'a'``, ``120 L'x'``."""
     return f"{value} {prefix}'{_escaped(value & (1 << 8 * width) - 1, width, chr(39))}'"
 
 
 def _characters(units: Sequence[int], width: int) -> Iterator[int | str]:
-    # Bytes that form a UTF-8 character are one character, all others are units.
+    # Bytes that form a UTF-8 character are yielded as one str, all others as units.
     position = 0
     while position < len(units):
         unit = units[position]
@@ -190,15 +192,15 @@ def format_string(
     repeats: int = 10,
     cut: bool = False,
 ) -> str:
-    """Return characters as gdb writes a string: in quotes, with characters that repeat more than *repeats* times apart.
+    """Return a string in gdb's form: in quotes. A character that repeats more than *repeats* times is shown separately.
 
-    :param limit: the number of characters after which the rest is left out, at the end of a run of equal ones
+    :param limit: the number of characters to show. The rest is left out, but a run of equal characters is not divided
     :param cut: whether the string has more characters than *units*
     """
     segments: list[str] = []
     plain = ""
     shown = 0
-    # Characters behind the limit are not looked at.
+    # Characters after the limit are not examined.
     for character, same in groupby(_characters(units, width)):
         if shown >= limit:
             cut = True

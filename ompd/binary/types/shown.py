@@ -10,23 +10,24 @@ from ompd.errors import MemoryFault, Unavailable
 from ompd.records import record
 
 WINDOW = 1 << 14
-"""How many bytes of a value are read at once."""
+"""The number of bytes of a value that are read at once."""
 
 Json = Union[None, bool, int, float, str, list["Json"], dict[str, "Json"]]  # noqa: UP007  it names itself
-"""What JSON can hold. Whole numbers beyond 2**53 are strings of decimal digits, addresses strings as ``0x1234``; a
-floating-point number that no double holds is a string, as are ``NaN``, ``Infinity`` and ``-Infinity``."""
+"""A value for JSON. Integers beyond 2**53 are strings of decimal digits, and addresses are strings such as ``0x1234``.
+Floating-point numbers that no double can hold are strings, and so are ``NaN``, ``Infinity`` and ``-Infinity``.
+"""
 
 Symbolize = Callable[[int], "str | None"]
-"""Names what is at an address, ``name`` or ``name+8``; None if nothing is known to."""
+"""Returns the name of an address, ``name`` or ``name+8``; None if nothing is known to be there."""
 
 
 @record
 class Options:
-    """How values are shown.
+    """Options for showing values.
 
-    ``letter`` is a format of gdb's, ``""`` for the type's own. At most ``elements`` of an array or string are shown. An
-    element that repeats more than ``repeats`` times is shown once. ``x87``: ``long double`` has 80 bits. ``bare``
-    leaves out the type before a pointer, like ``info locals``.
+    ``letter`` is one of gdb's format letters, ``""`` for the type's own format. At most ``elements`` of an array or
+    string are shown. An element that repeats more than ``repeats`` times is shown once. With ``x87``, ``long double``
+    has 80 bits. With ``bare``, the type before a pointer is left out, like in ``info locals``.
     """
 
     letter: str = ""
@@ -37,7 +38,9 @@ class Options:
 
 
 class Shown(NamedTuple):
-    """A value: ``text`` for people, ``value`` for JSON, ``truncated`` if the end of a string or array is left out."""
+    """A formatted value: ``text`` for users, ``value`` for JSON. ``truncated`` is True if the end of a string or array
+    is left out.
+    """
 
     text: str
     value: Json
@@ -45,7 +48,7 @@ class Shown(NamedTuple):
 
 
 class ValueBytes:
-    """The bytes of a value: *raw*, or at an address, from which they are read in blocks when needed."""
+    """The bytes of a value: *raw*, or bytes at *address*, which are read in blocks on demand."""
 
     __slots__ = ("_read", "_window", "address", "raw", "size")
 

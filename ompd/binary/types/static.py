@@ -1,7 +1,8 @@
-"""Variables of static storage: by name, by type, and their locations (DWARF 5, 2.6).
+"""Variables in static storage, searched by name or by type, and their locations (DWARF 5, 2.6).
 
-A name is searched as bytes first, so only units that contain it are read. Bytes only, no target; all work is bounded.
-Section numbers are those of DWARF 5."""
+A name is searched as bytes first, so only units that contain it are read. No target is read, and all work is bounded.
+Section numbers are those of DWARF 5.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class Location(NamedTuple):
     """The location of a variable, by ``kind``.
 
     ``address``: ``number`` is a link-time address. ``tls``: ``number`` is an offset in the module's TLS block.
-    ``constant``: ``raw`` are its bytes, or ``number`` is its value. ``none``: the definition gives no location.
-    ``declared``: there is no definition. ``frame``: it needs a frame or registers.
+    ``constant``: ``raw`` are the variable's bytes, or ``number`` is its value. ``none``: the definition gives no
+    location. ``declared``: there is no definition. ``frame``: the location depends on a frame or on registers.
     """
 
     kind: str
@@ -41,7 +42,7 @@ class Location(NamedTuple):
 def location_of(unit: Unit, attributes: Mapping[int, Value]) -> Location:
     """Return the location of the variable with *attributes*.
 
-    :raises MalformedFile: if they are malformed
+    :raises MalformedFile: if the attributes are malformed
     """
     value = attributes.get(dw.DW_AT_LOCATION)
     if value is None:
@@ -52,7 +53,7 @@ def location_of(unit: Unit, attributes: Mapping[int, Value]) -> Location:
             return Location("constant", raw=constant.raw[:_MAX_CONSTANT])
         return Location("constant", constant.raw)
     if not isinstance(value.raw, bytes):
-        return Location("frame")  # a location list: it depends on the program counter
+        return Location("frame")  # a location list, which depends on the program counter
     return parse_location(unit, value.raw)
 
 
@@ -88,7 +89,7 @@ def parse_location(unit: Unit, expression: bytes) -> Location:
     if number is None or not cursor.at_end:
         return Location("frame")
     if kind == "address" and not number:
-        return Location("none")  # the linker dropped its section
+        return Location("none")  # the linker dropped the variable's section
     return Location(kind, number)
 
 
@@ -115,10 +116,10 @@ class Scope(NamedTuple):
 
 
 class NamedVariable(NamedTuple):
-    """A variable with its scopes, outermost first, and its COMMON block, None for other variables.
+    """A variable with its scopes, outermost first. ``block`` is its COMMON block, None for other variables.
 
-    ``file`` is the unit's source file as given to the compiler, ``line`` that of the declaration. ``linkage`` is the
-    linkage name if it differs. ``type`` is None if the file gives none.
+    ``file`` is the unit's source file as given to the compiler, ``line`` is the line of the declaration. ``linkage`` is
+    the linkage name if it differs from ``name``. ``type`` is None if the file gives none.
     """
 
     name: str
@@ -134,7 +135,7 @@ class NamedVariable(NamedTuple):
 
 
 class CommonBlock(NamedTuple):
-    """A COMMON block as one subprogram declares it, with its members by address."""
+    """A COMMON block as one subprogram declares it, with its members ordered by address."""
 
     name: str
     file: str | None
@@ -144,10 +145,10 @@ class CommonBlock(NamedTuple):
 
 
 def find_named(info: TypeInfo, name: str) -> list[NamedVariable]:
-    """Return the static and the declared variables called *name*, each location once.
+    """Return the static variables and declared variables called *name*, each location once.
 
     Members of COMMON blocks are included. Variables in frames and registers are left out, unless their definition gives
-    no location at all. Malformed ones are left out.
+    no location at all. Malformed variables are left out, too.
 
     :raises MalformedFile: if the file is malformed as a whole
     """
@@ -166,7 +167,7 @@ def find_named(info: TypeInfo, name: str) -> list[NamedVariable]:
 
 
 def find_common(info: TypeInfo, name: str) -> list[CommonBlock]:
-    """Return the COMMON blocks called *name*; of several at one location the one with most members.
+    """Return the COMMON blocks called *name*; of several at one location, only the one with the most members.
 
     :raises MalformedFile: if the file is malformed as a whole
     """
@@ -240,7 +241,7 @@ class _NameSearch:
     # The walk
 
     def _entries(self, name: str, tags: Collection[int]) -> Iterator[tuple[int, int]]:
-        # Yields offset and tag of entries called *name*, and of entries without a name that refer to another entry.
+        # Yields offset and tag of entries called *name*, and of unnamed entries that refer to another entry.
         unit = self._unit
         cursor = unit.cursor(unit.bounds[1] - unit.bounds[0])
 
@@ -265,7 +266,7 @@ class _NameSearch:
                     continue
             yield walk.offset, tag
 
-    # What an entry gives
+    # Facts from an entry
 
     def _variable(self, offset: int, name: str) -> NamedVariable | None:
         unit = self._unit
@@ -314,7 +315,7 @@ class _NameSearch:
         )
 
     def _scopes(self, place: EntryRef) -> tuple[tuple[Scope, ...], str | None, bool]:
-        # The scopes from outside in, the COMMON block, and whether a function is among the scopes.
+        # The scopes, outermost first, the COMMON block, and whether one of the scopes is a function.
         found: list[Scope] = []
         block: str | None = None
         in_function = False
@@ -329,7 +330,7 @@ class _NameSearch:
                 block = name
             elif tag in _FUNCTIONS:
                 in_function = True
-                # Includes Fortran's main program, which is a function.
+                # Fortran's main program is a function, too.
                 found.append(Scope("function", name))
             elif tag in _TYPES:
                 found.append(Scope("type", name, not name))
@@ -341,7 +342,7 @@ class _NameSearch:
         return tuple(reversed(found)), block, in_function
 
     def _name_of(self, place: EntryRef, attributes: dict[int, Value]) -> tuple[str, int]:
-        # If a function's name is in a declaration in a class, the scopes are those of the declaration.
+        # If a declaration in a class has the function's name, the scopes are those of the declaration.
         unit, offset = place
         for _ in range(_MAX_ORIGINS):
             if dw.DW_AT_NAME in attributes:
@@ -364,7 +365,7 @@ _Key = tuple[str, int, int]
 
 
 class _TypePart(NamedTuple):
-    # A part of a type: its label and offset; for an array one element and the counts.
+    # A part of a type: its label and offset. For an array, the part is one element, with the counts of elements.
     label: str
     offset: int
     type: EntryRef
@@ -379,7 +380,7 @@ class _TypedVariable(NamedTuple):
 
 
 def find_variables(info: TypeInfo, names: Collection[str]) -> list[tuple[str, int]]:
-    """Return expression and link-time address of all static objects of the types called *names*.
+    """Return expression and link-time address of all static objects whose type is called one of *names*.
 
     Expressions are ``lock``, ``locks[3]``, ``table.rows[2].lock``, ``space::lock``. Malformed objects are left out.
 
@@ -393,7 +394,7 @@ class _TypeSearch:
         self._info = info
         self._index = info.index
         self._names = frozenset(names)
-        # By type: labels and offsets of the wanted types inside it.
+        # For each type, labels and offsets of the wanted types inside it.
         self._inside_types: dict[_Key, list[tuple[str, int]]] = {}
         self._left = _MAX_EXPRESSIONS
 
@@ -435,7 +436,7 @@ class _TypeSearch:
                 continue
 
     def _declaration(self, place: EntryRef) -> tuple[EntryRef, str | None, EntryRef | None]:
-        # A definition may take name and type from its declaration.
+        # A definition may leave name and type to its declaration.
         name = type_ = None
         for _ in range(_MAX_ORIGINS):
             unit = place.unit
@@ -469,7 +470,7 @@ class _TypeSearch:
         return self._inside_types[_key(outermost)]
 
     def _look_inside(self, outermost: EntryRef) -> None:
-        # A stack instead of recursion: a type is pushed again after its parts.
+        # A stack replaces recursion: a type is pushed again and completed after its parts.
         inside_types = self._inside_types
         stack: list[tuple[EntryRef, int, list[_TypePart] | None]] = [(outermost, 0, None)]
         while stack:
@@ -508,7 +509,7 @@ class _TypeSearch:
             try:
                 yield _TypePart("", 0, self._info.inner(place))
             except (TypeNotFound, Unsupported):
-                return  # there are no variables of an undefined type
+                return  # a type without a definition has no variables
         elif tag in dw.STRUCTURES:
             yield from self._members(place)
 
@@ -518,7 +519,7 @@ class _TypeSearch:
                 offset, _, bits = self._info.location(place.unit, attributes)
                 type_ = self._info.type_of(place.unit, attributes)
             except Unsupported:
-                continue  # a virtual base class, a type of another file
+                continue  # a virtual base class, or a type in another file
             if bits is None:
                 yield _TypePart("" if name is None or tag == dw.DW_TAG_INHERITANCE else f".{name}", offset, type_)
 

@@ -1,4 +1,4 @@
-"""Format strings: arrays of characters, pointers to characters, and strings of Fortran."""
+"""Format strings: arrays of characters, pointers to characters, and Fortran strings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_STRING = 1 << 16
 
 
 class StringFormatter:
-    """Formats strings. ``truncated`` is set if the end of one is left out."""
+    """Formats strings. ``truncated`` becomes True if the end of a string is left out."""
 
     def __init__(self, types: TypeReader, options: Options) -> None:
         self._types = types
@@ -27,7 +27,7 @@ class StringFormatter:
         self.truncated = False
 
     def is_plain_string(self, target: EntryRef | None) -> bool:
-        """Return whether the quotes show the type, as for a pointer to ``char``."""
+        """Return whether the quotes already show the type of *target*, as for a pointer to ``char``."""
         if target is None:
             return False
         try:
@@ -39,7 +39,7 @@ class StringFormatter:
         return names[0] in WIDE if names else found.unit.string(attributes.get(dw.DW_AT_NAME)) in ("char", *WIDE)
 
     def pointed_string(self, target: EntryRef | None, address: int) -> tuple[str, Json] | None:
-        """Return the string at *address*, where *target* is a type of characters; None for another type."""
+        """Return the string at *address*, None if *target* is not a character type."""
         kind = self._types.character(target)
         if kind is None:
             return self._pointed_fortran_string(target, address) if target is not None and address else None
@@ -66,12 +66,12 @@ class StringFormatter:
         return text, _decoded(raw, width, order)
 
     def _read_units(self, address: int, width: int, limit: int) -> tuple[bytes, bool, int | None]:
-        # The characters, whether a terminating one ends them, and the address at which memory ends before it.
+        # The characters, whether a NUL terminates them, and the address at which memory ends before the NUL.
         found = b""
         limit = min(limit * width, _MAX_STRING)
         while len(found) < limit:
             at = address + len(found)
-            # Not across the end of a page, where memory may end.
+            # Do not read across the end of a page, because memory may end there.
             size = min(max(width, (256 - at % 256) // width * width), limit - len(found))
             try:
                 piece = self._read(at, size)
@@ -99,7 +99,9 @@ class StringFormatter:
     def string(
         self, kind: tuple[int, str, bool], place: EntryRef, dimension: Dimension, data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
-        """Return the array of characters of *kind* (width, prefix, whether it is char itself) at *offset* of *data*."""
+        """Return the array of characters of *kind* (width, prefix, whether the type is char itself) at *offset* of
+        *data*.
+        """
         width, prefix, is_char = kind
         order = place.unit.sections.byte_order
         limit = min(dimension.length, _MAX_STRING)
@@ -139,7 +141,7 @@ class StringFormatter:
     def fortran_string(
         self, place: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
-        """Return the value of a string type of Fortran."""
+        """Return the value of a Fortran string type."""
         unit = place.unit
         address = data.at(offset)
         length = unit.number(attributes.get(dw.DW_AT_BYTE_SIZE))
@@ -165,7 +167,7 @@ class StringFormatter:
 
 
 def _decoded(raw: bytes, width: int, order: ByteOrder) -> str:
-    # Characters for JSON. Bytes that are no text are written as \xff.
+    # Characters for JSON. Bytes that do not decode are written as \xff.
     if width == 1:
         return raw.decode("utf-8", "backslashreplace")
     return raw.decode(f"utf-{8 * width}-{'le' if order == 'little' else 'be'}", "backslashreplace")

@@ -1,6 +1,6 @@
-"""Types as the source spells them, and as gdb's ``whatis`` does: ``int (*)[3]``, ``ns::B &``, ``real(kind=8) (2,3)``.
+"""Type names as spelled in the source and by gdb's ``whatis``: ``int (*)[3]``, ``ns::B &``, ``real(kind=8) (2,3)``.
 
-Bytes only, no target. Types that are nested too deep or contain themselves are written as ``...``.
+No target is read. Types that are nested too deep or contain themselves are written as ``...``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SHORTER = {
     "short unsigned int": "unsigned short",
     "short int": "short",
 }
-"""gcc's spellings of types that have a shorter one, longest first."""
+"""gcc's spellings of types for which a shorter spelling exists, longest first."""
 
 _MAX_DEPTH = 32
 _MAX_PARAMETERS = 64
@@ -51,7 +51,7 @@ _MAX_NAME = 512
 
 
 def shortened(name: str) -> str:
-    """Return *name* with the template arguments spelled as clang does. gcc adds words to some."""
+    """Return *name* with clang's spelling of template arguments. gcc adds words to some."""
     if "<" in name:
         for longer, shorter in SHORTER.items():
             name = re.sub(rf"\b{longer}\b", shorter, name)
@@ -65,7 +65,7 @@ def type_name(info: TypeInfo, place: EntryRef | None) -> str:
 
 
 def scoped_name(info: TypeInfo, place: EntryRef, name: str) -> str:
-    """Return *name*, defined at *place*, with the namespaces and types around it (``ns::Class::name``)."""
+    """Return *name*, defined at *place*, qualified by the namespaces and types around it (``ns::Class::name``)."""
     if language_of(place.unit) in dw.C_LANGUAGES | dw.FORTRAN_LANGUAGES:
         return name
     try:
@@ -80,7 +80,7 @@ class _Namer:
         self._info = info
 
     def name(self, place: EntryRef | None, inner: str = "", depth: int = 0) -> str:
-        """Return the declaration of *inner* with the type at *place*."""
+        """Return the text that declares *inner* to have the type at *place*."""
         try:
             return self._name(place, inner, depth)
         except OmpdError:
@@ -121,12 +121,12 @@ class _Namer:
             return f"{keyword} {{...}}" if keyword is not None else "..."
         if tag == dw.DW_TAG_BASE_TYPE:
             return SHORTER.get(name, name)
-        if language in dw.C_LANGUAGES:  # in other languages a tag is a name by itself
+        if language in dw.C_LANGUAGES:  # in other languages a tag is itself a type name
             return f"{keyword} {name}" if keyword is not None else name
         return shortened(scoped_name(self._info, place, name) if tag in dw.NAMED_TYPES else name)
 
     def _qualified(self, place: EntryRef, inner: str, depth: int) -> str:
-        # All qualifiers in a row. Those of a pointer follow its star, others precede the name.
+        # Consecutive qualifiers are written together. A pointer's qualifiers follow its star, others precede the name.
         words: list[str] = []
         here: EntryRef | None = place
         while here is not None and len(words) <= _MAX_DEPTH:
@@ -142,7 +142,7 @@ class _Namer:
             behind = f" {text}{f' {inner}' if inner else ''}"
             return self._pointer(here.unit, tag, attributes, behind, depth + 1)
         behind = self.name(here, inner, depth + 1)
-        # An array is constant if its elements are, and some compilers mark both.
+        # An array is constant if its elements are constant, and some compilers mark both.
         return behind if tag == dw.DW_TAG_ARRAY_TYPE and behind.startswith(f"{text} ") else f"{text} {behind}"
 
     def _pointer(self, unit: Unit, tag: int, attributes: dict[int, Value], inner: str, depth: int) -> str:

@@ -1,6 +1,6 @@
-"""Sizes of types and places of their members, by DWARF 2 to 5 (5: chapter 5). Bytes only, no target.
+"""Sizes of types and places of their members, by DWARF 2 to 5 (DWARF 5, chapter 5). No target is read.
 
-All that follows references of the file, or lists in it, has a bound: what does not end is malformed.
+Every walk along references or lists in the file is bounded. A file with an endless chain is malformed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POINTERS = frozenset((dw.DW_TAG_POINTER_TYPE, dw.DW_TAG_REFERENCE_TYPE, dw.DW_T
 _COUNTED = frozenset((dw.DW_TAG_SUBRANGE_TYPE, dw.DW_TAG_ENUMERATION_TYPE))
 
 
-# "struct X" finds these tags only. As in the language, a typedef hides a tag of the same name.
+# The tags that "struct X" and the like can find. As in the language, a typedef hides a tag of the same name.
 _KEYWORDS = {
     "struct": (dw.DW_TAG_STRUCTURE_TYPE, dw.DW_TAG_CLASS_TYPE),
     "class": (dw.DW_TAG_CLASS_TYPE, dw.DW_TAG_STRUCTURE_TYPE),
@@ -36,8 +36,8 @@ _STEP = r"([^.\[\]]+)((?:\[\d{1,9}\])*)"
 _MAX_CHAIN = 64
 _MAX_SEARCHES = 8
 _MAX_MEMBERS = 1 << 16
-# Base classes and unnamed members of one structure, at all levels. The number doubles at each level of a structure that
-# contains itself twice.
+# Maximum number of base classes and unnamed members of one structure, at all levels. In a malformed structure that
+# contains itself twice, the number doubles at each level.
 _MAX_EMBEDDED = 1 << 11
 _MAX_BYTES = 1 << 48
 
@@ -45,9 +45,9 @@ _MAX_BYTES = 1 << 48
 class Member(NamedTuple):
     """A member: ``offset`` from the outer structure's start and ``size``, in bytes.
 
-    For a bit field these are of the bytes that contain it. ``first_bit`` counts from the structure's start, and in a
-    byte from the least significant bit if the target is little-endian, else from the most significant. ``bits`` is the
-    width. Both are None for other members.
+    For a bit field, ``offset`` and ``size`` describe the bytes that contain it. ``first_bit`` counts from the
+    structure's start; within a byte, it counts from the least significant bit if the target is little-endian, else from
+    the most significant bit. ``bits`` is the width. ``first_bit`` and ``bits`` are None for other members.
     """
 
     offset: int
@@ -57,7 +57,7 @@ class Member(NamedTuple):
 
 
 class DwarfType:
-    """A type, after typedefs and qualifiers.
+    """A type, after typedefs and qualifiers have been followed.
 
     ``name`` is the requested name, ``place`` the entry of the type.
     """
@@ -86,11 +86,11 @@ class DwarfType:
     def member(self, path: str) -> Member:
         """Return the member at *path*.
 
-        :param path: a name, with names of members of embedded structures after dots. ``name[2]`` is an element. Before
-            a dot, an array without an index stands for its first element
+        :param path: a member's name; a dot precedes the name of a member of an embedded structure. ``name[2]`` is an
+            element. Before a dot, an array without an index stands for its first element
         :raises FieldNotFound: if the type has no such member
         :raises MalformedFile: if the file contradicts itself
-        :raises Unsupported: if its offset or size is computed at run time
+        :raises Unsupported: if the member's offset or size is computed at run time
         """
         return self._info.member_at(self.place, path, self.name)
 
@@ -106,7 +106,7 @@ class TypeInfo:
         self._name = elf.name
         self.index = TypeIndex(elf, others, files)
         self._found: dict[str, DwarfType | None] = {}
-        self._searched: list[str] = []  # names of the declarations whose definitions are being looked for
+        self._searched: list[str] = []  # names of declarations whose definitions are currently searched
         self._members: dict[tuple[str, int, int], _Members] = {}
         self._sizes: dict[tuple[str, int, int], int] = {}
 
@@ -114,7 +114,7 @@ class TypeInfo:
         """Return the type called *name*, None if the file does not define it.
 
         The name may begin with ``struct``, ``class``, ``union`` or ``enum``, and may be qualified by scopes (``::``).
-        An unqualified name is searched outside of all scopes first.
+        An unqualified name is first searched outside of all scopes.
 
         :raises TypeNotFound: if several types of different sizes have that name
         :raises MalformedFile: if the entries are malformed
@@ -158,7 +158,8 @@ class TypeInfo:
         # Two C files may define different structures of the same name.
         size, whole = self._size_or_none(best), self.index.scope_of(best) == outer
         for place in likely:
-            # The walk over the unit that proves it an entry comes last, because it costs most.
+            # The walk over the unit, which proves that *place* is an entry, comes last, because it is the most
+            # expensive check.
             if self._size_or_none(place) in (None, size):
                 continue
             scope = self.index.scope_of(place)
@@ -174,7 +175,7 @@ class TypeInfo:
                 and place.unit.string(attributes.get(dw.DW_AT_NAME)) == name
             )
         except MalformedFile:
-            return False  # chance bytes
+            return False  # the bytes match by chance
 
     def _size_or_none(self, place: EntryRef) -> int | None:
         try:
@@ -189,7 +190,7 @@ class TypeInfo:
         return self.index.target(unit, value)
 
     def inner(self, place: EntryRef) -> EntryRef:
-        """Return the type after typedefs, qualifiers and declarations."""
+        """Return the type after following typedefs, qualifiers and declarations."""
         for _ in range(_MAX_CHAIN):
             tag, attributes = self.index.entry(place)
             if tag == dw.DW_TAG_TYPEDEF or tag in dw.QUALIFIERS:
@@ -206,7 +207,7 @@ class TypeInfo:
 
     def _defined_elsewhere(self, place: EntryRef, tag: int, attributes: dict[int, Value]) -> EntryRef:
         name = place.unit.string(attributes.get(dw.DW_AT_NAME)) or ""
-        # No compiler writes a definition that leads back to a declaration.
+        # No compiler writes a definition that refers back to a declaration.
         if name in self._searched or len(self._searched) > _MAX_SEARCHES:
             raise MalformedFile(f"{self._name}: declarations of {name!r} lead to each other")
         self._searched.append(name)
@@ -254,8 +255,8 @@ class TypeInfo:
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
     def counts(self, place: EntryRef) -> list[int]:
-        """Return the numbers of elements of the array at *place* by dimension, outermost first. Without a bound, as in
-        a flexible array, it is 0.
+        """Return the number of elements in each dimension of the array at *place*, outermost first. The number is 0
+        without a bound, as in a flexible array.
         """
         unit = place.unit
         counts = []
@@ -269,7 +270,7 @@ class TypeInfo:
                 lower = unit.number(attributes.get(dw.DW_AT_LOWER_BOUND))
                 if lower is None:
                     lower = 1 if unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) in dw.FORTRAN_LANGUAGES else 0
-                # Older gcc writes -1, of any size, as the last index of an empty array.
+                # Older releases of gcc write -1, in any size, as the last index of an empty array.
                 count = 0 if upper in (-1, (1 << 32) - 1, (1 << 64) - 1) else upper - lower + 1
             counts.append(count or 0)
             if len(counts) > _MAX_CHAIN or counts[-1] < 0:
@@ -316,14 +317,14 @@ class TypeInfo:
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
     def _element(self, place: EntryRef, indexes: list[int], name: str, path: str) -> tuple[int, int]:
-        # Size of the element with these indexes, one for each dimension, and its offset in the array.
+        # Size and offset in the array of the element with these indexes, one for each dimension.
         place = self.inner(place)
         counts = self.counts(place) if self.index.entry(place)[0] == dw.DW_TAG_ARRAY_TYPE else []
         if len(counts) != len(indexes):
             raise FieldNotFound(name, path)
         position = 0
         for depth, (index, count) in enumerate(zip(indexes, counts, strict=True)):
-            # An outermost count of 0 is that of a flexible array, whose size the type does not limit.
+            # If the outermost count is 0, the array is flexible: the type does not limit its size.
             if index >= count and (count or depth):
                 raise FieldNotFound(name, path)
             position = position * count + index
@@ -337,7 +338,7 @@ class TypeInfo:
             self._members[key] = _Members(self, place if tag in dw.STRUCTURES else None)
         return self._members[key]
 
-    # For _Members
+    # Used by _Members
 
     def rows(self, place: EntryRef) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
         """Yield name, tag and attributes of the data members and base classes of the structure at *place*."""
@@ -346,7 +347,7 @@ class TypeInfo:
         ):
             if count > _MAX_MEMBERS:
                 raise MalformedFile(f"{self._name}: a structure with too many members")
-            # Static members of a C++ class are members too, before DWARF 5.
+            # Before DWARF 5, static members of a C++ class have the tag of members, too.
             if dw.DW_AT_EXTERNAL not in attributes and dw.DW_AT_TYPE in attributes:
                 yield place.unit.string(attributes.get(dw.DW_AT_NAME)), tag, attributes
 
@@ -355,7 +356,9 @@ class TypeInfo:
         return self.target(unit, attributes[dw.DW_AT_TYPE])
 
     def location(self, unit: Unit, attributes: dict[int, Value]) -> tuple[int, int | None, int | None]:
-        """Return offset in bytes, first bit from the structure's start and width in bits (None: no bit field)."""
+        """Return a member's offset in bytes and, for a bit field, the first bit from the structure's start and the
+        width in bits, else None.
+        """
         bits = unit.number(attributes.get(dw.DW_AT_BIT_SIZE))
         first_bit = unit.number(attributes.get(dw.DW_AT_DATA_BIT_OFFSET))
         offset = self._member_location(unit, attributes.get(dw.DW_AT_DATA_MEMBER_LOCATION))
@@ -384,7 +387,7 @@ class TypeInfo:
         else:
             cursor = Cursor(value.raw, unit.sections.byte_order, what=self._name)
             operation = cursor.byte()
-            # The structure's address is the initial stack; a constant is added to it.
+            # The expression starts with the structure's address on the stack, and adds a constant to it.
             offset = cursor.uleb() if operation in (dw.DW_OP_PLUS_UCONST, dw.DW_OP_CONSTU) else -1
             rest = value.raw[cursor.position :]
             if offset < 0 or rest != (bytes((dw.DW_OP_PLUS,)) if operation == dw.DW_OP_CONSTU else b""):
@@ -402,7 +405,7 @@ class _Found(NamedTuple):
 
 
 class _Members:
-    # The members of one structure by name, with those of base classes and unnamed members.
+    # The members of one structure by name, including members of base classes and of unnamed members.
 
     def __init__(self, info: TypeInfo, place: EntryRef | None) -> None:
         self._info = info
@@ -433,7 +436,7 @@ class _Members:
                         target = self._info.type_of(place.unit, attributes)
                         inner = self._info.inner(target) if embedded else target
                     except (Unsupported, TypeNotFound):
-                        continue  # a virtual base class, a type of another file: unknown
+                        continue  # unknown: a virtual base class, or a type in another file
                     if embedded and bits is None:
                         deeper.append((inner, base + offset))
                     elif name is not None:
@@ -443,7 +446,7 @@ class _Members:
 
 
 def _is_constant(value: Value) -> bool:
-    # A constant, neither a reference to a variable nor, since DWARF 4, the offset of a location list.
+    # Whether a value is a constant, not a reference to a variable or, since DWARF 4, the offset of a location list.
     return isinstance(value.raw, int) and value.form in CONSTANTS
 
 
@@ -452,7 +455,7 @@ def _is_within(scope: tuple[str, ...] | None, outer: tuple[str, ...]) -> bool:
 
 
 def _split(name: str) -> tuple[tuple[str, ...], str]:
-    # "a::b<c::d>" is "b<c::d>" in "a".
+    # The scopes and the name: "a::b<c::d>" is "b<c::d>" in scope "a".
     parts, depth, start = [], 0, 0
     for index, character in enumerate(name):
         depth += (character == "<") - (character == ">")
@@ -462,17 +465,17 @@ def _split(name: str) -> tuple[tuple[str, ...], str]:
     return tuple(part for part in parts if part), name[start:]
 
 
-# The largest structure of a runtime has a hundred, in five levels.
+# The largest structure of a runtime has a hundred members, at five levels.
 _MAX_STRUCTURES = 32
 _MAX_FLAT_MEMBERS = 1 << 13
 
 
 class FlatMember(NamedTuple):
-    """A member of a structure or of one embedded in it, in bytes from the start of the outermost structure.
+    """A member of a structure or of an embedded structure, in bytes from the start of the outermost structure.
 
-    ``path`` has the names of the structures around it, joined by dots. For a bit field ``offset`` is that of its first
-    byte, ``size`` that of the declared type, ``first_bit`` the bit in that byte, ``bits`` the width; both are None for
-    other members.
+    ``path`` has the names of the enclosing members and the member's own, joined by dots. For a bit field, ``offset`` is
+    the offset of its first byte, ``size`` the size of the declared type, ``first_bit`` the first bit in that byte, and
+    ``bits`` the width. ``first_bit`` and ``bits`` are None for other members.
     """
 
     path: str
@@ -483,12 +486,13 @@ class FlatMember(NamedTuple):
 
 
 def flat_members(info: TypeInfo, found: DwarfType, is_wanted: Callable[[str], bool]) -> list[FlatMember]:
-    """Return the members of a structure by their offsets, then names.
+    """Return the members of a structure, ordered by offset, then by name.
 
     Members of base classes and unnamed members count as the structure's own. An array is one member. Members without a
     fixed offset or size are left out.
 
-    :param is_wanted: called with the path of each member. If it returns False, the members inside are left out
+    :param is_wanted: called with the path of each member. If it returns False, this member and the members inside it
+        are left out
     :raises MalformedFile: if the file contradicts itself, or the structure contains itself
     """
     walk = _MemberWalk(info, is_wanted)
