@@ -1,1 +1,1 @@
-"""The other half: each folder knows one OpenMP runtime, and touches the target through ``ompd.contract`` alone."""
+"""The plugins: each folder has the code for one OpenMP runtime. It reads the target only through ``ompd.contract``."""

@@ -1,8 +1,8 @@
-"""Finding the OpenMP runtimes of a process, by ``ompd_dll_locations`` or the symbols that a module exports.
+"""Find the OpenMP runtimes of a process, by ``ompd_dll_locations`` or by the symbols that a module exports.
 
-OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``, the names of libraries for debuggers. None
-of them is loaded here. Their names and the module's only select a plugin: one of ompd's own, or one that was installed
-with ompd (:mod:`ompd.runtimes.installed`).
+OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``, the names of libraries for debuggers. This
+module loads no library. The names of the libraries, and the module's name, only select a plugin: one of ompd's own, or
+a plugin of another distribution (:mod:`ompd.runtimes.installed`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ompd.records import record
 if TYPE_CHECKING:
     from ompd.runtimes.installed import Plugins, Selected
 
-# The libraries that ompd's own plugins replace, and the kind of runtime.
+# The libraries that ompd's own plugins replace, each with the kind of runtime.
 _BUILT_IN = {"libompd.so": "libomp", "libiomp5_db.so": "libiomp5"}
 # Real runtimes name one or two libraries.
 _MAX_LOCATIONS = 64
 _MAX_NAME = 4096
 
-# Entry points, and the kind of runtime that has them. libomp has GOMP's, too, so the order counts.
+# Entry points, each with the kind of runtime that has it. libomp also has GOMP's entry points, so the order matters.
 _ENTRY_POINTS = (
     ("__kmpc_fork_call", "libomp"),
     ("GOMP_parallel", "libgomp"),
@@ -38,10 +38,10 @@ _UNKNOWN = "unknown"
 
 @record
 class HostedBy:
-    """A library for debuggers that replaces a plugin.
+    """A library for debuggers that is used in place of ompd's plugin.
 
-    ``interface`` is ``OMPD`` or ``DMPL``, ``version`` the library's own text, ``digest`` the SHA-256 of the loaded file
-    in hexadecimal. The ``file`` may have been replaced since.
+    ``interface`` is ``OMPD`` or ``DMPL``, ``version`` is the library's own version text, and ``digest`` is the SHA-256
+    of the loaded file in hexadecimal. The file at ``file`` may have been replaced since.
     """
 
     interface: str
@@ -52,12 +52,12 @@ class HostedBy:
 
 @record
 class Found:
-    """A module with an OpenMP runtime in it.
+    """A module that contains an OpenMP runtime.
 
     ``locations_address`` is the address of its ``ompd_dll_locations``, None in a runtime without OMPD or symbols.
-    ``plugin`` is None if there is none for the runtime, or if it cannot be used because of ``fault``. ``selected`` is
-    the plugin of another distribution, None for one of ompd's own. ``hosted`` is the library behind the plugin, if the
-    user has named one for the runtime.
+    ``plugin`` is None if the runtime has no plugin, or if the plugin cannot be used because of ``fault``. ``selected``
+    is the plugin of another distribution, None for one of ompd's own plugins. ``hosted`` is the library behind the
+    plugin, if the user has requested a library for the runtime.
     """
 
     module: Module
@@ -69,22 +69,23 @@ class Found:
 
     @property
     def fault(self) -> OmpdError | None:
-        """Why its plugin cannot be used, None if it can."""
+        """The reason why the plugin cannot be used, None if it can."""
         return self.selected.fault if self.selected is not None else None
 
     @property
     def is_whole(self) -> bool:
-        """Whether all code of the module is taken for the runtime's: it is an unknown runtime, in a shared library,
-        that names a library for debuggers.
+        """Whether all code of the module counts as the runtime's. It does for an unknown runtime in a shared library
+        that has ``ompd_dll_locations``.
         """
         return self.kind == _UNKNOWN and self.locations_address is not None and not self.module.is_program
 
     def served_by(self, name: str) -> bool:
-        """Return whether a name in ``ompd_dll_locations`` selects its plugin, or one of ompd's own."""
+        """Return whether *name*, from ``ompd_dll_locations``, selects this runtime's plugin or one of ompd's own."""
         return built_in(name) is not None or (self.selected is not None and _last(name) == self.selected.name)
 
     def dll_locations(self, process: Process) -> tuple[str, ...] | None:
-        """Return the names in ``ompd_dll_locations``, None while it is NULL: the runtime has not initialised yet.
+        """Return the names in ``ompd_dll_locations``, None while the variable is NULL because the runtime is not
+        initialised, or if the runtime does not have the variable.
 
         :raises CorruptState: if the vector or a name does not end
         """
@@ -103,14 +104,16 @@ class Found:
 
 
 def discover(process: Process, plugins: Callable[[], Plugins], *, are_named: bool = False) -> Iterator[Found]:
-    """Yield each module of *process* that holds an OpenMP runtime, by address. One without its file is not seen.
+    """Yield each module of *process* that holds an OpenMP runtime, by address. A module whose file is missing is not
+    found.
 
     :param plugins: returns the plugins of other distributions, for runtimes without a plugin of ompd's own
-    :param are_named: whether the user named some, which may be for modules that are otherwise no runtimes
+    :param are_named: whether the user named plugins. They may select modules that have none of the known symbols
     """
     modules = [module for module in process.modules() if not module.is_system_library]
     runtimes = [seen for module in modules if (seen := _look(process, module)) is not None]
-    # A program that refers to a runtime's variable has a copy of it, which the runtime then uses.
+    # A program that refers to the runtime's variable has a copy of the variable (a copy relocation), which the runtime
+    # then uses.
     copies = [
         seen
         for seen in runtimes
@@ -128,8 +131,8 @@ def discover(process: Process, plugins: Callable[[], Plugins], *, are_named: boo
 
 @record
 class _Seen:
-    # A module that looks like a runtime: the address of its `ompd_dll_locations`, the names there, and the kind. If the
-    # kind `is_doubtful`, the plugin of another distribution may fit better.
+    # A module that looks like a runtime: the address of its `ompd_dll_locations`, the names there, and the kind. If
+    # `is_doubtful`, the plugin of another distribution may fit better than the kind's.
     module: Module
     locations: int | None = None
     names: tuple[str, ...] = ()
@@ -138,9 +141,9 @@ class _Seen:
 
 
 def built_in(name: str) -> str | None:
-    """Return the kind of the plugin of ompd that a name in ``ompd_dll_locations`` selects, None if it selects none.
+    """Return the kind of ompd's own plugin that *name*, from ``ompd_dll_locations``, selects. None if it selects none.
 
-    Only the name counts, whether there is such a file or not.
+    Only the name counts; the file need not exist.
     """
     return _BUILT_IN.get(_last(name))
 
@@ -160,14 +163,15 @@ def _look(process: Process, module: Module) -> _Seen | None:
         if kind is None and locations is None:
             return None
         if kind == "libomp":
-            # LLVM's and Intel's have the same entry points. Intel's is never stripped, so it has the symbol.
+            # LLVM's and Intel's runtimes have the same entry points. Intel's is never stripped, so it has this symbol.
             file = _last(module.name)
             is_unnamed = not is_named and not file.startswith(_LIBOMP)
             if "libiomp5" in file or (is_unnamed and process.symbol_in(module, "__kmp_version_lib_ver") is not None):
                 kind = "libiomp5"
     except OmpdError:
         return None  # a runtime with damaged symbols cannot be read
-    # libgomp has no OMPD. Other runtimes have its entry points, too. LLVM's names its library once it is initialised.
+    # libgomp has no OMPD, so a module with its entry points and with OMPD may be another runtime. LLVM's runtime names
+    # its library once it is initialised.
     is_doubtful = not is_named and locations is not None and (bool(names) or kind in (None, "libgomp"))
     if is_doubtful and kind == "libgomp" and "libgomp" not in module.name:
         kind = None
@@ -178,7 +182,7 @@ def _names(process: Process, module: Module, locations: int | None) -> tuple[str
     try:
         return Found(module, _UNKNOWN, locations).dll_locations(process) or ()
     except OmpdError:
-        return ()  # the query for the names reports the damage
+        return ()  # dll_locations() reports the damage
 
 
 def _found(process: Process, seen: _Seen, plugins: Callable[[], Plugins]) -> Found | None:
@@ -195,7 +199,7 @@ def _found(process: Process, seen: _Seen, plugins: Callable[[], Plugins]) -> Fou
 
 
 def _selected(process: Process, seen: _Seen, plugins: Plugins) -> Selected | None:
-    # A name selects, in the runtime's order, else a symbol.
+    # Names select a plugin first, in the runtime's order, then symbols.
     for name in map(_last, seen.names):
         selected = plugins.get(name)
         if selected is not None:
@@ -208,7 +212,7 @@ def _selected(process: Process, seen: _Seen, plugins: Plugins) -> Selected | Non
 
 
 def _plugin(kind: str | None) -> Plugin | None:
-    # Only the plugin of the runtime is imported, because importing takes longer than finding the runtime.
+    # Only the needed plugin is imported, because importing takes longer than finding the runtime.
     if kind in ("libomp", "libiomp5"):
         from ompd.runtimes.libomp.plugin import LibompPlugin
 

@@ -1,8 +1,8 @@
-"""The boundary to a plugin that ompd does not bring: any failure of its code becomes a :class:`PluginFault`.
+"""The boundary to a plugin of another distribution: any failure of the plugin's code becomes a :class:`PluginFault`.
 
-Its handles are in wrappers, which have the members of the protocols in :mod:`ompd.contract.plugin`. A wrapper calls the
-plugin in one ``try``, and checks the class of the result against the protocol. So a mistake in a plugin costs only the
-facts of its own runtime, and no question has to expect it.
+The plugin's handles are in wrappers, which have the members of the protocols in :mod:`ompd.contract.plugin`. A wrapper
+calls the plugin in one ``try``, and checks the class of the result against the protocol. So a mistake in a plugin only
+affects facts of its own runtime, and callers need not expect such mistakes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Guarded:
         self._guard = guard
         self._original = original
         self._results = _results(protocol)
-        # Questions tell handles apart by these. A handle that fails in them is of no use.
+        # Callers identify handles by these members. A handle that fails to return them is useless.
         self._names: dict[str, Any] = {}
         self._names = {name: getattr(self, name) for name in _NAMES if name in self._results}
 
@@ -59,7 +59,7 @@ class Guarded:
         if is_property:
             self._guard.check_has(self._original, name)
             return self._guard.ask(name, partial(getattr, self._original, name), result)
-        # A missing method fails when it is called: callers pass methods on.
+        # A missing method fails only when it is called, because callers also pass methods on uncalled.
         return partial(self._call, name, result)
 
     def _call(self, name: str, result: Any, *arguments: object, **named: object) -> Any:
@@ -79,7 +79,7 @@ class Guarded:
 
 
 def original(handle: object) -> object:
-    """Return the plugin's own object of a handle, any other value as it is."""
+    """Return the plugin's own object in a wrapper. Any other value is returned unchanged."""
     return handle._original if isinstance(handle, Guarded) else handle
 
 
@@ -91,13 +91,13 @@ class Guard:
 
     def __init__(self, label: str) -> None:
         self.label = label
-        # One handle has one wrapper for as long as that is used.
+        # A handle has only one wrapper, as long as the wrapper is used.
         self._wrappers: WeakValueDictionary[tuple[int, type], Guarded] = WeakValueDictionary()
 
     def plugin(self, make: Callable[[], object]) -> Plugin:
         """Return the plugin that *make* returns.
 
-        :raises PluginFault: if that fails, or the plugin lacks a member that it needs
+        :raises PluginFault: if *make* fails, or the plugin lacks a required member
         """
         plugin: Plugin = self.ask("its maker", make, contract.Plugin)
         try:
@@ -111,7 +111,7 @@ class Guard:
     def check_has(self, handle: object, name: str) -> None:
         """Check that a handle has the member *name* of the contract.
 
-        :raises Unavailable: if it does not
+        :raises Unavailable: if the handle does not have it
         """
         if getattr_static(handle, name, _NOTHING) is _NOTHING:
             raise Unavailable(f"the plugin {self.label} does not tell this: its {type(handle).__name__} has no {name}")
@@ -121,7 +121,7 @@ class Guard:
 
         :param what: names the call in messages
         :param hint: the type that the contract declares
-        :raises PluginFault: if it fails with any other error than ompd's, or the result is of another type
+        :raises PluginFault: if the call fails with an error that is not ompd's, or the result is of another type
         """
         try:
             return self._checked(what, call(), hint)
@@ -134,7 +134,7 @@ class Guard:
         options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         for option in options:
             kind = get_origin(option) or option
-            if option is Frame:  # a protocol of what the process itself returns
+            if option is Frame:  # frames come from the process, not from the plugin
                 return value
             if option in _HANDLES:
                 if type(value).__module__ != "builtins":
@@ -175,7 +175,7 @@ class Guard:
 
 @lru_cache(maxsize=len(_HANDLES))
 def _results(protocol: type) -> Mapping[str, tuple[bool, Any]]:
-    # For each member of a protocol whether it is a property, and the type of its result.
+    # For each member of a protocol, whether it is a property, and the type of its result.
     results = {}
     for each in reversed(protocol.__mro__):
         for name, member in vars(each).items():
@@ -195,6 +195,6 @@ def _members(record: type) -> Mapping[str, Any]:
 def _text(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  a plugin's own exception may fail at this, too
+    except Exception:  # noqa: BLE001 str() of a plugin's own exception may fail, too
         return ""
     return f": {text[:_MAX_TEXT]}" if text else ""

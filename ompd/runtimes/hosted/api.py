@@ -1,7 +1,7 @@
-"""The routines of the OMPD interface (OpenMP 5.0 to 6.0) as methods that record calls of a hosted library.
+"""The OMPD routines (OpenMP 5.0 to 6.0) as methods that record calls of a hosted library.
 
-A method returns at once, with a :class:`Pending` result. A :class:`Batch` sends its calls together, in the order of
-recording, when the first result is needed, so that a thousand calls cost one exchange with the library's process. The
+A method returns a :class:`Pending` result at once. When the first result is needed, a :class:`Batch` sends all its
+calls together, in the order of recording. So a thousand calls need only one exchange with the library's process. The
 pending handle of one call may be an argument of a later call of the same batch::
 
     batch = library.batch()
@@ -10,8 +10,7 @@ pending handle of one call may be an argument of a later call of the same batch:
     region = batch.get_curr_parallel_handle(thread)
     state.value().state  # sends all three
 
-Words keep their sign: an ``ompd_word_t`` is a signed number of 64 bits; addresses, sizes and wait identifiers are
-unsigned.
+An ``ompd_word_t`` is a signed number of 64 bits. Addresses, sizes and wait identifiers are unsigned.
 """
 
 from __future__ import annotations
@@ -31,13 +30,14 @@ _R = TypeVar("_R", bound="Ref")
 
 
 class Ref:
-    """A handle of the library, by a number: the handle itself stays in the library's process.
+    """A reference, by number, to a handle of the library. The handle itself stays in the library's process.
 
-    It is released there when it is garbage-collected here, or with its address space.
+    The handle is released when this reference is garbage-collected, or together with its address space.
 
     :param number: the number of the handle, which is never used again
-    :param release: is called with the number when the handle is garbage-collected
-    :param space: its address space, which has to outlive it; for a device's address space, that of the process
+    :param release: called with the number when the reference is garbage-collected
+    :param space: the handle's address space, which must outlive the handle; for a device's address space, the process's
+        address space
     """
 
     __slots__ = ("_release", "number", "space")
@@ -76,7 +76,7 @@ class TaskRef(Ref):
 
 
 class StateWords(NamedTuple):
-    """A thread's ``ompt_state_t``, and its wait identifier, which is valid only in states of waiting."""
+    """A thread's ``ompt_state_t``, and its wait identifier, which is valid only in waiting states."""
 
     state: int
     wait_id: int
@@ -94,7 +94,7 @@ class Icv(NamedTuple):
 
 
 class IcvWord(NamedTuple):
-    """A variable's value. It is the first of a list unless ``is_whole`` (``ompd_rc_incomplete``)."""
+    """A variable's value. If ``is_whole`` is False (``ompd_rc_incomplete``), it is the first value of a list."""
 
     value: int
     is_whole: bool
@@ -118,14 +118,14 @@ class FrameInfo(NamedTuple):
 
 
 class ThreadIdKindSize(NamedTuple):
-    """A kind of native thread identifiers that a device has, and their size in bytes."""
+    """A kind of native thread identifiers on a device, and their size in bytes."""
 
     kind: int
     size: int
 
 
 class Call(NamedTuple):
-    """One call: the number of the function, its arguments, and the number for the handle that it makes."""
+    """One call: the number of the function, its arguments, and the number for the handle that the call makes."""
 
     function: int
     arguments: Sequence[Ref | int | bytes]
@@ -133,9 +133,10 @@ class Call(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a call: its words or rows, or the error.
+    """The outcome of a call: the result's words or rows, or the error.
 
-    ``rc`` is the library's return code; with ``ompd_rc_incomplete`` of ``ompd_get_icv_from_scope`` there is a value.
+    ``rc`` is the library's return code; if ``ompd_get_icv_from_scope`` returns ``ompd_rc_incomplete``, there is a
+    value, too.
     """
 
     rc: int
@@ -157,18 +158,18 @@ class Exchange(Protocol):
         """Return a number for a handle."""
 
     def release(self, number: int) -> None:
-        """Release a handle, sooner or later."""
+        """Release a handle at the next opportunity."""
 
     def add_context(self, callbacks: Callbacks, ahead: int) -> int:
-        """Return the number of a process or device, whose callbacks are served by it: never 0, and also the number of
-        its address space.
+        """Register *callbacks* of a process or device, and return the number by which they are served. It is never 0,
+        and is also the number of the address space.
 
         :param ahead: see :meth:`Batch.process_initialize`
         """
 
 
 class Pending(Generic[_T]):
-    """The result of a call, which may not have been made yet."""
+    """The result of a call that may not have been made yet."""
 
     __slots__ = ("_batch", "_make", "_outcome", "handle")
 
@@ -179,7 +180,7 @@ class Pending(Generic[_T]):
         self.handle = handle
 
     def settle(self, outcome: Outcome) -> None:
-        """Take the outcome of the call."""
+        """Set the outcome of the call."""
         self._outcome = outcome
 
     def _settled(self) -> Outcome:
@@ -188,11 +189,11 @@ class Pending(Generic[_T]):
         return self._outcome
 
     def error(self) -> LibraryError | None:
-        """Return why there is no value, None if there is one. Sends the batch if it has not been sent."""
+        """Return the reason why there is no value, None if there is a value. Sends the batch if necessary."""
         return self._settled().error
 
     def value(self) -> _T:
-        """Return the result. Sends the batch if it has not been sent.
+        """Return the result. Sends the batch if necessary.
 
         :raises LibraryError: if the library refused (``error.rc`` is its return code), broke the rules of the
             interface, or its process has ended (``error.has_ended``)
@@ -214,10 +215,10 @@ Argument = AnyRef | int | bytes
 
 
 class Batch:
-    """Calls that are made together. May be used again once it has run.
+    """Calls that are sent together. A batch can be used again after it has run.
 
-    A failing call costs only its own result: :meth:`Pending.value` raises the error. A call whose argument is the
-    result of a failed one is not made, and fails with the same code.
+    A failing call affects only its own result: :meth:`Pending.value` raises the error. A call whose argument is the
+    result of a failed call is not made, and fails with the same code.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -229,7 +230,7 @@ class Batch:
         return len(self._calls)
 
     def run(self) -> None:
-        """Make all calls that were recorded. Raises nothing: the result of each call has its error."""
+        """Make all recorded calls. This raises nothing, because the result of each call has its own error."""
         calls, pending = self._calls, self._pending
         self._calls, self._pending = [], []
         if not calls:
@@ -244,10 +245,10 @@ class Batch:
     # Address spaces
 
     def process_initialize(self, callbacks: Callbacks, *, ahead: int = 0) -> Pending[SpaceRef]:
-        """Return the address space of a process, which the library reads by *callbacks*, for this stop.
+        """Return the address space, for this stop, of a process that the library reads through *callbacks*.
 
-        :param ahead: how many bytes may be read beyond those that the library reads, which costs nothing with a core. 0
-            reads only whole pages, for targets that record reads
+        :param ahead: the number of bytes that may be read in addition to those that the library reads. With a core,
+            reading ahead costs nothing. 0 reads only whole pages, for targets that record reads
         """
         context = self._exchange.add_context(callbacks, ahead)
         return self._made(Function.PROCESS_INITIALIZE, SpaceRef, context, number=context)
@@ -255,16 +256,16 @@ class Batch:
     def device_initialize(
         self, process: Space, callbacks: Callbacks, kind: int, identifier: bytes, *, ahead: int = 0
     ) -> Pending[SpaceRef]:
-        """Return the address space of a device of *process*, which the library reads by *callbacks*."""
+        """Return the address space of a device of *process*, which the library reads through *callbacks*."""
         context = self._exchange.add_context(callbacks, ahead)
         return self._made(Function.DEVICE_INITIALIZE, SpaceRef, process, context, kind, identifier, number=context)
 
     def get_omp_version(self, space: Space) -> Pending[int]:
-        """Return the version of OpenMP that the runtime implements, as ``_OPENMP`` has it."""
+        """Return the version of OpenMP that the runtime implements, as a value of ``_OPENMP``."""
         return self._word(Function.GET_OMP_VERSION, space)
 
     def get_omp_version_string(self, space: Space) -> Pending[str]:
-        """Return the runtime's version as a text."""
+        """Return the runtime's version as text."""
         return self._text(Function.GET_OMP_VERSION_STRING, space)
 
     def get_device_thread_id_kinds(self, space: Space) -> Pending[Sequence[ThreadIdKindSize]]:
@@ -276,7 +277,7 @@ class Batch:
         return self._add(Function.ENUMERATE_STATES, _names, space)
 
     def enumerate_icvs(self, space: Space) -> Pending[Sequence[Icv]]:
-        """Return all variables that the library knows, in its order; several may have one number's meaning."""
+        """Return all variables that the library lists, in its order. Several entries may describe the same variable."""
         return self._add(Function.ENUMERATE_ICVS, _icvs, space)
 
     def get_display_control_vars(self, space: Space) -> Pending[Sequence[str]]:
@@ -288,28 +289,29 @@ class Batch:
     def get_thread_handle(
         self, space: Space, kind: int, identifier: int, size: int | None = None
     ) -> Pending[ThreadRef]:
-        """Return the thread with a native identifier of that *kind*. Codes: ``bad_input`` (the size), ``unsupported``
-        (the kind), ``unavailable`` (no thread of OpenMP).
+        """Return the thread with a native identifier of this *kind*. Codes: ``bad_input`` (the size), ``unsupported``
+        (the kind), ``unavailable`` (not an OpenMP thread).
 
-        :param size: of the identifier in bytes; if None, that of a pointer for a pthread and 4 for the system's number
+        :param size: size of the identifier in bytes; None means the size of a pointer for a pthread, and 4 for the
+            system's number
         """
         raw = identifier.to_bytes(size or id_size(kind), sys.byteorder)
         return self._made(Function.GET_THREAD_HANDLE, ThreadRef, space, kind, raw)
 
     def get_thread_in_parallel(self, region: Parallel, thread_num: int) -> Pending[ThreadRef]:
-        """Return the thread with that number in the region's team. Codes: ``bad_input`` (no such number).
+        """Return the thread whose number in the region's team is *thread_num*. Codes: ``bad_input`` (no such number).
 
-        LLVM's library returns handles without the context of the thread, which fail later
-        (:meth:`get_curr_parallel_handle`): use them only for :meth:`get_thread_id`, then :meth:`get_thread_handle`.
+        LLVM's library returns handles without the context of the thread. Other calls with them fail, such as
+        :meth:`get_curr_parallel_handle`. Use them only for :meth:`get_thread_id`, then call :meth:`get_thread_handle`.
         """
         return self._made(Function.GET_THREAD_IN_PARALLEL, ThreadRef, region, thread_num)
 
     def get_thread_id(self, thread: Thread, kind: int, size: int | None = None) -> Pending[int]:
-        """Return a thread's native identifier of that *kind*. Codes: ``bad_input`` (size), ``unsupported`` (kind)."""
+        """Return a thread's native identifier of this *kind*. Codes: ``bad_input`` (size), ``unsupported`` (kind)."""
         return self._word(Function.GET_THREAD_ID, thread, kind, size or id_size(kind))
 
     def thread_handle_compare(self, one: Thread, other: Thread) -> Pending[int]:
-        """Return 0 for the same thread, else a number below or above it, which is not fit for sorting."""
+        """Return 0 for the same thread, else a positive or negative number, which does not define an order."""
         return self._word(Function.THREAD_HANDLE_COMPARE, one, other)
 
     def get_state(self, thread: Thread) -> Pending[StateWords]:
@@ -317,7 +319,9 @@ class Batch:
         return self._add(Function.GET_STATE, _state, thread)
 
     def get_device_from_thread(self, thread: Thread) -> Pending[bool]:
-        """Return whether the library names an address space for a thread (OpenMP 6.0); the caller has it."""
+        """Return whether the library names an address space for a thread (OpenMP 6.0). The caller already has this
+        address space.
+        """
         return self._add(Function.GET_DEVICE_FROM_THREAD, _truth, thread)
 
     # Parallel regions
@@ -335,7 +339,7 @@ class Batch:
         return self._made(Function.GET_TASK_PARALLEL_HANDLE, ParallelRef, task)
 
     def parallel_handle_compare(self, one: Parallel, other: Parallel) -> Pending[int]:
-        """Return 0 for the same region, else a number below or above it, which is not fit for sorting."""
+        """Return 0 for the same region, else a positive or negative number, which does not define an order."""
         return self._word(Function.PARALLEL_HANDLE_COMPARE, one, other)
 
     # Tasks
@@ -353,11 +357,13 @@ class Batch:
         return self._made(Function.GET_SCHEDULING_TASK_HANDLE, TaskRef, task)
 
     def get_task_in_parallel(self, region: Parallel, thread_num: int) -> Pending[TaskRef]:
-        """Return the implicit task of that thread of the region. Codes: ``bad_input`` (no such number)."""
+        """Return the implicit task of the region's thread with number *thread_num*. Codes: ``bad_input`` (no such
+        number).
+        """
         return self._made(Function.GET_TASK_IN_PARALLEL, TaskRef, region, thread_num)
 
     def task_handle_compare(self, one: Task, other: Task) -> Pending[int]:
-        """Return 0 for the same task, else a number below or above it, which is not fit for sorting."""
+        """Return 0 for the same task, else a positive or negative number, which does not define an order."""
         return self._word(Function.TASK_HANDLE_COMPARE, one, other)
 
     def get_task_function(self, task: Task) -> Pending[int]:
@@ -371,17 +377,21 @@ class Batch:
     # Variables and tool data
 
     def get_icv_from_scope(self, handle: AnyRef, scope: int, number: int) -> Pending[IcvWord]:
-        """Return a variable's value as a number. Codes: ``bad_input`` (no such number), ``incompatible`` (no number, or
-        the wrong scope).
+        """Return a variable's value as a number. Codes: ``bad_input`` (no variable has this *number*), ``incompatible``
+        (the value is not a number, or the scope is wrong).
         """
         return self._add(Function.GET_ICV_FROM_SCOPE, _icv_word, handle, scope, number)
 
     def get_icv_string_from_scope(self, handle: AnyRef, scope: int, number: int) -> Pending[str]:
-        """Return a variable's value as a text. Codes: those for a number; LLVM's ``unsupported`` for numbers."""
+        """Return a variable's value as text. Codes: as for a number; LLVM's library returns ``unsupported`` for
+        numbers.
+        """
         return self._text(Function.GET_ICV_STRING_FROM_SCOPE, handle, scope, number)
 
     def get_tool_data(self, handle: AnyRef, scope: int) -> Pending[ToolData]:
-        """Return what a tool keeps with a thread, region or task. Codes: ``unsupported`` (a runtime without OMPT)."""
+        """Return the data that a tool keeps with a thread, region or task. Codes: ``unsupported`` (a runtime without
+        OMPT).
+        """
         return self._add(Function.GET_TOOL_DATA, _tool_data, handle, scope)
 
     # Recording
@@ -409,7 +419,7 @@ class Batch:
 
 
 def _plain(argument: Argument) -> Ref | int | bytes:
-    # The handle itself, so that it is not released before the call is made.
+    # Use the reference itself, so that the handle is not released before the call is made.
     if not isinstance(argument, Pending):
         return argument
     if argument.handle is None:
@@ -418,7 +428,7 @@ def _plain(argument: Argument) -> Ref | int | bytes:
 
 
 def id_size(kind: int) -> int:
-    """Return the size of a native identifier of that kind, in bytes, as libraries of 64 bits have it."""
+    """Return the size in bytes of a native identifier of this kind in 64-bit libraries."""
     return 4 if kind == ThreadIdKind.LWP else 8
 
 
@@ -429,7 +439,7 @@ def _scope(number: int) -> Scope | int:
         return number
 
 
-# Results, as callers get them
+# Conversion of outcomes to results
 
 
 def _no_value(outcome: Outcome) -> NoReturn:

@@ -1,4 +1,4 @@
-"""An OMPD library in a separate process: its start, its calls, its callbacks, its end."""
+"""An OMPD library in a separate process: start, calls, callbacks, end."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ _FAULTS = {
     protocol.ENDLESS: "an enumeration without end",
     protocol.BAD_SIZE: "an impossible size",
 }
-# Results that are rows: any number of them, or one text
+# Letters of results that are rows: any number of rows, or one text
 _ROWS = ("r", "s")
-# Which words of a result are signed
+# The words of a result that are signed
 _SIGNED = {
     function: tuple(
         sign for letter in signature.gives for sign in ((False, True) if letter == "f" else (letter in "wi",))
@@ -63,11 +63,11 @@ _SIGNED = {
 
 
 class HostedLibrary:
-    """A library that runs, initialised. Any number of processes can be inspected by it, one call at a time.
+    """A running, initialised library. It can inspect any number of processes, one call at a time.
 
-    :param warn: is called with each line that the library prints, cleaned, and with warnings of its misbehaviour
-    :param waits: whether it is ready when this returns; else the first use of it waits, as :meth:`wait` does
-    :param program: the worker, instead of the one in Python: for a library of another architecture
+    :param warn: called with each cleaned line that the library prints, and with warnings about its misbehaviour
+    :param waits: whether to wait until the library is ready. Otherwise the first use waits, like :meth:`wait`
+    :param program: a worker to use instead of the Python worker, for a library of another architecture
         (``runtime_stub/host/``)
     :raises LibraryError: if it cannot be loaded or initialised
     """
@@ -84,13 +84,17 @@ class HostedLibrary:
         self.name = loadable.name
         """The library's name in messages."""
         self.allocated = 0
-        """How many blocks of memory the library had not freed after the last exchange; after :meth:`close`, the end."""
+        """The number of memory blocks that the library had not freed after the last exchange, or, after :meth:`close`,
+        at its end.
+        """
         self.api_version = 0
-        """The version of the interface that the library implements, as ``_OPENMP`` has it; 0 until it is ready."""
+        """The version of the interface that the library implements, as a value of ``_OPENMP``; 0 until the library is
+        ready.
+        """
         self.version_string = ""
-        """What the library says of itself (``ompd_get_version_string``), cleaned; empty until it is ready."""
+        """The library's own version text (``ompd_get_version_string``), cleaned; empty until the library is ready."""
         self.functions: frozenset[str] = frozenset()
-        """The functions of the interface that the library has, by their names in C; none until it is ready."""
+        """The C names of the interface's functions that the library has; empty until the library is ready."""
         self._numbers = itertools.count(1)
         self._servers: dict[int, Server] = {}
         self._released: list[int] = []
@@ -105,7 +109,7 @@ class HostedLibrary:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the library is ready. Its descriptors have to be open until then.
+        """Wait until the library is ready. Its descriptors must stay open until then.
 
         :raises LibraryError: if it cannot be loaded or initialised
         """
@@ -115,12 +119,12 @@ class HostedLibrary:
 
     @property
     def error(self) -> LibraryError | None:
-        """Why the library's process has ended, None if it has not."""
+        """The reason why the library's process has ended, None while it runs."""
         return self._connection.error
 
     @property
     def process_id(self) -> int:
-        """The number of the library's process."""
+        """The id of the library's process."""
         return self._connection.process_id
 
     def batch(self) -> Batch:
@@ -137,7 +141,7 @@ class HostedLibrary:
         return number
 
     def release(self, number: int) -> None:
-        # May be called by the garbage collector, at any moment.
+        # The garbage collector may call this at any moment.
         (self._forgotten if number in self._servers else self._released).append(number)
 
     def forget(self, space: SpaceRef) -> None:
@@ -237,7 +241,7 @@ class HostedLibrary:
         return error
 
     def close(self) -> None:
-        """Release everything, finalise the library and end its process, in any state. Raises nothing."""
+        """Release everything, finalise the library and end its process, whatever its state. Raises nothing."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""The connection to a library in a separate process, of any interface: messages, callbacks, warnings, the end."""
+"""The connection to a library in a separate process, for any interface: messages, callbacks, warnings, the end."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _T = TypeVar("_T")
 
 @record
 class Ready:
-    """The library's first message: the version of the interface that it implements, its own version as a text, cleaned,
-    and the names in C of the functions that it has.
+    """The library's first message: the version of the interface that it implements, its own version text, cleaned, and
+    the C names of the functions that it has.
     """
 
     api_version: int
@@ -43,10 +43,10 @@ class Ready:
 class Connection:
     """The process of a library, from its start to its end.
 
-    :param serve: returns the body of the answer to a callback with a body
-    :param warn: is called with each line that the library prints, cleaned, and with warnings of its misbehaviour
-    :param program: the worker, instead of the one in Python
-    :raises LibraryError: if no process can be started
+    :param serve: returns the body of the answer to a callback, given the callback's body
+    :param warn: called with each cleaned line that the library prints, and with warnings about its misbehaviour
+    :param program: a worker to use instead of the Python worker
+    :raises LibraryError: if the process cannot be started
     """
 
     def __init__(
@@ -77,28 +77,28 @@ class Connection:
 
     @property
     def error(self) -> LibraryError | None:
-        """Why the library's process has ended, None if it has not."""
+        """The reason why the library's process has ended, None while it runs."""
         return self._process.error
 
     @property
     def process_id(self) -> int:
-        """The number of the library's process."""
+        """The id of the library's process."""
         return self._process.process_id
 
     @property
     def calls(self) -> int:
-        """How many functions of the library have been called."""
+        """The number of calls of the library's functions so far."""
         return self._process.progress.calls
 
     @property
     def is_ready(self) -> bool:
-        """Whether the library has been waited for."""
+        """Whether the library's first message has been received."""
         return self._ready is not None
 
     def check(self) -> None:
-        """Check that the process runs and makes no call.
+        """Check that the process runs and that no call is in progress.
 
-        :raises LibraryError: if it has ended, or makes a call
+        :raises LibraryError: if the process has ended, or a call is in progress
         """
         if self.error is not None:
             raise self.error.with_traceback(None)
@@ -106,16 +106,17 @@ class Connection:
             raise LibraryError(self.name, None, "a call from within a callback, which is not allowed")
 
     def wait(self) -> Ready:
-        """Return the library's first message. Its descriptors have to be open until then.
+        """Wait for the library's first message and return it. The library's descriptors must stay open until then.
 
-        :raises LibraryError: if it cannot be loaded or initialised
+        :raises LibraryError: if the library cannot be loaded or initialised
         """
         while self._ready is None:
             self.check()
             try:
                 self._ready = self._received_ready()
             except LibraryError:
-                # Without any call the interpreter itself has failed. Another one may run.
+                # If no function has been called, the Python interpreter itself has failed. Another interpreter may
+                # work.
                 failed = self._process
                 if failed.progress.calls or not self._starts_again():
                     self._process = failed
@@ -162,9 +163,10 @@ class Connection:
         """Send a message, serve callbacks, and return the answer to the message.
 
         :param wanted: the kind of the answer
-        :param read: reads its body
-        :param calls: how many functions of the library it may call in all, beside the first one
-        :raises LibraryError: if the process has ended, or ends
+        :param read: reads the answer's body
+        :param calls: the number of library functions that the process may call for this message, in addition to the
+            first one
+        :raises LibraryError: if the process has ended, or ends meanwhile
         """
         self.wait()
         self.check()
@@ -177,7 +179,7 @@ class Connection:
             self._report_output()
             raise
         except BaseException:
-            # Interrupted: the next message would be taken for the answer to another one.
+            # After an interruption, the next message would be taken for the answer to another message.
             self._process.fail("interrupted")
             raise
         finally:
@@ -190,7 +192,7 @@ class Connection:
             raise self._process.fail("its process sent an invalid answer") from error
 
     def _received(self, wanted: int, seconds: float) -> bytes:
-        # The body of the next message of a kind. Callbacks before it are served.
+        # The body of the next message of the *wanted* kind. Callbacks that come before it are served.
         while True:
             kind, body = self._process.receive(seconds)
             if kind == CALLBACK:
@@ -216,20 +218,20 @@ class Connection:
 
     def _report_output(self) -> None:
         for line in self._process.output():
-            # The one line that a worker itself prints, before the library is loaded.
+            # This is the only line that a worker itself prints, before the library is loaded.
             self.report(line if line == UNCONFINED else f"printed {line}")
 
     def end(self) -> None:
-        """End the process, after some time to end by itself."""
+        """End the process, after giving it some time to end by itself."""
         self._process.end()
 
     def fail(self, fault: str) -> None:
-        """End the process now. Later uses are refused for that *fault*, or for an earlier one."""
+        """End the process now. Later uses are refused with *fault* as the reason, or with an earlier fault."""
         self._process.end_for(LibraryError(self.name, None, fault, has_ended=True))
 
 
 def rc_of(code: int) -> Rc:
-    """Return the error of a return code of OMPD, ``Rc.ERROR`` for an unknown one."""
+    """Return the :class:`Rc` for an OMPD return code, ``Rc.ERROR`` for an unknown code."""
     try:
         return Rc(code) or Rc.ERROR
     except ValueError:
@@ -237,7 +239,7 @@ def rc_of(code: int) -> Rc:
 
 
 def returned(code: int) -> str:
-    """Return the text of messages for a return code of OMPD."""
+    """Return the text for an OMPD return code in messages."""
     try:
         return f"ompd_rc_{Rc(code).name.lower()}"
     except ValueError:

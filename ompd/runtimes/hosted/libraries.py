@@ -1,7 +1,8 @@
-"""The libraries of one session: the runtimes that they serve, and their failures.
+"""The hosted libraries of one session, the runtimes that they serve, and their failures.
 
 Each runtime has a separate library in a separate process until the session ends. At each stop the library initialises
-the process anew. A library that fails is given up. Then ompd's own plugin reads the runtime, if there is a plugin.
+the inspected process anew. A library that fails is abandoned. If ompd has its own plugin for the runtime, that plugin
+then reads it.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from ompd.runtimes.hosted.narrow import program_for
 from ompd.runtimes.hosted.plugin import HostedPlugin
 
 NAMED = "named"
-"""The word for the libraries that the runtimes name."""
+"""The value that requests the libraries which the runtimes name."""
 
-_Runtime = tuple[str, int]  # by its module's file and address
+_Runtime = tuple[str, int]  # file and address of the runtime's module
 _NONE_NAMED = "names no library for debuggers"
 
 
 class Libraries:
     """The libraries of one session.
 
-    :param wanted: a file, or :data:`NAMED`
-    :param resolve: returns where a file of the target is on this machine
+    :param wanted: the path of a library, or :data:`NAMED`
+    :param resolve: returns the path on this machine of a file in the target
     """
 
     def __init__(self, wanted: str, resolve: Callable[[str], str]) -> None:
@@ -43,7 +44,7 @@ class Libraries:
 
     @property
     def faults(self) -> Sequence[OmpdError]:
-        """Why libraries were given up."""
+        """The reasons why libraries were abandoned."""
         for runtime, serving in self._serving.items():
             error = serving.error
             if error is not None:
@@ -52,16 +53,16 @@ class Libraries:
 
     @property
     def lost(self) -> int:
-        """How many libraries have failed after they had begun to serve."""
+        """The number of libraries that failed after they had begun to serve."""
         return sum(serving.has_begun and serving.error is not None for serving in self._serving.values())
 
     @property
     def notes(self) -> Sequence[str]:
-        """Lines that libraries have printed, and reasons why files were passed over."""
+        """Lines that libraries have printed, and reasons why files were skipped."""
         return tuple(self._notes)
 
     def over(self, process: Process, found: Iterator[Found]) -> Iterator[Found]:
-        """Yield the runtimes that were found, those with the library's plugin that it can serve."""
+        """Yield the runtimes in *found*. Those that a library can serve get the library's plugin."""
         runtimes = list(found)
         chosen = self._chosen(process, runtimes)
         for runtime in runtimes:
@@ -74,7 +75,8 @@ class Libraries:
         self._serving.clear()
 
     def _chosen(self, process: Process, found: Sequence[Found]) -> Sequence[Found]:
-        # A file serves the runtimes that name a file of the same name, else those that name any, else all.
+        # A library serves the runtimes that name a file with its file name; if there are none, the runtimes that have
+        # ``ompd_dll_locations``; if there are none, all.
         named = [runtime for runtime in found if runtime.locations_address is not None]
         if self._wanted == NAMED:
             return named or found
@@ -95,7 +97,7 @@ class Libraries:
                 serving = self._serving[runtime] = self._start(process, found)
                 plugin = serving.begin(process, found)
         except NotInitialised as error:
-            # It has named no library yet. A plugin of ompd reports the same.
+            # The runtime has not named a library yet. ompd's own plugin would report the same.
             return found if found.plugin is not None else replace(found, plugin=HostedPlugin(found.kind, error, None))
         except OmpdError as error:
             self._failed.setdefault(runtime, error)
@@ -123,7 +125,7 @@ class Libraries:
                 raise
             names = ()
         if names is None and found.locations_address is not None:
-            # A library would read variables that have no values yet.
+            # A library would read variables that are not initialised yet.
             raise NotInitialised(f"{found.module.name} is loaded, but no OpenMP construct or routine has run yet")
         if self._wanted != NAMED:
             return open_library(self._wanted)
@@ -140,7 +142,7 @@ def _names(process: Process, found: Found) -> Sequence[str]:
 
 
 class _Serving:
-    # A library that runs, and the address space of the last stop.
+    # A running library, and its address space of the last stop.
 
     def __init__(self, library: HostedLibrary, by: HostedBy, beside: Beside) -> None:
         self._client, self.by = library, by
@@ -164,8 +166,8 @@ class _Serving:
         return HostedPlugin(found.kind, self._space, self._beside)
 
     def begin_again(self, process: Process, found: Found) -> Plugin | None:
-        # None if the library has to be started anew. Intel's (2024.2 to 2026.2) refuses a second process: it keeps a
-        # text from the first process, and mistakes it for an address.
+        # None if the library has to be restarted. Intel's library (2024.2 to 2026.2) refuses a second process, because
+        # it keeps a text from the first process and takes it for an address.
         try:
             return self.begin(process, found)
         except LibraryError as error:
@@ -180,7 +182,7 @@ class _Serving:
 
 
 class _ServingDmpl:
-    # A library with only DMPL's functions. It keeps no data of one stop for the next.
+    # A library that has only DMPL's functions. It keeps no data from one stop to the next.
 
     def __init__(self, by: HostedBy, dmpl: Beside) -> None:
         self.by, self._dmpl = by, dmpl

@@ -1,4 +1,4 @@
-"""The program in C that hosts libraries of 32 bits for a debugger of 64."""
+"""The C program that hosts 32-bit libraries for a 64-bit debugger."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ompd.errors import Unsupported
 from ompd.runtimes.hosted.loading.libraries import Opened
 
 PROGRAM = Path(__file__).with_name("host32")
-"""Its file, if it was built."""
+"""The program's file, if it has been built."""
 
 
 def program_for(opened: Opened) -> Path | None:
-    """Return the program that hosts a library, None for one that the worker in Python can load.
+    """Return the program that hosts a library, None for a library that the Python worker can load.
 
-    :raises Unsupported: if it is one of 32 bits, and that program was not built
+    :raises Unsupported: if the library has 32 bits, and the program has not been built
     """
     if opened.worker == "python":
         return None

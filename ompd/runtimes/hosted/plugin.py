@@ -11,10 +11,11 @@ from ompd.runtimes.hosted.handles.space import HostedSpace
 
 
 class HostedPlugin:
-    """A library for the runtime of one process at one stop. Names are by DMPL, because OMPD has no calls for them.
+    """A library as plugin for the runtime of one process at one stop. Names come from DMPL, because OMPD has no calls
+    for names.
 
     :param kind: the kind of the runtime
-    :param space: the runtime, or why it has no handles
+    :param space: the runtime, or the error that explains why it has no handles
     :param dmpl: the library's DMPL functions, if it has them
     """
 
@@ -25,11 +26,11 @@ class HostedPlugin:
 
     def process_initialize(self, process: Process, module: Module) -> HostedSpace:
         if isinstance(self._space, OmpdError):
-            raise self._space.with_traceback(None)  # otherwise each raise adds to its traceback
+            raise self._space.with_traceback(None)  # otherwise each raise would extend the error's traceback
         return self._space
 
     def early_copies(self, process: Process, module: Module) -> ThreadprivateCopies | None:
-        # DMPL_get_tls_address takes any thread of the process. OMPD knows of no copies.
+        # DMPL_get_tls_address accepts any thread of the process. OMPD has no call for copies.
         if self._dmpl is None or isinstance(self._space, HostedSpace):
             return None
         return self._dmpl.copies(process.callbacks(module))

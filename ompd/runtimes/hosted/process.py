@@ -1,4 +1,4 @@
-"""The process of a library: its start, its limits, and its end in every case."""
+"""The process of a library: its start, its limits, and its reliable end."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from ompd.runtimes.hosted.worker.main import main
 main(sys.argv[2:])"""
 _PIECE = 1 << 18
 _MAX_OUTPUT = 1 << 13
-# In units of the limit for a call: the most time for callbacks besides, because a debugger may fetch a file for one.
+# The most additional time for callbacks, in units of the limit for a call. A debugger may fetch a file for a callback.
 _MOST_EXCUSED = 30
-_CALLS_IN_TIME = 100  # the least number of calls in the limit for one call
+_CALLS_IN_TIME = 100  # this many further calls extend the limit in time by the limit for one call
 _START_CALLS = 4  # its constructors, ompd_initialize, and both versions
 _GRACE = 5.0
 _STEP = 0.005
-_LOOK = 0.2  # between looks at the function that runs: its begin sends no message
+_LOOK = 0.2  # seconds between looks at the running function, because the start of a function sends no message
 _SIGNALS = frozenset(signal.Signals)
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 
 
 class Loads(Protocol):
-    """A library for a worker, such as :class:`~ompd.runtimes.hosted.loading.libraries.Opened`."""
+    """A library that a worker can load, such as :class:`~ompd.runtimes.hosted.loading.libraries.Opened`."""
 
     @property
     def name(self) -> str:
@@ -50,15 +50,15 @@ class Loads(Protocol):
 
     @property
     def steps(self) -> Sequence[tuple[str, int, bool]]:
-        """The files to load, in order, the library last: a name, an open descriptor, or -1 if the process must have the
-        file already, and whether its symbols are global. The caller may close the descriptors once the library has
-        started.
+        """The files to load, in order, the library last. Each has a name, an open descriptor (-1 if the process must
+        already have the file), and whether its symbols are global. The caller may close the descriptors once the
+        library has started.
         """
 
 
 @record
 class Loadable:
-    """A library for a worker, by its files."""
+    """A library that a worker can load, given by its files."""
 
     name: str
     steps: Sequence[tuple[str, int, bool]]
@@ -68,9 +68,10 @@ class Loadable:
 class Limits:
     """The limits of a library.
 
-    ``seconds`` are for one call or its constructors, without the time of the debugger's callbacks. The time of
-    the first ``callbacks`` callbacks of each exchange is not counted, but the time of later ones is. ``memory`` in
-    bytes is for the library only. ``start_seconds`` are for its process, before any code of the library runs.
+    ``seconds`` is the limit for one call or for the library's constructors, without the time that the debugger spends
+    on callbacks. Only the first ``callbacks`` callbacks of an exchange are free in this way; the time of later
+    callbacks counts. ``memory`` is in bytes, for the library only. ``start_seconds`` is the limit for starting the
+    process, before any code of the library runs.
     """
 
     seconds: float = 20.0
@@ -81,7 +82,7 @@ class Limits:
 
 @record
 class Interface:
-    """An interface of libraries: the worker's word for it, its name in messages, and the names of its functions by
+    """An interface of libraries: the worker's argument for it, its name in messages, and the names of its functions by
     number.
     """
 
@@ -91,7 +92,7 @@ class Interface:
 
 
 class Progress(NamedTuple):
-    """The number of functions that the worker has called, and the one that runs, None if none does."""
+    """The number of functions that the worker has called, and the function that is running, None if none is."""
 
     calls: int
     function: str | None
@@ -100,8 +101,8 @@ class Progress(NamedTuple):
 class WorkerProcess:
     """A process that loads a library.
 
-    :param program: the worker, instead of the one in Python
-    :raises LibraryError: if it cannot be started
+    :param program: a worker to use instead of the Python worker
+    :raises LibraryError: if the process cannot be started
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class WorkerProcess:
         self._printed = b""
         self._final: Progress | None = None
         self.error: LibraryError | None = None
-        """Why it has ended, None if it has not."""
+        """The reason why the process has ended, None while it runs."""
         try:
             made = _Ends()
         except OSError as error:
@@ -150,7 +151,7 @@ class WorkerProcess:
 
     @property
     def progress(self) -> Progress:
-        """The calls of the worker, from the page that it writes."""
+        """The calls of the worker, from the page that the worker writes."""
         if self._final is not None:
             return self._final
         count, number = PROGRESS.unpack_from(self._page)
@@ -158,14 +159,16 @@ class WorkerProcess:
 
     @property
     def process_id(self) -> int:
-        """Its number."""
+        """The id of the process."""
         return self._process.pid
 
     def _now(self) -> float:
         return time.monotonic()
 
     def allow(self, seconds: float, calls: int = 0) -> None:
-        """Begin a limit in time. Each call may take all of *seconds*; *calls* more add only a part of it for each."""
+        """Begin a time limit. Each call may take *seconds*, but each of *calls* further calls extends the total limit
+        only by a fraction of *seconds*.
+        """
         now = self._now()
         self._seen = PROGRESS.unpack_from(self._page)[0]
         self._deadline = now + seconds
@@ -188,7 +191,7 @@ class WorkerProcess:
             raise self._ended() from error
 
     def excuse(self, seconds: float) -> None:
-        """Allow more time because this side has spent some on a callback, up to a limit."""
+        """Extend the time limit by the *seconds* that this side has spent on a callback, up to a bound."""
         self._callbacks += 1
         self._excused += seconds
         if self._callbacks <= self._limits.callbacks and self._excused <= _MOST_EXCUSED * self._limits.seconds:
@@ -198,8 +201,8 @@ class WorkerProcess:
     def receive(self, seconds: float) -> tuple[int, bytes]:
         """Return kind and body of the next message.
 
-        :param seconds: the limit for each function of the library
-        :raises LibraryError: if the process has ended, or one has taken longer
+        :param seconds: the time limit for each function of the library
+        :raises LibraryError: if the process has ended, or a function has exceeded the limit
         """
         try:
             size, kind = HEADER.unpack(self._exactly(HEADER.size, seconds))
@@ -223,12 +226,12 @@ class WorkerProcess:
         return bytes(received)
 
     def _wait(self, seconds: float) -> None:
-        # Until there is something to receive.
+        # Wait until there is data to receive.
         while True:
             count = PROGRESS.unpack_from(self._page)[0]
             now = self._now()
             if count != self._seen:
-                if self._seen == 0:  # it has started: from here on the time is the library's
+                if self._seen == 0:  # the process has started, and from now on the time counts for the library
                     self._last = now + seconds * (1 + _START_CALLS / _CALLS_IN_TIME)
                 self._seen, self._deadline = count, min(now + seconds, self._last)
             if now >= self._deadline:
@@ -251,24 +254,24 @@ class WorkerProcess:
         self._printed += piece[: _MAX_OUTPUT - len(self._printed)]
 
     def output(self) -> Iterator[str]:
-        """Yield the lines that the library has printed to its own output since the last time, cleaned."""
+        """Yield the lines that the library has printed to its own output since the last call, cleaned."""
         lines, self._printed = self._printed, b""
         for line in lines.splitlines():
             if line.strip():
                 yield clean(line)
 
     def fail(self, fault: str) -> LibraryError:
-        """End the process for a fault, and return the error for it: an earlier one, if there is one."""
+        """End the process because of a fault, and return the error: an earlier error, if there is one."""
         return self.end_for(LibraryError(self._name, self.progress.function, fault, has_ended=True))
 
     def end_for(self, error: LibraryError) -> LibraryError:
-        """End the process for an error, and return it: an earlier one, if there is one."""
+        """End the process because of an error, and return the error: an earlier error, if there is one."""
         self.error = self.error or error
         self.end()
         return self.error
 
     def _ended(self) -> LibraryError:
-        # It no longer answers.
+        # The process no longer answers.
         if self.error is None:
             running = self.progress.function
             status = self.end()
@@ -288,10 +291,11 @@ class WorkerProcess:
         return f"its process exited with status {status}"
 
     def end(self) -> int | None:
-        """End the process and its children. Return its status, None if it did not end by itself."""
+        """End the process and its children. Return the exit status, None if the process did not end by itself."""
         if self._lifeline < 0 or os.getpid() != self._owner:
             return None
-        # A process that has closed its socket is about to end by itself. The group is its own until it is waited for.
+        # A process that has closed its socket is about to end by itself. The id of the process group stays reserved
+        # until the process has been waited for.
         has_ended = self._ends_within(0.0 if self.error is not None else _GRACE)
         with suppress(ProcessLookupError, PermissionError):
             if self._is_child():
@@ -301,7 +305,8 @@ class WorkerProcess:
         return status if has_ended else None
 
     def _is_child(self) -> bool:
-        # Return whether the status is still uncollected: a debugger around this Python may collect it and free the id.
+        # Whether the exit status is still uncollected. A debugger that runs this Python may collect the status, which
+        # frees the process id.
         try:
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -334,7 +339,7 @@ class WorkerProcess:
                 break
             self._printed += piece
         self._final = self.progress
-        self._page.close()  # it has a descriptor, too
+        self._page.close()  # the page has a descriptor, too
         self._socket.close()
         for descriptor in (self._output, self._lifeline, self._pidfd):
             if descriptor >= 0:
@@ -347,8 +352,8 @@ class WorkerProcess:
 
 
 class _Ends:
-    # Both ends of the socket, the pipes and the page. The worker's ends are closed here once the worker has them; if it
-    # does not start, all are closed.
+    # Both ends of the socket, the pipes and the page. The worker's ends are closed on this side once the worker has
+    # them. If the worker does not start, all ends are closed.
     def __init__(self) -> None:
         with ExitStack() as made, ExitStack() as passed:
             self._socket, theirs = socket.socketpair()
@@ -369,7 +374,7 @@ class _Ends:
 
     @staticmethod
     def _pipe(made: ExitStack, passed: ExitStack, *, is_written: bool = False) -> tuple[int, int]:
-        # Our end, and the worker's.
+        # This side's end, then the worker's.
         reading, writing = os.pipe()
         own, theirs = (writing, reading) if is_written else (reading, writing)
         made.callback(os.close, own)
@@ -377,7 +382,7 @@ class _Ends:
         return own, theirs
 
     def keep(self) -> tuple[socket.socket, int, int, mmap.mmap]:
-        """Return what stays open here: the socket, the output, the lifeline; and the page."""
+        """Return the ends that stay open on this side: the socket, the output, the lifeline, and the page."""
         self._made.pop_all()
         return self._socket, self._output, self._lifeline, self._page
 
@@ -392,14 +397,14 @@ class _Ends:
 def _pidfd(process: int) -> int:
     try:
         return os.pidfd_open(process)
-    except (OSError, AttributeError):  # a kernel or C library before 2019, or a sandbox
+    except (OSError, AttributeError):  # a kernel or C library from before 2019, or a sandbox
         return -1
 
 
 def worker_command(interpreter: str, memory: int, program: Path | None) -> list[str]:
     """Return the first words of a worker's command line.
 
-    :param memory: the limit for a program, which has to be confined before it starts; the worker in Python confines
+    :param memory: the memory limit for *program*, which must be confined before it starts. The Python worker confines
         itself
     """
     if program is not None:
@@ -408,9 +413,10 @@ def worker_command(interpreter: str, memory: int, program: Path | None) -> list[
 
 
 def interpreters() -> Sequence[str]:
-    """Return the files of Python interpreters that may run the worker, the likeliest first.
+    """Return the paths of Python interpreters that may be able to run the worker, the most likely first.
 
-    Inside a debugger ``sys.executable`` may be any program. The interpreter of its Python library is beside that.
+    Inside a debugger ``sys.executable`` may be any program. The interpreter that fits the debugger's Python library is
+    beside that library.
     """
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     beside = [f"{prefix}/bin/{name}" for prefix in (sys.prefix, sys.base_prefix) for name in (version, "python3")]

@@ -1,12 +1,12 @@
 """The messages between the debugger and a library's process, over one stream socket.
 
-docs/dev/hosted-protocol.md describes them for other programs. All numbers are little-endian, structures are packed. A
-message is a header, :data:`HEADER`, and a body. The kinds of messages are the same for all interfaces, and so are READY
-and WARNING. The bodies of the others are OMPD's here, DMPL's in ``dmpl/protocol.py``, and a trial's in
-``trial/worker.py``.
+docs/dev/hosted-protocol.md describes them for other programs. All numbers are little-endian, and structures are packed.
+A message consists of a header, :data:`HEADER`, and a body. All interfaces have the same kinds of messages, and the same
+bodies of READY and WARNING. The other bodies are defined here for OMPD, in ``dmpl/protocol.py`` for DMPL, and in
+``trial/worker.py`` for a trial.
 
-OMPD's bodies are arrays of C structures. Texts and bytes are in a blob at the end of a message. A word for some of them
-has their offset in the blob in its upper 32 bits, and their size in the lower ones.
+OMPD's bodies are arrays of C structures. Texts and bytes are in a blob at the end of a message. A word that refers to
+them has their offset in the blob in its upper 32 bits, and their size in its lower 32 bits.
 """
 
 from __future__ import annotations
@@ -19,91 +19,93 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 VERSION = 2
-"""The version of the protocol, in the worker's first message."""
+"""The version of the protocol, which is in the worker's first message."""
 
 OMPD, DMPL, PAPER, TRIAL = "ompd", "dmpl", "paper", "trial"
-"""The interfaces, DMPL without its extension, and single calls of OMPD: a worker's first argument."""
+"""A worker's first argument: OMPD, DMPL, DMPL without its extension, or single calls of OMPD."""
 
 OWN_FAULT = 70
-"""The status of a worker that is at fault itself, or that the library has damaged."""
+"""The exit status of a worker that has itself failed, or that the library has damaged."""
 
 HEADER = Struct("<II")
-"""The number of bytes that follow, and the kind of message: one of the numbers below."""
+"""The number of bytes that follow, and the kind of message, one of the numbers below."""
 
 MAX_MESSAGE = 32 << 20
-"""Bytes of a body. ``runtime_stub/host/host.h`` has this and :data:`MAX_PAGES`, too."""
+"""The most bytes in a body. ``runtime_stub/host/host.h`` also has this constant and :data:`MAX_PAGES`."""
 
 MAX_PAGES = 1 << 14
-"""Pages of a process that a worker keeps at most. With one more it forgets all others."""
+"""The most pages of a process that a worker caches. To cache one more, it drops all others."""
 
 LOAD = 38
-"""The number of a function that stands for the loading of the library, whose initialisers run meanwhile."""
+"""A function number that stands for loading the library, during which the library's initialisers run."""
 
 READY, BATCH, RESULTS, CALLBACK, ANSWER, WARNING, FINISH, FINISHED = range(1, 9)
 
 READY_HEAD = Struct("<IIiIq")
-"""READY, of the worker, once it has loaded the library, and initialised one of OMPD: the protocol's version, outcome,
-return code, how many rows follow, the library's version of the interface. Rows: the library's own version, then the
-functions that it has.
+"""READY, from the worker, once it has loaded the library and, for OMPD, initialised it: the protocol's version,
+outcome, return code, number of rows that follow, the library's version of the interface. Rows: the library's own
+version, then the functions that the library has.
 """
 
 BATCH_HEAD = Struct("<IIII")
-"""BATCH, of the host: how many handles are to be released, contexts to be forgotten, contexts to be added, and calls to
-be made, in this order. Handles and contexts are numbers of 32 bits; an added context is followed by how many bytes may
-be read beyond what a callback wants.
+"""BATCH, from the host: the numbers of handles to release, contexts to forget, contexts to add, and calls to make,
+which follow in this order. Handles and contexts are numbers of 32 bits. An added context is followed by the number of
+bytes that may be read ahead of a callback's request.
 """
 
 NUMBER = Struct("<I")
 CALL = Struct("<HHI5Q")
-"""A call: the function's number, how many arguments it has, the number of the handle that it makes or 0, arguments. An
-argument that is a handle is its number, a signed one is its two's complement, bytes are in the blob.
+"""A call: the function's number, the number of arguments, the number of the handle that the call makes or 0, and the
+arguments. A handle is passed as its number, a signed number as its two's complement, and bytes in the blob.
 """
 
 RESULTS_HEAD = Struct("<III")
-"""RESULTS, of the worker: how many results follow, how many blocks the library has allocated and not freed, and how
-many bytes these have, in units of 1024.
+"""RESULTS, from the worker: the number of results that follow, the number of blocks that the library has allocated and
+not freed, and the size of these blocks in units of 1024 bytes.
 """
 
 RESULT = Struct("<iIII4Q")
-"""A result: return code, outcome, how many rows, how many functions have been called in all (:data:`PROGRESS`), words.
-If there are rows, word 0 says where they are in the blob.
+"""A result: return code, outcome, number of rows, number of functions called so far (:data:`PROGRESS`), words. If there
+are rows, word 0 is their place in the blob.
 """
 
 ROW = Struct("<QQI")
 """A row: two words, and the size of the text that follows."""
 
 CALLBACK_HEAD = Struct("<IIQQQQ")
-"""CALLBACK, of the worker: which, the context, the context of the thread or 0, and three words. Bytes follow."""
-
-ANSWER_HEAD = Struct("<iI")
-"""ANSWER, of the host: return code, and how many entries follow."""
-
-ENTRY = Struct("<IIQQI")
-"""An entry of an answer: its kind, the context, two words, and the size of the bytes that follow. The worker keeps it.
-The host may send more entries than needed.
+"""CALLBACK, from the worker: the callback's number, the context, the context of the thread or 0, and three words. Bytes
+follow.
 """
 
-# Outcomes of a call, beside the library's return code
+ANSWER_HEAD = Struct("<iI")
+"""ANSWER, from the host: return code, and the number of entries that follow."""
+
+ENTRY = Struct("<IIQQI")
+"""An entry of an answer: its kind, the context, two words, and the size of the bytes that follow. The worker caches
+entries. The host may send more entries than requested.
+"""
+
+# Outcomes of a call, in addition to the library's return code
 CALLED, ABSENT, NOT_CALLED, NO_HANDLE, BAD_HANDLE, BAD_TEXT, ENDLESS, BAD_CODE, BAD_SIZE, UNLOADED = range(10)
 
 # Callbacks
 ASK_SIZES, ASK_SYMBOL, ASK_MEMORY, ASK_STRING, ASK_THREAD = range(1, 6)
 
-# Entries: of :data:`ENTRY`'s two words
+# Kinds of entries, and the meaning of the two words in :data:`ENTRY`
 SIZES = 1
-"""Six bytes, ``ompd_device_type_sizes_t``. Words: 1 if the target has the other byte order; 0."""
+"""Six bytes, ``ompd_device_type_sizes_t``. Words: 1 if the target has the other byte order, else 0; 0."""
 SYMBOL = 2
 """A symbol's name. Words: the context of the thread or 0; the address."""
 PAGES = 3
-"""Whole pages, to be kept. Words: their address; 0."""
+"""Whole pages, which are cached. Words: their address; 0."""
 BYTES = 4
-"""Exactly the bytes that are wanted, not to be kept. Words: their address; 0."""
+"""Exactly the requested bytes, which are not cached. Words: their address; 0."""
 THREAD = 5
 """A native identifier. Words: its kind; the context of the thread."""
 
 PAGE = 4096
 
-# The page of memory that both share: how many calls have been begun, and the number of the function that runs, or 0
+# The shared page of memory: the number of calls begun so far, and the number of the function that is running, or 0
 PROGRESS = Struct("<QQ")
 
 

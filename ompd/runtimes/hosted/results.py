@@ -1,4 +1,4 @@
-"""Rows of results, as the host reads them."""
+"""The host's reader of rows in results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ompd.runtimes.hosted.protocol import ROW
 
 MAX_ROWS = 1 << 17
-"""Of all results of an exchange."""
+"""Limit for all results of an exchange."""
 _MAX_LINE = 1 << 12
 
 
@@ -25,9 +25,9 @@ class Row(NamedTuple):
 
 
 class RowReader:
-    """Reads the rows of a message, from its start to its end, so that no two results have the same ones.
+    """Reads the rows of a message from start to end, so that two results cannot share rows.
 
-    :param start: where in *body* they begin
+    :param start: the offset in *body* at which the rows begin
     """
 
     def __init__(self, body: bytes, start: int) -> None:
@@ -36,7 +36,7 @@ class RowReader:
     def read(self, offset: int, count: int) -> list[Row]:
         """Return *count* rows from *offset* on.
 
-        :raises Malformed: if they are not there, or have been read
+        :raises Malformed: if the rows are not there, or have already been read
         """
         self._left -= count
         if offset < self._next or self._left < 0:
@@ -58,7 +58,7 @@ class RowReader:
 
 
 def clean(text: str | bytes) -> str:
-    """Return the beginning of a library's text, without characters that a terminal obeys."""
+    """Return a library's text, cut off if it is long, and without control characters for a terminal."""
     text = text[:_MAX_LINE]
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")

@@ -1,4 +1,6 @@
-"""Serves a library's callbacks by the :class:`~ompd.contract.callbacks.Callbacks` of the process that it reads."""
+"""Serve a library's callbacks with the :class:`~ompd.contract.callbacks.Callbacks` of the process that the library
+reads.
+"""
 
 from __future__ import annotations
 
@@ -26,31 +28,31 @@ from ompd.runtimes.hosted.protocol import (
 )
 from ompd.safety.limits import LONG_NAME
 
-# An answer has to be smaller than the largest message, with all entries that are sent along.
+# An answer, including additional entries, must be smaller than the largest message.
 _MAX_READ = MAX_MESSAGE // 4
 _END = 1 << 64
 _MAX_SERVED = 1 << 30  # bytes, in one exchange
-_MAX_THREADS = 1 << 14  # that are answered for together
+_MAX_THREADS = 1 << 14  # whose facts are sent together
 
 
 class Server:
     """Serves one process or device.
 
     :param context: its number
-    :param ahead: how many bytes may be read beyond those that are needed
+    :param ahead: the number of bytes that may be read in addition to the requested ones
     """
 
     def __init__(self, context: int, callbacks: Callbacks, ahead: int) -> None:
         self._context, self._callbacks = context, callbacks
         self._ahead = max(PAGE, ahead - ahead % PAGE)
         self._sent: set[int] = set()  # pages
-        # The threads that the calls of this exchange name, and their contexts.
+        # The threads to which the calls of this exchange refer, and the contexts of these threads.
         self._identifiers: Sequence[tuple[int, bytes]] = ()
         self._threads: dict[int, None] = {}
         self._left = _MAX_SERVED
 
     def expect(self, identifiers: Sequence[tuple[int, bytes]]) -> None:
-        """Take the threads of the next calls, by kind and identifier: one answer serves all of them."""
+        """Note the threads of the next calls, by kind and identifier. One answer then serves all of them."""
         self._identifiers, self._threads = identifiers[:_MAX_THREADS], {}
 
     def begin(self) -> None:
@@ -59,13 +61,13 @@ class Server:
         self._identifiers, self._threads = (), {}
 
     def answer(self, which: int, thread: int, first: int, second: int, raw: bytes) -> tuple[bytes, OmpdError | None]:
-        """Return the body of the answer to a callback, and the error if it is one."""
+        """Return the body of the answer to a callback, and the error if the callback failed."""
         try:
             entries = self._served(which, thread, first, second, raw)
         except OmpdError as error:
-            # A missing name does not mean that the runtime is of another kind.
+            # The code for a missing symbol must not tell the library that the runtime is incompatible.
             code = Rc.ERROR if isinstance(error, SymbolNotFound) else error.rc
-            # Only its text is needed. Its frames refer back to it, and the command does not collect circles.
+            # Only the error's text is needed. Its frames refer back to the error, and the garbage collector is off.
             error.__traceback__ = error.__cause__ = error.__context__ = None
             return ANSWER_HEAD.pack(code or Rc.ERROR, 0), error
         except Exception as error:  # noqa: BLE001  a library may pass any arguments
@@ -104,7 +106,7 @@ class Server:
             raise MemoryFault(address, size, "the library has read more than any runtime needs")
 
     def _pages(self, address: int, size: int) -> bytes | None:
-        # Whole pages, as many as can be read at once; None if those that are needed cannot be read.
+        # Whole pages, as many as can be read at once. None if the requested pages cannot be read.
         for unit in dict.fromkeys((self._ahead, PAGE)):
             start = address - address % unit
             length = -(-(address + size) // unit) * unit - start
@@ -122,7 +124,7 @@ class Server:
         try:
             text = self._callbacks.read_string(address, size) + b"\0"
         except CorruptState:
-            text = self._callbacks.read(address, size)  # without NUL, which is no error
+            text = self._callbacks.read(address, size)  # no NUL within the size, which is not an error
         self._spend(address, len(text))
         pages = self._pages(address, 1) if address - address % PAGE not in self._sent else None
         return [self._entry(BYTES, address, 0, text[:size]), *([pages] if pages is not None else [])]
@@ -133,7 +135,7 @@ class Server:
         name = raw.decode("utf-8", "surrogateescape")
         entries = [self._entry(SYMBOL, thread, self._address(name, thread), raw)]
         if thread:
-            # The library will need the same symbol for all threads that the calls name.
+            # The library will need the same symbol for all threads to which the calls refer.
             size = 0
             for other in self._threads:
                 if other != thread and size < _MAX_READ:
@@ -146,7 +148,7 @@ class Server:
         try:
             address = self._address(name, thread)
         except OmpdError:
-            return []  # the library will look it up itself, and is refused then
+            return []  # the library will ask for it later, and is then refused
         entries = [self._entry(SYMBOL, thread, address, raw)]
         if address - address % PAGE not in self._sent:
             try:
@@ -170,7 +172,7 @@ class Server:
             try:
                 entries.append(self._context_of(*other))
             except OmpdError:
-                continue  # the library will look it up itself
+                continue  # the library will ask for it later
         return entries
 
     def _context_of(self, kind: int, identifier: bytes) -> bytes:

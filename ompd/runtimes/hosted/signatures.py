@@ -1,17 +1,17 @@
-"""The functions of the OMPD interface, with their numbers in the protocol, their arguments and their results.
+"""The functions of the OMPD interface: their numbers in the protocol, their arguments and their results.
 
 ``takes`` and ``gives`` have a letter for each argument, in C's order:
 
-- ``S`` ``T`` ``P`` ``K`` ``*``: a handle of an address space, a thread, a parallel region, a task, of any of them. A
-  function that gives one makes a handle, which is released by the function of its kind.
-- ``c``: a context of the host's. ``w``: a signed word of 64 bits. ``u``: an unsigned one. ``i``: an ``int``.
-- ``b``: the size of some bytes, and their address. ``z``: the size of a buffer that the function fills, and gives as
-  ``b``.
-- ``s``: a text that the library allocates and the tool frees. ``t``: one that is the library's.
+- ``S`` ``T`` ``P`` ``K`` ``*``: a handle of an address space, of a thread, of a parallel region, of a task, or of any
+of these. A function with such a result makes a handle, which the release function of that kind releases.
+- ``c``: a context that the host made. ``w``: a signed word of 64 bits. ``u``: an unsigned word. ``i``: an ``int``.
+- ``b``: the size of some bytes, and their address. ``z``: the size of a buffer that the function fills; the content is
+returned as ``b``.
+- ``s``: a text that the library allocates and the tool frees. ``t``: a text that the library keeps.
 - ``a``: an ``ompd_address_t``; only its address is kept. ``f``: an ``ompd_frame_info_t``: two words.
-- ``d``: the handle of an address space that the tool has already, and does not release.
-- ``r``: rows of numbers and texts, of several calls or of arrays, which the worker reads and releases; of
-  arguments, the address of a structure.
+- ``d``: the handle of an address space that the tool already has and must not release.
+- ``r``: as a result, rows of numbers and texts, from several calls or from arrays, which the worker reads and releases;
+as an argument, the address of a structure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNWRITTEN = -0x6F6D70645F6E6F6E
 """The worker's value of a frame's flag before a call. A library that never writes the flag leaves it."""
 
 MAX_ENUMERATED = 4096
-"""How many states or variables a library may enumerate."""
+"""The most states or variables that a library may enumerate."""
 
 
 class Signature:
@@ -35,7 +35,7 @@ class Signature:
 
 
 class Function:
-    """Functions by their numbers in the protocol, which never change: a new function gets a new number."""
+    """The functions' numbers in the protocol. Numbers never change: a new function gets a new number."""
 
     PROCESS_INITIALIZE = 1
     DEVICE_INITIALIZE = 2
@@ -65,7 +65,7 @@ class Function:
     GET_TOOL_DATA = 26
     GET_DEVICE_THREAD_ID_KINDS = 27
     GET_DEVICE_FROM_THREAD = 28
-    # Calls that only the worker itself makes
+    # Functions that only the worker itself calls
     REL_ADDRESS_SPACE_HANDLE = 29
     REL_THREAD_HANDLE = 30
     REL_PARALLEL_HANDLE = 31

@@ -1,5 +1,6 @@
-"""DMPL libraries in C, each in a process of its own.
+"""DMPL libraries in C, each in a separate process.
 
-``client`` is the debugger's side, :class:`~ompd.contract.dmpl.Library`; ``worker`` and ``table`` serve in that process,
-``protocol`` is what both send; ``beside`` uses the DMPL functions of a library that serves OMPD.
+``client`` is the debugger's side, a :class:`~ompd.contract.dmpl.Library`. ``worker`` and ``table`` run in the library's
+process. ``protocol`` defines the messages between the two. ``beside`` uses the DMPL functions of a library that may
+also serve OMPD.
 """

@@ -1,5 +1,5 @@
 """The DMPL functions of a library, which may have OMPD's as well: for copies of threadprivate variables, and for names.
-They run in a process of their own, which is started when one of them is needed.
+They run in a separate process, which is started on first use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_NAME = 1 << 16
 class Copies:
     """The copies of threadprivate variables that a runtime keeps, in one process at one stop.
 
-    :param gone: is called with the process, at any moment, when these copies are garbage-collected
+    :param gone: called with the process when these copies are garbage-collected, which may be at any moment
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class Copies:
         finalize(self, gone, self._process).atexit = False
 
     def address(self, thread: int, address: int) -> int | None:
-        """Return where a thread has its copy of the variable at *address*, None if it has no storage yet.
+        """Return the address of a thread's copy of the variable at *address*, None if the copy has no storage yet.
 
-        :param thread: its native id
-        :raises BadInput: if the library keeps no copies of it
+        :param thread: the thread's native id
+        :raises BadInput: if the library has no copies of the variable
         :raises OmpdError: if a callback or the library failed
         """
         before = self._debugger.fault(self._process)
@@ -54,25 +54,25 @@ class Copies:
 
 
 class Beside:
-    """The DMPL side of a library.
+    """The DMPL functions of a library.
 
-    :param path: of its file
-    :param digest: SHA-256 of the loaded file in hexadecimal. The file may have been replaced since
-    :param warn: is called with each line that the library prints
+    :param path: the path of the library's file
+    :param digest: SHA-256 in hexadecimal of the file that was loaded for OMPD. The file may have been replaced since
+    :param warn: called with each line that the library prints
     """
 
     def __init__(self, path: str, digest: str, warn: Callable[[str], None]) -> None:
         self._path, self._digest, self._warn = path, digest, warn
         self._debugger = Debugger(warn)
         self._started: HostedLibrary | None = None
-        # Processes of earlier stops. The library's data for them are destroyed later, because the library may be in the
-        # middle of a call now.
+        # Processes of earlier stops. The library's data for them are destroyed later, because the library may be
+        # executing a call at the moment.
         self._gone: list[ProcessRef] = []
 
     def start(self) -> str:
         """Start the library now, and return its own name.
 
-        :raises OmpdError: if it cannot be started
+        :raises OmpdError: if the library cannot be started
         """
         library = self._library
         if library is None:
@@ -81,12 +81,12 @@ class Beside:
 
     @property
     def error(self) -> LibraryError | None:
-        """Why its process has ended, None if it has not."""
+        """The reason why the library's process has ended, None while it runs."""
         return self._started.error if self._started is not None else None
 
     @property
     def _library(self) -> HostedLibrary | None:
-        # None for a file without such functions. A library that has failed is not started again.
+        # None for a file without DMPL functions. A library that has failed is not started again.
         library = self._opened
         if isinstance(library, OmpdError):
             raise library.with_traceback(None)
@@ -114,7 +114,7 @@ class Beside:
         return self._started
 
     def copies(self, callbacks: Callbacks) -> Copies | None:
-        """Return the copies that the runtime of a process keeps, None if the library has no DMPL.
+        """Return the copies that a process's runtime keeps, None if the library has no DMPL functions.
 
         :raises OmpdError: if the library cannot be started
         """
@@ -122,22 +122,22 @@ class Beside:
         return Copies(library, self._debugger, callbacks, self._gone.append) if library is not None else None
 
     def rtl_names(self, language: int) -> RtlNames | None:
-        """Return the routines around a construct's code, None without DMPL or for an unknown language."""
+        """Return the routines around a construct's code, None without DMPL functions or for an unknown language."""
         library = self._library
         return library.get_rtl_names(language) if library is not None else None
 
     def demangle_name(self, name: str) -> str | None:
-        """Return a compiler-made name in the source, None without DMPL or for another name."""
+        """Return the source name of a compiler-made name, None without DMPL functions or for another name."""
         library = self._library
         demangled = library.demangle_name(name, _MAX_NAME) if library is not None else None
         return demangled.demangled if demangled is not None and demangled.code == Result.OK else None
 
     def named_variable(self, name: str) -> NamedVariable | None:
-        """Return the variable described by a compiler-made name, None without DMPL or for another name."""
+        """Return the variable that a compiler-made name stands for, None without DMPL functions or for another name."""
         library = self._library
         return variable_of(library.demangle_name(name, _MAX_NAME)) if library is not None else None
 
     def close(self) -> None:
-        """End its process."""
+        """End the library's process."""
         if self._started is not None:
             self._started.close()

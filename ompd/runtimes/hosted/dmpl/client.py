@@ -1,4 +1,4 @@
-"""A DMPL library in C, in a process of its own, as a :class:`~ompd.contract.dmpl.Library`."""
+"""A DMPL library in C, in a separate process, as a :class:`~ompd.contract.dmpl.Library`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _DMPL, _PAPER = (Interface(word, "a DMPL library", NAMES) for word in (DMPL, PAPER))
-# A list of 65,536 variables is read with 6 callbacks for each.
+# Reading a list of 65,536 variables takes 6 callbacks for each.
 _LIMITS = Limits(callbacks=1 << 19)
 _MAX_TYPES = 1 << 12
 _MAX_INFOS = 1 << 16
@@ -56,15 +56,15 @@ _NO_SUCH = Result.FIRST_USER_CODE + 1
 
 
 class HostedLibrary:
-    """A DMPL library that runs in a process of its own.
+    """A DMPL library that runs in a separate process.
 
-    :param warn: is called with each line that the library prints to its own output, cleaned, and with warnings of its
+    :param warn: called with each cleaned line that the library prints to its own output, and with warnings about its
         misbehaviour
-    :param program: the worker, instead of the one in Python: for a library of another architecture
+    :param program: a worker to use instead of the Python worker, for a library of another architecture
         (``runtime_stub/host/``)
-    :param extends: whether it is given the extension, if it takes it
-    :raises LibraryError: if it cannot be loaded, or lacks a function
-    :raises Unsupported: if it implements another version of the interface
+    :param extends: whether to pass the extension to the library, if it accepts one
+    :raises LibraryError: if the library cannot be loaded, or lacks a function
+    :raises Unsupported: if the library implements another version of the interface
     """
 
     def __init__(
@@ -97,20 +97,20 @@ class HostedLibrary:
                 f"the library says that it is {self._version_string!r}"
             )
 
-    # Its life
+    # Start and end
 
     @property
     def process_id(self) -> int:
-        """The number of its process."""
+        """The id of the library's process."""
         return self._connection.process_id
 
     @property
     def error(self) -> LibraryError | None:
-        """Why its process has ended, None if it has not."""
+        """The reason why the library's process has ended, None while it runs."""
         return self._connection.error
 
     def close(self) -> None:
-        """End its process, in any state."""
+        """End the library's process, whatever its state."""
         self._connection.fail("it has been closed")
 
     def __enter__(self) -> Self:
@@ -178,7 +178,7 @@ class HostedLibrary:
         except OmpdError:
             return packed(otherwise)
 
-    # Processes, threads and types have numbers in the library's process
+    # The library's process refers to processes, threads and types by number
 
     def _number(self, thing: Any) -> int:
         number = self._numbers.get(thing)
@@ -199,13 +199,13 @@ class HostedLibrary:
             raise BadInput(f"there is no type {number}")
         return self._found_types[number - 1]
 
-    # The library's storage is in its process. Here each piece has an object with its address
+    # The library's storage is in its process. On this side, each piece of storage is an object with an address
 
     def _info(self, address: int) -> Info | None:
         if not address:
             return None
         if address not in self._infos:
-            self._keep(address, Info())  # storage that the library has not got from the debugger
+            self._keep(address, Info())  # storage that did not come from the debugger
         return self._infos[address]
 
     def _keep(self, address: int, info: Info) -> None:
@@ -220,7 +220,7 @@ class HostedLibrary:
     # Callbacks
 
     def _table(self) -> dict[int, tuple[_Serving, Sequence[Field]]]:
-        # For each callback the method that serves it, and its answer if that fails.
+        # For each callback, the method that serves it, and the answer if that method fails.
         return {
             Callback.PUT_PROCESS_INFO: (self._put_process_info, ()),
             Callback.GET_PROCESS_INFO: (self._get_process_info, (0,)),

@@ -1,11 +1,12 @@
-"""The messages between a debugger and the process of a DMPL library, in the frames of ``hosted/protocol.py``.
+"""The messages between a debugger and the process of a DMPL library. Their frames are those of ``hosted/protocol.py``.
 
 The kinds of messages are BATCH for a call, RESULTS for its result, CALLBACK and ANSWER. Calls and callbacks begin with
-their number (32 bits); the rest of each body are fields, which the number determines: a signed number of 64 bits, or
-bytes after their count (32 bits). Any number of callbacks, each answered before the next, precede the result of a call.
+their number (32 bits). The number determines the fields that follow in the body. A field is a signed number of 64 bits,
+or bytes after their count (32 bits). Before the result of a call, there may be any number of callbacks, each answered
+before the next.
 
-Processes, threads and types are the debugger's numbers, below 2**31 and never 0. The storage of a library has its
-address in that process.
+Processes, threads and types are identified by the debugger's numbers, below 2**31 and never 0. A library's storage is
+identified by its address in the library's process.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from ompd.runtimes.hosted.results import Malformed
 Field = int | bytes
 
 MAX_DATA = 1 << 20
-"""Bytes that a callback may read, convert or allocate at once."""
+"""The most bytes that a callback may read, convert or allocate at once."""
 MAX_NAME = 1 << 17
-"""Longest name that a call or a callback may have, in bytes."""
+"""The longest name in a call or a callback, in bytes."""
 
 _WORD = struct.Struct("<q")
 
 
 class Call(IntEnum):
-    """The calls, by their numbers. The worker itself makes those that :data:`CALLS` leaves out."""
+    """The calls, by number. Calls that :data:`CALLS` leaves out are made by the worker itself."""
 
     INITIALISE = 1
     VERSION_COMPATIBILITY = 2
@@ -44,7 +45,7 @@ class Call(IntEnum):
 
 
 class Callback(IntEnum):
-    """The callbacks, by their numbers, in the order of the table."""
+    """The callbacks, by number, in the order of the table."""
 
     PUT_PROCESS_INFO = 1
     GET_PROCESS_INFO = 2
@@ -88,7 +89,7 @@ CALLBACKS = {
     Callback.GET_DATA: ("nnn", "nb"),
     Callback.GET_PTHREAD_KEY: ("nn", "nn"),
     Callback.TARGET_TO_HOST: ("nb", "b"),
-    Callback.MALLOC: ("nn", "n"),  # size, and the address of the storage if it may have it
+    Callback.MALLOC: ("nn", "n"),  # size, and address (0 if too large); whether it is granted
     Callback.FREE: ("n", "n"),  # whether it was the debugger's storage
     Callback.ERROR_STRING: ("n", "b"),
     Callback.PRINTS: ("b", ""),
@@ -97,9 +98,9 @@ CALLBACKS = {
     Callback.SOURCE_OF: ("b", "nbn"),  # whether the function is known, its name, the line
 }
 INITIALISE = ("DMPL_initialise", "DMPL_initialize")
-"""The two spellings of one function."""
+"""The two spellings of the same function."""
 FUNCTIONS = {call: f"DMPL_{call.name.lower()}" for call in Call}
-"""The functions that a library has; ``DMPL_extend`` may be missing."""
+"""The functions of a library; ``DMPL_extend`` may be missing."""
 NAMES = {**{int(call): name for call, name in FUNCTIONS.items()}, LOAD: "the library's own start"}
 
 
@@ -117,8 +118,8 @@ def packed(fields: Sequence[Field]) -> bytes:
 def unpacked(body: bytes, kinds: str, start: int = 0) -> list[Any]:
     """Return the fields of a message.
 
-    :param start: where they begin
-    :raises Malformed: if they do not fit *kinds*
+    :param start: the index at which the fields begin
+    :raises Malformed: if the fields do not fit *kinds*
     """
     fields: list[Any] = []
     at = start

@@ -1,4 +1,4 @@
-"""DMPL's callback table as C has it, in the process of the library."""
+"""DMPL's callback table for C, in the library's process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Sizes(ctypes.Structure):
 _REF, _TEXT, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
 _ADDRESS, _WORD = ctypes.c_ulonglong, ctypes.c_longlong
 _TO_ADDRESS, _TO_INT = ctypes.POINTER(_ADDRESS), ctypes.POINTER(_INT)
-# The result and the arguments of each: the table's, in its order, then those of DMPL_extension_t.
+# Result and arguments of each callback: those of the table, in its order, then those of DMPL_extension_t.
 _KINDS = [
     ctypes.CFUNCTYPE(*types)
     for types in (
@@ -49,7 +49,7 @@ _KINDS = [
 ]
 
 
-_EXTENSION = 15  # the index of its first
+_EXTENSION = 15  # the index of the extension's first callback
 
 
 class _Table(ctypes.Structure):
@@ -61,12 +61,12 @@ class _Extension(ctypes.Structure):
 
 
 class Table:
-    """The callbacks as C has them: the debugger answers each."""
+    """The callbacks for C. The debugger answers each of them."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._owner = get_ident()
-        self._texts: dict[int, ctypes.Array[ctypes.c_char]] = {}  # that a library may still read
+        self._texts: dict[int, ctypes.Array[ctypes.c_char]] = {}  # kept because a library may still read them
         self._storage: dict[int, ctypes.Array[ctypes.c_char]] = {}
         functions: tuple[Callable[..., Any], ...] = (
             *(self._put_process_info, self._get_process_info, self._put_thread_info, self._get_thread_info),
@@ -75,7 +75,8 @@ class Table:
             *(self._prints, self._sizeof, self._field_offset, self._source_of),
         )
         pointers = [kind(function) for kind, function in zip(_KINDS, functions, strict=True)]
-        # It ends with its page, and the next page cannot be read: so a library that reads behind the table crashes.
+        # The table ends at the end of its page, and the next page is not readable, so a library that reads past the
+        # table crashes.
         self._pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
         self.structure = _Table.from_buffer(self._pages, mmap.PAGESIZE - ctypes.sizeof(_Table))
         for field, pointer in zip(_Table._fields_, pointers, strict=False):
@@ -85,7 +86,7 @@ class Table:
         self.extension = _Extension(*pointers[_EXTENSION:])
 
     def ask(self, what: Callback, *fields: Field) -> list[Any]:
-        """Return the debugger's answer; ends the process if there is none."""
+        """Return the debugger's answer. Ends the process if there is no answer."""
         if get_ident() != self._owner:
             stop(b"the library called back from a thread of its own")
         self._channel.send(CALLBACK, NUMBER.pack(what), packed(fields))
@@ -97,7 +98,7 @@ class Table:
         except Malformed as error:
             stop(str(error).encode())
 
-    # In the table's order. ctypes gives None for a null pointer.
+    # In the table's order. ctypes passes None for a null pointer.
 
     def _put_process_info(self, process: int | None, info: int | None) -> None:
         self.ask(Callback.PUT_PROCESS_INFO, process or 0, info or 0)
@@ -192,5 +193,5 @@ class Table:
 
 
 def short(text: bytes | None) -> bytes:
-    """Return a text of the library's, or its beginning."""
+    """Return a text from the library, cut off if it is long."""
     return (text or b"")[:MAX_NAME]

@@ -1,4 +1,4 @@
-"""DMPL in a worker: makes the host's calls of a library."""
+"""DMPL in a worker: calls the library's functions for the host."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ompd.runtimes.hosted.worker.channel import Channel, stop
 
 _REF, _INT, _WORD = ctypes.c_void_p, ctypes.c_int, ctypes.c_ulonglong
 _TO_INT = ctypes.POINTER(_INT)
-_BEHIND = b"\xa5" * 64  # after a buffer: a library must not change it
-# The type of each function's result, and those of its arguments
+_BEHIND = b"\xa5" * 64  # placed after a buffer; a library must not change these bytes
+# The types of each function's result and arguments
 _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
     Call.INITIALISE: (_INT, (_REF,)),
     Call.VERSION_COMPATIBILITY: (_INT, ()),
@@ -30,12 +30,12 @@ _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
 
 
 def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return the function that serves the host with a library."""
+    """Return the function that serves the host's calls of a library."""
     return _Worker(channel, extends=True).run
 
 
 def serve_paper(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return the function that serves the host with a library without the extension."""
+    """Return the function that serves the host's calls of a library, without the extension."""
     return _Worker(channel, extends=False).run
 
 

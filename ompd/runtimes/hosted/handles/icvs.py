@@ -1,7 +1,7 @@
-"""Internal control variables, as a library has them: as numbers, as texts, or both.
+"""Internal control variables from a library, which returns numbers, texts, or both.
 
-The specification defines the meaning of a number: a truth value, or a place in a list of names. Libraries that
-give a variable as text may have the number in that text.
+The specification defines the meaning of a number: a truth value, or an index in a list of names. If a library returns
+text, the text may contain such a number.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _HANDLES: Mapping[Scope, type] = {
     Scope.TARGET: Region,
 }
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
-# kmp_proc_bind_t of LLVM's runtime has these besides those of omp_proc_bind_t.
+# Values of kmp_proc_bind_t in LLVM's runtime that omp_proc_bind_t does not have.
 _OWN_BINDINGS: Mapping[str, str] = {"5": "intel", "6": "default"}
 
 
 def describe(listed: Sequence[Icv]) -> list[IcvDescription]:
-    """Return the variables that a library lists, the first of each name, if OpenMP has their scope."""
+    """Return the variables that a library lists and whose scope OpenMP defines, the first one of each name."""
     descriptions: dict[str, IcvDescription] = {}
     for icv in listed:
         if isinstance(icv.scope, Scope):
@@ -107,7 +107,7 @@ def _from_text(name: str, text: str) -> int | str:
         return ",".join(map(_binding, text.split(",")))
     if name == "nthreads-var" and _WHOLE.fullmatch(text):
         return int(text)
-    # The text of a schedule without a chunk size ends in ",0".
+    # The text of a schedule without a chunk size ends with ",0".
     return text.removesuffix(",0") if name in ("run-sched-var", "def-sched-var") else text
 
 

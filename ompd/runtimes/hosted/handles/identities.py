@@ -1,7 +1,8 @@
-"""Grouping of a library's handles by region or task: OMPD only has a call that compares two handles.
+"""Group a library's handles by region or task. OMPD's only help is a call that compares two handles.
 
-The result of the call is only reliable as equal or different. It gives no order, because libraries cut the difference
-of two addresses to 32 bits. So handles are first grouped by keys that are equal for all handles of one region or task.
+The result of this call only shows whether two handles are equal. It does not define an order, because libraries cut the
+difference of two addresses to 32 bits. So handles are first grouped by keys that are equal for all handles of one
+region or task.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from ompd.runtimes.hosted.api import Batch, Pending, Ref
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.handles.queries import Handle
 
-# Comparisons without keys, each handle with each other. This number takes a second or two.
+# The most comparisons of each handle with each other handle, without keys. They take a second or two.
 _MAX_COMPARED = 1 << 19
-# More regions or tasks than a program has on its threads, for libraries that report any two handles as different.
+# More regions or tasks than a program has on its threads. The bound is for libraries that report any two handles as
+# different.
 _MAX_ENTITIES = 1 << 16
 
 _Ref = TypeVar("_Ref", bound=Ref)
@@ -24,10 +26,10 @@ _Entity = TypeVar("_Entity", bound=Handle)
 
 
 class Identities(Generic[_Ref, _Entity]):
-    """The regions, or the tasks, that are known.
+    """The known regions, or the known tasks.
 
-    :param compare: puts the comparison of two handles into a batch
-    :param make: returns a new region or task for a handle
+    :param compare: adds the comparison of two handles to a batch
+    :param make: returns a new region or task, given its handle
     """
 
     def __init__(
@@ -48,17 +50,17 @@ class Identities(Generic[_Ref, _Entity]):
     def place(self, refs: Sequence[_Ref], keys: Sequence[Hashable] | None = None) -> list[_Entity]:
         """Return the region or task of each handle.
 
-        :param keys: for each handle a value that is equal for handles of the same region or task
-        :raises LibraryError: if the library does not compare them
-        :raises Unavailable: if there are too many
-        :raises CorruptState: if there is no end of them
+        :param keys: for each handle, a value that is equal for all handles of the same region or task
+        :raises LibraryError: if the library does not compare the handles
+        :raises Unavailable: if there are too many handles to compare
+        :raises CorruptState: if there are more regions or tasks than a program can have
         """
         placed: list[_Entity | None] = [None] * len(refs)
         groups: dict[Hashable, list[int]] = {}
         for index in range(len(refs)):
             groups.setdefault(keys[index] if keys is not None else None, []).append(index)
         for key, indices in groups.items():
-            # Most handles are of one region or task: they are compared with each other first.
+            # Most handles belong to one region or task, so they are first compared with each other.
             for alike in self._alike(refs, indices):
                 entity = self._entity(key, refs[alike[0]])
                 for index in alike:

@@ -1,4 +1,4 @@
-"""Queries to a library: one fact of many handles in one exchange, and the meaning of its refusals."""
+"""Queries to a library: one fact of many handles in one exchange, and the meaning of the library's refusals."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _T = TypeVar("_T")
 _Ref = TypeVar("_Ref", bound=Ref)
 _Entity = TypeVar("_Entity")
 
-# Codes for "there is none": UNAVAILABLE by the specification, UNSUPPORTED in LLVM's library if a pointer of the
+# Codes for "no such object": UNAVAILABLE by the specification. LLVM's library returns UNSUPPORTED if a pointer in the
 # runtime is null.
 _NONE = (Rc.UNAVAILABLE, Rc.UNSUPPORTED)
-# With these codes a fact is unknown; with any other code the call failed.
+# With these codes the fact is unknown. With any other error code the call failed.
 _UNKNOWN = (*_NONE, Rc.BAD_INPUT, Rc.INCOMPATIBLE, Rc.NEEDS_STATE_TRACKING)
 _TRACKING = "the runtime keeps this only in programs that were started with OMP_DEBUG=enabled"
 _WORD = (1 << 64) - 1
 
 
 class Handle:
-    """A handle of the library, and the facts that were queried of it.
+    """A handle of the library, and its facts that have been queried.
 
     :param space: the runtime to which it belongs
     """
@@ -38,14 +38,16 @@ class Handle:
         self._answers: dict[object, Pending[Any]] = {}
 
     def siblings(self) -> Sequence[Handle]:
-        """Return all handles of the same kind. A fact of one is queried of all in the same exchange."""
+        """Return all handles of the same kind. When a fact of one handle is queried, one exchange queries the same fact
+        of all.
+        """
         return ()
 
     def answer(self, key: object, record: Callable[[Batch, Any], Pending[_T]]) -> Pending[_T]:
-        """Return a fact as the library answered it.
+        """Return the library's answer for a fact.
 
-        :param key: names the fact
-        :param record: puts the call for a handle into a batch
+        :param key: identifies the fact
+        :param record: adds the call for a handle to a batch
         :raises StaleHandle: if the process has run since
         """
         self.space.process.check_current()
@@ -60,15 +62,15 @@ class Handle:
     def fact(self, key: object, record: Callable[[Batch, Any], Pending[_T]]) -> _T:
         """Return a fact. The parameters are those of :meth:`answer`.
 
-        :raises Unavailable: if it is unknown to the library
+        :raises Unavailable: if the library does not know the fact
         :raises LibraryError: if the library failed
         """
         return value(self.space.hosted_library, self.answer(key, record))
 
     def number(self, names: Sequence[str], scope: Scope) -> int:
-        """Return the value of a control variable, which may be a size, a level or a truth, as a number.
+        """Return the value of a control variable as a number, which may mean a size, a level or a truth value.
 
-        :param names: the variable's names in the releases of OpenMP
+        :param names: the variable's names in different releases of OpenMP
         """
         icv = self.space.icv_of(names, scope)
         return self.fact(icv.number, lambda batch, ref: batch.get_icv_from_scope(ref, scope, icv.number)).value
@@ -99,7 +101,7 @@ def value_or_none(library: HostedLibrary, pending: Pending[_T]) -> _T | None:
 
 
 def refuse(library: HostedLibrary, error: LibraryError) -> NoReturn:
-    """Raise the meaning of a refusal.
+    """Raise the exception that a refusal means.
 
     :raises Unavailable: if the fact is unknown to the library
     :raises LibraryError: if the library failed
@@ -118,7 +120,7 @@ def _lacks(library: HostedLibrary, function: str | None) -> bool:
 
 
 def no_call(fact: str) -> NoReturn:
-    """Refuse a fact for which the interface has no call.
+    """Raise the exception for a fact that no call of the interface returns.
 
     :raises NoCall: always
     """
@@ -128,9 +130,9 @@ def no_call(fact: str) -> NoReturn:
 def placed(
     library: HostedLibrary, pending: Sequence[Pending[_Ref]], place: Callable[[Sequence[_Ref]], Sequence[_Entity]]
 ) -> list[_Entity | OmpdError | None]:
-    """Return the region or task of each handle, None if the library reports none, or the error.
+    """Return the region or task of each handle, or the error; None if the library reports no object.
 
-    :param place: returns the regions or tasks of handles
+    :param place: returns the regions or tasks, given their handles
     """
     entities: list[_Entity | OmpdError | None] = []
     refs: dict[int, _Ref] = {}
@@ -153,7 +155,7 @@ def placed(
 
 
 def or_else(ask: Callable[[], _T], otherwise: _T) -> _T:
-    """Return the result of *ask*, *otherwise* if it is unknown."""
+    """Return the result of *ask*, or *otherwise* if the result is unknown."""
     try:
         return ask()
     except OmpdError:
@@ -171,9 +173,9 @@ def given(answer: _T | OmpdError) -> _T:
 
 
 def unique_name(names: dict[str, int], name: str) -> str:
-    """Return *name*, with a number if it was given before.
+    """Return *name*, with a number added if the name has been given before.
 
-    :param names: how often each name was given
+    :param names: the number of times that each name has been given
     """
     names[name] = names.get(name, 0) + 1
     return name if names[name] == 1 else f"{name}#{names[name]}"

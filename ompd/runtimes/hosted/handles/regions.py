@@ -1,7 +1,7 @@
 """Parallel regions, as a library reports them.
 
-LLVM's libraries have a handle also for OpenMP's implicit parallel region, at level 0, in which an initial thread is
-outside of all others. It is no region of the contract. It has a team of one, and chains of regions end there.
+LLVM's libraries also have a handle for OpenMP's implicit parallel region at level 0, which contains an initial thread
+outside of all other regions. The contract has no such region. Its team has one thread, and chains of regions end there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 TEAM_SIZE = ("team-size-var", "ompd-team-size-var")
 LEVEL, ACTIVE_LEVEL = ("levels-var",), ("active-levels-var",)
 
-# How many implicit tasks are queried for a region's function, because all of them have the same one.
+# The most implicit tasks that are queried for a region's function. All of a region's implicit tasks have the same
+# function.
 _MAX_TASKS = 8
 
 
@@ -38,14 +39,14 @@ class Region(Handle):
 
     @cached_property
     def id(self) -> str:
-        """The native id of its primary thread, and the number of regions around it, itself included."""
+        """The native id of the region's primary thread, and the number of enclosing regions, including this one."""
         depth = or_else(lambda: sum(not region.is_outside for region in self.chain()), 0)
         native = or_else(lambda: self.thread(0).native_thread_id(), None)
-        # A region that is over and the one that its primary thread is in now may agree in both.
+        # A region that is over may agree in both with the region that its primary thread executes now.
         return unique_name(self.space.regions.names, f"{'?' if native is None else native}.{depth}")
 
     def siblings(self) -> Sequence[Region]:
-        """Return all regions that are known."""
+        """Return all known regions."""
         return self.space.regions.known
 
     def enclosing(self) -> Region | None:
@@ -53,7 +54,7 @@ class Region(Handle):
         return outer if outer is not None and not outer.is_outside else None
 
     def around(self) -> Region | None:
-        """Return the library's enclosing region, which may be the implicit one at level 0."""
+        """Return the enclosing region that the library reports, which may be the implicit region at level 0."""
         around = self.space.regions.around
         if self not in around:
             unasked = [region for region in self.space.regions.known if region not in around]
@@ -63,9 +64,9 @@ class Region(Handle):
         return given(around[self])
 
     def chain(self) -> Iterator[Region]:
-        """Yield the region, and the library's regions around it, innermost first.
+        """Yield this region and the enclosing regions that the library reports, innermost first.
 
-        :raises CorruptState: if they do not end
+        :raises CorruptState: if the chain does not end
         """
         seen: set[Region] = set()
         region: Region | None = self
@@ -78,11 +79,11 @@ class Region(Handle):
 
     @property
     def is_outside(self) -> bool:
-        """Whether the region is the implicit one around code outside of all regions."""
+        """Whether this is the implicit region around code that is outside of all other regions."""
         try:
             return self.level() == 0
         except Unavailable:
-            # A task without a generating task belongs to a region that no construct began.
+            # A region is implicit if its task has no generating task, because then no construct began the region.
             return self.around() is None and or_else(lambda: self.implicit_task(0).generating() is None, False)
 
     def size(self) -> int:
@@ -99,16 +100,16 @@ class Region(Handle):
 
     @cached_property
     def members(self) -> Sequence[Thread | OmpdError]:
-        """The threads of the team by their numbers, with the error in place of one that is unknown.
+        """The threads of the team by number, with the error in place of an unknown thread.
 
         :raises OmpdError: if the size of the team is unknown
         """
         return self.space.all_threads.in_team(self)
 
     def number_of(self, thread: Thread) -> int | None:
-        """Return a thread's number in the team, None if the team does not have it.
+        """Return a thread's number in the team, None if the thread is not in the team.
 
-        :raises OmpdError: if that is unknown
+        :raises OmpdError: if the number is unknown
         """
         for number, member in enumerate(self.members):
             if member is thread:
@@ -130,19 +131,19 @@ class Region(Handle):
 
     @cached_property
     def is_live(self) -> bool:
-        """Whether the region's primary thread is in the region. A worker may keep its last region, and the library
-        reports it; only the primary thread shows that a region is over.
+        """Whether the region's primary thread is in the region. A worker may keep its last region, and the library then
+        still reports it. Only the primary thread shows that a region is over.
         """
         primary = or_else(lambda: self.thread(0), None)
         if primary is None:
-            return True  # nothing shows the contrary
+            return True  # nothing shows that the region is over
         return or_else(lambda: any(region is self for region in primary.regions()), True)
 
     def function(self) -> int | None:
-        """Return the function of an implicit task. For gcc's code libraries name the runtime's routine that calls it;
-        the stacks of the region's threads show the function then.
+        """Return the function of an implicit task. For gcc's code, libraries return the runtime's routine that calls
+        the function; in that case the stacks of the region's threads show the function.
 
-        :raises Unavailable: if neither is known
+        :raises Unavailable: if neither source shows the function
         """
         fault: OmpdError | None = None
         for number in range(min(self.size(), _MAX_TASKS)):
@@ -175,15 +176,15 @@ class Region(Handle):
 
 
 class Regions:
-    """The regions of a runtime that its threads and tasks belong to."""
+    """The regions to which the threads and tasks of a runtime belong."""
 
     def __init__(self, space: HostedSpace) -> None:
         self._space = space
         self.known: list[Region] = []
         self.around: dict[Region, Region | OmpdError | None] = {}
-        """The library's enclosing region of each region that was queried."""
+        """The enclosing region that the library reports, for each region that was queried."""
         self.names: dict[str, int] = {}
-        """How often each id was given."""
+        """The number of times that each id has been given."""
         self._identities: Identities[ParallelRef, Region] = Identities(
             space.hosted_library, Batch.parallel_handle_compare, self._new
         )
@@ -194,11 +195,11 @@ class Regions:
         return region
 
     def at(self, refs: Sequence[ParallelRef]) -> list[Region]:
-        """Return the regions of handles."""
+        """Return the region of each handle."""
         icv = or_else(lambda: self._space.icv_of(LEVEL, Scope.PARALLEL), None)
         if icv is None:
             return self._identities.place(refs)
-        # Handles of one region have one level.
+        # All handles of one region have the same level.
         batch = self._space.batch()
         levels = [batch.get_icv_from_scope(ref, Scope.PARALLEL, icv.number) for ref in refs]
         keys = [level.value().value if level.error() is None else None for level in levels]
@@ -206,5 +207,5 @@ class Regions:
 
     @cached_property
     def most_threads(self) -> int:
-        """More threads than a team can have."""
+        """A number of threads that no team can exceed."""
         return most_threads(self._space.process)

@@ -21,24 +21,24 @@ from ompd.runtimes.hosted.handles.tasks import Tasks
 from ompd.runtimes.hosted.handles.threads import Thread, Threads
 
 LIBRARY = "library"
-"""The source of a layout that only a library knows."""
+"""The name of the layout's source, if only the library knows the layout."""
 
 _QUEUED = "the tasks that no thread executes"
 _STATE_PREFIX = "ompt_state_"
 
 
 class HostedSpace(Handle):
-    """A runtime, by the address space handle of a library.
+    """A runtime, identified by a library's address space handle.
 
     :param ref: the address space
-    :param is_whole: whether all code of the module is the runtime's
+    :param is_whole: whether all code of the module belongs to the runtime
     :param beside: the library's DMPL functions, if it may have them
     """
 
     ref: SpaceRef
     layout_source = LIBRARY
     layout_proof = None
-    threadprivate_mechanism = "key"  # DMPL is for storage under keys
+    threadprivate_mechanism = "key"  # DMPL returns copies in storage under keys
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HostedSpace(Handle):
     def batch(self) -> Batch:
         """Return a new batch of calls.
 
-        :raises StaleHandle: if the process has run since, because the library's process caches what it has read
+        :raises StaleHandle: if the process has run since, because the library's process caches memory of the stop
         """
         self.process.check_current()
         return self.hosted_library.batch()
@@ -108,7 +108,7 @@ class HostedSpace(Handle):
         return {number: name.removeprefix(_STATE_PREFIX) for number, name in self._states.items()}
 
     def keeps_states(self) -> bool:
-        """Return whether the library returns the state of any thread.
+        """Return whether the library returns the state of at least one thread.
 
         :raises Unavailable: if there is no thread
         """
@@ -127,16 +127,16 @@ class HostedSpace(Handle):
 
     @cached_property
     def icv_list(self) -> Sequence[Icv]:
-        """The control variables that the library has, in its order.
+        """The control variables that the library lists, in its order.
 
-        :raises OmpdError: if it does not list them
+        :raises OmpdError: if the library does not list them
         """
         return value(self.hosted_library, self.batch().enumerate_icvs(self.ref))
 
     def icv_of(self, names: Sequence[str], scope: Scope) -> Icv:
-        """Return the first variable of these names that handles of *scope* have.
+        """Return the first listed variable of *scope* that is called one of *names*.
 
-        :raises Unavailable: if the library has none
+        :raises Unavailable: if the library has no such variable
         """
         for icv in self.icv_list:
             if icv.name in names and icv.scope == scope:

@@ -1,9 +1,9 @@
-"""Places of tasks' code on native stacks, by the frames that the runtime keeps for each task.
+"""Locate the code of tasks on native stacks, by the frames that the runtime records for each task.
 
 A task's exit frame belongs to the runtime's routine that called the task's code. Its enter frame belongs to the
-function of the task that called the runtime. The specification has a flag: the address is the canonical frame address
-or the frame pointer. LLVM keeps the result of ``__builtin_frame_address(0)``, but sets the flag of the other kind. So
-both kinds are tried, and the owner of the frame's code decides.
+function of the task that called the runtime. By the specification, a flag shows whether the address is the canonical
+frame address or the frame pointer. LLVM's runtime stores the result of ``__builtin_frame_address(0)``, but sets the
+flag for the other kind. So both kinds are tried, and the owner of the frame's code decides.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from ompd.runtimes.hosted.handles.space import HostedSpace
     from ompd.runtimes.hosted.handles.threads import Thread
 
-_KIND = 0xF0  # the flags for the kind of a frame's address; the others say whose frame it is
+_KIND = 0xF0  # the flags for the kind of a frame's address; the other flags are for the frame's owner
 
 
 def construct_code(thread: Thread) -> Sequence[ConstructCode]:
     """Return the code of regions and explicit tasks on the stack of *thread*, innermost first.
 
-    :raises Unavailable: if the runtime keeps no frames
+    :raises Unavailable: if the runtime records no frames
     :raises CorruptState: if a frame is not on the thread's stack
     """
     space = thread.space
@@ -44,22 +44,23 @@ def construct_code(thread: Thread) -> Sequence[ConstructCode]:
             continue
         index = _called_from(space, frames, exit_frame) - 1
         if index < 0 or (space.owners.of(frames[index + 1]) != RUNTIME and not space.owners.is_users(frames[index])):
-            continue  # it has no frame: the runtime is about to call it, or it was inlined
+            continue  # the task's code has no frame: the runtime is about to call it, or it was inlined
         codes.setdefault(index, ConstructCode(index, kind, region if kind == "parallel" else None, task, "runtime"))
     return [codes[index] for index in sorted(codes)]
 
 
 def encountering_frames(region: Region) -> Sequence[Frame]:
-    """Return the primary thread's frames outside of *region*, from the user function that encountered it.
+    """Return the primary thread's frames outside of *region*, starting with the user function that encountered the
+    region.
 
-    :raises Unavailable: if the runtime keeps no frames, or none of the tasks concerned
+    :raises Unavailable: if the runtime records no frames, or none for the tasks concerned
     """
     space = region.space
     frames = space.process.stack(region.thread(0).native_thread_id()).frames
     task = region.implicit_task(0)
     exit_frame, _ = task.frames()
     if exit_frame is None:
-        # At the region's end only the task that encountered it has a frame.
+        # At the region's end, only the task that encountered the region has a frame.
         encountering = task.generating()
         exit_frame = encountering.frames()[1] if encountering is not None else None
     if exit_frame is None:
@@ -73,9 +74,10 @@ def encountering_frames(region: Region) -> Sequence[Frame]:
 
 
 def entry_of_region(region: Region) -> int:
-    """Return the entry of the function that a compiler made of a region's code, as the stacks of its threads show it.
+    """Return the entry of the function that a compiler made from a region's code, as shown by the stacks of the
+    region's threads.
 
-    :raises OmpdError: if they show none
+    :raises OmpdError: if the stacks do not show it
     """
     process = region.space.process
 
@@ -85,7 +87,7 @@ def entry_of_region(region: Region) -> int:
         if code is None:
             return None
         entry = entry_of(process, process.stack(thread.native_thread_id()).frames[code.frame].call_site)
-        # Code that ended by a jump to another function is not on the stack any more.
+        # If the code ended by a jump to another function, it is no longer on the stack.
         is_construct = entry is not None and naming.is_construct_code(process.locate(entry).symbol or "")
         return entry if is_construct else None
 
@@ -96,9 +98,9 @@ def entry_of_region(region: Region) -> int:
 
 
 def _called_from(space: HostedSpace, frames: Sequence[Frame], kept: FrameAddress) -> int:
-    # The index of the frame from which a task's code was called. By the specification the kept frame is that of the
-    # code itself if its flags say that it is the application's. LLVM's library does not say whose it is; if the
-    # application has called the code of a task that was not deferred, the kept frame is the caller's.
+    # The index of the frame from which a task's code was called. By the specification, the recorded frame belongs to
+    # the code itself if its flags name the application as the owner. LLVM's library does not report the owner. If the
+    # application itself called the code, as of a task that is not deferred, LLVM records the caller's frame.
     candidates = list(_candidates(frames, kept))
     if not candidates:
         raise CorruptState(
@@ -112,7 +114,7 @@ def _called_from(space: HostedSpace, frames: Sequence[Frame], kept: FrameAddress
 
 
 def _candidates(frames: Sequence[Frame], kept: FrameAddress) -> Iterator[int]:
-    # The frame whose part of the stack has the address, and the frame inside of it that ends there.
+    # The frame whose part of the stack contains the address, and the next inner frame if it ends at the address.
     for index, frame in enumerate(frames):
         if frame.cfa is None or frame.cfa <= kept.address:
             continue

@@ -1,5 +1,5 @@
-"""Tasks, as a library reports them: those that threads execute, the implicit ones of regions, and those that generated
-others or were suspended for them. OMPD has no call that returns any other task.
+"""Tasks that a library reports: tasks that threads execute, implicit tasks of regions, and tasks that generated other
+tasks or were suspended for them. OMPD has no call that returns any other task.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ class Task(Handle):
     def __init__(self, space: HostedSpace, ref: TaskRef) -> None:
         super().__init__(space, ref)
         self.place: tuple[Region, int] | None = None
-        """The region and the thread number of an implicit task, None of any other."""
+        """The region and the thread number of an implicit task, None for any other task."""
 
     @cached_property
     def id(self) -> str:
-        """The region and the thread number of an implicit task, else its exit frame or the thread that executes it."""
+        """The region and the thread number of an implicit task. For any other task, its exit frame or the thread that
+        executes it.
+        """
         if self.place is not None:
             region, number = self.place
             return f"{region.id}:{number}"
@@ -55,15 +57,15 @@ class Task(Handle):
         return unique_name(self.space.tasks.names, f"{native}+" if native is not None else "task")
 
     def siblings(self) -> Sequence[Task]:
-        """Return all tasks that are known."""
+        """Return all known tasks."""
         return self.space.tasks.known
 
     def likeness(self) -> None:
-        """Return None: each task is queried."""
+        """Return None, because the facts of each task have to be queried."""
 
     @property
     def is_implicit(self) -> bool:
-        """Whether the task is implicit, by implicit-task-var or its place in a region."""
+        """Whether the task is implicit, by implicit-task-var or by its place in a region."""
         try:
             return self.number(IMPLICIT, Scope.TASK) != 0
         except Unavailable:
@@ -74,10 +76,10 @@ class Task(Handle):
     def kind(self) -> str:
         if not self.is_implicit:
             return "explicit"
-        return "implicit" if self.parallel() is not None else "initial"  # initial at level 0
+        return "implicit" if self.parallel() is not None else "initial"  # at level 0 the task is initial
 
     def status(self) -> str:
-        """Return whether it is executed or suspended.
+        """Return ``executing`` or ``suspended``.
 
         :raises Unavailable: for an explicit task that no thread executes or has suspended for another
         """
@@ -88,7 +90,7 @@ class Task(Handle):
         no_call("whether a task that no thread executes is suspended, or over")
 
     def waits_for(self) -> TaskWait | None:
-        """Return None for a task that a thread executes or has suspended."""
+        """Return None for a task that a thread executes or has suspended. For any other task the wait is unknown."""
         if or_else(self.status, None) is None:
             no_call("whether a task waits for others")
         return None
@@ -97,7 +99,8 @@ class Task(Handle):
         no_call("how many tasks that a task has generated are not complete")
 
     def thread(self) -> Thread | None:
-        """Return the thread that executes it, or has suspended it.
+        """Return the thread that executes or has suspended the task. For an implicit task in a known place, it is the
+        thread of that place.
 
         :raises Unavailable: for an explicit task that no thread executes or has suspended for another
         """
@@ -115,7 +118,7 @@ class Task(Handle):
     def is_tied(self) -> bool:
         """Return True for an implicit task.
 
-        :raises Unavailable: for an explicit one
+        :raises Unavailable: for an explicit task
         """
         if self.kind() == "explicit":
             no_call("whether a task is tied")
@@ -125,9 +128,9 @@ class Task(Handle):
         return self._linked(self.space.tasks.generating, Batch.get_generating_task_handle)
 
     def scheduling(self) -> Task | None:
-        """Return the task that was suspended for it.
+        """Return the task that was suspended for this task.
 
-        :raises Unavailable: if the library reports none for a scheduled task, and the runtime keeps no states
+        :raises Unavailable: if the library reports no such task, and the runtime does not record states
         """
         task = self._linked(self.space.tasks.scheduling, Batch.get_scheduling_task_handle)
         if task is None and not self.is_implicit and or_else(self.space.keeps_states, None) is False:
@@ -139,7 +142,7 @@ class Task(Handle):
     def _linked(
         self, links: dict[Task, Task | OmpdError | None], record: Callable[[Batch, TaskRef], Pending[TaskRef]]
     ) -> Task | None:
-        # Return the linked task. One exchange queries the link of all tasks.
+        # The linked task. One exchange queries this link for all tasks.
         if self not in links:
             unasked = [task for task in self.space.tasks.known if task not in links]
             batch = self.space.batch()
@@ -152,7 +155,7 @@ class Task(Handle):
         return region if region is not None and not region.is_outside else None
 
     def _queried_region(self) -> Region | None:
-        # The library's region, which may be the implicit one at level 0.
+        # The region that the library reports, which may be the implicit region at level 0.
         tasks = self.space.tasks
         if self not in tasks.regions:
             unasked = [task for task in tasks.known if task.place is None and task not in tasks.regions]
@@ -164,9 +167,9 @@ class Task(Handle):
         return given(tasks.regions[self])
 
     def function(self) -> int | None:
-        """Return the entry of its code.
+        """Return the entry of the task's code.
 
-        :raises Unavailable: if the library names none of the program's
+        :raises Unavailable: if the library returns no function of the program
         """
         address = self.fact("function", Batch.get_task_function)
         library = self.space.hosted_library.name
@@ -202,17 +205,17 @@ def _frame(info: FrameInfo) -> FrameAddress | None:
 
 
 class Tasks:
-    """The tasks of a runtime that its threads and regions, or other tasks, have named."""
+    """The tasks of a runtime that queries for its threads, regions or other tasks have returned."""
 
     def __init__(self, space: HostedSpace) -> None:
         self._space = space
         self.known: list[Task] = []
         self.generating: dict[Task, Task | OmpdError | None] = {}
-        """The task that generated each task, if it was queried."""
+        """The task that generated each task, for tasks that were queried."""
         self.scheduling: dict[Task, Task | OmpdError | None] = {}
-        """The task that was suspended for each task, if it was queried."""
+        """The task that was suspended for each task, for tasks that were queried."""
         self.regions: dict[Task, Region | OmpdError | None] = {}
-        """The library's region of each task that is in no place of a region, if it was queried."""
+        """The region that the library reports, for tasks that were queried and have no known place in a region."""
         self.names: dict[str, int] = {}
         """How often each id was given."""
         self._identities: Identities[TaskRef, Task] = Identities(
@@ -220,7 +223,7 @@ class Tasks:
         )
         self._implicit: dict[Region, list[Task | OmpdError]] = {}
         self._implicit_on: dict[Thread, list[Task]] = {}
-        self._without_key: list[Task] = []  # implicit tasks that the identities do not have yet
+        self._without_key: list[Task] = []  # implicit tasks that are not in the identities yet
 
     def _new(self, ref: TaskRef) -> Task:
         task = Task(self._space, ref)
@@ -228,12 +231,12 @@ class Tasks:
         return task
 
     def at(self, refs: Sequence[TaskRef]) -> list[Task]:
-        """Return the tasks of handles."""
+        """Return the task of each handle."""
         if not refs:
             return []
         for region in list(self._space.regions.known):
             if region.is_live:
-                with suppress(OmpdError):  # the region's own row has the error
+                with suppress(OmpdError):  # the row of the region shows the error
                     self.implicit_tasks(region)
         tasks, self._without_key = self._without_key, []
         for task, key in zip(tasks, self._keys([task.ref for task in tasks]), strict=True):
@@ -241,7 +244,7 @@ class Tasks:
         return self._identities.place(refs, self._keys(refs))
 
     def _keys(self, refs: Sequence[TaskRef]) -> list[Hashable]:
-        # All handles of one task have the same frames and the same kind. Each frame is on the stack of one thread.
+        # All handles of one task have the same frames and the same kind. Frames are addresses on one thread's stack.
         batch = self._space.batch()
         frames = [batch.get_task_frame(ref) for ref in refs]
         number = or_else(lambda: self._space.icv_of(IMPLICIT, Scope.TASK).number, None)
@@ -253,7 +256,7 @@ class Tasks:
         return list(zip(addresses, are_implicit or [None] * len(refs), strict=True))
 
     def implicit_tasks(self, region: Region) -> Sequence[Task | OmpdError]:
-        """Return the implicit tasks of a region by thread number, with the error in place of one that is unknown.
+        """Return the implicit tasks of a region by thread number, with the error in place of an unknown task.
 
         :raises OmpdError: if the size of the team is unknown
         """
@@ -270,7 +273,8 @@ class Tasks:
         return self._implicit[region]
 
     def _implicit_task(self, region: Region, number: int, ref: TaskRef) -> Task:
-        # The implicit tasks of a region differ. A library that takes two regions for one may have one task for both.
+        # The implicit tasks of a region are all different. A library that reports two regions as one may return the
+        # same task for both.
         thread = or_else(lambda: region.thread(number), None)
         others = self._implicit_on.setdefault(thread, []) if thread is not None else []
         batch = self._space.batch()
@@ -286,7 +290,7 @@ class Tasks:
 
     @cached_property
     def executing_threads(self) -> Mapping[Task, Thread]:
-        """The threads that execute tasks."""
+        """The thread that executes each task."""
         threads: dict[Task, Thread] = {}
         for thread in self._space.threads():
             task = or_else(thread.current_task, None)
@@ -296,10 +300,10 @@ class Tasks:
 
     @cached_property
     def suspending_threads(self) -> Mapping[Task, Thread]:
-        """The threads that have suspended tasks for others that they execute."""
+        """The thread that has suspended each task for another task."""
         threads: dict[Task, Thread] = {}
         for thread in self._space.threads():
-            with suppress(OmpdError):  # further tasks are unknown
+            with suppress(OmpdError):  # the remaining tasks of this thread are unknown
                 for task in islice(thread.tasks(), 1, None):
                     threads.setdefault(task, thread)
         return threads

@@ -1,7 +1,7 @@
-"""Threads, as a library reports them. It has no call that lists them: each thread of the process is looked up.
+"""Threads that a library reports. OMPD has no call that lists threads, so each thread of the process is looked up.
 
-LLVM's library returns handles of a region's threads that lack what other handles have. They serve only to get the
-native identifier, which then gives a complete handle.
+For a region's threads, LLVM's library returns incomplete handles. They are only used to get the native identifier, with
+which a complete handle is looked up.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ THREAD_NUM = ("thread-num-var", "ompd-thread-num-var")
 class Thread(Handle):
     """An OpenMP thread.
 
-    :param identifier: the native identifier, of the kind that the library uses
-    :param native: the system's, None if the process has no such thread
+    :param identifier: the native identifier, of the kind that the library supports
+    :param native: the operating system's identifier, None if the process has no such thread
     """
 
     ref: ThreadRef
@@ -45,7 +45,9 @@ class Thread(Handle):
 
     @property
     def address(self) -> int:
-        """The thread's native identifier, because OMPD does not say where the runtime has the thread's data."""
+        """The thread's native identifier, because OMPD does not return the address of the runtime's thread
+        descriptor.
+        """
         return self.identifier
 
     def siblings(self) -> Sequence[Thread]:
@@ -64,7 +66,7 @@ class Thread(Handle):
         return self._native
 
     def thread_type(self) -> str:
-        """Return ``initial`` for the primary thread of the outermost region that it is in, else ``worker``."""
+        """Return ``initial`` for the primary thread of the outermost region around the thread, else ``worker``."""
         regions = self.regions()
         if not regions:
             task = self._reported_task()
@@ -72,7 +74,7 @@ class Thread(Handle):
         return "initial" if regions[-1].thread(0) is self else "worker"
 
     def regions(self) -> Sequence[Region]:
-        """Return the region that the library reports for the thread, and the regions around it, innermost first.
+        """Return the region that the library reports for the thread, and the enclosing regions, innermost first.
 
         :raises OmpdError: if that is unknown
         """
@@ -81,18 +83,18 @@ class Thread(Handle):
 
     @cached_property
     def team(self) -> tuple[Region, int] | None:
-        """The region that it executes, which may be the implicit one at level 0, and its number there; None while it is
-        idle.
+        """The region that the thread executes, which may be the implicit region at level 0, and the thread's number
+        there. None while the thread is idle.
 
         :raises OmpdError: if that is unknown
         """
         region = given(self.space.all_threads.reported_regions.get(self))
-        if region is None or not region.is_live:  # it may be the region that it was in last
+        if region is None or not region.is_live:  # it may be the thread's last region, which is over
             return None
         try:
             number = region.number_of(self)
         except OmpdError:
-            # The members of the team are unknown. The thread's own variable has its number, too.
+            # The team's members are unknown, but the thread's own variable has its number, too.
             number = self.number(THREAD_NUM, Scope.THREAD)
             return (region, number) if 0 <= number < region.size() else None
         return (region, number) if number is not None else None
@@ -107,13 +109,13 @@ class Thread(Handle):
         return self._reported_task() if self.team is not None else None
 
     def _reported_task(self) -> Task | None:
-        # Return the task that the library reports for the thread. An idle worker may keep its last task.
+        # The task that the library reports for the thread. An idle worker may keep its last task.
         return given(self.space.all_threads.reported_tasks.get(self))
 
     def tasks(self) -> Iterator[Task]:
-        """Yield the tasks that it executes or has suspended for others, from the current one outwards.
+        """Yield the tasks that the thread executes or has suspended for other tasks, starting with the current task.
 
-        :raises OmpdError: if one is unknown, or they do not end
+        :raises OmpdError: if a task is unknown, or the chain does not end
         """
         task = self.current_task()
         seen: set[Task] = set()
@@ -124,13 +126,15 @@ class Thread(Handle):
             yield task
             if task.is_implicit:
                 region = task.parallel()
-                # The task that encountered a region waits for it on the region's primary thread.
+                # The task that encountered a region waits for the region's end on the region's primary thread.
                 task = task.generating() if region is not None and region.thread(0) is self else None
             else:
                 task = task.scheduling()
 
     def outside_of_target(self) -> None:
-        """Return None: the library's enclosing regions include those outside of a target region."""
+        """Return None, because the enclosing regions that the library reports include those outside of a target
+        region.
+        """
 
     def state(self) -> ThreadState:
         words = None
@@ -140,7 +144,7 @@ class Thread(Handle):
             if self.team is not None:
                 raise
         if self.team is None:
-            # It may keep the state of the region that it was in last.
+            # The thread may keep its state from its last region.
             return ThreadState(State.IDLE, None, "runtime" if words and words.state == State.IDLE else "derived")
         if words is None:
             raise Unavailable("the library returns no state")
@@ -192,7 +196,7 @@ class Threads:
 
     @cached_property
     def id_kind(self) -> ThreadIdKind:
-        """The kind of native identifiers that the library uses for threads: the first that it supports."""
+        """The kind of native identifiers used for threads: the first kind that the library supports."""
         for kind in (ThreadIdKind.PTHREAD, ThreadIdKind.LWP):
             batch = self._space.batch()
             for native in self._space.process.threads():
@@ -207,7 +211,7 @@ class Threads:
         return ThreadIdKind.PTHREAD
 
     def id_size(self, kind: ThreadIdKind) -> int | None:
-        """Return the size of a native identifier of a kind, None if all processes have the same one."""
+        """Return the size of a native identifier of this *kind*, None if the size is the same in all processes."""
         return self._space.process.pointer_size if kind == ThreadIdKind.PTHREAD else None
 
     def _identifier(self, kind: ThreadIdKind, native: int) -> int:
@@ -215,7 +219,7 @@ class Threads:
 
     @cached_property
     def by_native(self) -> dict[int, Thread | OmpdError | None]:
-        """The library's answer for each of the process's threads, by the system's identifier."""
+        """The library's answer for each thread of the process, by the operating system's identifier."""
         answers: dict[int, Thread | OmpdError | None] = {}
         asked: list[tuple[int, int, Pending[ThreadRef]]] = []
         batch = self._space.batch()
@@ -239,16 +243,16 @@ class Threads:
 
     @cached_property
     def known(self) -> tuple[Thread, ...]:
-        """The threads of the process that are OpenMP's."""
+        """The threads of the process that are OpenMP threads."""
         return tuple(thread for thread in self.by_native.values() if isinstance(thread, Thread))
 
     @cached_property
     def by_identifier(self) -> dict[int, Thread]:
-        """The threads by the identifier that the library knows, those that the process does not have included."""
+        """The threads by the identifier that the library uses, including threads that the process does not have."""
         return {thread.identifier: thread for thread in self.known}
 
     def in_team(self, region: Region) -> list[Thread | OmpdError]:
-        """Return the threads of a region's team by their numbers, with the error in place of one that is unknown.
+        """Return the threads of a region's team by number, with the error in place of an unknown thread.
 
         :raises OmpdError: if the size of the team is unknown
         """
@@ -271,7 +275,7 @@ class Threads:
 
     @cached_property
     def reported_regions(self) -> dict[Thread, Region | OmpdError | None]:
-        """The region that the library reports for each thread: an idle thread may keep its last region."""
+        """The region that the library reports for each thread. An idle thread may keep its last region."""
         batch = self._space.batch()
         pending = [batch.get_curr_parallel_handle(thread.ref) for thread in self.known]
         return dict(zip(self.known, placed(self._space.hosted_library, pending, self._space.regions.at), strict=True))
@@ -279,7 +283,7 @@ class Threads:
     @cached_property
     def reported_tasks(self) -> dict[Thread, Task | OmpdError | None]:
         """The task that the library reports for each thread."""
-        # Most threads execute the implicit task of their place in their region: that is compared first.
+        # Most threads execute the implicit task of their place in the region, so that task is compared first.
         batch = self._space.batch()
         current = {thread: batch.get_curr_task_handle(thread.ref) for thread in self.known}
         implicit = {thread: _implicit_task(thread) for thread in self.known}
@@ -299,7 +303,7 @@ class Threads:
 
 
 def _implicit_task(thread: Thread) -> Task | None:
-    # The implicit task of a thread's place in its region, None if that is unknown.
+    # The implicit task of a thread's place in its region, None if the task is unknown.
     try:
         return thread.team[0].implicit_task(thread.team[1]) if thread.team is not None else None
     except OmpdError:

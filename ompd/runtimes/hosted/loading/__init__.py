@@ -1,3 +1,1 @@
-"""Checks of a library for debuggers and the libraries that it needs, and the confinement of its process
-(docs/security.md).
-"""
+"""Check a library for debuggers and the libraries that it needs, and confine its process (docs/security.md)."""

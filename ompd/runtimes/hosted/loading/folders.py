@@ -1,4 +1,4 @@
-"""The places of libraries: beside the runtime that names them, and in the folders of the system's loader, except
+"""Where to look for libraries: beside the runtime that names them, and in the folders of the system's loader, except
 folders from the environment.
 
 glibc: ``elf/cache.c`` and ``sysdeps/generic/dl-cache.h`` (``/etc/ld.so.cache``), ld.so(8).
@@ -20,14 +20,16 @@ _HEADER, _ENTRY = struct.Struct("=20sII"), struct.Struct("=iIIIQ")
 _HEADER_SIZE = 48
 _MAX_CACHE = 16 << 20
 _MAX_PATH, _MAX_SAME = 4096, 64
-# These are searched after the cache (ld.so(8)). Distributions with both kinds of libraries search the first ones.
+# Folders that are searched after the cache (ld.so(8)). Distributions with both kinds of libraries search the first
+# folders.
 _FOLDERS = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib32", "/usr/lib32", "/lib", "/usr/lib")}
 
 
 def path_of(name: str, runtime: str) -> str | None:
-    """Return the path that a name in ``ompd_dll_locations`` means in the target. OpenMP 5.2, 20.2.2.
+    """Return the path in the target that a name in ``ompd_dll_locations`` refers to. OpenMP 5.2, 20.2.2.
 
-    A relative name begins in the folder of the runtime's own file. None if that folder is unknown, or for no name.
+    A relative name starts from the folder of the runtime's own file. None if that folder is unknown, or if *name* is
+    empty.
 
     :param runtime: the path of the runtime's file in the target
     """
@@ -42,28 +44,28 @@ def is_plain(name: str) -> bool:
 
 
 def places(name: str, runtime: str, resolve: Callable[[str], str], system: SystemFolders) -> Iterator[str]:
-    """Yield the paths here at which a library that a runtime names may be, best first. They may not exist.
+    """Yield candidate paths on this machine for a library that a runtime names, best first. They may not exist.
 
     :param runtime: the path of the runtime's file in the target
-    :param resolve: returns the path here for a path in the target
+    :param resolve: returns the path on this machine for a path in the target
     """
     path = path_of(name, runtime)
     if path is not None:
-        with suppress(BadFile):  # links without end
+        with suppress(BadFile):  # an endless chain of links
             yield resolve(path)
     if is_plain(name):
         yield from dict.fromkeys((*system.places(name, 64), *system.places(name, 32)))
 
 
 class SystemFolders:
-    """The system's libraries by name. The cache is read once, at the first search."""
+    """The system's libraries by name. The loader's cache is read once, at the first search."""
 
     def __init__(self, cache: str = CACHE) -> None:
         self._path = cache
         self._cache: _Cache | None = None
 
     def places(self, name: str, bits: int) -> Iterator[str]:
-        """Yield the paths at which a library of the system may be, best first. They may not exist, or be for another
+        """Yield candidate paths for a library of the system, best first. They may not exist, or may be for another
         processor.
 
         :param name: a plain file name
@@ -88,7 +90,7 @@ class SystemFolders:
 
 
 class _Cache:
-    # struct cache_file_new, whose strings are counted from its start: an older form may come before it.
+    # struct cache_file_new. Offsets of strings count from its start. A structure of the older format may precede it.
 
     def __init__(self, data: bytes) -> None:
         start = data.find(_MAGIC)
@@ -100,9 +102,9 @@ class _Cache:
             self._data, self._end = b"", 0
 
     def find(self, name: str) -> Iterator[str]:
-        """Yield the cached paths of a name."""
+        """Yield the cached paths of the library *name*."""
         data, wanted = self._data, os.fsencode(name) + b"\0"
-        # Strings may share their ends, so that a name may be the end of a path.
+        # Strings may share their tails, so a name may be the tail of a path.
         offsets: set[int] = set()
         offset = data.find(wanted, self._end)
         while offset >= 0 and len(offsets) < _MAX_SAME:
@@ -111,7 +113,7 @@ class _Cache:
         if not offsets:
             return
         for _, own, path, _, capabilities in _ENTRY.iter_unpack(data[_HEADER_SIZE : self._end]):
-            if own in offsets and not capabilities:  # others are for certain processors only
+            if own in offsets and not capabilities:  # other entries are for certain processors only
                 place = data[path : data.find(b"\0", path, path + _MAX_PATH)]
                 if place.startswith(b"/"):
                     yield os.fsdecode(place)

@@ -1,8 +1,8 @@
-"""Opens a library for debuggers and the libraries that it needs: checked copies in memory that cannot be changed.
+"""Open a library for debuggers and the libraries that it needs, as checked copies in memory that cannot be changed.
 
-No library runs here. The copies are loaded later, in a separate process. Behind a descriptor ``$ORIGIN`` has no
-meaning, and a search by the system's loader could find a file without checks. So all libraries that a library needs are
-found here, and are loaded before it.
+No library runs here. The copies are loaded later, in a separate process. A file loaded by its descriptor has no
+meaningful ``$ORIGIN``, and the system's loader could find an unchecked file. So this module finds all libraries that a
+library needs, and they are loaded before it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENTRIES = (*OMPD_ENTRIES, *DMPL_ENTRIES)
 MAX_LIBRARIES = 64
 _MAX_PLACES = 1 << 10
 _MAX_NAMES = 64
-# Every dynamically linked process has these. Another copy would be a second C library.
+# Every dynamically linked process already has these libraries. A copy would be a second C library.
 _ALWAYS_THERE = ("libc.so.", "ld-linux", "ld64.so.", "ld.so.")
 _CXX = "libstdc++.so.6"
 _ORIGIN = re.compile(r"\$(?:ORIGIN(?![A-Za-z0-9_])|\{ORIGIN\})")
@@ -39,8 +39,8 @@ _HINT = "name a library that is suitable: --ompd-library /path/to/libompd.so"
 class Loadable:
     """A file to load.
 
-    ``name`` is its soname, or else its file's name. ``path`` is the file that was opened, ``descriptor`` the copy.
-    ``is_global``: its symbols are also for libraries that do not name it.
+    ``name`` is the library's soname, or the file's name without a soname. ``path`` is the file that was opened,
+    ``descriptor`` is the copy. If ``is_global`` is True, libraries that do not name this one can use its symbols, too.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Loadable:
 
 
 class Opened:
-    """A library and the libraries that it needs, opened. Use it in a ``with`` statement, which closes the descriptors.
+    """A library and the libraries that it needs, opened. A ``with`` statement closes the descriptors.
 
-    ``files`` is in the order of loading: the library is the last one. ``there`` names libraries that the worker must
-    have already. ``bits`` is 64 or 32. ``worker`` is the program that can load it: ``"python"``, or ``"c32"`` for 32
-    bits on a machine of 64. ``entries`` are the requested functions that it has. ``passed_over`` are the reasons why
-    files that were found first were not taken.
+    ``files`` is in the order of loading, and ends with the library itself. ``there`` names libraries that the worker
+    must already have. ``bits`` is 64 or 32. ``worker`` is the program that can load the library: ``"python"``, or
+    ``"c32"`` for a 32-bit library on a 64-bit machine. ``entries`` are the requested functions that the library has.
+    ``passed_over`` are the reasons why earlier candidates were not used.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Opened:
 
     @property
     def name(self) -> str:
-        """The library's name in messages: where its file is."""
+        """The library's name in messages, which is the path of its file."""
         return self.itself.path
 
     def digest(self) -> str:
-        """Return SHA-256 of the library itself, in hexadecimal."""
+        """Return the SHA-256 of the library itself, in hexadecimal."""
         with PagedFile(self.itself.descriptor, self.itself.path) as data:
             return sha256(bytes(data)).hexdigest()
 
@@ -117,8 +117,8 @@ def open_library(path: str, entries: Collection[str] = ENTRIES) -> Opened:
     """Open the library at *path*, and the libraries that it needs.
 
     :param path: an absolute path
-    :param entries: the library must have one of these functions, so that other libraries are never loaded
-    :raises BadFile: if it, or a library that it needs, is missing, refused or unsuitable
+    :param entries: the library must have at least one of these functions, so that unrelated libraries are never loaded
+    :raises BadFile: if the library, or a library that it needs, is missing, refused or unsuitable
     """
     return _Closure(SystemFolders()).of(path, entries)
 
@@ -131,19 +131,19 @@ def open_named(
     *,
     system: SystemFolders | None = None,
 ) -> Opened:
-    """Open the first suitable library that a runtime names for debuggers. OpenMP 5.2, 20.2.2 ``ompd_dll_locations``.
+    """Open the best suitable library that a runtime names for debuggers. OpenMP 5.2, 20.2.2 ``ompd_dll_locations``.
 
-    A relative name begins in the folder of the runtime's own file, never in the current folder. A name without a folder
-    is also searched for in the system's folders.
+    A relative name starts from the folder of the runtime's own file, never from the current folder. A name without a
+    folder is also searched for in the system's folders.
 
     :param names: the content of ``ompd_dll_locations``
     :param runtime: the path of the runtime's file in the target
-    :param resolve: returns the path here for a path in the target
-    :raises BadFile: if no library is suitable, with the reason for each
+    :param resolve: returns the path on this machine for a path in the target
+    :raises BadFile: if no library is suitable; the message has the reason for each
     """
     system = system if system is not None else SystemFolders()
     passed: list[str] = []
-    others: dict[bool, str] = {}  # the first one by whether it has DMPL's functions only
+    others: dict[bool, str] = {}  # the first other library without and with only DMPL's functions
     for name in names[:_MAX_NAMES]:
         missing = True
         for path in places(name, runtime, resolve, system):
@@ -159,7 +159,7 @@ def open_named(
             is_dmpl = opened.entries.isdisjoint(OMPD_ENTRIES)
             if opened.worker == "python" and not is_dmpl:
                 return opened
-            # An OMPD library for this program's processor comes before all others.
+            # An OMPD library for this program's processor is preferred to all others.
             opened.close()
             missing = False
             others.setdefault(is_dmpl, path)
@@ -223,7 +223,7 @@ class _Closure:
         return Opened(files, self._there, self._bits, worker, needs.entries)
 
     def _add_needs(self, own: str, path: str, needs: Needs, inherited: Sequence[str]) -> None:
-        # Add the libraries that *path* needs, each after those that it needs itself.
+        # Add the libraries that *path* needs, each after its own needs.
         self._known.add(own)
         self._begun.append(own)
         folder = path.rpartition("/")[0]
@@ -231,12 +231,12 @@ class _Closure:
         searched = tuple(_folder(each, folder) for each in needs.runpath) if needs.runpath else inherited
         for name in needs.needed:
             if name in self._begun[:-1]:
-                # In either order the system's loader would search for the second one.
+                # Whichever is loaded first, the system's loader would search for the other.
                 raise BadFile(path, f"is refused: it and {name} need each other")
             if name not in self._known:
                 self._add(name, path, searched, inherited)
         if needs.wants_cxx:
-            # Intel's uses the C++ library without naming it, because it expects debuggers to have it.
+            # Intel's library uses the C++ library without naming it, because it expects debuggers to have it loaded.
             self._is_cxx_for_all = True
             if _CXX not in self._known:
                 self._add(_CXX, path, (), ())
@@ -283,12 +283,12 @@ class _Closure:
 
 
 class _OfAnother(BadFile):
-    # A library for another processor, which the loader skips.
+    # A library for another processor. The loader skips such files.
     pass
 
 
 def _folder(text: str, origin: str) -> str:
-    # A folder of DT_RUNPATH or DT_RPATH, "" if it depends on the current folder or on the loader.
+    # A folder of DT_RUNPATH or DT_RPATH, "" if the folder depends on the current folder or on the loader.
     text = _ORIGIN.sub(lambda _: origin, text)
     return text.rstrip("/") if text.startswith("/") and "$" not in text else ""
 

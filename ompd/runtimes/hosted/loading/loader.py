@@ -1,6 +1,7 @@
-"""Loads checked copies of libraries in a worker, in their order, so that the system's loader searches for nothing.
+"""Load checked copies of libraries in a worker, in an order that leaves the system's loader nothing to search for.
 
-It runs in the worker's process, whose interpreter may not find the rest of ompd, so it imports only Python's library.
+This module runs in the worker's process. The interpreter there may not find the rest of ompd, so only Python's own
+library is imported.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ _THERE = -1
 def load(steps: Sequence[tuple[str, int, bool]]) -> ctypes.CDLL:
     """Load libraries, and return the last one.
 
-    A library that the process already has by name is not loaded again, because a second C library would be another one.
-    The others are loaded by their descriptors, by a path that a debugger of this process can open, too.
+    A library that the process already has by name is not loaded again, because a second copy of the C library would be
+    a separate library. The others are loaded by their descriptors, by a path that a debugger of this process can also
+    open.
 
-    :param steps: name, descriptor, and whether its symbols are global; -1 for a library that must be there already
-    :raises OSError: if one cannot be loaded, with the loader's text
+    :param steps: name, descriptor, and whether the symbols are global; the descriptor is -1 for a library that must be
+        loaded already
+    :raises OSError: if a library cannot be loaded; the text is the loader's
     """
     process = os.getpid()
     for name, descriptor, is_global in steps[:-1]:
@@ -34,7 +37,7 @@ def load(steps: Sequence[tuple[str, int, bool]]) -> ctypes.CDLL:
             raise OSError(f"the library needs {name}, which this Python does not have")
         _opened(f"/proc/{process}/fd/{descriptor}", mode, name)
     name, descriptor, _ = steps[-1]
-    # ctypes never closes what it has loaded.
+    # ctypes never closes a library that it has loaded.
     return _opened(f"/proc/{process}/fd/{descriptor}", os.RTLD_NOW | os.RTLD_LOCAL, name)
 
 
@@ -50,5 +53,5 @@ def _opened(path: str, mode: int, name: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(path, mode)
     except OSError as error:
-        # Replace glibc's path, which is the path of a descriptor.
+        # glibc's message has the path of the descriptor.
         raise OSError(str(error).replace(path, name)) from None

@@ -1,7 +1,7 @@
-"""The processor for which a library is made, and the libraries that it needs, read from its file before it is loaded.
+"""The processor of a library, and the libraries that it needs, read from its file before it is loaded.
 
-gABI, "ELF Header" and "Dynamic Section". glibc's loader must never search for a file by itself. So a library is refused
-if it would make the loader do so in any other way than by a name in ``needed``.
+gABI, "ELF Header" and "Dynamic Section". glibc's loader must never search for a file itself. So a library is refused if
+it would cause a search in any other way than by a name in ``needed``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOADS_MORE = {
     DT_FILTER: "DT_FILTER",
 }
 _MAX_NEEDED = 256  # real libraries need a dozen; the parser reads no more than 1,024
-# Code with exceptions of C++ refers to the function, which these libraries define.
+# Code with C++ exceptions refers to this function, which these libraries define.
 _PERSONALITY = "__gxx_personality_v0"
 _CXX_LIBRARIES = ("libstdc++.so.", "libc++.so.", "libc++abi.so.")
 
@@ -50,9 +50,10 @@ _CXX_LIBRARIES = ("libstdc++.so.", "libc++.so.", "libc++abi.so.")
 class Needs:
     """The needs of a library.
 
-    ``soname`` is its own name, None without one. ``runpath`` are its folders for ``needed``, ``inherited`` its folders
-    for these and for the libraries that they need (DT_RPATH). ``wants_cxx`` says whether it uses the C++ library
-    without naming it. ``entries`` are the requested functions that it defines.
+    ``soname`` is the library's own name, None without one. ``runpath`` are the folders in which to search for
+    ``needed`` (DT_RUNPATH). ``inherited`` are folders for ``needed`` and for everything that those libraries need
+    (DT_RPATH). ``wants_cxx`` is True if the library uses the C++ library without naming it. ``entries`` are the
+    requested functions that the library defines.
     """
 
     header: Header
@@ -66,9 +67,9 @@ class Needs:
 
 @lru_cache(maxsize=1)
 def own_header() -> Header:
-    """Return the header of the program that this process runs, which decides what its workers can load.
+    """Return the ELF header of the program that this process runs. It decides which libraries the workers can load.
 
-    :raises MalformedFile: if it cannot be read
+    :raises MalformedFile: if the header cannot be read
     """
     try:
         with open("/proc/self/exe", "rb") as file:  # noqa: PTH123
@@ -78,7 +79,7 @@ def own_header() -> Header:
 
 
 def unfit(header: Header) -> str | None:
-    """Return why no worker can load a library with that header, None if one can."""
+    """Return why no worker can load a library with this header, None if one can."""
     own = own_header()
     if (header.ident_class, header.e_machine, header.byte_order) == _kind(own):
         return None
@@ -90,7 +91,7 @@ def unfit(header: Header) -> str | None:
 
 
 def is_narrow(header: Header) -> bool:
-    """Return whether a library with that header is one of 32 bits for a machine of 64 bits, which this one is."""
+    """Return whether a library with this header is a 32-bit library that this 64-bit machine can run."""
     own = own_header()
     narrow = NARROW.get(own.e_machine)
     return own.ident_class == 64 and _kind(header) == (32, narrow, own.byte_order)
@@ -99,10 +100,10 @@ def is_narrow(header: Header) -> bool:
 def read_needs(data: Buffer, name: str, entries: Collection[str] = ()) -> Needs:
     """Return the needs of a library.
 
-    :param data: all of the file
-    :param name: its name in errors
+    :param data: the whole file
+    :param name: the file's name in errors
     :param entries: the requested functions
-    :raises MalformedFile: if it is no shared library, or needs more from the loader than libraries by their names
+    :raises MalformedFile: if the file is not a shared library, or needs more from the loader than libraries by name
     """
     try:
         return _read_needs(ElfFile(data, name), name, entries)
@@ -116,7 +117,7 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
     places = [segment for segment in elf.segments if segment.p_type == PT_DYNAMIC]
     if not places:
         raise MalformedFile(f"{name}: not a shared library: it has no dynamic section")
-    # The loader uses the address, of the last one of several; the parser uses the offset, of the first one.
+    # The loader uses the address of the last dynamic segment, the parser uses the offset of the first. Both must agree.
     if len(places) > 1 or elf.file_offset(places[0].p_vaddr, places[0].p_filesz) != places[0].p_offset:
         raise MalformedFile(f"{name}: its dynamic section is not where it says")
     dynamic = elf.dynamic()
@@ -141,7 +142,7 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
         soname,
         needed,
         tuple(folder for text in runpath for folder in text.split(":")),
-        # glibc ignores DT_RPATH beside DT_RUNPATH.
+        # glibc ignores DT_RPATH if there is a DT_RUNPATH.
         () if runpath else tuple(folder for text in rpath for folder in text.split(":")),
         any(symbol.name == _PERSONALITY and symbol.section == SHN_UNDEF for symbol in symbols),
         frozenset(symbol.name for symbol in symbols if symbol.name in entries and symbol.section != SHN_UNDEF),
@@ -149,8 +150,7 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
 
 
 def _dynamic_symbols(elf: ElfFile, names: set[str]) -> list[Symbol]:
-    # The symbols that it defines for others or needs from them, by its section headers. Files without these are
-    # refused.
+    # The symbols that a library exports or imports, by its section headers. Files without section headers are refused.
     tables = [section for section in elf.sections if section.sh_type == SHT_DYNSYM]
     if len(tables) > 1 or any(table.sh_link >= len(elf.sections) for table in tables):
         raise MalformedFile(f"{elf.name}: {len(tables)} tables of dynamic symbols")

@@ -1,11 +1,12 @@
-"""Confines a worker's process to the needs of a library for debuggers, within the rights of an ordinary user.
+"""Confine a worker's process to the needs of a library for debuggers, with the rights of an ordinary user.
 
-Four layers, each in force if the kernel and the system have it: limits of resources; no new privileges; Landlock
-(landlock(7), Linux 5.13), which permits only reading, and only files of the system and of Python; and a list of
-allowed system calls, by libseccomp if it is installed. Layers that are not in force are reported.
+There are four layers, each in force only if the kernel and the system support it: resource limits; no new privileges;
+Landlock (landlock(7), Linux 5.13), which permits only reading, and only files of the system and of Python; and a list
+of allowed system calls, through libseccomp if it is installed. Layers that are not in force are reported.
 
-It runs in the worker's process. Its interpreter may not find ompd, so only Python's own library is imported.
-As a program it confines itself and becomes another: ``python -I sandbox.py --exec MEMORY PROGRAM [ARGUMENT …]``.
+This module runs in the worker's process. The interpreter there may not find ompd, so only Python's own library is
+imported. As a program, it confines itself and then executes another program: ``python -I sandbox.py --exec MEMORY
+PROGRAM [ARGUMENT …]``.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-# Memory that a worker maps without using it, besides what its library may have.
+# Address space that a worker maps without using it, in addition to the library's limit.
 _ADDRESS_SPACE = 1 << 30
 _FREE_FILES = 32
-_SECONDS = 3600  # of processor time, for a worker whose debugger was killed
+_SECONDS = 3600  # of processor time: ends a worker whose debugger was killed
 
 _OWN_FAULT = 70  # as in ompd.runtimes.hosted.protocol
 
@@ -36,7 +37,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION, _RULE_PATH_BENEATH = 1, 1
 _PT_INTERP = 3
 _EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
-# By version of the interface: operations to forbid on files, on networks, and across the sandbox's border.
+# Operations to forbid on files, on networks, and across the sandbox's border, by version of the interface.
 _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NET_RIGHTS = {4: 3}
 _SCOPES = {6: 3}
@@ -44,12 +45,12 @@ _SCOPES = {6: 3}
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
 _LOADERS = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64")
 
-# libseccomp's: <seccomp.h>
+# Names and numbers of libseccomp: <seccomp.h>
 LIBSECCOMP = "libseccomp.so.2"
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _EQUAL, _MASKED_EQUAL = 4, 7
 _UNKNOWN = -1  # __NR_SCMP_ERROR
-_NARROW = {"x86_64": 0x40000003}  # SCMP_ARCH_X86: the programs of 32 bits that a worker may become
+_NARROW = {"x86_64": 0x40000003}  # SCMP_ARCH_X86, for the 32-bit programs that a worker may execute
 _CALLS = (
     *("read", "write", "readv", "writev", "pread64", "pwrite64", "recvfrom", "recvmsg", "recvmmsg", "sendto"),
     *("sendmsg", "poll", "ppoll", "select", "pselect6", "_newselect", "epoll_create1", "epoll_ctl", "epoll_wait"),
@@ -64,7 +65,7 @@ _CALLS = (
     *("sysinfo", "getrusage", "getrlimit", "ugetrlimit", "times", "arch_prctl", "set_thread_area", "setitimer"),
     *("getitimer", "alarm", "membarrier"),
 )
-# The C library does without these where they fail with ENOSYS.
+# The C library falls back to other calls if these fail with ENOSYS.
 _ABSENT = ("clone3", "openat2", "io_uring_setup")
 _OPEN_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 _BECOMING = ("execve", "execveat")
@@ -74,26 +75,27 @@ UNCONFINED = "runs with all your rights: this system has neither Landlock nor li
 
 
 def protects(report: Mapping[str, str]) -> bool:
-    """Return whether a layer is in force that protects the user's files: see :func:`confine`."""
+    """Return whether a layer that protects the user's files is in force. *report* is a result of :func:`confine`."""
     return not (report.get("Landlock") and report.get("seccomp"))
 
 
 def confine(memory: int, *, becomes: str | None = None) -> dict[str, str]:
-    """Confine this process and its children for good. Return each layer with ``""``, or why it is not in force.
+    """Confine this process and its children permanently. Return, for each layer, ``""`` or the reason why it is not in
+    force.
 
-    The process must have its modules imported and its threads started: there are no new ones. Its open files and pipes
-    go on working. The current folder is ``/`` afterwards.
+    The process must have imported its modules and started its threads, because no new ones are possible. Open files and
+    pipes continue to work. The current folder is ``/`` afterwards.
 
-    :param memory: bytes of further memory that the process may take
-    :param becomes: the program that it is about to become, if it is
-    :raises ValueError: if nothing can be read of the loader that this program needs
+    :param memory: bytes of further memory that the process may allocate
+    :param becomes: the program that the process is about to execute, if any
+    :raises ValueError: if the loader that this program needs cannot be determined
     """
-    # Its loader has to stay executable: without that all of Landlock would be left out.
+    # The program's loader must stay executable, or Landlock could not be used at all.
     executables = _executables(becomes) if becomes is not None else ()
     os.chdir("/")
     os.umask(0o077)
     filters: list[_Filter] = []
-    report = {"libseccomp": _reason(lambda: filters.append(_Filter(becomes is not None)))}  # while it may be loaded
+    report = {"libseccomp": _reason(lambda: filters.append(_Filter(becomes is not None)))}  # still loadable
     report["limits"] = _reason(lambda: _limit(memory))
     report["no new privileges"] = _reason(_refuse_privileges)
     report["Landlock"] = _reason(lambda: _restrict_files(executables))
@@ -133,7 +135,7 @@ def _limit(memory: int) -> None:
     page = resource.getpagesize()
     files = max(map(int, os.listdir("/proc/self/fd"))) + 1  # noqa: PTH208
     for which, most in (
-        # A core handler that is a program gets cores at any limit except 1 byte.
+        # A core handler that is a program receives cores whatever the limit, unless the limit is 1 byte.
         (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NPROC, 0),
@@ -153,7 +155,7 @@ def _limit(memory: int) -> None:
 
 
 def landlock_version() -> int:
-    """Return which version of Landlock's interface the kernel has, 0 for none."""
+    """Return the version of Landlock's interface in the kernel, 0 if there is none."""
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)))
 
 
@@ -163,7 +165,7 @@ def _restrict_files(executables: Sequence[str]) -> None:
         raise OSError("the kernel does not offer it")
     rights = _of_version(_FILE_RIGHTS, version)
     wanted = struct.pack("=QQQ", rights, _of_version(_NET_RIGHTS, version), _of_version(_SCOPES, version))
-    # Older kernels know the first fields, and accept others that are zeros.
+    # Older kernels know only the first fields, and accept further fields if these are zeros.
     ruleset = _check(libc.syscall(_CREATE_RULESET, wanted, ctypes.c_size_t(len(wanted)), 0))
     try:
         for path in (*_SYSTEM, os.path.dirname(os.__file__), "/proc/self"):  # noqa: PTH120
@@ -177,7 +179,7 @@ def _restrict_files(executables: Sequence[str]) -> None:
 
 
 def _executables(program: str) -> Sequence[str]:
-    # The program's loader, and the C library beside it, may be those of another installation.
+    # The program's loader, and the C library beside it, may belong to another installation.
     try:
         return (program, os.path.dirname(_interpreter(program)), *_LOADERS)  # noqa: PTH120
     except (OSError, struct.error) as error:
@@ -185,7 +187,7 @@ def _executables(program: str) -> Sequence[str]:
 
 
 def _interpreter(program: str) -> str:
-    # The loader that a program names (PT_INTERP), "" if it names none.
+    # The loader that a program names (PT_INTERP), "" if the program names none.
     with open(program, "rb") as file:  # noqa: PTH123
         head = file.read(4096)
     if head[:4] != b"\x7fELF":
@@ -236,7 +238,9 @@ class _Comparison(ctypes.Structure):
 
 
 class _Filter:
-    """The list of allowed calls, made early: libseccomp may be unloadable once files are restricted."""
+    """The list of allowed system calls. It is made early, because libseccomp may not be loadable once files are
+    restricted.
+    """
 
     def __init__(self, becomes: bool) -> None:
         try:
@@ -261,14 +265,14 @@ class _Filter:
             self._add(_ALLOW, name, (0, _EQUAL, os.getpid(), 0))
 
     def load(self) -> None:
-        """Put it in force."""
+        """Put the list in force."""
         self._check(self._library.seccomp_load(self._context))
         self._library.seccomp_release(self._context)
 
     def _add(self, action: int, name: str, *conditions: tuple[int, int, int, int]) -> None:
         number = self._library.seccomp_syscall_resolve_name(name.encode())
         if number == _UNKNOWN:
-            return  # to this release of libseccomp: it is refused
+            return  # this release of libseccomp does not know the call, which is then refused
         array = (_Comparison * len(conditions))(*(_Comparison(*each) for each in conditions))
         self._check(
             self._library.seccomp_rule_add_array(
@@ -290,11 +294,11 @@ def _become(memory: int, arguments: Sequence[str]) -> None:
         os.write(2, f"{error}\n".encode())
         sys.exit(_OWN_FAULT)
     if not protects(report):
-        os.write(2, f"{UNCONFINED}\n".encode())  # its host reads it where the library prints
+        os.write(2, f"{UNCONFINED}\n".encode())  # the host reads this line from the library's output
     try:
         os.execv(program, list(arguments))
     except OSError as error:
-        # The program's loader may be missing, too: the 32-bit loader is in a separate package.
+        # The program's loader may also be missing, because the 32-bit loader is in a separate package.
         os.write(2, f"{program}, or the loader that it needs, cannot be run: {error.strerror}\n".encode())
         sys.exit(_OWN_FAULT)
 

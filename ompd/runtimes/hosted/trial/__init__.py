@@ -1,3 +1,3 @@
-"""A library on trial: single calls with any arguments, and callbacks that are made to fail. ``client`` plays
-steps from outside, in a process for as many of them as it survives; ``worker`` makes them in there.
+"""A library on trial: single calls with any arguments, and callbacks that fail on request. ``client`` sends steps to
+the library's process, as long as the process survives them. ``worker`` performs the steps in that process.
 """

@@ -1,4 +1,6 @@
-"""The host of a library on trial: its process, run one step at a time, and the answers to its callbacks."""
+"""The host of a library on trial: the library's process, which performs one step at a time, and the answers to
+callbacks.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,23 @@ from ompd.runtimes.hosted.serving import Server
 from ompd.runtimes.hosted.signatures import SIGNATURES
 
 Step = Mapping[str, Any]
-"""What ``worker`` documents."""
+"""A step, in the form that ``worker`` documents."""
 
 Question = tuple[int, int, int, int, bytes]
-"""A callback: which, the thread's context or 0, two words, bytes."""
+"""A callback: its number, the thread's context or 0, two words, bytes."""
 
 _INTERFACE = Interface(
     protocol.TRIAL, "an OMPD library", {number: signature.name for number, signature in SIGNATURES.items()}
 )
 SECONDS = 10.0
-"""How long a step may take."""
+"""The time limit for a step, in seconds."""
 _LIMITS = Limits(seconds=SECONDS, memory=1 << 29)
-_MAX_KEPT, _QUESTION = 1 << 26, 1 << 9  # bytes of all questions and answers; of a question at least
+_MAX_KEPT, _QUESTION = 1 << 26, 1 << 9  # bytes of all questions and answers; the least for one question
 
 
 class Answers:
-    """The answers to the callbacks of one target. Each is kept, so that every run of a case gets the same. Once there
-    is no more room, further callbacks fail.
+    """The answers to the callbacks of one target. Answers are kept, so that every run of a case gets the same ones.
+    Once the memory for answers is used up, further callbacks fail.
     """
 
     def __init__(self, callbacks: Callbacks) -> None:
@@ -50,7 +52,7 @@ class Answers:
         self._left = _MAX_KEPT
 
     def of(self, question: Question) -> tuple[int, int, bytes]:
-        """Return code, word and bytes."""
+        """Return the code, the word and the bytes of the answer."""
         answer = self.kept.get(question)
         if answer is None:
             answer = self._asked(question)
@@ -66,7 +68,7 @@ class Answers:
         body, _ = server.answer(which, thread, first, second, raw)
         code, count = ANSWER_HEAD.unpack_from(body)
         if code or not count:
-            # The standard lets callbacks return an error for memory that does not exist.
+            # The standard allows callbacks to return an error for memory that does not exist.
             return int(Rc.ERROR if code == Rc.DEVICE_READ_ERROR else code), 0, b""
         what, _, start, word, size = protocol.ENTRY.unpack_from(body, ANSWER_HEAD.size)
         data = body[ANSWER_HEAD.size + protocol.ENTRY.size :][:size]
@@ -77,14 +79,14 @@ class Answers:
 
 @record
 class Reply:
-    """The reply to a step. ``ended`` is why the process has ended during it, ``""`` if it has not."""
+    """The reply to a step. ``ended`` is the reason why the process ended during the step, ``""`` if it did not end."""
 
     found: Mapping[str, Any]
     ended: str = ""
 
     @property
     def code(self) -> int | None:
-        """A call's code, None if it has not returned, or the library does not have it."""
+        """The return code of a call, None if the call did not return, or if the library does not have the function."""
         code = self.found.get("code")
         return code if isinstance(code, int) else None
 
@@ -106,21 +108,23 @@ class Reply:
 
 
 class Trial:
-    """A library's process, which performs steps until one of them ends it.
+    """A library's process, which performs steps until one of them ends the process.
 
-    :param answers: the answers for each context of the tool, by the context's number
-    :raises LibraryError: if it cannot be started, or the library cannot be loaded
+    :param answers: the answers for each context that the tool passes, by the context's number
+    :raises LibraryError: if the process cannot be started, or the library cannot be loaded
     """
 
     def __init__(self, library: Loads, answers: Mapping[int, Answers]) -> None:
         self._answers = answers
         self.asked: dict[tuple[int, Question], None] = {}
-        """Which callbacks were answered, by context."""
+        """The callbacks that were answered, with their contexts."""
         self._connection = Connection(library, _INTERFACE, self._answer, limits=_LIMITS, warn=_ignore, program=None)
         self.functions = self._connection.wait().functions
 
     def play(self, steps: Iterable[Step]) -> list[Reply]:
-        """Perform steps, and return the replies to those that were: the last one may say that the process ended."""
+        """Perform steps, and return the replies to the performed ones. The last reply may report that the process
+        ended.
+        """
         replies: list[Reply] = []
         for step in steps:
             replies.append(self._perform(step))

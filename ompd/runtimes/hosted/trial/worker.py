@@ -1,20 +1,21 @@
-"""A trial in a worker: performs the host's steps one by one, and answers each before it takes the next.
+"""A trial in a worker: performs the host's steps one by one, and answers each step before it reads the next.
 
 A step and its answer are JSON objects. ``do`` is one of:
 
-- ``call``: ``function`` with ``arguments``, which are pairs: ``n`` and a number; ``at`` and the number of a cell, whose
-  address is passed; ``in`` and one whose first word is; ``raw`` and bytes in hexadecimal, whose address is; ``table``
-  and one of 0, the callbacks, 1, a table of null pointers. With ``if_ok`` it is left out if the call before has failed.
-  Answers ``code``, the ``cells`` whose addresses were passed, ``fired``, whether the fault that was set has come to
-  pass, and how often each callback was ``called``.
-- ``fill``: a cell with a byte. ``fault``: the ``nth`` call of callback ``which`` (-1: of any) from now on returns
-  ``code``, after half of its result if it ``gives``. ``poison``: the byte that fills allocated memory.
-- ``text``: the text at a cell's word, and whether it is in memory that the tool gave. ``texts``: those of a vector.
-  ``free``: the tool frees the block at a cell's word. ``words``: the given number of words at a cell's word.
-- ``blocks``: how many blocks are allocated, and the number of frees without a block.
+- ``call``: call ``function`` with ``arguments``. An argument is a pair: ``n`` and a number; ``at`` and the number of a
+cell whose address is passed; ``in`` and the number of a cell whose first word is passed; ``raw`` and bytes in
+hexadecimal whose address is passed; ``table`` and 0 for the callbacks, or 1 for a table of null pointers. With
+``if_ok`` the call is left out if the previous call failed. The answer has ``code``; the ``cells`` whose addresses were
+passed; ``fired``, whether the requested fault has occurred; and ``called``, the number of calls of each callback.
+- ``fill``: fill a cell with a byte. ``fault``: from now on, the ``nth`` call of callback ``which`` (-1: of any) returns
+``code``, and with ``gives`` delivers half of its result first. ``poison``: set the byte that fills allocated memory.
+- ``text``: return the text at a cell's word, and whether it is in memory that the tool allocated. ``texts``: the same
+for the texts of a vector. ``free``: free, as the tool, the block at a cell's word. ``words``: return the given number
+of words at a cell's word.
+- ``blocks``: return the number of allocated blocks, and the number of frees without a block.
 
-Freed blocks stay in place, filled with a pattern: a library that reads a freed block gets the pattern, and this process
-does not fault.
+Freed blocks stay mapped, filled with a pattern. A library that reads a freed block reads the pattern, and the process
+does not crash.
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ _NUMBERS = {signature.name: number for number, signature in SIGNATURES.items()}
 
 
 def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return the function that serves the host with a library. It opens no files once the process is confined."""
+    """Return the function that serves the host with a library. That function opens no files, because the process is
+    then confined.
+    """
     return _Trial(channel).run
 
 
 class _Memory:
-    # The blocks that the library has allocated. Freed blocks are kept, so that their addresses never come again.
+    # The blocks that the library has allocated. Freed blocks are kept, so that their addresses are never reused.
     def __init__(self, memory: RawMemory) -> None:
         self._memory, self._blocks = memory, Blocks()
         self.live: dict[int, int] = {}
@@ -113,7 +116,7 @@ class _Callbacks:
             try:
                 self.called[which] += 1
                 return self._failing(which, function, arguments)
-            except BaseException:  # noqa: BLE001  nothing passes through C
+            except BaseException:  # noqa: BLE001 no exception may pass through C
                 return _CALLBACK_ERROR
 
         return callback

@@ -1,3 +1,3 @@
-"""The program in which a library runs. Beside the protocol it imports nothing of ompd that takes time: neither errors
-nor records.
+"""The program in which a library runs. To start quickly, it imports only the protocol from the rest of ompd, not the
+modules for errors or records.
 """

@@ -1,4 +1,4 @@
-"""OMPD in a worker: initialises the library, and makes the calls of the host's batches until that has gone."""
+"""OMPD in a worker: initialises the library, and makes the calls of the host's batches until the host has ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _FIRST_VERSION = 201811
 
 
 def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return the function that serves the host with a library. It has opened its files before it is confined."""
+    """Return the function that serves the host with a library. This must be called before the process is confined,
+    because it opens files.
+    """
     return _Worker(channel).run
 
 
@@ -87,7 +89,7 @@ class _Worker:
     def _made(self, library: Library, body: memoryview) -> Sequence[bytes]:
         releases, forgotten, added, calls = BATCH_HEAD.unpack_from(body)
         offset = BATCH_HEAD.size
-        # Contexts are added first, so that a message may forget a context that it adds.
+        # Contexts are added first, so that a message may add and forget the same context.
         start = offset + NUMBER.size * (releases + forgotten)
         for _ in range(added):
             (context,), (ahead,) = NUMBER.unpack_from(body, start), NUMBER.unpack_from(body, start + NUMBER.size)

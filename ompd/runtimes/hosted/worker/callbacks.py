@@ -1,4 +1,6 @@
-"""``ompd_callbacks_t``: what the library calls. No exception passes through C, and another thread gets nothing."""
+"""``ompd_callbacks_t``: the functions that the library calls. No exception passes through C. Calls from other threads
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _SIZES = 6
 _MAX_READ, _MAX_ID, _MAX_UNIT = 1 << 28, 64, 64
 _PAGE_BITS, _PAGE_MASK = 12, 4095
 
-# In the standard's order. Pointers are numbers here; only names are read by ctypes.
+# In the standard's order. Pointers are declared as numbers; ctypes only converts names.
 _ALLOC = CFUNCTYPE(c_int, c_uint64, c_uint64)
 _FREE = CFUNCTYPE(c_int, c_uint64)
 _PRINT = CFUNCTYPE(c_int, c_uint64, c_int)
@@ -52,16 +54,18 @@ class CallbackTable(Structure):
 
 
 class Callbacks:
-    """The functions of one table, and the table itself. It keeps both alive: libraries keep a pointer to the table."""
+    """The functions of one table, and the table itself. This object keeps both alive, because libraries keep a pointer
+    to the table.
+    """
 
     def __init__(self, channel: Channel, spaces: Spaces, blocks: Blocks, memory: RawMemory) -> None:
         self._channel, self._spaces, self._blocks, self._memory = channel, spaces, blocks, memory
         self._owner = get_ident()
         self._known = spaces.known
-        # The bytes of this process that C's addresses mean
+        # The bytes of this process, indexed by C's addresses
         self._view = memory.view
         self.is_elsewhere = False
-        """Whether the library has called from another thread than the one that called it."""
+        """Whether the library has called back from a thread other than the worker's."""
         self._functions = (
             _ALLOC(self._guarded(self._alloc)),
             _FREE(self._guarded(self._free)),
@@ -133,7 +137,7 @@ class Callbacks:
         return OK
 
     def _read_memory(self) -> Callable[..., int]:
-        # The one that is called most, by far.
+        # By far the most frequently called function.
         owner, known, view, slow = self._owner, self._known, self._view, self._read
         word = POINTER.unpack_from
 
@@ -178,7 +182,7 @@ class Callbacks:
         return self._put(self._spaces.read_string(space, address, min(size, _MAX_READ)), buffer)
 
     def _put(self, answer: bytes | int, buffer: int) -> int:
-        # Copy bytes into the library's buffer. An answer may be a code instead.
+        # Copy bytes into the library's buffer. An answer that is a code is returned.
         if isinstance(answer, int):
             return answer
         self._view[buffer : buffer + len(answer)] = answer
@@ -192,7 +196,7 @@ class Callbacks:
         code = self._spaces.learn_sizes(space)
         if code:
             return code
-        raw = bytes(self._view[source : source + size])  # both may be the same place
+        raw = bytes(self._view[source : source + size])  # source and target may be the same place
         if space.is_swapped and unit > 1:
             raw = b"".join(raw[start : start + unit][::-1] for start in range(0, size, unit))
         self._view[target : target + size] = raw

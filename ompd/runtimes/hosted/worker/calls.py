@@ -1,4 +1,4 @@
-"""Calls of the library's functions, and the handles that these make."""
+"""Calls of the library's functions, and the handles that these functions make."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TYPES: dict[str, Sequence[Any]] = {
     "b": (c_uint64, c_char_p),
     "z": (c_uint64,),
 }
-# Bytes reserved for each result, more than any result needs.
+# Bytes that are reserved for each result. No result needs more.
 _PLACE = 128
 _PLACES = 8
 _INT = Struct("=i")
@@ -57,7 +57,7 @@ _SIGNED, _UNSIGNED, _FRAME = Struct("=q"), Struct("=Q"), Struct("=QQq")
 
 
 class Held:
-    """A handle of the library: its address there, its letter, and the context that it belongs to."""
+    """A handle of the library: its address, its letter in signatures, and the context to which it belongs."""
 
     __slots__ = ("context", "letter", "pointer")
 
@@ -87,7 +87,7 @@ class _Prepared:
 class Library:
     """The library as C calls it.
 
-    :param loaded: as ctypes has it
+    :param loaded: the library as loaded by ctypes
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Library:
         self._places = [start + _PLACE * number for number in range(_PLACES)]
         self._prepared: dict[int, _Prepared] = {}
         self.handles: dict[int, Held] = {}
-        # Codes of calls that made no handle, by the number that it would have got.
+        # Codes of calls that failed to make a handle, by the number that the handle would have.
         self._failed: dict[int, int] = {}
-        self._kept: list[bytes] = []  # identifiers of devices
+        self._kept: list[bytes] = []  # identifiers of devices, which must stay in memory
         self._rows: dict[int, Callable[[_Prepared, int], Result]] = {
             Function.ENUMERATE_STATES: self._states,
             Function.ENUMERATE_ICVS: self._icvs,
@@ -133,7 +133,7 @@ class Library:
     def call(self, function: int, *arguments: Any) -> int:
         """Call a function that the library has, and return its code, which may be any number.
 
-        Its results, if any, are at the addresses of arguments.
+        Results, if any, are stored at addresses in the arguments.
         """
         return self._run(self._prepare(function), arguments)
 
@@ -146,10 +146,10 @@ class Library:
         return code
 
     def perform(self, number: int, arguments: Sequence[int], makes: int, blob: memoryview) -> Result:
-        """Make a call of the host's.
+        """Make a call that the host has requested.
 
-        :param makes: the number that the handle gets which it makes
-        :param blob: where bytes are that arguments stand for
+        :param makes: the number for the handle that the call makes
+        :param blob: the blob with the bytes to which arguments refer
         """
         result = self._perform(self._prepare(number), arguments, makes, blob)
         if makes and (result.code or result.outcome):
@@ -239,16 +239,16 @@ class Library:
         return Result(code, CALLED, (), packed_rows([(0, 0, text)]), 1)
 
     def owned(self, address: int) -> bytes | None:
-        """Return a text that the tool owns, and free it; None if it is none.
+        """Return a text that the tool owns, and free it. None if there is no text at the address.
 
-        Some libraries give texts of their own where they should allocate them: these are not freed.
+        Some libraries return their own texts instead of allocated ones. Such texts are not freed.
         """
         text = self._memory.text(address)
         self._blocks.free(address)
         return text
 
     def version_string(self, address: int) -> bytes:
-        """Return a text that stays the library's."""
+        """Return a text that the library keeps."""
         return self._memory.text(address) or b""
 
     # Functions with rows
@@ -319,14 +319,14 @@ class Library:
     # Releasing
 
     def release(self, number: int) -> None:
-        """Release a handle, if it has not been released with its context."""
+        """Release a handle, unless it was already released with its context."""
         self._failed.pop(number, None)
         held = self.handles.pop(number, None)
         if held is not None:
             self.call(_RELEASING[held.letter], held.pointer)
 
     def forget(self, context: int) -> None:
-        """Release all that belongs to a context, address spaces last."""
+        """Release everything that belongs to a context, address spaces last."""
         own = [number for number, held in self.handles.items() if held.context == context]
         for number in sorted(own, key=lambda number: self.handles[number].letter == "S"):
             held = self.handles.pop(number)

@@ -1,4 +1,4 @@
-"""The worker's end of the socket, and the page with its current call for the host."""
+"""The worker's end of the socket, and the page that shows the host the current call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    # Takes an entry of an answer: what, the context, two words, the bytes
+    # Stores an entry of an answer: its kind, the context, two words, the bytes
     Keep = Callable[[int, int, int, int, bytes], None]
 
 _MAX_WARNINGS, _MAX_TEXT = 100, 2000
@@ -38,7 +38,7 @@ _PIECE = 1 << 18
 
 
 def stop(fault: bytes) -> NoReturn:
-    """End the process for a fault that its host reads. May be called from C, through which no exception passes."""
+    """End the process, after writing *fault* for the host. May be called from C, through which no exception passes."""
     os.write(2, fault + b"\n")
     os._exit(OWN_FAULT)
 
@@ -46,8 +46,8 @@ def stop(fault: bytes) -> NoReturn:
 class Channel:
     """The messages that the worker sends and receives.
 
-    :param descriptor: of the socket
-    :param page: descriptor of the memory that both share
+    :param descriptor: the socket's descriptor
+    :param page: the descriptor of the shared memory
     """
 
     def __init__(self, descriptor: int, page: int) -> None:
@@ -65,18 +65,18 @@ class Channel:
         self._progress[1] = function
 
     def end(self) -> None:
-        """Note that it has returned. A process that the library has forked ends here."""
+        """Note that the function has returned. A process that the library has forked ends here."""
         if os.getpid() != self._process:
             os._exit(0)
         self._progress[1] = 0
 
     @property
     def count(self) -> int:
-        """How many functions of the library have been called."""
+        """The number of calls of the library's functions so far."""
         return self._count
 
     def receive(self) -> tuple[int, bytes]:
-        """Return kind and body of the host's next message. Ends the process if the host has gone."""
+        """Return kind and body of the host's next message. Ends the process if the host has ended."""
         size, kind = HEADER.unpack(self._exactly(HEADER.size))
         if size > MAX_MESSAGE:
             stop(b"a message is too large")
@@ -95,7 +95,7 @@ class Channel:
         return bytes(received)
 
     def send(self, kind: int, *parts: bytes) -> None:
-        """Send a message. A process that the library has forked sends none, and ends."""
+        """Send a message. A process that the library has forked sends nothing and ends."""
         if os.getpid() != self._process:
             os._exit(0)
         try:
@@ -104,23 +104,25 @@ class Channel:
             os._exit(0)
 
     def ready(self, api_version: int, version_string: bytes, functions: Sequence[tuple[int, str]]) -> None:
-        """Send the versions of a library that has been loaded, and the functions of its interface that it has."""
+        """Send the versions of the loaded library, and the functions of the interface that it has."""
         rows = [(0, 0, version_string), *((number, 0, name.encode()) for number, name in functions)]
         self.send(READY, READY_HEAD.pack(VERSION, 0, 0, len(rows), api_version), packed_rows(rows))
 
     def refuse(self, outcome: int, code: int, text: str, api_version: int = 0) -> None:
-        """Send why the library cannot be used: the loader's message, or a function's name."""
+        """Send the reason why the library cannot be used: the loader's message, or a function's name."""
         row = packed_rows([(0, 0, text.encode("utf-8", "replace"))])
         self.send(READY, READY_HEAD.pack(VERSION, outcome, code, 1, api_version), row)
 
     def warn(self, text: bytes) -> None:
-        """Send a line that the library has printed, or a warning of its misbehaviour: a hundred of each batch."""
+        """Send a line that the library has printed, or a warning about its misbehaviour, at most a hundred per
+        batch.
+        """
         self._warnings += 1
         if self._warnings <= _MAX_WARNINGS:
             self.send(WARNING, text[:_MAX_TEXT])
 
     def begin_batch(self) -> None:
-        """Let warnings be sent again."""
+        """Start a new count of warnings."""
         self._warnings = 0
 
     def ask(
@@ -133,7 +135,7 @@ class Channel:
         words: tuple[int, int] = (0, 0),
         raw: bytes = b"",
     ) -> int:
-        """Have the host serve a callback, keep the entries of its answer, and return its code."""
+        """Have the host serve a callback, store the entries of the answer with *keep*, and return the answer's code."""
         self.send(CALLBACK, CALLBACK_HEAD.pack(which, context, thread, *words, 0), raw)
         kind, body = self.receive()
         if kind != ANSWER:

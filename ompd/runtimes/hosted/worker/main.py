@@ -1,7 +1,7 @@
 """The worker of any interface: it confines itself, loads the library, and serves its host.
 
 ``main(["INTERFACE", "SOCKET", "PAGE", "LIFELINE", "MEMORY", "NAME", "DESCRIPTOR", "GLOBAL", ...])``: one of the
-protocol's interfaces, numbers of descriptors, the limit of memory in bytes, and the files to load.
+protocol's interfaces, descriptor numbers, the memory limit in bytes, and the files to load.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SETTING_SIGNAL = 10  # F_SETSIG, which has no name in fcntl
 def main(arguments: Sequence[str]) -> None:
     """Serve the host. Never returns."""
     try:
-        gc.disable()  # objects here live as long as their space, or only for a moment
+        gc.disable()  # objects here live as long as their address space, or only for a moment
         _serve(*arguments)
-    except BaseException as error:  # noqa: BLE001  its own words go where the library's output goes
+    except BaseException as error:  # noqa: BLE001 the worker's own messages go to the library's output
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         os._exit(OWN_FAULT)
     os._exit(0)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
 def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: str, *steps: str) -> None:
     _end_with(int(lifeline))
     channel = Channel(int(descriptor), int(page))
-    # Only one interface is imported, and nothing once this process is confined.
+    # Only one interface is imported, and nothing is imported once this process is confined.
     if interface == DMPL:
         from ompd.runtimes.hosted.dmpl.worker import serve
     elif interface == PAPER:
@@ -65,18 +65,19 @@ def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: st
 
 
 def _end_with(lifeline: int) -> None:
-    # Let the kernel end this process in any state when the host closes the only writing end of the pipe.
+    # Make the kernel end this process, whatever its state, when the host closes the pipe's only writing end.
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_NONBLOCK
     try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(lifeline, _SETTING_SIGNAL, _SIGKILL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
     except OSError:
-        # Some kernels that imitate Linux know only this, which ends it with the thread that has started it.
+        # Some imitations of the Linux kernel have only this call. It ends this process when the thread that started it
+        # ends.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags)
     try:
-        if os.read(lifeline, 1) == b"":  # it was closed before
+        if os.read(lifeline, 1) == b"":  # the pipe is already closed
             os._exit(0)
     except BlockingIOError:
         pass

@@ -1,4 +1,4 @@
-"""Memory of this process by C's addresses, and the blocks that the library allocates."""
+"""Memory of this process, by C's addresses, and the blocks that the library allocates."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ POINTER = Struct("=Q")
 _MAX_BLOCK, _MAX_ALLOCATED = 1 << 30, 2 << 30
 _PIECE = 4096
 MAX_TEXT = 1 << 20
-# Nothing is mapped below.
+# No memory is mapped below this address.
 _LOWEST = 4096
 
 
 class RawMemory:
-    """All memory. ``view`` is indexed by address: reading an unmapped address ends the process."""
+    """All memory of this process. ``view`` is indexed by address; reading an unmapped address there ends the
+    process.
+    """
 
     def __init__(self) -> None:
         self.view = memoryview((ctypes.c_ubyte * min(1 << 56, sys.maxsize)).from_address(0)).cast("B")
-        # By this file, a read of an unmapped address is an error, not a fault. Opened before the process is confined.
+        # Reading an unmapped address through this file is an error, not a fault. It is opened before the process is
+        # confined.
         self._file = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self, address: int, size: int) -> bytes | None:
-        """Return the bytes at an address from the library, None if they are not mapped."""
+        """Return the bytes at an address that the library passed, None if they are not mapped."""
         try:
             data = os.pread(self._file, size, address) if 0 <= address <= sys.maxsize else b""
         except OSError:
@@ -37,7 +40,7 @@ class RawMemory:
         return data if len(data) == size else None
 
     def text(self, address: int) -> bytes | None:
-        """Return a text without the NUL that ends it, None if there is none."""
+        """Return the text at an address without its final NUL, None if there is no text."""
         text = b""
         while address >= _LOWEST and len(text) < MAX_TEXT:
             end_so_far = address + len(text)
@@ -51,7 +54,7 @@ class RawMemory:
         return None
 
     def words(self, address: int, most: int) -> list[int] | None:
-        """Return pointers up to a null pointer, at most *most*; None if there is no such vector."""
+        """Return the pointers at an address up to a null pointer, at most *most*. None if there is no such vector."""
         pointers: list[int] = []
         while len(pointers) <= most:
             raw = self.read(address + len(pointers) * POINTER.size, POINTER.size)
@@ -65,7 +68,7 @@ class RawMemory:
 
 
 class Blocks:
-    """The blocks that the library has allocated by its callbacks and not freed: sizes by address."""
+    """The blocks that the library has allocated through callbacks and not freed: sizes by address."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
@@ -80,7 +83,7 @@ class Blocks:
         return len(self._sizes)
 
     def allocate(self, size: int) -> int:
-        """Return the address of *size* bytes, all zero, or 0."""
+        """Allocate *size* zeroed bytes and return their address, or 0."""
         if size > _MAX_BLOCK or self.size + size > _MAX_ALLOCATED:
             return 0
         address = self._calloc(1, size or 1)
@@ -90,7 +93,7 @@ class Blocks:
         return address
 
     def free(self, address: int) -> bool:
-        """Free a block; return whether it was one."""
+        """Free the block at *address*. Return whether there was such a block."""
         size = self._sizes.pop(address, None)
         if size is None:
             return False

@@ -23,14 +23,14 @@ OK, BAD_INPUT, ERROR, CALLBACK_ERROR = 0, 3, 4, 12
 
 
 class KnownSpace:
-    """A process or device, by its context."""
+    """The cache for a process or device, which is identified by its context."""
 
     __slots__ = ("ahead", "context", "failed", "is_swapped", "pages", "sizes", "symbols", "threads")
 
     def __init__(self, context: int, ahead: int) -> None:
         self.context, self.ahead = context, ahead
         self.pages: dict[int, bytes] = {}
-        # By name and thread; by kind and identifier.
+        # Symbols by thread and name, threads by kind and identifier.
         self.symbols: dict[tuple[int, bytes], int] = {}
         self.failed: dict[tuple[int, bytes], int] = {}
         self.threads: dict[tuple[int, bytes], int] = {}
@@ -39,7 +39,7 @@ class KnownSpace:
 
 
 class Spaces:
-    """All processes and devices. The host sends data that are not cached yet."""
+    """The caches for all processes and devices. The host sends data that are not cached yet."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -47,7 +47,7 @@ class Spaces:
         self._exact: tuple[int, bytes] | None = None
 
     def keep(self, what: int, context: int, first: int, second: int, raw: bytes) -> None:
-        """Keep an entry of the host's answer."""
+        """Store an entry of the host's answer."""
         space = self.known.get(context)
         if space is None:
             return
@@ -95,7 +95,7 @@ class Spaces:
         return code if code or key in space.threads else CALLBACK_ERROR
 
     def read(self, space: KnownSpace, address: int, size: int) -> bytes | int:
-        """Return bytes of the target, or why there are none, as a code."""
+        """Return bytes of the target, or the code that explains why they are unavailable."""
         cached = self._kept(space, address, size)
         if cached is not None:
             return cached
@@ -128,7 +128,7 @@ class Spaces:
         return b"".join(pages)[offset : offset + size]
 
     def read_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
-        """Return bytes of the target up to and with the first NUL, at most *size*; or a code."""
+        """Return bytes of the target up to and including the first NUL, at most *size*, or a code."""
         text = b""
         while len(text) < size:
             page_number, start = divmod(address + len(text), PAGE)
