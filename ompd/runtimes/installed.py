@@ -1,9 +1,9 @@
-"""Plugins that ompd does not bring (docs/plugins.md): those of other distributions, by the entry point group
-``ompd.runtimes``.
+"""Plugins of other distributions (docs/plugins.md), which the entry point group ``ompd.runtimes`` lists.
 
-They are looked for if no plugin of ompd's own fits, in two places: the environment in which ompd itself is installed,
-and folders that the user names. Other folders that Python would search, such as the current one or PYTHONPATH, are not
-trusted. The files of a plugin must belong to root, to this user, or to the owner of ompd's own files.
+They are searched for if none of ompd's own plugins fits, in two places: the environment in which ompd itself is
+installed, and folders that the user names. Other folders that Python would search, such as the current folder or
+PYTHONPATH, are not trusted. The files of a plugin must belong to root, to this user, or to the owner of ompd's own
+files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ompd.safety.reading import open_regular
 from ompd.safety.trust import others_fault
 
 GROUP = "ompd.runtimes"
-"""The group of entry points. The name of one is what selects the plugin, its object what makes it."""
+"""The group of entry points. The name of an entry point selects the plugin, and its object makes the plugin."""
 
 _MAX_METADATA = 1 << 20
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
@@ -31,9 +31,10 @@ _SUFFIXES = (".dist-info", ".egg-info")
 
 @record
 class Distribution:
-    """A distribution with plugins that is installed in ``folder``.
+    """A distribution with plugins, installed in ``folder``.
 
-    ``metadata`` is its own folder there, ``plugins`` are the objects of its entry points by their names.
+    ``metadata`` is the folder with its metadata there. ``plugins`` has the objects of its entry points, by the entry
+    points' names.
     """
 
     name: str
@@ -50,8 +51,8 @@ class Distribution:
 class Selected:
     """The plugin of a distribution for a runtime.
 
-    ``name`` selected it, ``origin`` is the distribution and its folder. ``plugin`` is None if it cannot be used because
-    of ``fault``.
+    ``name`` is the name that selected it, ``origin`` is the distribution and its folder. ``plugin`` is None if it
+    cannot be used because of ``fault``.
     """
 
     name: str
@@ -61,10 +62,10 @@ class Selected:
 
 
 class Plugins:
-    """The plugins of other distributions. Folders are searched at the first use.
+    """The plugins of other distributions. Folders are searched on first use.
 
     :param folders: the user's folders, which are searched before the environment
-    :raises BadInput: if one of them is no folder, or has no plugin
+    :raises BadInput: if one of *folders* is not a folder, or has no plugin
     """
 
     def __init__(self, folders: Sequence[str] = ()) -> None:
@@ -91,7 +92,7 @@ class Plugins:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names that select one of them: in ``ompd_dll_locations``, or symbols."""
+        """The names that select one of these plugins: names in ``ompd_dll_locations``, or symbols."""
         return tuple(self._by_name)
 
     def get(self, name: str) -> Selected | None:
@@ -107,11 +108,11 @@ class Plugins:
 def environment() -> list[str]:
     """Return the folders with the distributions that were installed with ompd.
 
-    It is the folder in which ompd itself was installed. For a checkout, also an editable one (``pip install -e``),
-    these are the folders of its own environment (``.venv``) and of this Python that have ompd.
+    This is the folder in which ompd itself was installed. For a checkout, including an editable installation (``pip
+    install -e``), these are the folders of the checkout's environment (``.venv``) and of this Python that contain ompd.
     """
     root = os.path.dirname(_HERE)  # noqa: PTH120
-    if not os.path.isdir(root):  # noqa: PTH112  an archive, which nothing was installed with
+    if not os.path.isdir(root):  # noqa: PTH112 an archive, with which nothing can be installed
         return []
     if _has_ompd(root):
         return [root]
@@ -136,7 +137,7 @@ def _has_ompd(folder: str) -> bool:
 
 
 def _distributions(folder: str) -> Iterator[Distribution]:
-    # Sorted by name, so that the same one of two with the same entry point is always first.
+    # Sorted by name, so that of two distributions with the same entry point the same one is always first.
     folder = os.path.abspath(folder)  # noqa: PTH100
     try:
         entries = sorted(entry for entry in os.listdir(folder) if entry.endswith(_SUFFIXES))  # noqa: PTH208
@@ -152,7 +153,7 @@ def _distributions(folder: str) -> Iterator[Distribution]:
 
 
 def _text(path: str) -> str:
-    # The text of a file, empty if it is no regular file or is too large.
+    # The text of a file, empty if the file is not a regular file or is too large.
     try:
         descriptor, _ = open_regular(path)
         with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
@@ -162,7 +163,7 @@ def _text(path: str) -> str:
 
 
 def _entry_points(text: str) -> Iterator[tuple[str, str]]:
-    # Names and objects of our group: lines of `name = package.module:object [extra]`.
+    # Names and objects in the group `ompd.runtimes`: lines of `name = package.module:object [extra]`.
     section = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
@@ -185,7 +186,7 @@ def _named(metadata: str, name: str, version: str | None) -> tuple[str, str | No
 
 
 def _select(distribution: Distribution, name: str) -> Selected:
-    # The label has the plugin's object, because a damaged target may have selected it by another name.
+    # The label has the name of the distribution's plugin object, because *name* may come from a damaged target.
     short = f"{distribution.plugins[name]} of {distribution}"
     label = f"{short} in {distribution.folder}"
     origin = f"{distribution} in {distribution.folder}"
@@ -199,7 +200,7 @@ def _select(distribution: Distribution, name: str) -> Selected:
 
 
 def _load(distribution: Distribution, reference: str, label: str) -> Callable[[], object]:
-    # The package is loaded from its distribution, even if Python's path has another one of the same name.
+    # The package is loaded from its distribution, even if Python's path has another package of the same name.
     from importlib import import_module
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
@@ -253,7 +254,7 @@ def _is_from(module: ModuleType, origin: str) -> bool:
 
 
 def _editable_folders(distribution: Distribution, label: str) -> Iterator[str]:
-    # `pip install -e` makes a .pth file, in which each line is a folder or code.
+    # `pip install -e` makes a .pth file. Each line in it is a folder or code.
     for line in _text(os.path.join(distribution.metadata, "RECORD")).splitlines():  # noqa: PTH118
         name = line.partition(",")[0]
         if name.endswith(".pth") and "/" not in name:
@@ -269,7 +270,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _check(label: str, *paths: str) -> None:
-    # The owner of ompd's own files is trusted: he could change ompd itself.
+    # The owner of ompd's own files is trusted, because that user could change ompd itself.
     try:
         trusted = {os.stat(_HERE).st_uid}  # noqa: PTH116
         for path in paths:

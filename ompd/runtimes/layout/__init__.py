@@ -1,1 +1,1 @@
-"""Layouts of a runtime's structures, with one file for each source of layouts."""
+"""Layouts of a runtime's structures. Each source of layouts has its own file."""

@@ -12,12 +12,12 @@ SOURCE = "dwarf"
 
 
 def load(process: Process, module: Module, wanted: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, StructLayout]:
-    """Return the layouts of the structures *wanted*, each the name of a type and its members.
+    """Return the layouts of the structures *wanted*, each given as the name of a type and its members.
 
     A member that the type does not have is absent.
 
-    :raises LayoutUnavailable: if there is no debug information of *module*
-    :raises TypeNotFound: if a type is not in it
+    :raises LayoutUnavailable: if *module* has no debug information
+    :raises TypeNotFound: if the debug information does not have a type
     """
     return {
         name: replace(process.struct_layout(module, type_name, list(members)), name=name)

@@ -1,7 +1,7 @@
-"""Making tables of layouts: their structures and members, and the text of their files.
+"""Make tables of layouts: their structures and members, and the text of their files.
 
 The shipped tables (``tables/*.json``) and the tables of ``ompd layout add`` are made in the same way. The caller reads
-the debug information and passes the layouts. This module opens files only to write tables.
+the debug information and passes the layouts to this module, which opens files only to write tables.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from ompd.runtimes.layout import table
 from ompd.safety.writing import Destination, make_folder
 
 Shape = tuple[int, Mapping[str, Sequence[int]]]
-"""Size of a structure in bytes and its members, each as a table has it: offset, size, and of a bit field its first bit
-and width."""
+"""The size of a structure in bytes, and its members as in a table: offset, size, and for a bit field the first bit and
+the width.
+"""
 
 
 @record
 class Family:
-    """The structures in a table of one kind of runtime: ``types`` by their names in debug information, in order.
+    """The structures in a table for one kind of runtime. ``types`` are their names in debug information, in order.
 
-    ``telling`` is the type that identifies the runtime. Types in ``optional`` exist only in some builds. ``aliases``
-    are other names of types in some builds.
+    ``telling`` is the type whose presence identifies the runtime. Types in ``optional`` exist only in some builds.
+    ``aliases`` are other names of types in some builds.
     """
 
     telling: str
@@ -62,7 +63,8 @@ FAMILIES: Mapping[str, Family] = {
             *("kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
             "kmp_flag_native<unsigned long long, (flag_type)1, true>",
         ),
-        # Types of later releases, and types of builds with OMPT. Compilers write template arguments differently.
+        # Types that only later releases have, and types of builds with OMPT. Compilers spell template arguments
+        # differently.
         frozenset(
             (
                 *("kmp_task_pri_t", "kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
@@ -76,28 +78,30 @@ FAMILIES: Mapping[str, Family] = {
 
 # Members that pad a union to a cache line, and members of the C and C++ libraries' types.
 _UNWANTED = re.compile(r".*[._](?:pad|align)|(?:.*\.)?(?:__|_M_).*")
-# Intel's runtime exports all names of LLVM's newest, with other layouts, and also has Intel's allocators.
+# Intel's runtime exports all names that the newest LLVM runtime exports, but has other layouts. It also exports Intel's
+# allocators.
 _VENDORS = {"libomp": ("kmp_ext_alloc",)}
 _MAX_TEXT = 200
 _MAX_NAME = 64
 _GCC = re.compile(r"GNU C\S* (\d{1,3}(?:\.\d{1,5}){1,2})\b")
-# Folders of sources in distributions and in LLVM's archives: /build/llvm-toolchain-14-14.0.6, llvm-project-18.1.8
+# Source folders in distributions and in LLVM's archives: /build/llvm-toolchain-14-14.0.6, llvm-project-18.1.8
 _LLVM = re.compile(r"/(?:llvm-toolchain(?:-\d{1,3})?|llvm-project|llvm|openmp)-(\d{1,3}\.\d{1,3}\.\d{1,3})\b")
 
 
 def is_wanted(path: str) -> bool:
-    """Return whether tables include a structure's member *path*, a name with dots."""
+    """Return whether tables include the member *path* of a structure, a name with dots."""
     return _UNWANTED.fullmatch(path) is None
 
 
 def release_of(runtime: str, producer: str, folder: str, intels_version: str | None) -> str | None:
-    """Return the release of a runtime from its debug information, None if it is not there.
+    """Return the release of a runtime according to its debug information, None if that does not show it.
 
-    libgomp is compiled by the GCC of its own release. LLVM's runtime does not record its release, but the folder of the
-    sources often has it.
+    libgomp is compiled by the GCC of its own release. LLVM's runtime does not record its release, but the name of its
+    source folder often contains it.
 
-    :param producer: ``DW_AT_producer`` of the file that defines its structures, *folder* its ``DW_AT_comp_dir``
-    :param intels_version: the version among the strings of Intel's
+    :param producer: ``DW_AT_producer`` of the unit that defines the structures; *folder* is that unit's
+        ``DW_AT_comp_dir``
+    :param intels_version: the version among the strings of Intel's runtime, None for other runtimes
     """
     if runtime == "libgomp":
         found = _GCC.search(producer)
@@ -128,7 +132,7 @@ def make(
 ) -> dict[str, Any]:
     """Return the JSON object of a table's file; see :mod:`ompd.runtimes.layout.table`.
 
-    :param exported: which of :func:`telling_exports` the library exports, None if that is unknown
+    :param exported: the names of :func:`telling_exports` that the library exports, None if they are unknown
     """
     names = telling_exports(runtime) if exported is not None else []
     return {
@@ -147,15 +151,15 @@ def make(
 
 
 def format_table(told: Mapping[str, Any]) -> str:
-    """Return the text of a table's file: a line for each key, and for each structure."""
+    """Return the text of a table's file, with a line for each key and for each structure."""
     lines = [f" {_dump(key)}: {_dump(value)}" for key, value in told.items() if key != "structs"]
     structs = ",\n".join(f"  {_dump(name)}: {_dump(struct)}" for name, struct in told["structs"].items())
     return "{\n" + ",\n".join([*lines, f' "structs": {{\n{structs}\n }}']) + "\n}\n"
 
 
 def file_name(runtime: str, words: Iterable[str]) -> str:
-    """Return the name of a table, which is its file's name without ``.json``. It is the first of *words* that is not
-    empty when reduced to letters, digits, and dots and dashes between them.
+    """Return the name of a table, which is its file's name without ``.json``. *words* are reduced to letters, digits,
+    and dots and dashes between these; the result is the first word that is then not empty.
     """
     for text in words:
         plain = "-".join(re.findall(r"[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*", text))[:_MAX_NAME].rstrip("-.")
@@ -165,10 +169,10 @@ def file_name(runtime: str, words: Iterable[str]) -> str:
 
 
 def store(name: str, told: Mapping[str, Any]) -> tuple[table.Table, bool]:
-    """Write a table into the user's folder, completely or not at all. It replaces a table with the same name.
+    """Write a table into the user's folder, completely or not at all. An existing table with this name is replaced.
 
     :returns: the table as read from the new file, and whether it replaced another table
-    :raises BadFile: if it cannot be written, or the result would be unreadable
+    :raises BadFile: if the table cannot be written, or would be unreadable
     """
     folder = table.user_folder()
     if folder is None:
@@ -199,7 +203,7 @@ def store(name: str, told: Mapping[str, Any]) -> tuple[table.Table, bool]:
 
 
 def cut(text: str) -> str:
-    """Return *text* for a table, shortened and with characters that JSON can represent."""
+    """Return *text* shortened for a table, with only characters that JSON can represent."""
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT - 1] + "…"
 

@@ -1,8 +1,9 @@
 """Layouts that the runtime itself publishes: the ``ompd_access__T__m`` constants of LLVM's and Intel's libomp.
 
-The runtime fills 8-byte globals when it initialises (``ompd-specific.cpp``, ``ompd_init``): ``ompd_access__T__m`` is
-the offset of member m of T, ``ompd_sizeof__T__m`` its size, ``ompd_sizeof__T`` the size of T or of a global,
-``ompd_bitfield__T__m`` a mask. Releases have different constants. They are found by name, so any release can be read.
+The runtime fills 8-byte globals when it initialises (``ompd-specific.cpp``, ``ompd_init``). ``ompd_access__T__m`` is
+the offset of member m of T, ``ompd_sizeof__T__m`` is the member's size, ``ompd_sizeof__T`` is the size of T or of a
+global, and ``ompd_bitfield__T__m`` is a mask. Releases differ in the constants they have. Constants are found by name,
+so any release can be read.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from ompd.runtimes.layout.alignment import is_aligned
 SOURCE = "published"
 
 _CONSTANT_SIZE = 8
-# No structure of a runtime is near this; a larger number is not a size.
+# Far above the size of any structure in a runtime. A larger number is not a size.
 _MAX_SIZE = 1 << 20
 
 
 def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
     """Return the layouts of the structures and members *wanted* that the runtime in *module* publishes.
 
-    A member without published place is absent from its structure. A member with an impossible place is listed among
-    the faults: outside of the structure, not aligned, or overlapping another member. A name with ``:`` before it
+    A member whose place is not published is absent from the layout. A member with an impossible place (outside of the
+    structure, not aligned, or overlapping another member) is among the layout's faults. A name with a leading ``:``
     requests a bit field.
 
-    :raises LayoutUnavailable: if the runtime publishes no wanted layout, for example because it is stripped
+    :raises LayoutUnavailable: if the runtime publishes none of the wanted layouts, for example because it is stripped
     """
     names = [
         f"ompd_{kind}__{struct}" + (f"__{member}" if member else "")
@@ -73,13 +74,13 @@ def _layout(
         offset, length = values.get(access), values.get(f"ompd_sizeof__{struct}__{member}")
         if offset is None or length is None:
             continue
-        # Offset 0 is valid. Size 0 is not: it shows that the constants were not filled in, or were overwritten.
+        # Offset 0 is valid. Size 0 is not, and shows that the constants were not filled in or were overwritten.
         if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE) or not is_aligned(offset, length):
             faults[member] = addresses[access], f"{struct}.{member} is published as {length} bytes at offset {offset}"
         else:
             fields[member] = Field(offset, length)
     for member, other in _overlapping(fields):
-        # Lost constants read as zeros. Offset 0 is valid for one member only, and that member is unknown.
+        # Lost constants read as zeros. Offset 0 is valid for only one member, and it is unknown for which.
         for each in (member, other):
             text = f"{struct}.{member} and {struct}.{other} overlap"
             faults[each] = addresses[f"ompd_access__{struct}__{each}"], text

@@ -1,6 +1,6 @@
-"""A second reading of a runtime's debug information, by pyelftools, which shares no code with our reader.
+"""A second reader of a runtime's debug information, which uses pyelftools and shares no code with ompd's own reader.
 
-A table of layouts outlives its source file, so a table is written only if both readers agree. pyelftools has no limits
+A table of layouts outlives its source file, so a table is written only if both readers agree. pyelftools does not guard
 against endless references in a file, so it runs in a child process with limits.
 """
 
@@ -17,14 +17,14 @@ from ompd.safety.reading import open_regular
 if TYPE_CHECKING:
     from elftools.dwarf.die import DIE
 
-# Intel's runtime takes 4 s and 300 MB.
+# Reading Intel's runtime takes 4 s and 300 MB.
 SECONDS = 60
 MEMORY = 1 << 30
 _STRUCTURES = ("DW_TAG_structure_type", "DW_TAG_class_type", "DW_TAG_union_type")
 _TYPES = (*_STRUCTURES, "DW_TAG_enumeration_type", "DW_TAG_typedef")
 _THROUGH = {f"DW_TAG_{name}_type" for name in ("const", "volatile", "restrict", "atomic")} | {"DW_TAG_typedef"}
 _POINTERS = {f"DW_TAG_{name}_type" for name in ("pointer", "reference", "rvalue_reference")}
-# Older GCC writes -1 as the last index of an empty array.
+# Older releases of GCC write -1 as the last index of an empty array.
 _NO_INDEX = (-1, (1 << 32) - 1, (1 << 64) - 1)
 _DW_OP_PLUS_UCONST = 0x23
 _MAX_DEPTH = 32
@@ -37,10 +37,10 @@ class _Odd(Exception):
 def read(
     path: str, wanted: Mapping[str, Sequence[str]], is_wanted: Callable[[str], bool]
 ) -> tuple[str, dict[str, list[Shape]]]:
-    """Return the version of pyelftools, and its layouts of each type in the file at *path*. A type has one layout for
-    each different definition, none without a definition.
+    """Return the version of pyelftools, and the layouts that it reads for each type in the file at *path*. A type has
+    one layout for each different definition, and none without a definition.
 
-    :param wanted: names of each type, in the order of search
+    :param wanted: for each type, its possible names in the order of search
     :param is_wanted: called with the path of each member; members inside of an unwanted member are left out, too
     :raises GivenUp: if pyelftools is not installed, cannot read the file, or takes too much time or memory
     """
@@ -89,7 +89,7 @@ class _Types:
     def shapes(self, names: Sequence[str], is_wanted: Callable[[str], bool]) -> list[Shape]:
         """Return the layouts of the type with the first defined name among *names*."""
         defined = next((dies for name in names if (dies := self._all(name))), [])
-        # A typedef hides a tag.
+        # A typedef hides a tag of the same name.
         chosen = [die for die in defined if die.tag == "DW_TAG_typedef"] or defined
         found: list[Shape] = []
         for die in map(self._definition, chosen):
@@ -101,7 +101,7 @@ class _Types:
         return found
 
     def _definition(self, die: DIE) -> DIE:
-        while True:  # the limits end it
+        while True:  # the child process's limits end an endless chain
             if die.tag in _THROUGH:
                 if "DW_AT_type" not in die.attributes:
                     raise _Odd("void")
@@ -170,7 +170,7 @@ class _Types:
                 start = _number(member, "DW_AT_data_bit_offset")
                 if start is None:
                     start = 8 * _offset(member)
-                    if bits is not None:  # counted from the most significant bit of the whole
+                    if bits is not None:  # counted from the most significant bit of the storage unit
                         whole = _number(member, "DW_AT_byte_size")
                         whole = size if whole is None else whole
                         start += 8 * whole - (_number(member, "DW_AT_bit_offset") or 0) - bits

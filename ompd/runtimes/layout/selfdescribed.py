@@ -1,7 +1,7 @@
 """Layouts that Intel's runtime publishes for Intel's own debugger: ``__kmp_omp_debug_struct_info``.
 
-It is an exported object in ``.data`` with offsets and sizes of some 75 fields. Some are of structures that OMPD does
-not publish: task queues, locks, barriers. The order is that of ``kmp_omp_struct_info_t`` (``kmp_omp.h``,
+This exported object in ``.data`` has the offsets and sizes of some 75 fields. Some belong to structures that OMPD does
+not publish: task queues, locks, barriers. The fields are in the order of ``kmp_omp_struct_info_t`` (``kmp_omp.h``,
 ``KMP_OMP_VERSION`` 9, unchanged in Intel's releases from 2021 to 2026). LLVM's builds export an empty object of the
 same name.
 """
@@ -24,8 +24,8 @@ _LIB_VERSION = 9
 _HEADER_SIZE = 8 + 14 * 16 + 4 * 4
 _MAX_OFFSET = 1 << 20
 
-# Each structure, and its fields in order. The first part of a name with "." is an inner structure. "!" before a field:
-# its offset counts from the start of another structure.
+# Each structure, and its fields in order. The first part of a name with "." is an inner structure. "!" marks a field
+# whose offset counts from the start of another structure.
 _STRUCTURES: tuple[tuple[str, str], ...] = (
     (
         "kmp_base_info_t",
@@ -69,7 +69,7 @@ def load(process: Process, module: Module) -> dict[str, StructLayout]:
         raise LayoutUnavailable(f"{module.name} does not describe its structures ({_SYMBOL})")
     version, size = _integers(process, process.read(address, 8))
     expected = _HEADER_SIZE + 4 * sum(1 + 2 * len(fields.split()) for _, fields in _STRUCTURES)
-    # the object ends with last_field: 8 bytes, aligned to 8
+    # the object ends with last_field, 8 bytes aligned to 8
     if version != _LIB_VERSION or size != (expected + 7) // 8 * 8 + 8:
         raise LayoutUnavailable(f"{module.name} describes its structures in another form than is known")
     words = iter(_integers(process, process.read(address + _HEADER_SIZE, expected - _HEADER_SIZE)))
@@ -86,7 +86,7 @@ def _layout(name: str, fields: list[str], words: Iterator[int], address: int) ->
     for field in fields:
         offset, size = next(words), next(words)
         if offset == -1 or field.startswith("!"):
-            continue  # a build may lack it; the structure of a field with "!" is not described
+            continue  # a build may lack the field; and the structure of a field with "!" is not described
         is_inside = 0 <= offset <= _MAX_OFFSET and 0 < size <= _MAX_OFFSET and offset + size <= max(total, _MAX_OFFSET)
         if not is_inside or not is_aligned(offset, size):
             raise CorruptState(address, f"{name}.{field} is described as {size} bytes at offset {offset}")
@@ -100,8 +100,8 @@ def address_in(process: Process, module: Module) -> int | None:
 
 
 def contradictions(ours: Mapping[str, StructLayout], theirs: Mapping[str, StructLayout]) -> dict[str, dict[str, str]]:
-    """Return the places in which two sources differ, as texts by structure and member. Sizes are compared if both are
-    sizes of integers.
+    """Return the differences between the places of members in two sources, as texts by structure and member. Sizes are
+    only compared if both are sizes of integers.
     """
     differences: dict[str, dict[str, str]] = {}
     for name in ours.keys() & theirs.keys():

@@ -1,15 +1,16 @@
 """Tables of layouts from the debug information of other builds: ``tables/*.json``, and the user's tables
 (``ompd layout add``) in ``$XDG_DATA_HOME/ompd/layouts`` or ``~/.local/share/ompd/layouts``.
 
-A table is valid for usual builds of its releases. A name does not identify the build in a process, so a table is used
-only after the plugins' ``proof`` modules have proven it on the image in the process. The user's files that are not
-valid tables are ignored (:func:`user_tables` returns the reasons).
+A table is valid for the usual builds of its releases. The name of a release does not identify the build in a process.
+So a table is used only after a plugin's ``proof`` module has proven it on the image in the process. Files of the user
+that are not valid tables are ignored; :func:`user_tables` returns the reasons.
 
 A file is one object: ``format`` (1), ``runtime`` (kind of runtime), ``releases``, ``architectures`` (the psABI's
 names), ``provenance`` (a sentence), ``build_ids`` (of files that have these layouts, each with a description),
-``exports`` (``has`` and ``lacks``: names that only its releases export, or that only they lack), and ``structs``: by
-the type's name its ``size`` and ``fields``. A field is ``[offset, size]``, or ``[offset, size, first bit, bits]`` for a
-bit field in the integer of *size* bytes at *offset*. Members of members have names with dots.
+``exports`` (``has`` and ``lacks``: names that only these releases export, or that only these releases lack), and
+``structs``, which has ``size`` and ``fields`` of each type by the type's name. A field is ``[offset, size]``, or
+``[offset, size, first bit, bits]`` for a bit field in the integer of *size* bytes at *offset*. Members of members have
+names with dots.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ _MAX_FILES = 256
 _MAX_OFFSET = 1 << 20
 _MAX_DIGITS = 20
 _MAX_STRUCTS = 1 << 10
-# A mask has a byte for each byte before its bits. The runtimes' largest structure needs masks of 10,000 bytes in all.
+# A mask has a byte for each byte before its bits. The largest structure of the runtimes needs masks of 10,000 bytes in
+# all.
 _MAX_MASK_BYTES = 1 << 16
 _BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){1,64}")
 
 
 @record
 class Table:
-    """The layouts of some releases of a runtime. ``path`` is its file, ``name`` the file's name."""
+    """The layouts of some releases of a runtime. ``path`` is the table's file, ``name`` is the name of the file."""
 
     name: str
     runtime: str
@@ -59,11 +61,11 @@ class Table:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the table came with this package, not from the user."""
+        """Whether the table came with this package. Otherwise the user added it."""
         return self.path is None or self.path.parent == FOLDER
 
     def layout(self, name: str, members: Sequence[str] | None = None) -> StructLayout:
-        """Return the layout of type *name*, with all its members or only those in *members*.
+        """Return the layout of type *name*, with all members or only those in *members*.
 
         :raises LayoutUnavailable: if the table does not have the type
         """
@@ -79,7 +81,7 @@ class Table:
     def offset(self, struct: str, member: str) -> int:
         """Return the offset of a member.
 
-        :raises LayoutUnavailable: if the table does not have it
+        :raises LayoutUnavailable: if the table does not have the member
         """
         try:
             return self.layout(struct).field(member).offset
@@ -88,9 +90,10 @@ class Table:
 
 
 def tables(runtime: str, architecture: str) -> Iterator[Table]:
-    """Yield the tables of a kind of runtime for an architecture: the shipped ones by the files' names, then the user's.
+    """Yield the tables for a kind of runtime and an architecture: first the shipped tables in the order of file names,
+    then the user's.
 
-    :raises BadFile: if a shipped file is no such table
+    :raises BadFile: if a shipped file is not a valid table
     """
     for table in (*shipped_tables(runtime), *user_tables()[0]):
         if table.runtime == runtime and architecture in table.architectures:
@@ -98,15 +101,17 @@ def tables(runtime: str, architecture: str) -> Iterator[Table]:
 
 
 def naming(known: Iterable[Table], build_id: str | None) -> list[Table]:
-    """Return the tables that list a build-id. The user's tables come first, because they were made for that file."""
+    """Return the tables that list a build-id. The user's tables come first, because they were made from the file with
+    that build-id.
+    """
     fitting = [table for table in known if build_id is not None and build_id in table.build_ids]
     return sorted(fitting, key=lambda table: table.is_shipped)
 
 
 def shipped_tables(runtime: str = "*") -> list[Table]:
-    """Return the tables that came with this package, by the files' names, for one kind of runtime or for all.
+    """Return the tables that came with this package, in the order of file names, for one kind of runtime or for all.
 
-    :raises BadFile: if a file is no such table
+    :raises BadFile: if a file is not a valid table
     """
     if FOLDER.is_dir():
         return [load(path) for path in sorted(FOLDER.glob(f"{runtime}-*.json"))]
@@ -117,7 +122,7 @@ def shipped_tables(runtime: str = "*") -> list[Table]:
 
 
 def user_folder() -> Path | None:
-    """Return the folder of the user's tables, which may not exist, None if the environment has no absolute path for it
+    """Return the folder of the user's tables, which may not exist. None if the environment has no absolute path for it
     (``XDG_DATA_HOME`` of the XDG Base Directory Specification).
     """
     root = os.environ.get("XDG_DATA_HOME", "")
@@ -128,7 +133,7 @@ def user_folder() -> Path | None:
 
 
 def user_tables() -> tuple[list[Table], list[BadFile]]:
-    """Return the user's tables, by the files' names, and the faults of other files in the folder."""
+    """Return the user's tables, in the order of file names, and the faults of the folder's other files."""
     folder = user_folder()
     found: list[Table] = []
     faults: list[BadFile] = []
@@ -165,9 +170,9 @@ def _load_own(path: Path) -> Table:
 
 
 def load(path: Path) -> Table:
-    """Return the table in the file *path*. It is cached until the file changes.
+    """Return the table in the file *path*. The table is cached until the file changes.
 
-    :raises BadFile: if it is not one
+    :raises BadFile: if the file is not a valid table
     """
     descriptor, status = open_regular(str(path))
     try:
@@ -237,7 +242,7 @@ def _struct(name: str, value: Mapping[str, object]) -> StructLayout:
         if bits:
             first, count = bits
             mask_bytes += offset + length
-            # The integer may reach beyond the structure's end, its bits may not.
+            # The integer may extend beyond the structure's end, but its bits must not.
             if not 0 < count <= 8 * length - first or 8 * offset + first + count > 8 * size:
                 raise ValueError(f"{name}.{member} is {where!r:.80} in {size} bytes")
             if mask_bytes > _MAX_MASK_BYTES:

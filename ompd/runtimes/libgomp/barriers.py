@@ -1,9 +1,9 @@
 """The barriers of a team (``gomp_barrier_t``) and of the pool, and which threads wait at them.
 
-A team has one structure with one generation and two counters (``bar.h``). ``awaited`` counts down the threads that come
-to a barrier directive, or to the end of a worksharing construct or a reduction: these share one barrier, wherever they
-are in the source. ``awaited_final`` counts those that come to the region's end. If some threads wait at one and some at
-the other, all wait for ever. Between regions a worker waits at the dock of its pool.
+A team has one structure with one generation and two counters (``bar.h``). ``awaited`` counts down the threads that
+arrive at a barrier directive, or at the end of a worksharing construct or a reduction. All these places in the source
+share one barrier. ``awaited_final`` counts down the threads that arrive at the region's end. If some threads wait at
+one barrier and some at the other, all wait for ever. Between regions a worker waits at the dock of its pool.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _COUNTERS = {INNER: "barrier.awaited", FINAL: "barrier.awaited_final"}
 
 # bar.h: the low bits of a barrier's generation (BAR_TASK_PENDING, BAR_WAITING_FOR_TASK, BAR_CANCELLED)
 _TASK_PENDING, _WAITING_FOR_TASK, _CANCELLED = 1, 2, 4
-# A waiting thread sleeps on the generation. These two bits change it without a release: a thread that wakes up looks
-# for tasks and sleeps again.
+# A waiting thread sleeps on the generation. Changes of these two bits do not release it: the thread wakes up, looks for
+# tasks, and sleeps again.
 _NO_RELEASE = _TASK_PENDING | _WAITING_FOR_TASK
 # BAR_INCR: the bits above count the barriers that the team has passed.
 _PASSAGE = 8
@@ -35,7 +35,7 @@ _PASSAGE = 8
 def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
     """Return the barriers of a region's team at which threads wait.
 
-    The threads' stacks show it, and the barriers' counters have to agree.
+    The threads' stacks show the barriers. If the barriers' counters disagree, the result has a doubt.
 
     :raises Unavailable: if a thread's stack does not show at which barrier it waits
     """
@@ -57,13 +57,13 @@ def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
 
 
 def _barrier_of(thread: Thread, region: Parallel) -> tuple[str | None, bool]:
-    # The barrier at which its implicit task waits, and whether that is certain: it has called a routine that ends with
-    # a barrier, or its code is over.
+    # The barrier at which the thread's implicit task waits, and whether that is certain. It is certain if the task has
+    # called a routine that ends with a barrier, or if the task's code is over.
     if not thread.memberships:
         return None, True  # a worker back in the pool has passed the barrier at the region's end
     stack, own = thread.stack, thread.group_of(region.address)
     if own is None and stack.runs_other_code:
-        return None, True  # if it runs a task at a barrier, the counters disagree
+        return None, True  # if the thread runs a task at a barrier, the counters disagree
     if own is None:
         raise Unavailable("where a thread of the team is in the region is not to be told from its stack")
     if own.code == TASK and stack.calls_its_own(own) is False:
@@ -76,19 +76,19 @@ def _barrier_of(thread: Thread, region: Parallel) -> tuple[str | None, bool]:
         if called.entry in BARRIERS or is_at_unnamed_barrier(thread, called, region):
             return INNER, True
         if not stack.is_interrupted(called):
-            break  # only a signal handler can have called another barrier
+            break  # except from a signal handler, no further barrier can have been called
     return None, True
 
 
 def _word(region: Parallel, kind: str) -> tuple[int, int, int]:
-    # The address and value of its counter, and how many barriers the team has passed.
+    # Address and value of the barrier's counter, and the number of barriers that the team has passed.
     view, name = region.barrier, _COUNTERS[kind]
     return view.address_of(name), view.unsigned(name), view.unsigned("barrier.generation") // _PASSAGE
 
 
 def _counted(region: Parallel, kind: str) -> int:
-    # How many threads have arrived, by the barrier itself. The last one resets the counter, and lets the others wait
-    # until no task is left.
+    # The number of arrived threads by the barrier's own counter. The last thread resets the counter, and the others
+    # wait until no task is left.
     view = region.barrier
     total, awaited = view.unsigned("barrier.total"), view.unsigned(_COUNTERS[kind])
     if total != region.nthreads:
@@ -104,23 +104,23 @@ def _doubt(region: Parallel, kind: str, seen: int) -> str | None:
     if seen == counted:
         return None
     if kind == INNER and region.barrier.unsigned("barrier.generation") & _CANCELLED and seen < counted:
-        return None  # threads that left because the region was cancelled stay counted
+        return None  # threads that left because the region was cancelled are still counted
     return f"{seen} threads are seen at the barrier, which has counted {counted}: some are just arriving, or leaving"
 
 
-# One thread's barrier, by its stack
+# The barrier of one thread, by the thread's stack
 
 
 def is_docked(thread: Member) -> bool:
     """Return whether a thread is a worker that waits in the pool for its next region.
 
-    :raises Unavailable: if its registers do not show at which barrier it waits
-    :raises CorruptState: if its stack cannot be followed
+    :raises Unavailable: if the thread's registers do not show at which barrier it waits
+    :raises CorruptState: if the thread's stack cannot be followed
     """
     stack = thread.stack
     outermost = stack.groups[-1] if stack.groups else None
     if outermost is None or outermost.entry != BEGIN:
-        # A waiting thread is in the runtime.
+        # The stack of a waiting thread leads through the runtime.
         if not stack.runs_other_code and stack.stopped is not None and not stack.reaches_user:
             sp = stack.frames[-1].sp if stack.frames else 0
             unknown = "whether the thread is idle cannot be told, since its stack cannot"
@@ -136,13 +136,13 @@ def _waits_at_dock(thread: Member, group: Group) -> bool:
     dock_offset = layouts["gomp_thread_pool"].field("threads_dock.bar.generation").offset
     dock = thread.pool + dock_offset if thread.pool is not None else None
     at_team = thread.claims[-1].team + barrier + generation if thread.claims else None
-    # A signal handler may wait for something else than the thread did before.
+    # A signal handler may wait for something else than the interrupted thread.
     first = group.inner if stack.is_interrupted(group) else 0
     frames = stack.frames[first : group.outer + 1]
     awaited = stack.process.futex_word(frames[0]) if first else stack.futex_word()
     if awaited is not None:
-        return awaited == dock  # otherwise it is the team's barrier, or a lock to which its code jumped
-    # A spinning thread makes no system call. A register has the address of the word, or that of its barrier.
+        return awaited == dock  # otherwise at the team's barrier, or for a lock to which its code jumped
+    # A spinning thread makes no system call. A register holds the address of the word, or of the word's barrier.
     innermost = next((frame for frame in frames if stack.owners.of(frame) == RUNTIME), None)
     values = set(innermost.registers.values()) if innermost is not None else set()
     for less in (0, generation):
@@ -153,7 +153,9 @@ def _waits_at_dock(thread: Member, group: Group) -> bool:
 
 
 def waits_for_team(thread: Member, group: Group, region: Parallel) -> bool:
-    """Return whether the routine of *group* has the address of the barrier of a region's team, or of its counter."""
+    """Return whether the routine of *group* holds the address of the barrier of a region's team, or of the barrier's
+    generation.
+    """
     stack = thread.stack
     awaited = stack.process.futex_word(stack.frames[group.inner])
     words = _words_of_barrier(region)
@@ -161,9 +163,9 @@ def waits_for_team(thread: Member, group: Group, region: Parallel) -> bool:
 
 
 def is_forming(primary: Member, region: Parallel) -> bool:
-    """Return whether the primary thread of a region is still making the others.
+    """Return whether the primary thread of a region is still creating the team's other threads.
 
-    It then is in the routine that began the region, and at none of its barriers.
+    The primary thread is then in the routine that began the region, and at none of the region's barriers.
     """
     try:
         group = primary.stack.innermost_group()
@@ -190,15 +192,15 @@ def _words_of_barrier(region: Parallel) -> set[int]:
 
 
 def barrier_at_end(thread: Member, group: Group, region: Parallel) -> str | None:
-    """Return the barrier at which a thread waits that has left its region's code, None if it waits at none.
+    """Return the barrier at which a thread waits after leaving its region's code, None if it waits at no barrier.
 
-    It is the barrier of the region's end, unless the code left by a tail call to a routine with a barrier. Then the
-    outermost routine called that code by a pointer, and no routine of the runtime.
+    This is the barrier of the region's end, unless the code left by a tail call to a routine with a barrier. In that
+    case the outermost routine called the region's code through a pointer, and called no routine of the runtime.
     """
     if group.code != TASK and not waits_for_team(thread, group, region):
         return None
     direct = thread.stack.calls_its_own(group)
-    if direct is None:  # then it is the barrier at which some thread has arrived
+    if direct is None:  # choose the barrier at which a thread has arrived
         total = region.barrier.unsigned("barrier.total")
         inner, final = (region.barrier.unsigned(_COUNTERS[kind]) != total for kind in (INNER, FINAL))
         return INNER if inner and not final else FINAL

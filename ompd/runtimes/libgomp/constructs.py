@@ -1,4 +1,4 @@
-"""The code of regions and tasks on all threads' stacks: it shows functions, callers and the places of tasks."""
+"""The code of regions and tasks on all threads' stacks. It shows functions, callers and the places of tasks."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Constructs:
     def _code_of(self, thread: Thread) -> Sequence[ConstructCode]:
         stack = thread.stack
         regions = {index: self._runtime.team_at(team) for team, index in thread.hosted.items()}
-        # The innermost code belongs to the current task. Code around a region that the thread met, or around an
-        # undeferred task, belongs to the task that generated it. So does code around a task that was begun by a routine
-        # that waits for children only. For code around any other deferred task, search for a task.
+        # The innermost code belongs to the current task. Code around a region that the thread encountered, or around an
+        # undeferred task, belongs to the generating task. So does code around a task that was begun by a routine that
+        # only waits for children. For code around any other deferred task, a task has to be searched.
         try:
             task: TaskHandle | None = thread.current_task()
         except OmpdError:
@@ -71,11 +71,11 @@ class Constructs:
         return codes
 
     def _likely(self, stack: ParsedStack, group: Group) -> dict[str, Task]:
-        # The explicit tasks, by id, whose code *group* may have called. They have the function that was called, and
-        # their address is in a register or in the runtime's part of the stack.
+        # The explicit tasks, by id, whose code *group* may have called. Their function is the called one, and their
+        # address is in a register or in the runtime's part of the stack.
         tasks = self._runtime.tasks
         if group.code == UNDEFERRED:
-            # Its gomp_task lies in the frame of the routine that called its code.
+            # The gomp_task is in the frame of the routine that called the task's code.
             low, high = stack.frames[group.inner].sp, stack.frames[group.inner].cfa
             undeferred = tasks.undeferred
             if high is None:
@@ -85,7 +85,7 @@ class Constructs:
         called = stack.frames[group.inner - 1]
         entry, begun = self._start_of(called), tasks.begun
         named = (begun[word] for word in stack.waiting_words(group) if word in begun)
-        # After a tail call into the runtime the function is gone, and any of them fits.
+        # After a tail call into the runtime, the function has left the stack, and any of these tasks fits.
         is_left = stack.is_runtimes(called)
         return {task.id: task for task in named if is_left or task.view.pointer("fn") == entry}
 
@@ -94,7 +94,7 @@ class Constructs:
         place = self._process.locate(frame.call_site)
         return entry_of(self._process, frame.call_site) if place.symbol is not None else frame.function_start
 
-    # The stacks that tasks are on
+    # The stacks on which tasks are
 
     @cached_property
     def _code_of_tasks(self) -> Mapping[int, Mapping[str, Sequence[ConstructCode]]]:
@@ -122,7 +122,7 @@ class Constructs:
 
     @cached_property
     def _extents(self) -> Sequence[tuple[int, int, int, Thread]]:
-        # Start and end of the frames of each thread's stack, ordered; the largest end up to there; and the thread.
+        # For each thread, ordered: start and end of the stack's frames, the largest end so far, and the thread.
         unordered: list[tuple[int, int, Thread]] = []
         for thread in self._runtime.threads():
             try:
@@ -138,7 +138,7 @@ class Constructs:
         return extents
 
     def thread_of_suspended(self, task: Task) -> Thread:
-        """Return the thread whose stack has a task that was left for another one.
+        """Return the thread whose stack has a task that is suspended for another task.
 
         :raises Unavailable: if no readable stack has it
         """
@@ -160,14 +160,14 @@ class Constructs:
     # Functions and callers
 
     def entry_of_undeferred(self, task: Task) -> int:
-        """Return the entry of an undeferred task's function, which libgomp does not note.
+        """Return the entry of an undeferred task's function, which libgomp does not record.
 
         :raises Unavailable: if no readable stack has it
         """
         thread = task.thread()
         if thread is None:
             raise Unavailable("the task is on no thread")
-        self.code_of(thread)  # which raises if the stack cannot be read
+        self.code_of(thread)  # raises if the stack cannot be read
         for code in self._code_of_tasks[thread.native].get(task.id, ()):
             entry = self._start_of(thread.stack.frames[code.frame])
             if entry is not None:
@@ -176,7 +176,7 @@ class Constructs:
         raise Unavailable(unknown)
 
     def entry_of_region(self, region: Parallel) -> int:
-        """Return the entry of a region's function, which the stacks of its threads show.
+        """Return the entry of a region's function, as shown by the stacks of the region's threads.
 
         :raises Unavailable: if no stack has it
         """
@@ -187,7 +187,8 @@ class Constructs:
         group = thread.group_of(region.address)
         if group is None or group.code != PARALLEL:
             return None
-        # The region's function may have left by a tail call. Its name, or the call in the runtime, identifies it.
+        # The region's function may have left by a tail call. So the frame's function must have a construct's name, or
+        # the runtime's call must show the function.
         frames = thread.stack.frames
         inner = frames[group.inner - 1]
         symbol = self._process.locate(inner.call_site).symbol
@@ -200,7 +201,7 @@ class Constructs:
         return self._start_of(inner) if is_users and symbol is None else None
 
     def _passed(self, region: Parallel) -> int | None:
-        # The function that the call passed which began the region.
+        # The function that was passed to the routine which began the region.
         thread = region.thread(0)
         frames, group = thread.stack.frames, thread.group_of(region.address)
         if group is None or group.entry == BEGIN or group.outer + 1 >= len(frames):
@@ -209,9 +210,10 @@ class Constructs:
         return construct_passed(self._process, frames[group.outer + 1].pc, routine)
 
     def encountering_frames(self, region: Parallel) -> tuple[Frame, ...]:
-        """Return the primary thread's frames outside of a region, from the user function that encountered it on.
+        """Return the primary thread's frames outside of a region, starting with the user function that encountered the
+        region.
 
-        :raises Unavailable: if that frame is not on the stack, or cannot be told from others
+        :raises Unavailable: if that function's frame is not on the stack, or cannot be identified
         """
         thread = region.thread(0)
         group, stack = thread.group_of(region.address), thread.stack
@@ -221,9 +223,10 @@ class Constructs:
             raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
         caller, outer, frames = group.caller, group.outer, stack.frames
         if caller is None and outer + 1 < len(frames) and stack.is_runtimes(frames[outer + 1]):
-            return frames[outer:]  # the code of another region left by a tail call that began this one
+            return frames[outer:]  # another region's code began this region by a tail call
         owner = self._owners.of(frames[caller]) if caller is not None else None
-        # In a static program names do not tell user functions from the C library's, but only users call entry points.
+        # In a static program, names do not distinguish user functions from the C library's. But only user code calls
+        # entry points.
         if owner == USER or (owner == UNKNOWN and naming.is_entry(group.entry)):
             return frames[caller:]
         if owner == UNKNOWN:
@@ -232,7 +235,7 @@ class Constructs:
 
 
 def _around_targets(thread: Thread) -> dict[int, TaskHandle | None]:
-    # The tasks that encountered target regions, by the index of the group that called the region's code.
+    # The tasks that encountered target regions, by the index of the group that called the target region's code.
     tasks: dict[int, TaskHandle | None] = {}
     for depth, context in enumerate(thread.contexts):
         if context.target is not None:
@@ -248,8 +251,8 @@ def _row(frame: int, kind: str, region: Parallel | None, task: TaskHandle | None
 
 
 def _assign(codes: list[ConstructCode], candidates: dict[int, dict[str, Task]]) -> None:
-    # Give each code its task, if only one candidate is left. A task has only one place on a stack: once it has that, it
-    # is no candidate for others.
+    # Assign a task to each code for which only one candidate is left. A task has only one place on a stack, so once it
+    # is assigned, it is not a candidate for other places.
     places: dict[str, list[int]] = {}
     for index, tasks in candidates.items():
         for name in tasks:

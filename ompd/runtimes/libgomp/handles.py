@@ -1,7 +1,8 @@
 """The handles of one runtime: threads, parallel regions and tasks.
 
-A handle reads its own structure. For other facts it calls the module of the subject (``states``, ``locks``,
-``points``, ``barriers``), or what its runtime keeps for all handles (``roster``, ``tasks``, ``constructs``).
+A handle reads its own structure. For other facts it calls the module for the subject (``states``, ``locks``,
+``points``, ``barriers``), or uses results that the runtime keeps for all handles (``roster``, ``tasks``,
+``constructs``).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from ompd.runtimes.libgomp import barriers, locks, points, states
 from ompd.runtimes.libgomp.members import Member
 from ompd.runtimes.libgomp.structures import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam
 
-# The kinds of tasks that have their function in ``fn``. An undeferred task has not.
+# The kinds of tasks whose function is in ``fn``. An undeferred task's is not.
 _WITH_FUNCTION = (WAITING, TIED, DETACHED)
 
 
 class WithoutOmpt:
-    """The facts that libgomp does not keep because it has no OMPT."""
+    """Methods for facts that libgomp does not keep because it has no OMPT."""
 
     def tool_data(self) -> int:
         raise Unavailable("libgomp has no OMPT, so that it keeps no tool's data")
@@ -43,10 +44,12 @@ class WithoutOmpt:
 
 
 class Thread(Member, WithoutOmpt):
-    """A thread that the runtime knows by its ``gomp_thread``."""
+    """A thread that the runtime knows, identified by its ``gomp_thread``."""
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """The runtime notes no identifier: the structure lies in the thread's own storage."""
+        """The runtime records no identifier, but the structure is in the thread's own storage, which shows the
+        thread.
+        """
         if kind == ThreadIdKind.LWP:
             return self.native
         if kind == ThreadIdKind.PTHREAD:
@@ -60,7 +63,7 @@ class Thread(Member, WithoutOmpt):
         return self.runtime.team_at(self.inner[0].team) if self.inner else None
 
     def outside_of_target(self) -> Outside | None:
-        """Return what ``gomp_target_fallback`` has saved."""
+        """Return the place that ``gomp_target_fallback`` has saved."""
         if len(self.contexts) == 1:
             return None
         claims = self.contexts[1].claims
@@ -68,7 +71,7 @@ class Thread(Member, WithoutOmpt):
         return Outside(region, claims[0].number if claims else 0, self.task_outside(1))
 
     def current_task(self) -> Task | InitialTask | None:
-        """Return ``task``, None while the thread is idle. Outside all regions it may have no ``gomp_task``."""
+        """Return ``task``, None while the thread is idle. Outside of all regions the task may have no ``gomp_task``."""
         if self.is_idle:
             return None
         address = self.view.pointer("task")
@@ -79,15 +82,15 @@ class Thread(Member, WithoutOmpt):
         return self.initial_task(None)
 
     def kept_task(self) -> Task | None:
-        """Return its current task if that has a ``gomp_task``, else None."""
+        """Return the thread's current task if it has a ``gomp_task``, else None."""
         task = self.current_task()
         return task if isinstance(task, Task) else None
 
     def task_outside(self, depth: int) -> Task | InitialTask:
-        """Return the task that met a target region that it executes.
+        """Return the task that encountered a target region which this thread executes.
 
-        :param depth: which of the target regions, counted from the innermost, which is 1
-        :raises Unavailable: if it is unknown
+        :param depth: the number of the target region, counted from the innermost, which is 1
+        :raises Unavailable: if the task is unknown
         """
         target = self.contexts[depth].target
         if target is not None and target.task is not None:
@@ -97,9 +100,10 @@ class Thread(Member, WithoutOmpt):
         return InitialTask(self, len(self.contexts) - 1 - depth)
 
     def initial_task(self, team: int | None) -> InitialTask:
-        """Return its initial task. In each target region that it executes it has another one.
+        """Return the thread's initial task. In each target region that the thread executes, it has another initial
+        task.
 
-        :param team: the team of a region inside the target region that is meant; None for the innermost target region
+        :param team: the team of a region inside the wanted target region; None for the innermost target region
         """
         contexts = self.contexts
         depths = (
@@ -120,10 +124,10 @@ class Thread(Member, WithoutOmpt):
         return points.point_of(self)
 
     def barrier_source(self) -> None:
-        """gcc's code notes nothing of constructs."""
+        """Return None: gcc's code records nothing about constructs."""
 
     def idle_frame(self) -> None:
-        """libgomp does not record it."""
+        """Return None: libgomp does not record the idle loop's frame."""
 
     def construct_code(self) -> Sequence[ConstructCode]:
         return self.runtime.constructs.code_of(self)
@@ -133,7 +137,7 @@ class Thread(Member, WithoutOmpt):
 
 
 class Parallel(GompTeam, Unnoted, WithoutOmpt):
-    """A parallel region. Every region has its own team, also a serialized one."""
+    """A parallel region. Every region has its own team, even a serialized region."""
 
     @property
     def id(self) -> str:
@@ -152,9 +156,9 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
         return self.outer_active_level + (self.nthreads > 1)
 
     def thread(self, thread_num: int) -> Thread:
-        """Return the thread with that number.
+        """Return the thread whose number in the team is *thread_num*.
 
-        :raises Unavailable: if no thread of the process claims that number
+        :raises Unavailable: if no thread of the process claims this number
         """
         self._check(thread_num)
         members = self.runtime.roster.members(self.address)
@@ -163,16 +167,16 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
             count = len(self.runtime.process.threads())
             primary = members.get(0)
             if count < self.nthreads and (primary is None or not barriers.is_forming(primary, self)):
-                # The child of fork() has one thread and a copy of the team. Threads may also have ended.
+                # A child of fork() has one thread and a copy of the team. Threads may also have ended.
                 left = f"the team has {self.nthreads} threads, the process {count}: it is a fork, or threads have ended"
                 raise Unavailable(left)
             raise NotBegun("no thread of the process has that number in the team: it has not begun, or is lost")
         return thread
 
     def implicit_task(self, thread_num: int) -> Task:
-        """Return an element of ``implicit_task``.
+        """Return the task in the team's array ``implicit_task``.
 
-        :raises Unavailable: if it has not been filled in yet
+        :raises Unavailable: if the runtime has not filled in this element yet
         """
         self._check(thread_num)
         if not self.has_task(thread_num):
@@ -180,7 +184,9 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
         return self._task(thread_num)
 
     def has_task(self, thread_num: int) -> bool:
-        """Return whether a thread's implicit task is filled in. This happens before the thread is made."""
+        """Return whether a thread's implicit task is filled in. The runtime fills it in before it creates the
+        thread.
+        """
         if thread_num == 0 or thread_num in self.runtime.roster.members(self.address):
             return True
         first, own = self._task(0), self._task(thread_num)
@@ -194,7 +200,7 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
             raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
 
     def function(self) -> int:
-        """Return the entry of the region's function, which the stacks of its threads show.
+        """Return the entry of the region's function, as shown by the stacks of the region's threads.
 
         :raises Unavailable: if no stack has it
         """
@@ -209,7 +215,7 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
     def unfinished_tasks(self) -> int:
         """Return ``task_count``, which leaves out tasks that wait for a dependence.
 
-        :raises CorruptState: if there are more than any program has
+        :raises CorruptState: if the count is larger than in any program
         """
         count = self.runtime.view("gomp_team", self.address).unsigned("task_count")
         if count > MAX_TASKS:
@@ -221,7 +227,7 @@ class _AnyTask(Unnoted, WithoutOmpt):
     # Facts that all tasks share.
 
     def is_tied(self) -> bool:
-        """``GOMP_task`` ignores ``untied``."""
+        """Return True: ``GOMP_task`` ignores ``untied``."""
         return True
 
     def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
@@ -237,31 +243,32 @@ class Task(GompTask, _AnyTask):
 
     @cached_property
     def place(self) -> tuple[Parallel, int] | None:
-        """The region of an implicit task and its thread's number there, None for any other task.
+        """The region of an implicit task, and the number of the task's thread there. None for any other task.
 
-        :raises OmpdError: if a team cannot be read to which it may belong
+        :raises OmpdError: if a team to which the task may belong cannot be read
         """
         return self.runtime.tasks.place_of(self.address) if self.gomp_kind == IMPLICIT else None
 
     @property
     def _is_in_array(self) -> bool:
-        # Whether it lies among the implicit tasks of a team.
+        # Whether the task is in a team's array of implicit tasks.
         try:
             return self.runtime.tasks.place_of(self.address) is not None
         except OmpdError:
             return False
 
     def likeness(self) -> Hashable | None:
-        """Return all that is read of a queued task whose region is its parent's."""
+        """Return all facts that are read for a queued task whose region is its parent's."""
         view = self.view
         if self.gomp_kind != WAITING or self.parent is None or view.unsigned("num_dependees"):
             return None
         return self.parent, view.unsigned("fn"), view.unsigned("final_task"), self.unfinished_children()
 
     def kind(self) -> str:
-        """An implicit task of no team is an initial one.
+        """Return the kind. An implicit task that belongs to no team is an initial task.
 
-        :raises CorruptState: if it has the kind of an explicit task, and lies among a team's implicit ones
+        :raises CorruptState: if ``kind`` is that of an explicit task, but the task is in a team's array of implicit
+            tasks
         """
         if self.gomp_kind != IMPLICIT:
             if self._is_in_array:
@@ -277,9 +284,9 @@ class Task(GompTask, _AnyTask):
         return "detached" if self.gomp_kind == DETACHED else "suspended"
 
     def thread(self) -> Thread | None:
-        """Return the thread that executes it, or on which it is suspended.
+        """Return the thread that executes the task, or on which the task is suspended.
 
-        :raises Unavailable: if it is suspended, and no readable stack has it
+        :raises Unavailable: if the task is suspended, and no readable stack has it
         """
         if self.gomp_kind in (WAITING, DETACHED):
             return None
@@ -293,12 +300,12 @@ class Task(GompTask, _AnyTask):
         return self.view.unsigned("final_task") != 0
 
     def generating(self) -> Task | InitialTask | None:
-        """Return ``parent``. For an implicit task it is the task that encountered the region."""
+        """Return ``parent``. For an implicit task, this is the task that encountered the region."""
         if self.parent is not None:
             return self.runtime.task_at(self.parent)
         if self.kind() == "initial":
             return None
-        # The initial thread may have had no gomp_task.
+        # The initial thread may not have had a gomp_task.
         if self.place is None:
             if not self.is_undeferred:
                 raise Unavailable("the task that generated it is over, and libgomp has forgotten it")
@@ -310,7 +317,7 @@ class Task(GompTask, _AnyTask):
         return region.thread(0).initial_task(region.address)
 
     def scheduling(self) -> Task | None:
-        """libgomp does not keep it.
+        """Return None for a task that has no scheduling task. libgomp does not record scheduling tasks.
 
         :raises Unavailable: for an explicit task that has begun
         """
@@ -334,7 +341,9 @@ class Task(GompTask, _AnyTask):
         return self.runtime.constructs.entry_of_undeferred(self)
 
     def waits_for(self) -> TaskWait | None:
-        """Return the tasks that ``num_dependees`` counts. The event of a detached task is the address of the task."""
+        """Return the wait for the tasks that ``num_dependees`` counts, or for an event. The event of a detached task is
+        the task's address.
+        """
         status = self.status()
         if status == "detached":
             return TaskWait("event", event=self.address)
@@ -344,19 +353,20 @@ class Task(GompTask, _AnyTask):
         return TaskWait("dependence", count, self.runtime.tasks.predecessors_of(self), items)
 
     def unfinished_children(self) -> int:
-        """libgomp keeps no count, but all children are in its lists or on stacks.
+        """Return the number of unfinished children. libgomp keeps no count, but all children are in its lists or on
+        stacks.
 
-        :raises OmpdError: if some cannot be found
+        :raises OmpdError: if some children cannot be found
         """
         return self.runtime.tasks.count_children(self.address)
 
 
 @record
 class InitialTask(_AnyTask):
-    """The task of an initial thread outside all regions, if the runtime keeps no ``gomp_task`` for it.
+    """The task of an initial thread outside of all regions, if the runtime keeps no ``gomp_task`` for it.
 
-    A thread that executes a target region is an initial thread there. *target* is then the number of target regions
-    that it is in.
+    A thread that executes a target region is an initial thread there. ``target`` is then the number of target regions
+    around this task.
     """
 
     of: Thread
@@ -367,7 +377,7 @@ class InitialTask(_AnyTask):
         return f"{self.of.address:#x}/initial" + (f"/{self.target}" if self.target else "")
 
     def likeness(self) -> None:
-        """It has begun."""
+        """Return None: the task has begun."""
 
     def kind(self) -> str:
         return "initial"
@@ -377,10 +387,10 @@ class InitialTask(_AnyTask):
         return "executing" if current is not None and current.id == self.id else "suspended"
 
     def waits_for(self) -> None:
-        """It is on its thread."""
+        """Return None: the task is on its thread."""
 
     def unfinished_children(self) -> int:
-        """It can have only one child, an undeferred one."""
+        """Return the number of unfinished children. There can be only one, an undeferred task."""
         return self.of.runtime.tasks.count_children(self.id)
 
     def thread(self) -> Thread:
@@ -390,14 +400,14 @@ class InitialTask(_AnyTask):
         return False
 
     def generating(self) -> Task | InitialTask | None:
-        """Return the task that met its target region, None outside of target regions."""
+        """Return the task that encountered the task's target region, None outside of target regions."""
         return self.of.task_outside(len(self.of.contexts) - self.target) if self.target else None
 
     def scheduling(self) -> None:
-        """It was not scheduled in place of another task."""
+        """Return None: no other task was suspended for this task."""
 
     def parallel(self) -> None:
-        """It is outside all regions."""
+        """Return None: the task is outside of all regions."""
 
     def function(self) -> None:
-        """It has no outlined function."""
+        """Return None: the task has no outlined function."""

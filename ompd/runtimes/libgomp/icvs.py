@@ -1,7 +1,7 @@
-"""Internal control variables. A task keeps its own (``gomp_task_icv``).
+"""Internal control variables. Each task has its own copies (``gomp_task_icv``).
 
-In stripped builds the variables of the whole process have no symbols. The library's own query routines return their
-values; an emulator runs these routines.
+In stripped builds the variables of the whole process have no symbols. The library's own query routines return the
+values, and an emulator runs these routines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _member(name: str, convert: Callable[[int], Value] = int) -> Callable[[Task 
     return read_it
 
 
-# Routines that return the variable of the calling thread's task, or the process's own if it has no task.
+# Routines that return a variable of the calling thread's task, or the process's variable if the thread has no task.
 _ROUTINES = {
     "nthreads_var": "omp_get_max_threads",
     "dyn_var": "omp_get_dynamic",
@@ -81,7 +81,7 @@ def _run_sched(task: Task | InitialTask) -> str:
 
 
 def _limit(value: int) -> int:
-    return min(value, 0x7FFFFFFF)  # as omp_get_thread_limit() answers
+    return min(value, 0x7FFFFFFF)  # like omp_get_thread_limit()
 
 
 def _process_wide(routine: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:

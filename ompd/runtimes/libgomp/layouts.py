@@ -1,6 +1,6 @@
-"""Layouts of libgomp's structures, and copies of structures that are read whole.
+"""Layouts of libgomp's structures, and copies of structures that are read at once.
 
-libgomp publishes no layouts. They come from debug information of the very build, or from a table that
+libgomp publishes no layouts. They come from debug information of the same build, or from a table that
 :mod:`ompd.runtimes.libgomp.proof` has verified on this image. Names are those of ``libgomp.h``.
 """
 
@@ -13,7 +13,7 @@ from ompd.contract.memory import Memory, StructLayout, StructView
 from ompd.errors import LayoutUnavailable
 from ompd.records import record
 
-# The members that are read of each structure.
+# The members of each structure that are read.
 WANTED: Mapping[str, tuple[str, ...]] = {
     "gomp_thread": (
         "fn",
@@ -75,10 +75,10 @@ WANTED: Mapping[str, tuple[str, ...]] = {
     "omp_nest_lock_t": ("lock", "count", "owner"),
 }
 
-# Older tables do without it.
+# Older tables do not have this structure.
 IF_THERE = ("gomp_doacross_work_share",)
 
-# GCC 9 and 10 keep it in a variable of the whole process.
+# GCC 9 and 10 keep this in a variable of the whole process.
 OPTIONAL = frozenset(("icv.max_active_levels_var",))
 
 
@@ -86,8 +86,8 @@ OPTIONAL = frozenset(("icv.max_active_levels_var",))
 class Layouts:
     """The layouts of one runtime.
 
-    ``source`` is where they come from, ``of`` the releases that have them. ``proof`` is the evidence that a table fits
-    this very image.
+    ``source`` is the source of the layouts, ``of`` the releases that have them. ``proof`` is the evidence that a table
+    fits this very image.
     """
 
     structs: Mapping[str, StructLayout]
@@ -101,7 +101,7 @@ class Layouts:
     def size(self, name: str) -> int:
         """Return the size of a structure in bytes.
 
-        :raises LayoutUnavailable: if it is unknown
+        :raises LayoutUnavailable: if the structure's size is unknown
         """
         size = self.structs[name].size
         if not size:
@@ -110,7 +110,7 @@ class Layouts:
 
 
 def chosen(available: Mapping[str, StructLayout], source: str, of: str) -> Layouts:
-    """Return the layouts of the structures that are read, out of all that a source has.
+    """Return the layouts of the structures that are read, from all layouts of a source.
 
     :raises LayoutUnavailable: if a structure or a member is missing
     """
@@ -127,7 +127,7 @@ def chosen(available: Mapping[str, StructLayout], source: str, of: str) -> Layou
 
 
 def copied(memory: Memory, layout: StructLayout, address: int, members: Sequence[str]) -> StructView:
-    """Return a view of a structure whose *members*, and all between them, are read at once."""
+    """Return a view of a structure. Its *members*, and all bytes between them, are read at once."""
     fields = [layout.field(name) for name in members if name not in OPTIONAL or name in layout.fields]
     start = min(field.offset for field in fields)
     end = max(field.offset + field.size for field in fields)

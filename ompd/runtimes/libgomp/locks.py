@@ -1,10 +1,10 @@
-"""The lock that a thread waits for, by the routine that it called and the word that it waits on.
+"""The lock that a thread waits for, by the routine that it has called and the word on which it waits.
 
-A turn in an ordered or doacross loop counts as a lock, too: its holder executes the iteration before.
+A turn in an ordered or doacross loop also counts as a lock. Its holder executes the preceding iteration.
 
-Each thread of a doacross loop with a static schedule, and each chunk of any other, has a counter in
-``gomp_doacross_work_share.array`` (``GOMP_doacross_wait``, ordered.c). It is one more than the last iteration that was
-posted. The iterations of nested loops are packed into one number, the outermost in its upper bits.
+A doacross loop has counters in ``gomp_doacross_work_share.array`` (``GOMP_doacross_wait``, ordered.c): one for each
+thread with a static schedule, one for each chunk with any other schedule. A counter is one more than the last posted
+iteration. The iterations of nested loops are packed into one number, the outermost in its upper bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ompd.runtimes.libgomp.handles import Thread
     from ompd.runtimes.libgomp.runtime import Runtime
 
-# A mutex is 0 while it is free, 1 while it is held, -1 while it is held and a thread waits.
+# A mutex is 0 if it is free, 1 if it is held, -1 if it is held and a thread waits.
 _HELD = (1, -1)
 _PLAIN_LOCKS = ("omp_set_lock", "omp_set_lock_")
 _NEST_LOCKS = ("omp_set_nest_lock", "omp_set_nest_lock_")
@@ -34,7 +34,8 @@ _STATIC, _GUIDED = 1, 3
 def lock_of(thread: Thread) -> LockState | None:
     """Return the lock that a thread waits for, None if it waits for none.
 
-    :raises Unavailable: if its registers show none, or several, or if it has got the lock
+    :raises Unavailable: if the thread's registers show no lock or several, or if the thread has already acquired the
+        lock
     """
     group = thread.stack.innermost_group()
     if group is None:
@@ -64,8 +65,8 @@ def lock_of(thread: Thread) -> LockState | None:
 
 
 def _internal(thread: Thread) -> LockState | None:
-    # A lock of the runtime itself, if the thread sleeps on it: the lock of a live team's task lists, or a variable.
-    # Nothing notes the holder.
+    # A lock of the runtime itself, if the thread sleeps on it: the lock of a live team's task lists, or a variable. The
+    # holder is recorded nowhere.
     runtime, word = thread.runtime, thread.stack.futex_word()
     if word is None:
         return None
@@ -79,7 +80,8 @@ def _internal(thread: Thread) -> LockState | None:
 
 
 def _mutex(thread: Thread, group: Group, *, users: bool) -> int:
-    # The word that it sleeps on. If it spins: the only held mutex whose address is in its registers or on its stack.
+    # The word on which the thread sleeps. If the thread spins, the only held mutex whose address is in its registers or
+    # on its stack.
     awaited = thread.stack.futex_word()
     if awaited is not None:
         return awaited
@@ -105,7 +107,7 @@ def _is_held(runtime: Runtime, address: int, users: bool) -> bool:
 
 
 class _Owner(NamedTuple):
-    # The holder of a lock, and the word that names it; see LockState.
+    # The holder of a lock, and the word that names the holder; see LockState.
     native: int | None
     address: int | None = None
     value: int | None = None
@@ -119,10 +121,10 @@ def _nest_owner(thread: Thread, address: int) -> _Owner:
     view = StructView(runtime.process, runtime.layouts["omp_nest_lock_t"], address)
     value = view.pointer("owner")
     if value is None:
-        return _Owner(None)  # it is being released
+        return _Owner(None)  # the lock is being released
     task, word = value - runtime.layouts["gomp_task"].field("icv").offset, view.address_of("owner")
     if task == thread.view.pointer("task"):
-        # A task never waits for its own nested lock: it has just got it, and is about to return.
+        # A task never waits for its own nested lock, so it has just acquired the lock and is about to return.
         raise Unavailable("the thread has just got the lock")
     if task in tasks.implicit or task in tasks.current or task in tasks.explicit():
         holder = runtime.task_at(task).thread()
@@ -139,7 +141,7 @@ def _nest_owner(thread: Thread, address: int) -> _Owner:
 
 
 def _fault_of_owner(runtime: Runtime, lock: int, value: int, task: int) -> CorruptState | None:
-    # Why no task, not even one that is over, can have been at *task*.
+    # The reason why no task, not even one that is over, can have been at *task*.
     tasks, size = runtime.tasks, runtime.layouts.size("gomp_task")
     if value % runtime.heap.pointer_size:
         return CorruptState(lock, f"owner is {value:#x}, which is no multiple of {runtime.heap.pointer_size}")
@@ -176,11 +178,11 @@ def _was_in(thread: Thread, team: int, number: int) -> bool:
         return False
 
 
-# Turns in loops
+# Turns of loops
 
 
 def _turn(thread: Thread) -> LockState:
-    # Each thread waits for its turn at its own semaphore. The loop's work share notes the thread whose turn it is.
+    # Each thread waits for its turn at its own semaphore. The loop's work share records the thread whose turn it is.
     semaphore = thread.view.address_of("release")
     share = thread.view.pointer("ts.work_share")
     if share is None or not thread.memberships:
@@ -195,7 +197,7 @@ def _turn(thread: Thread) -> LockState:
 
 
 def _iteration(thread: Thread, group: Group) -> LockState:
-    # The iteration of a doacross loop. Its owner is known if the schedule is static.
+    # The iteration of a doacross loop. The owner is known if the schedule is static.
     runtime, share = thread.runtime, thread.view.pointer("ts.work_share")
     if _DOACROSS_WORK_SHARE not in runtime.layouts.structs:
         raise LayoutUnavailable(f"nothing tells the layout of {_DOACROSS_WORK_SHARE}")
@@ -231,7 +233,8 @@ def _iteration(thread: Thread, group: Group) -> LockState:
 
 
 def _counter_in_registers(thread: Thread, group: Group, counters: StructView, count: int) -> int:
-    # The index of the counter whose address a register has. Another register may have the address of the first one.
+    # The index of the counter whose address a register holds. Another register may hold the address of the first
+    # counter.
     array, size = counters.pointer("array"), counters.unsigned("elt_sz")
     if array is None or not size:
         raise Unavailable("for which iteration of the loop it waits is not known")
@@ -260,7 +263,7 @@ def _counter_of(loop: StructView, counters: StructView, iteration: int, count: i
 
 
 def _is_done(counters: StructView, value: int, iteration: int) -> bool | None:
-    # None if the inner loops decide.
+    # Whether the iteration is done, None if the inner loops decide.
     if counters.unsigned("ncounts") == 1:
         return value > iteration
     if not counters.unsigned("flattened"):

@@ -1,6 +1,6 @@
 """The teams that threads are in.
 
-A thread notes its innermost team and its number there. The team notes what its primary thread was in outside of the
+A thread records its innermost team and its number there. The team records its primary thread's place outside of the
 region. When a region is over, its workers still name its team; only the primary thread does not.
 """
 
@@ -31,10 +31,10 @@ class Membership(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The teams that a thread is in around one target region that it executes, or inside the innermost one.
+    """The teams of a thread around one target region that it executes, or inside the innermost target region.
 
-    ``target`` is the target region inside of this context, None for the innermost context. ``claims`` are the teams
-    that the thread names in this context, innermost first.
+    ``target`` is the target region that this context surrounds, None for the innermost context. ``claims`` are the
+    teams that the thread names in this context, innermost first.
     """
 
     target: target_regions.Target | None
@@ -42,7 +42,9 @@ class Context(NamedTuple):
 
 
 class Member(GompThread):
-    """A thread in its teams. *Claims* are the teams that it names, *memberships* those that it really is in."""
+    """A thread and its teams. *Claims* are the teams that the thread names, *memberships* the teams to which it really
+    belongs.
+    """
 
     def __init__(self, runtime: Runtime, native: int, address: int) -> None:
         super().__init__(runtime, native, address)
@@ -50,13 +52,13 @@ class Member(GompThread):
 
     @cached_property
     def stack(self) -> ParsedStack:
-        """Its native stack."""
+        """The thread's native stack."""
         return ParsedStack(self.runtime.owners, self.native)
 
     def once(self, name: str, work: Callable[[], _T]) -> _T:
-        """Return the result of *work*, which is called only once, or raise what that call has raised.
+        """Return the result of *work*, which is called only once. If that call raised an error, raise the error again.
 
-        :raises Unavailable: if *work* needs its own result, as damaged structures may have it
+        :raises Unavailable: if *work* needs its own result, which damaged structures may cause
         """
         if name not in self._results:
             self._results[name] = Unavailable("whose code is on the stack depends on itself")
@@ -73,7 +75,7 @@ class Member(GompThread):
 
     @cached_property
     def own_claims(self) -> tuple[Membership, ...]:
-        """The teams that its ``gomp_thread`` names, innermost first. No stack is needed for them.
+        """The teams that the thread's ``gomp_thread`` names, innermost first. No stack is read.
 
         :raises CorruptState: as :attr:`claims`
         """
@@ -82,10 +84,10 @@ class Member(GompThread):
 
     @cached_property
     def claims(self) -> tuple[Membership, ...]:
-        """The teams that it names in all contexts, innermost first.
+        """The teams that the thread names in all contexts, innermost first.
 
-        It is the primary thread of all but the last one. If it is a worker there, only that team's primary thread knows
-        what encloses the team. A worker still claims a team whose region is over.
+        The thread is the primary thread of all but the last team. If it is a worker in the last team, only that team's
+        primary thread knows the enclosing teams. A worker still claims a team whose region is over.
 
         :raises CorruptState: if the chain of ``prev_ts`` does not end, or contradicts itself
         """
@@ -93,14 +95,15 @@ class Member(GompThread):
 
     @cached_property
     def contexts(self) -> tuple[Context, ...]:
-        """The innermost context by its ``gomp_thread``, then one for each target region that it executes.
+        """The innermost context, from ``gomp_thread``, then one context for each target region that the thread
+        executes.
 
         :raises CorruptState: as :attr:`claims`
-        :raises Unavailable: if it executes a target region, and its place outside of it is unknown
+        :raises Unavailable: if the thread executes a target region, and its place outside of that region is unknown
         """
         contexts = [Context(None, self.own_claims)]
         start, claims = 0, self.own_claims
-        while not claims or claims[-1].number == 0:  # the thread that executes a target region is an initial one there
+        while not claims or claims[-1].number == 0:  # a thread that executes a target region is an initial thread there
             target = target_regions.around(self, start, len(claims))
             if target is None:
                 break
@@ -129,7 +132,7 @@ class Member(GompThread):
 
     @property
     def is_telling(self) -> bool:
-        """Whether it has a team and a task. Only then do its structures show whether the layout is right."""
+        """Whether the thread has a team and a task. Only then do its structures show whether the layout is right."""
         try:
             return bool(self.own_claims) and self.view.pointer("task") is not None
         except OmpdError:
@@ -139,12 +142,12 @@ class Member(GompThread):
 
     @cached_property
     def memberships(self) -> tuple[Membership, ...]:
-        """The teams that it is in, innermost first, none while it is idle or outside all regions.
+        """The teams of the thread, innermost first. Empty while the thread is idle or outside of all regions.
 
-        Their regions are those whose code is on its stack. A worker stays in a team until the primary thread leaves it,
-        also while it waits in the pool.
+        The code of their regions is on the thread's stack. A worker stays in a team until the primary thread leaves the
+        team, even while the worker waits in the pool.
 
-        :raises OmpdError: as :attr:`claims`, or if it is unknown whether it is idle
+        :raises OmpdError: as :attr:`claims`, or if it is unknown whether the thread is idle
         """
         claims = self.claims
         if claims and claims[-1].number and not self._is_in(claims[-1]):
@@ -155,7 +158,7 @@ class Member(GompThread):
         # Whether the team is live: its primary thread claims it, or has been lost.
         roster = self.runtime.roster
         if claim.team not in roster.live_teams:
-            # Its primary thread may be one that could not be read.
+            # The team's primary thread may be one that could not be read.
             if roster.unread is not None and not self.is_docked:
                 raise roster.unread
             if self.stack.is_in_region:
@@ -169,8 +172,8 @@ class Member(GompThread):
         return True
 
     def _sleeps_at_barrier(self, claimed: int) -> bool:
-        # Whether it sleeps at the barrier of a live team, or of the team that it claims. A released thread that has not
-        # woken up is not blocked.
+        # Whether the thread sleeps at the barrier of a live team, or of the team *claimed*. A released thread that has
+        # not woken up yet does not count as blocked.
         word, runtime = self.stack.futex_word(), self.runtime
         if word is None or runtime.process.progress(self.native) != "blocked":
             return False
@@ -179,21 +182,25 @@ class Member(GompThread):
 
     @property
     def is_docked(self) -> bool:
-        """Whether it is a worker that waits in the pool for its next region."""
+        """Whether the thread is a worker that waits in the pool for its next region."""
         return barriers.is_docked(self)
 
     @cached_property
     def inner(self) -> tuple[Membership, ...]:
-        """The :attr:`memberships` inside the innermost target region that it executes, all if it executes none."""
+        """The :attr:`memberships` inside the innermost target region that the thread executes, or all without such a
+        region.
+        """
         return self.memberships[: len(self.contexts[0].claims)]
 
     def thread_type(self) -> str:
-        """Return ``worker`` if its last claim is another number than 0. Workers keep it when the region is over."""
+        """Return ``worker`` if the thread's number in its last claim is not 0. Workers keep this claim when the region
+        is over.
+        """
         return "worker" if self.claims and self.claims[-1].number else "initial"
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is a worker that waits in the pool, and in no team."""
+        """Whether the thread is a worker that waits in the pool and is in no team."""
         return not self.memberships and self.thread_type() == "worker"
 
     def thread_num(self) -> int | None:
@@ -206,22 +213,23 @@ class Member(GompThread):
 
     @cached_property
     def _is_docked_member(self) -> bool:
-        # Whether it is a worker of a live team that waits in the pool, before or after the region's code.
+        # Whether the thread is a worker of a live team, and waits in the pool before or after the region's code.
         try:
             return bool(self.memberships) and self.memberships[-1].number != 0 and self.is_docked
         except OmpdError:
             return False
 
     def has_left_region(self) -> bool:
-        """Return whether it is done with the region and waits in the pool, while the primary thread goes on."""
+        """Return whether the thread has finished the region and waits in the pool, while the primary thread has not."""
         return self._is_docked_member and not self.is_about_to_begin()
 
     def is_about_to_begin(self) -> bool:
-        """Return whether it has its place in a team, and waits in the pool to begin the region's code.
+        """Return whether the thread has its place in a team, but still waits in the pool to begin the region's code.
 
-        The primary thread sets ``fn`` of workers in the pool before it wakes them up, and they clear it (team.c,
-        ``gomp_team_start``, ``gomp_thread_start``). A worker made for this team has no ``fn``. But it cannot have left
-        the region while the primary thread is in its code, or while not all have arrived at its end.
+        The primary thread sets ``fn`` of workers in the pool before it wakes them up, and the workers clear it (team.c,
+        ``gomp_team_start``, ``gomp_thread_start``). A worker that was created for this team has no ``fn``. But it
+        cannot have left the region while the primary thread is in the region's code, or while some threads have not
+        arrived at the region's end.
         """
         if not self._is_docked_member:
             return False
@@ -235,13 +243,14 @@ class Member(GompThread):
         except OmpdError:
             return False
 
-    # Its regions on its stack
+    # The thread's regions on its stack
 
     @property
     def hosted(self) -> Mapping[int, int]:
-        """The indexes of the groups (:attr:`ParsedStack.groups`) that stand for its regions, by the team's address.
+        """The indexes of the groups (:attr:`ParsedStack.groups`) that stand for the thread's regions, by the team's
+        address.
 
-        A region is missing if that is uncertain.
+        Empty if the groups of the regions are uncertain.
         """
         return self.once("hosted", self._groups_of_regions)
 
@@ -250,13 +259,14 @@ class Member(GompThread):
         # The routine that began a region stays on the stack as long as the region does.
         forks = [index for index, group in enumerate(stack.groups) if group.forks]
         if len(forks) == len(teams) - 1 and stack.groups and not stack.groups[0].forks:
-            # But at the end of the innermost region it may have left by a tail call, and its caller may have, too.
+            # But at the end of the innermost region the routine may have left by a tail call, and its caller may have,
+            # too.
             group, region = stack.groups[0], self.runtime.team_at(teams[0])
             if group.code is None and self.thread_num() == 0 and barriers.is_at_unnamed_barrier(self, group, region):
                 forks.insert(0, 0)
         elif len(forks) == len(teams) + 1 and forks[0] == 0 and stack.groups[0].code is None:
-            # The routine has no region yet, or no longer: gomp_team_end() lets go of a nested team before it waits for
-            # the others to leave its barrier.
+            # The routine has no region yet, or no longer: gomp_team_end() gives up a nested team before it waits for
+            # the other threads to leave the team's barrier.
             del forks[0]
         is_certain = len(forks) == len(teams) and stack.stopped is None
         return dict(zip(teams, forks, strict=True)) if is_certain else {}
@@ -272,9 +282,9 @@ class Member(GompThread):
         return group is not None and group.code == PARALLEL
 
     def is_told_apart(self, group: Group) -> bool:
-        """Return whether it is known which region *group* stands for, or that this region has no team yet or any more.
+        """Return whether the region for which *group* stands is known, or is known to have no team yet or no longer.
 
-        Then the thread is not at the end of a region.
+        In the second case the thread is not at the end of a region.
         """
         groups = self.stack.groups
         if groups.index(group) in self.hosted.values():
@@ -290,13 +300,13 @@ class Roster:
 
     @cached_property
     def live_teams(self) -> frozenset[int]:
-        """The addresses of the teams of primary threads, and of teams whose primary thread is gone."""
+        """The addresses of the teams that primary threads claim, and of teams whose primary thread no longer exists."""
         led = frozenset(claim.team for _, claims in self._claims[0] for claim in claims if claim.number == 0)
         return led | self._orphaned(led)
 
     def _orphaned(self, led: frozenset[int]) -> frozenset[int]:
-        # If a worker calls fork(), the child has only that thread and a copy of its team. No region ends while a thread
-        # is in its code.
+        # If a worker calls fork(), the child has only that thread and a copy of its team. The team is live, because no
+        # region ends while a thread is in its code.
         orphaned: set[int] = set()
         thread_count = len(self._runtime.process.threads())
         for thread, claims in self._claims[0] if self.unread is None else ():
@@ -308,7 +318,7 @@ class Roster:
 
     @cached_property
     def _claims(self) -> tuple[list[tuple[Thread, tuple[Membership, ...]]], OmpdError | None]:
-        # The claims of all threads, and why those of some thread are unknown.
+        # The claims of all threads, and the error if those of a thread are unknown.
         readable, fault = [], None
         for thread in self._runtime.threads():
             try:
@@ -319,7 +329,7 @@ class Roster:
 
     @property
     def unread(self) -> OmpdError | None:
-        """The reason why the teams of some thread are unknown, None if all are known."""
+        """The reason why the teams of a thread are unknown, None if all are known."""
         return self._claims[1]
 
     @cached_property
@@ -332,5 +342,5 @@ class Roster:
         return members
 
     def members(self, team: int) -> Mapping[int, Thread]:
-        """Return the threads that claim a live team, by their numbers in it."""
+        """Return the threads that claim a live team, by their numbers in the team."""
         return self._members.get(team, {})

@@ -12,7 +12,7 @@ class LibgompPlugin(Common):
     """Reads libgomp."""
 
     kind = "libgomp"
-    ROUTINES = ("GOMP_parallel", "gomp_thread_start")  # on an initial thread the first calls the code itself
+    ROUTINES = ("GOMP_parallel", "gomp_thread_start")  # on an initial thread GOMP_parallel itself calls the code
 
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
         return proof.proven(process, module)

@@ -1,11 +1,12 @@
-"""Where threads wait for tasks, and the tasks that they may execute meanwhile (``task.c``).
+"""The places where threads wait for tasks, and the tasks that they may execute meanwhile (``task.c``).
 
-At a team's barrier a thread takes the first task of the team's queue, whichever task generated it
-(``gomp_barrier_handle_tasks``). At a taskwait it takes children of the waiting task (``GOMP_taskwait``). So it does
-before an undeferred task that depends on some of them (``gomp_task_maybe_wait_for_dependencies``). At the end of a task
-group it takes members of the group, or such children if no member is queued (``GOMP_taskgroup_end``). If tasks have
-priorities, it may take another task of the team first, but only if one of these could begin. If none can, it sleeps
-until one of them is over or free to begin. Tasks never move to another thread: ``untied`` is ignored.
+At a team's barrier, a thread takes the first task of the team's queue, whichever task generated it
+(``gomp_barrier_handle_tasks``). At a taskwait, a thread takes children of the waiting task (``GOMP_taskwait``). It also
+takes children before an undeferred task that depends on some of them (``gomp_task_maybe_wait_for_dependencies``). At
+the end of a task group, it takes members of the group, or children of the waiting task if no member is queued
+(``GOMP_taskgroup_end``). If tasks have priorities, the thread may take another task of the team first, but only if one
+of the tasks that it waits for could begin. If none of these can begin, it sleeps until one is over or free to begin.
+Tasks never move to another thread: ``untied`` is ignored.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from ompd.errors import CorruptState, Unavailable
 if TYPE_CHECKING:
     from ompd.runtimes.libgomp.handles import Task, Thread
 
-# More tasks than any program waits for.
+# A number of tasks for which no program waits.
 _MOST = 1 << 22
 _WITHOUT_DEPENDENCES = ("GOMP_taskwait", "GOMP_taskgroup_end", "GOMP_taskloop", "GOMP_taskloop_ull")
 
 
 def kind_of(thread: Thread) -> str | None:
-    """Return ``dependence``, ``doacross`` or ``copyprivate``, None for a wait that has a state of OMPT.
+    """Return ``dependence``, ``doacross`` or ``copyprivate``, None for a wait that has an OMPT state.
 
-    gcc's code has no entry point for the dependences of an undeferred task: ``GOMP_task`` waits for them.
+    gcc's code has no separate entry point to wait for the dependences of an undeferred task; ``GOMP_task`` waits for
+    them.
     """
     group = thread.stack.innermost_group()
     entry = group.entry if group is not None else None
@@ -40,9 +42,9 @@ def kind_of(thread: Thread) -> str | None:
 
 
 def point_of(thread: Thread) -> SchedulingPoint | None:
-    """Return where the thread waits and may execute other tasks, None if it is at no such place.
+    """Return the place at which the thread waits and may execute other tasks, None if it is at no such place.
 
-    :raises Unavailable: if it waits in a routine whose task is unknown
+    :raises Unavailable: if the thread waits in a routine whose task is unknown
     """
     if thread.is_idle:
         return None
@@ -61,7 +63,7 @@ def point_of(thread: Thread) -> SchedulingPoint | None:
 
 
 def _taskwait(task: Task) -> SchedulingPoint:
-    # There is no count: the thread goes on when the list of children is empty.
+    # There is no count. The thread continues when the list of children is empty.
     tasks = task.runtime.tasks
     address, value = task.view.address_of("taskwait"), task.view.pointer("taskwait")
     children, is_whole = tasks.children_of(task.address), not tasks.faults

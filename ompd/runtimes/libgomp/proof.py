@@ -1,15 +1,16 @@
-"""Which layouts an image of libgomp has, and what proves that.
+"""The layouts of an image of libgomp, and their proof.
 
-Debug information of the very build has them. Otherwise there are tables of releases, but a stripped library does not
-say which release it is. A table is used if it names the library's build-id. It is also used if the library's own query
-routines, called for some threads, read the addresses that the table says. Most of these routines are a few loads, which
-are decoded; others run in an emulator. In both cases the structures of all threads have to agree with each other. One
-contradiction rejects a table.
+Debug information of the same build has the layouts. Otherwise there are tables for releases, but a stripped library
+does not show its release. A table is used if it names the library's build-id. A table is also used if the library's own
+query routines, called for some threads, read the addresses that the table predicts. Most of these routines are a few
+loads, which are decoded; others run in an emulator. In both cases the structures of all threads must agree with each
+other. A single contradiction rejects a table.
 
-A user's table comes before a shipped one that names the same build-id. If it is rejected, the shipped ones serve.
+A user's table takes precedence over a shipped table that names the same build-id. If the user's table is rejected, the
+shipped tables are tried.
 
-For a known build the structures alone are compared first. Only if they disagree, stacks are followed, which show the
-threads that are new or in a target region.
+For a known build, at first only structures are compared. Stacks, which show threads that are new or in a target region,
+are followed only if the structures disagree.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from ompd.runtimes.libgomp.structures import IMPLICIT
 _RUNTIME = "libgomp"
 _THREADS_SYMBOL = "gomp_tls_data"
 _ADD = "ompd layout add FILE, where FILE has the debug information of this very build"
-# The threads of a team would all show the same.
+# More threads of the same team would show nothing new.
 _MAX_ASKED = 4
 
-# Query routines and the member that they read: of the calling thread, or of its team or task if it has one. Without a
-# task, routines for a task's variables read the process's own.
+# Query routines, and the member that each reads: a member of the calling thread, or of its team or task if it has one.
+# Without a task, routines for a task's variables read the process's variables.
 _QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_num", "ts.team_id", None),
     ("omp_get_level", "ts.level", None),
@@ -55,15 +56,15 @@ _QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_limit", "task", "icv.thread_limit_var"),
     ("omp_get_default_device", "task", "icv.default_device_var"),
 )
-# Without these four a wrong layout of teams or tasks would pass.
+# Without these four, a wrong layout of teams or tasks could pass the check.
 _NEEDED = frozenset(("omp_get_thread_num", "omp_get_level", "omp_get_num_threads", "omp_in_final"))
 _POINTS_TO = {"ts.team": "gomp_team", "task": "gomp_task"}
 
 
 def proven(process: Process, module: Module) -> Runtime:
-    """Return the libgomp in *module*, with layouts that are proven.
+    """Return the libgomp in *module*, with proven layouts.
 
-    :raises NotInitialised: if nothing of OpenMP has run yet
+    :raises NotInitialised: if no OpenMP code has run yet
     :raises LayoutUnavailable: if no layouts are proven
     """
     layouts = _from_debug_information(process, module)
@@ -105,7 +106,9 @@ def _tables(process: Process, module: Module, *, by_build_id: bool) -> Iterator[
 
 
 def releases_of(known: table.Table) -> str:
-    """Return the releases of a table for people, as ``GCC 9 to 10``. A user may have named them otherwise."""
+    """Return the releases of a table as readable text, such as ``GCC 9 to 10``. A user may have named releases in
+    another way.
+    """
     majors = [re.match(r"GCC (\d{1,4})\b", release) for release in known.releases]
     numbers = sorted({int(major[1]) for major in majors if major is not None})
     if not numbers or None in majors:
@@ -115,8 +118,8 @@ def releases_of(known: table.Table) -> str:
 
 
 def _offset(process: Process, module: Module, layouts: Layouts) -> int:
-    # The structure is the first of the library's thread-local variables, unless the library was linked into something
-    # else. A symbol shows its place, if there is one.
+    # The structure is the first of the library's thread-local variables, unless the library was linked into another
+    # file. If there is a symbol, it shows the structure's place.
     for thread in process.threads():
         try:
             block = process.thread_local_block(module, thread)
@@ -126,7 +129,7 @@ def _offset(process: Process, module: Module, layouts: Layouts) -> int:
                 offset = process.find_symbol(_THREADS_SYMBOL, thread=thread) - block[0]
             except SymbolNotFound:
                 offset = 0
-            if 0 < offset < block[1]:  # otherwise it is that of another copy of the library
+            if 0 < offset < block[1]:  # otherwise the symbol belongs to another copy of the library
                 return offset
             if block[1] < layouts.size("gomp_thread"):
                 raise LayoutUnavailable(f"{module.name} has no room for a gomp_thread of {layouts.of}")
@@ -139,7 +142,7 @@ def _offset(process: Process, module: Module, layouts: Layouts) -> int:
 
 
 def _checked(runtime: Runtime) -> Runtime:
-    # A contradiction in a known build is damage. It is fatal only if no thread agrees with the layout.
+    # In a known build, a contradiction is damage. It is fatal only if no thread agrees with the layout.
     threads = registered.filled_in(runtime)
     if threads and _disagreement(threads, _led_teams(threads)) is None:
         return runtime
@@ -151,7 +154,7 @@ def _checked(runtime: Runtime) -> Runtime:
 
 
 def _disagreement(threads: Sequence[Thread], live: Collection[int]) -> tuple[Thread, str] | None:
-    # The first contradiction, unless some thread agrees with the layout.
+    # The first contradiction, None if a thread agrees with the layout.
     faults = dict(contradictions(threads, live))
     if any(thread not in faults and thread.is_telling for thread in threads):
         return None
@@ -159,7 +162,7 @@ def _disagreement(threads: Sequence[Thread], live: Collection[int]) -> tuple[Thr
 
 
 def _led_teams(threads: Sequence[Thread]) -> set[int]:
-    # The teams that their primary threads name.
+    # The teams that primary threads name.
     teams: set[int] = set()
     for thread in threads:
         try:
@@ -173,7 +176,7 @@ def _led_teams(threads: Sequence[Thread]) -> set[int]:
 
 
 def _queried(process: Process, module: Module) -> Runtime:
-    # The only table that nothing contradicts. Tables with equal layouts of all that is read count as one.
+    # The only table without a contradiction. Tables with the same layouts of all members that are read count as one.
     rejected: list[str] = []
     fitting: list[Runtime] = []
     for each, layouts in _tables(process, module, by_build_id=False):
@@ -191,7 +194,7 @@ def _queried(process: Process, module: Module) -> Runtime:
         except OmpdError as error:
             if each.is_shipped:
                 raise
-            wrong = str(error)  # a user's bad table must not keep the others from being tried
+            wrong = str(error)  # a user's bad table must not prevent the others from being tried
         if wrong is not None:
             rejected.append(f"not that of {layouts.of}: {wrong}")
         else:
@@ -218,7 +221,7 @@ def _is_same(one: Layouts, other: Layouts) -> bool:
 
 
 def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
-    # omp_get_thread_num() reads ts.team_id, and nothing else of the thread.
+    # omp_get_thread_num() reads ts.team_id and no other member of the thread.
     routine = process.symbol_in(module, "omp_get_thread_num")
     if routine is None:
         raise LayoutUnavailable(f"{module.name} does not export omp_get_thread_num")
@@ -245,7 +248,8 @@ def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
 
 
 def _misread(runtime: Runtime) -> tuple[str | None, int]:
-    # The first routine that reads elsewhere than the layout says, and the number of reads that agree with it.
+    # The first routine that does not read where the layout predicts, and the number of reads that agree with the
+    # layout.
     count = 0
     followed: set[str] = set()
     for thread in _most_telling(runtime.threads())[:_MAX_ASKED]:
@@ -259,7 +263,7 @@ def _misread(runtime: Runtime) -> tuple[str | None, int]:
                 continue
             followed.add(routine)
             for expected, size in _expected(thread, member, pointed):
-                # A routine may read only a part, because it returns an int.
+                # A routine may read only a part of a member, because it returns an int.
                 if not any(address == expected and length <= size for address, length in reads):
                     place = f"{member}{f', {pointed}' if pointed else ''}"
                     return f"{routine} does not read {place} where it should be", count
@@ -280,7 +284,7 @@ def _expected(thread: Thread, member: str, pointed: str | None) -> Iterator[tupl
 
 
 def _most_telling(threads: Sequence[Thread]) -> list[Thread]:
-    # Threads with a team and a task first.
+    # Order threads so that those with a team and a task come first.
     return sorted(threads, key=lambda thread: -sum(thread.view.unsigned(name) != 0 for name in ("ts.team", "task")))
 
 
@@ -288,19 +292,19 @@ def _most_telling(threads: Sequence[Thread]) -> list[Thread]:
 
 
 def contradictions(threads: Sequence[Thread], live: Collection[int]) -> Iterator[tuple[Thread, str]]:
-    """Yield the threads whose structures contradict each other if the layouts are right, each with one contradiction.
+    """Yield the threads whose structures, read by the layouts, contradict each other, each with one contradiction.
 
     :param live: the teams whose members are checked
     """
     for thread in threads:
         if isinstance(thread, registered.LostThread):
-            continue  # nothing of it can be read
+            continue  # the thread cannot be read
         try:
             wrong = _contradiction_of(thread, live)
         except CorruptState as error:
             wrong = str(error)
         except OmpdError:
-            wrong = None  # an unknown contradicts nothing
+            wrong = None  # an unknown fact is no contradiction
         if wrong is not None:
             yield thread, f"thread {thread.native}: {wrong}"
 

@@ -1,7 +1,7 @@
-"""The threads of the process that are the runtime's, by the ``gomp_thread`` in their thread-local storage.
+"""The process's threads that belong to the runtime, by the ``gomp_thread`` in their thread-local storage.
 
-It is all zeros until the runtime knows the thread. A worker fills it in step by step. But a page of zeros may also be
-a lost one.
+This structure is all zeros until the runtime knows the thread. A worker fills it in step by step. But zeros may also
+mean that the page is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NewThread(Thread):
-    """A worker that has just been made, and has not noted its place yet."""
+    """A worker that has just been created and has not recorded its place yet."""
 
     reason = "the runtime has just made the thread, which has not noted yet what its place is"
     own_claims = ()
@@ -37,17 +37,17 @@ class NewThread(Thread):
         raise Unavailable(self.reason)
 
     def current_parallel(self) -> None:
-        """It has not begun any."""
+        """Return None: the thread has begun none."""
 
     def current_task(self) -> None:
-        """It has not begun any."""
+        """Return None: the thread has begun none."""
 
     def state(self) -> ThreadState:
         raise Unavailable(self.reason)
 
 
 class LostThread(Thread):
-    """A thread whose ``gomp_thread`` cannot be read, so that it may or may not be OpenMP's.
+    """A thread whose ``gomp_thread`` cannot be read. It may or may not be an OpenMP thread.
 
     :param fault: the reason
     """
@@ -83,14 +83,14 @@ def threads_of(runtime: Runtime) -> Mapping[int, Thread]:
         if address in owners:
             fault = CorruptState(address, "nothing but zeros where the runtime keeps a thread that owns a pool")
             threads[native] = LostThread(runtime, native, address, fault)
-    # If all seem to have left, the layout is a wrong one that is being tried, or there is damage.
+    # If all threads seem to have left, a wrong layout is being tried, or there is damage.
     return {native: thread for native, thread in threads.items() if not thread.has_left} or threads
 
 
 def filled_in(runtime: Runtime) -> Sequence[Thread]:
-    """Return the threads whose ``gomp_thread`` can be read and is in use, without a look at any stack.
+    """Return the threads whose ``gomp_thread`` can be read and is in use. No stack is read.
 
-    Some of them may have just been made, and some may execute a target region.
+    Some of them may have just been created, and some may execute a target region.
     """
     threads = []
     for thread in runtime.gomp_threads.values():
@@ -107,7 +107,7 @@ def _thread(runtime: Runtime, native: int) -> Thread | None:
     try:
         thread = runtime.gomp_threads.get(native)
         if thread is None:
-            runtime.gomp_thread(native)  # which raises if its storage is unknown
+            runtime.gomp_thread(native)  # raises if the thread's storage is unknown
             return None
         address = thread.address
         if not any(runtime.process.read(address, runtime.layouts.size("gomp_thread"))):
@@ -120,8 +120,8 @@ def _thread(runtime: Runtime, native: int) -> Thread | None:
 
 
 def _is_new(thread: Thread) -> bool:
-    # Whether a worker has just begun to take its place. It notes its pool, its team and its task one after the other,
-    # and enters the lists of the team and the pool last.
+    # Whether a worker has only begun to take its place. A worker records its pool, its team and its task one after the
+    # other, and enters the lists of the team and the pool last.
     if thread.has_left:
         return False
     view = thread.view
@@ -129,7 +129,7 @@ def _is_new(thread: Thread) -> bool:
         try:
             thread.own_claims  # noqa: B018
         except CorruptState:
-            pass  # it is half filled in, or damaged
+            pass  # the structure is half filled in, or damaged
         except OmpdError:
             return False
         else:
@@ -138,8 +138,8 @@ def _is_new(thread: Thread) -> bool:
 
 
 def _without_place(thread: Thread) -> Thread | None:
-    # A thread whose gomp_thread is all zeros. The runtime does not know it, or has cleared the structure for a target
-    # region, or the structure is lost. The runtime knows every thread that executes a region or a task.
+    # A thread whose gomp_thread is all zeros: the runtime does not know the thread, or has cleared the structure for a
+    # target region, or the structure is lost. The runtime knows every thread that executes a region or a task.
     groups = thread.stack.groups
     if any((group.entry or "").startswith(TARGETS) for group in groups):
         return thread
@@ -154,8 +154,8 @@ def _without_place(thread: Thread) -> Thread | None:
         return NewThread(thread.runtime, thread.native, thread.address)
     if any(group.forks for group in groups):
         raise Unavailable("the thread begins or ends a region, or what the runtime kept of it is lost")
-    # Routines of constructs work without a place, as a critical section outside all regions, or a task there that has
-    # not begun or is over. Threads that are not OpenMP's may call omp_ routines.
+    # Routines of constructs also work on a thread without a place, for example for a critical section outside of all
+    # regions, or for a task there that has not begun or is over. Non-OpenMP threads, too, may call omp_ routines.
     return thread if any(_is_constructs(group.entry) for group in groups) else None
 
 
@@ -164,8 +164,7 @@ def _is_constructs(entry: str | None) -> bool:
 
 
 def _is_noted(thread: Thread) -> bool:
-    # Whether the thread is in the list of a pool or of a team. A worker gets into these lists when it has taken its
-    # place.
+    # Whether the thread is in the list of a pool or of a team. A worker enters these lists when it has taken its place.
     runtime = thread.runtime
     release = thread.address + runtime.layouts["gomp_thread"].field("release").offset
     pools, teams = set(), set()
@@ -203,10 +202,11 @@ def _released(runtime: Runtime, team: int) -> Sequence[int]:
 
 
 def gone_from(runtime: Runtime) -> Sequence[GoneThread]:
-    """Return the workers in the lists of pools and live teams that are no threads of the process any more.
+    """Return the workers in the lists of pools and live teams that no longer exist in the process.
 
-    Their structures lie in the storage of no thread. They have no native id, because ``gomp_thread`` notes none. The
-    first place of a pool is skipped: it is the owner's, and some releases do not fill it in.
+    Their structures are not in the storage of any thread. They have no native id, because ``gomp_thread`` does not
+    record it. The first place of a pool is skipped, because it belongs to the owner, and some releases do not fill it
+    in.
 
     :raises OmpdError: if the storage of a thread of the process is unknown
     """

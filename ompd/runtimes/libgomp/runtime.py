@@ -1,4 +1,4 @@
-"""One copy of the runtime in one process: it finds and keeps the handles."""
+"""One copy of the runtime in one process, which finds and keeps the handles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ompd.runtimes.libgomp.tasks import Tasks
 
 
 class Runtime(AllQueued, Plain):
-    """One copy of the runtime in one process. It keeps all handles, and what was read of them.
+    """One copy of the runtime in one process. It keeps all handles and the facts that were read for them.
 
     :param offset: the offset of ``gomp_tls_data`` in the module's thread-local block
     """
@@ -64,11 +64,13 @@ class Runtime(AllQueued, Plain):
         raise Unavailable("libgomp does not say which version of OpenMP it implements")
 
     def version(self) -> str | None:
-        """Return the releases that have its layout, None if that is from no table. libgomp notes no version."""
+        """Return the releases that have the runtime's layout, None if the layout is not from a table. libgomp records
+        no version.
+        """
         return self.layouts.of if self.layouts.source == table.SOURCE else None
 
     def keeps_states(self) -> bool:
-        """No release has OMPT."""
+        """Return False: no release has OMPT."""
         return False
 
     def states(self) -> Mapping[int, str]:
@@ -82,13 +84,14 @@ class Runtime(AllQueued, Plain):
 
     @cached_property
     def most_threads(self) -> int:
-        """More threads than one team can have."""
+        """A number of threads that no team can exceed."""
         return most_threads(self.process)
 
     def gomp_thread(self, native: int) -> int | None:
-        """Return the address of a thread's ``gomp_thread``, None if it has no thread-local storage of this module.
+        """Return the address of a thread's ``gomp_thread``, None if the thread has no thread-local storage for this
+        module.
 
-        :raises OmpdError: if it is unknown, or no structure can be there
+        :raises OmpdError: if the address is unknown, or no structure can be there
         """
         block = self.process.thread_local_block(self.module, native)
         if block is None:
@@ -100,7 +103,7 @@ class Runtime(AllQueued, Plain):
 
     @cached_property
     def gomp_threads(self) -> Mapping[int, Thread]:
-        """A handle for each thread of the process with a ``gomp_thread``, used or not, by native id."""
+        """A handle for each thread of the process that has a ``gomp_thread``, used or not, by native id."""
         threads = {}
         for native in self.process.threads():
             try:
@@ -118,7 +121,7 @@ class Runtime(AllQueued, Plain):
     def threads(self) -> Sequence[Thread]:
         """Return the runtime's threads.
 
-        :raises NotInitialised: if nothing of OpenMP has run yet
+        :raises NotInitialised: if no OpenMP code has run yet
         """
         if not self._threads:
             raise NotInitialised(
@@ -139,7 +142,7 @@ class Runtime(AllQueued, Plain):
     # Teams
 
     def team_at(self, address: int) -> Parallel:
-        """Return the region whose ``gomp_team`` is at *address*, read once."""
+        """Return the region whose ``gomp_team`` is at *address*. The structure is read once."""
         if address not in self._team_handles:
             check_aligned(self.heap, address, "a team")
             self._team_handles[address] = Parallel(self, address)
@@ -147,7 +150,9 @@ class Runtime(AllQueued, Plain):
 
     @cached_property
     def last_teams(self) -> frozenset[int]:
-        """The teams whose region is over, and that pools keep for the next one (``last_team``), if they can be read."""
+        """The teams whose region is over and that pools keep for the next region (``last_team``). Unreadable ones are
+        left out.
+        """
         teams: set[int | None] = set()
         for thread in self.gomp_threads.values():
             try:
@@ -160,7 +165,7 @@ class Runtime(AllQueued, Plain):
     # Tasks
 
     def task_at(self, address: int) -> Task:
-        """Return the task whose ``gomp_task`` is at *address*, read once."""
+        """Return the task whose ``gomp_task`` is at *address*. The structure is read once."""
         if address not in self._task_handles:
             check_aligned(self.heap, address, "a task")
             self._task_handles[address] = Task(self, address)
@@ -171,9 +176,9 @@ class Runtime(AllQueued, Plain):
         return self.team_at(team).first_task + number * self.layouts.size("gomp_task")
 
     def lineage(self, task: int) -> Iterator[int]:
-        """Yield the addresses of a task, of its parent, and so on.
+        """Yield the addresses of a task, of its parent, of the parent's parent, and so on.
 
-        :raises CorruptState: if the parents do not end
+        :raises CorruptState: if the chain of parents does not end
         """
         what = "the chain of tasks that generated each other"
         return chain(task, lambda address: self.task_at(address).parent, MAX_TASKS, what)
@@ -181,7 +186,7 @@ class Runtime(AllQueued, Plain):
     def tasks_in(self, queue: int, node: int) -> Iterator[int]:
         """Yield the addresses of the tasks in the ``priority_queue`` at *queue*.
 
-        :param node: the index of the node (``pnode``) by which the queue has its tasks
+        :param node: the index of the task's node (``pnode``) that this queue links
         :raises CorruptState: if a list or the tree does not end
         """
         offset = self.layouts["gomp_task"].field("pnode").offset + node * NODE_SIZE
@@ -207,7 +212,7 @@ class Runtime(AllQueued, Plain):
                 if self.team_at(team).view.unsigned("task_lock"):
                     return True
             except OmpdError:
-                continue  # the region's row reports it
+                continue  # the row of the region reports the error
         return False
 
     # Settings
@@ -219,9 +224,9 @@ class Runtime(AllQueued, Plain):
         return icvs.read(self, name, handle)
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
-        """libgomp keeps no copies."""
+        """Return none: libgomp keeps no copies."""
         return ()
 
     def display_control_vars(self) -> Mapping[str, str]:
-        """libgomp keeps nothing of what it displays."""
+        """Return none: libgomp does not keep the settings that it displays."""
         return {}

@@ -1,10 +1,10 @@
-"""A thread's native stack: which of libgomp's routines are on it, and which code of constructs they called.
+"""A thread's native stack: libgomp's routines on it, and the constructs' code that they called.
 
-libgomp keeps no frames, and no function of a region. But user code calls its exported entry points through a linkage
-table, and each of them calls the code of constructs in one way only:
+libgomp records no frames, and no functions of regions. But user code calls libgomp's exported entry points through a
+linkage table, and each entry point calls the code of constructs in one way only:
 
-- ``GOMP_parallel`` and its like call a region's code on the primary thread. A worker's first routine, the runtime's
-  outermost, calls it on the worker.
+- ``GOMP_parallel`` and similar routines call a region's code on the primary thread. On a worker, the worker's first
+routine, which is the runtime's outermost, calls that code.
 - ``GOMP_task`` and ``GOMP_taskloop`` call the code of an undeferred task.
 - A routine in which a thread waits calls the code of deferred tasks.
 """
@@ -24,18 +24,19 @@ from ompd.contract.process import Frame
 from ompd.errors import MemoryFault
 
 BEGIN = "(a worker's first routine)"
-# The code that a routine calls: a region's, a deferred task's, an undeferred task's.
+# The kind of code that a routine calls: a region's, a deferred task's, an undeferred task's.
 PARALLEL, TASK, UNDEFERRED = "parallel", "task", "undeferred"
 
 FORKS = "GOMP_parallel"
 BEGIN_THREADS = ("start_thread", "clone", "__clone", "__clone3", "clone3")
 UNDEFERRED_TASKS = ("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull")
-# GOMP_taskwait and GOMP_taskwait_depend execute children of the task that called them: task.c takes tasks of its
-# children_queue only. After a task has ended, they execute nothing for it, because its children have lost their parent.
+# GOMP_taskwait and GOMP_taskwait_depend execute children of the task that called them: task.c only takes tasks from
+# that task's children_queue. When a task has ended, these routines execute no tasks for it, because its children have
+# lost their parent.
 WAITS_FOR_CHILDREN = "GOMP_taskwait"
 # Routines that call the code of target regions.
 TARGETS = ("GOMP_target", "GOACC_")
-# Routines that call code which is neither a region's nor a task's.
+# Routines that call code that belongs neither to a region nor to a task.
 _NEITHER = ("GOMP_teams", *TARGETS)
 
 STATES: Mapping[str, State] = {
@@ -44,7 +45,7 @@ STATES: Mapping[str, State] = {
     "GOMP_single_copy_start": State.WAIT_BARRIER_IMPLEMENTATION,
     "GOMP_single_copy_end": State.WAIT_BARRIER_IMPLEMENTATION,
     "GOMP_workshare_task_reduction_unregister": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    # Fortran's
+    # Fortran
     "omp_set_lock_": State.WAIT_LOCK,
     "omp_set_nest_lock_": State.WAIT_LOCK,
     "GOMP_doacross_wait": State.WAIT_ORDERED,
@@ -52,36 +53,36 @@ STATES: Mapping[str, State] = {
     "GOMP_taskloop": State.WAIT_TASKGROUP,
     "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
 }
-"""The state of a thread by the waiting routine that it is in."""
+"""The state of a thread, by the waiting routine in which it is."""
 BARRIERS = frozenset(name for name, state in STATES.items() if State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT)
-"""Routines that end with a barrier of the team."""
+"""Routines that end with a barrier for the team."""
 
-# More words than one routine has on the stack.
+# More words than any routine has on the stack.
 _MAX_WORDS = 1 << 12
 
 
 def code_called(routine: str, entry: str | None) -> str | None:
-    """Return the kind of code that *routine* calls: ``parallel``, ``task`` or ``undeferred``, None if it is neither a
-    region's nor a task's.
+    """Return the kind of code that *routine* calls: ``parallel``, ``task`` or ``undeferred``, None if the code belongs
+    neither to a region nor to a task.
 
-    :param routine: its name, ``""`` if it has none
+    :param routine: the routine's name, ``""`` if it has none
     :param entry: the entry point that user code called
     """
     if routine.startswith(FORKS):
         return PARALLEL
-    # An unnamed routine inside GOMP_teams or GOMP_target calls the code of that construct.
+    # Inside GOMP_teams or GOMP_target, an unnamed routine calls that construct's code.
     if routine.startswith(_NEITHER) or (not routine and (entry or "").startswith(_NEITHER)):
         return None
     return UNDEFERRED if routine in UNDEFERRED_TASKS else TASK
 
 
 class Group(NamedTuple):
-    """Consecutive frames of the runtime on a stack. User code called the outermost.
+    """Consecutive frames of the runtime on a stack. User code called the outermost frame.
 
-    ``inner`` and ``outer`` are the indexes of its first and last frame. ``entry`` is the entry point that was called:
-    :data:`BEGIN` for a worker's first routine, None if it is unknown. ``code`` is the kind of code that it called
-    (:func:`code_called`), in the frame before ``inner``. ``caller`` is the index of the frame that called it, None for
-    a worker's first routine.
+    ``inner`` and ``outer`` are the indexes of the first and the last frame. ``entry`` is the called entry point:
+    :data:`BEGIN` for a worker's first routine, None if unknown. ``code`` is the kind of code that the group called
+    (:func:`code_called`), in the frame before ``inner``. ``caller`` is the index of the frame that called the group,
+    None for a worker's first routine.
     """
 
     inner: int
@@ -92,12 +93,12 @@ class Group(NamedTuple):
 
     @property
     def forks(self) -> bool:
-        """Whether it stands for a region: the thread is in the region's code, or at its end."""
+        """Whether the group stands for a region. The thread is then in the region's code, or at the region's end."""
         return self.entry == BEGIN or (self.entry is not None and self.entry.startswith(FORKS))
 
 
 class ParsedStack:
-    """A thread's frames and the groups of the runtime's frames among them, both innermost first.
+    """A thread's frames, and the groups of the runtime's frames among them, both innermost first.
 
     ``stopped`` is the reason why the stack could not be followed to its end, None if it could.
     """
@@ -112,34 +113,35 @@ class ParsedStack:
         self.groups = tuple(self._group(inner, outer) for inner, outer in runs(inside, self._is_divided))
 
     def is_runtimes(self, frame: Frame) -> bool:
-        """Return whether a frame is the runtime's. Frames of other runtimes, or of other copies, are not."""
+        """Return whether a frame belongs to this copy of the runtime."""
         is_ours = self.process.module_at(frame.call_site) is self.owners.module
         return is_ours and not frame.is_signal_frame and self.owners.of(frame) == RUNTIME
 
     def _routine(self, address: int) -> str | None:
-        # The name by which user code calls the routine, None if no symbol covers it.
+        # The name by which user code calls the routine at *address*, None if no symbol covers it.
         symbol = self.process.locate(address).symbol
         return naming.routine_name(symbol) if symbol is not None else None
 
     def _is_divided(self, inner: int) -> bool:
-        # Whether a construct's code stood between a frame of the runtime and the next one, and left by a tail call.
-        # Routines call that code by a pointer, and they call nothing of the runtime in this way.
+        # Whether a construct's code was between a frame of the runtime and the next frame, and left by a tail call.
+        # Routines call such code through a pointer, and call no routine of the runtime in this way.
         outer = self.frames[inner + 1]
         name, inner_routine = self._routine(outer.call_site), self._routine(self.frames[inner].call_site)
         if name is None and not naming.is_entry(inner_routine) and not self._is_first(inner + 1):
             return False
         if name is not None and not name.startswith((FORKS, *UNDEFERRED_TASKS)):
-            # A waiting routine executes tasks, and these may end in a wait. Others call code of teams or target.
+            # A waiting routine executes tasks, which may end in a wait. Other routines call code of teams or target
+            # constructs.
             return naming.is_entry(inner_routine) and self.process.calls_by_pointer(outer.pc) is True
         return self.process.calls_by_pointer(outer.pc) is True
 
     def _is_first(self, index: int) -> bool:
-        # Whether it is the frame of a worker's first routine.
+        # Whether this is the frame of a worker's first routine.
         is_last = index + 1 == len(self.frames)
         return self.stopped is None if is_last else self._begins_thread(self.frames[index + 1])
 
     def _begins_thread(self, frame: Frame) -> bool:
-        # In a static program only its name identifies a routine of the C library.
+        # In a static program, only the name identifies a routine of the C library.
         return self.owners.of(frame) == SYSTEM or self._routine(frame.call_site) in BEGIN_THREADS
 
     def _group(self, inner: int, outer: int) -> Group:
@@ -153,8 +155,8 @@ class ParsedStack:
         if called is None or called.is_signal_frame:
             code = None
         elif is_first:
-            # It calls the region's code by itself, and that code may have jumped into the C library. At the region's
-            # end it calls other routines, which wait and execute tasks.
+            # A worker's first routine itself calls the region's code, which may have jumped into the C library. At the
+            # region's end, it calls other routines, which wait and execute tasks.
             code = PARALLEL
         elif not self.is_runtimes(called) and self._is_no_code(called):
             code = None
@@ -163,11 +165,12 @@ class ParsedStack:
         return Group(inner, outer, entry, code, caller)
 
     def _is_no_code(self, called: Frame) -> bool:
-        # The runtime also calls functions that copy a task's arguments, and the C library's.
+        # The runtime also calls functions that copy a task's arguments, and functions of the C library.
         return self.owners.of(called) == SYSTEM or naming.is_added(self.process.locate(called.call_site).symbol or "")
 
     def _jumped_to(self, index: int) -> str | None:
-        # The entry point to which a construct's code left by a tail call. It may have jumped on to another routine.
+        # The entry point to which a construct's code jumped by a tail call. The entry point may itself have jumped to
+        # another routine.
         name = self._routine(self.frames[index].call_site)
         function = self._construct_called(index + 1) if not naming.is_entry(name) else None
         if function is None:
@@ -178,8 +181,8 @@ class ParsedStack:
         return names.pop() if len(names) == 1 else name
 
     def _construct_called(self, index: int) -> int | None:
-        # The function that a frame of the runtime called by a pointer. If user code passed it, the call shows it;
-        # otherwise a register has it.
+        # The function that a frame of the runtime called through a pointer. If user code passed the function, that call
+        # shows it; otherwise a register may hold it.
         frames, process = self.frames, self.process
         if index + 1 < len(frames) and not self.is_runtimes(frames[index + 1]):
             passed = construct_passed(process, frames[index + 1].pc, entry_of(process, frames[index].call_site))
@@ -190,24 +193,24 @@ class ParsedStack:
     def _entry(self, outer: int) -> tuple[str | None, int | None]:
         exported = self._routine(self.frames[outer].call_site)
         if outer + 1 == len(self.frames) or self._begins_thread(self.frames[outer + 1]):
-            # The C library began a thread with it, or called it as a handler at the end of the program.
+            # The C library called the routine as the start of a thread, or as a handler at the end of the program.
             return (BEGIN if self.stopped is None and not naming.is_entry(exported) else exported), None
-        # A tail call inside the runtime removes the called routine from the stack, but the call instruction names it.
-        # A tail call in user code removes the caller.
+        # A tail call inside the runtime removes the called routine from the stack, but the call instruction names the
+        # routine. A tail call in user code removes the caller.
         called = self.process.routine_called(self.frames[outer + 1].pc)
         name = naming.routine_name(called) if called is not None else None
         if name is not None and not naming.is_entry(name):
             return exported, None
         return name or exported, outer + 1
 
-    # What the thread does
+    # The activity of the thread
 
     def innermost_group(self) -> Group | None:
         """Return the runtime's frames inside the innermost user code, None if user code is innermost.
 
-        A signal handler does not end the wait that it interrupted, but it may wait itself.
+        A signal handler does not end the wait that it interrupted, but the handler may itself wait.
         """
-        # A handler that is in a region, or executes a task, does that.
+        # If the handler is in a region or executes a task, that is the thread's activity.
         calls = {group.outer for group in self.groups if group.code is not None}
         starts = list(interrupted_at(self.frames, calls.__contains__))
         for first, behind in pairwise(starts):
@@ -217,14 +220,14 @@ class ParsedStack:
         return self._innermost_from(starts[-1])
 
     def _innermost_from(self, first: int) -> Group | None:
-        # The first group from that frame on, None if user code is inside of it.
+        # The first group from frame *first* outwards, None if user code is inside of it.
         group = next((group for group in self.groups if group.outer >= first), None)
         if group is None or any(map(self.owners.is_users, self.frames[first : group.inner])):
             return None
         return group
 
     def is_interrupted(self, group: Group) -> bool:
-        """Return whether a signal interrupted the thread in *group*, and its handler has not ended."""
+        """Return whether a signal interrupted the thread in *group*, and the signal's handler has not ended."""
         return group.inner > 0 and self.frames[group.inner - 1].is_signal_frame
 
     @property
@@ -251,32 +254,35 @@ class ParsedStack:
         return bool(self.groups) and self.groups[-1].entry == BEGIN and self.groups[-1].code is not None
 
     def calls_its_own(self, group: Group) -> bool | None:
-        """Return True if the outermost routine of *group* called another routine of the runtime, False if it called the
-        code of a construct, None if its code does not show which.
+        """Return True if the outermost routine of *group* called another routine of the runtime, False if it called a
+        construct's code, None if the code does not show which.
         """
         if group.outer == group.inner:
             return None
         by_pointer = self.process.calls_by_pointer(self.frames[group.outer].pc)
         return not by_pointer if by_pointer is not None else None
 
-    # The words in its frames
+    # The words in the thread's frames
 
     def futex_word(self) -> int | None:
-        """Return the address of the word that the thread sleeps on, None if it is in no system call of the runtime."""
+        """Return the address of the word on which the thread sleeps, None if the thread is in no system call of the
+        runtime.
+        """
         group = self.innermost_group()
         return self.process.futex_word(self.frames[group.inner]) if group is not None else None
 
     def waiting_words(self, group: Group) -> list[int]:
-        """Return the words that may be the address of what the routine of *group* waits for, likely ones first.
+        """Return the words that may be the address of the object for which the routine of *group* waits, the most
+        likely first.
 
-        These are the values of its registers, then the words in its part of the stack.
+        These are the values of the routine's registers, then the words in the group's part of the stack.
         """
         frames = self.frames[group.inner : group.outer + 1]
         in_registers = (value for frame in frames for value in frame.registers.values())
         return list(dict.fromkeys([*in_registers, *self._words(frames)]))
 
     def _words(self, frames: Sequence[Frame]) -> list[int]:
-        # The words in the frames' part of the stack, none if it cannot be read.
+        # The words in the frames' part of the stack. Empty if the stack cannot be read.
         size, order = self.process.pointer_size, self.process.byte_order
         start, end = frames[0].sp, frames[-1].cfa if frames[-1].cfa is not None else frames[-1].sp
         length = min(end - start, _MAX_WORDS * size)

@@ -1,7 +1,7 @@
 """The state of a thread, derived from its stack because libgomp keeps no states.
 
-The state follows from the routine that user code called. The thread's registers show whether a barrier is its team's
-or its pool's.
+The state follows from the routine that user code called. The thread's registers show whether it waits at its team's
+barrier or in its pool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNNAMED = "the runtime's routine that the thread is in"
 def thread_state(thread: Thread) -> ThreadState:
     """Return the state of *thread*.
 
-    :raises Unavailable: if its stack does not show it
+    :raises Unavailable: if the thread's stack does not show the state
     """
     if thread.is_idle:
         return ThreadState(State.IDLE, None, _DERIVED)
@@ -49,7 +49,7 @@ def _derived(thread: Thread) -> State:
     if state is not None:
         return state
     if entry == BEGIN and group.code == PARALLEL:
-        return State.WORK_PARALLEL  # in code to which the region's code has jumped
+        return State.WORK_PARALLEL  # in code to which the region's code jumped
     at_barrier = _unnamed_barrier(thread, group)
     if at_barrier is not None:
         return at_barrier
@@ -65,12 +65,13 @@ def _derived(thread: Thread) -> State:
 
 
 def _working(thread: Thread) -> State:
-    # In user code, or in a library that it calls.
+    # The thread is in user code, or in a library that user code calls.
     return State.WORK_PARALLEL if thread.inner else State.WORK_SERIAL
 
 
 def _waits_for_dependence(thread: Thread, group: Group) -> bool:
-    # An undeferred task begins once the tasks that it depends on are over. GOMP_task notes that it waits for them.
+    # An undeferred task begins once the tasks on which it depends are over. GOMP_task records that the encountering
+    # task waits for them.
     if group.code is not None or not (group.entry or "").startswith("GOMP_task"):
         return False
     address = thread.view.pointer("task")
@@ -82,7 +83,7 @@ def _innermost(thread: Thread) -> Parallel:
 
 
 def _unnamed_barrier(thread: Thread, group: Group) -> State | None:
-    # User code, or the end of the region, has jumped to a routine with a barrier. Nothing names that routine.
+    # User code, or the code at the region's end, has jumped to a routine with a barrier. This routine has no name.
     if not thread.memberships or group.code is not None:
         return None
     region = _innermost(thread)
@@ -98,7 +99,7 @@ def _last_barrier(thread: Thread, group: Group, region: Parallel) -> State:
 
 
 def _is_at_end(thread: Thread, group: Group) -> bool:
-    # Whether it waits at the end of its region. The beginning of a region has no barrier.
+    # Whether the thread waits at the end of its region. The beginning of a region has no barrier.
     if not thread.memberships:
         return False
     region = _innermost(thread)

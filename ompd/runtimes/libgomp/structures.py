@@ -1,4 +1,4 @@
-"""``gomp_thread``, ``gomp_team`` and ``gomp_task``, each read once, and the queues of tasks."""
+"""``gomp_thread``, ``gomp_team`` and ``gomp_task``, each of which is read once, and the queues of tasks."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
 # enum gomp_task_kind of libgomp.h
 IMPLICIT, UNDEFERRED, WAITING, TIED, ASYNC_RUNNING, DETACHED = range(6)
-# The nodes of a task (pnode): in its team's queue, among the children of its parent, and in its task group's queue.
+# The indexes of a task's nodes (pnode): in the team's queue, among the parent's children, and in the task group's
+# queue.
 IN_TEAM, AMONG_CHILDREN, IN_GROUP = range(3)
 
 # struct gomp_dependers_vec of libgomp.h, the same since GCC 5: n_elem, allocated, then pointers to tasks.
 _DEPENDERS_COUNT, _DEPENDERS_TASKS = 0, 16
-# struct gomp_task_depend_entry: an array of them follows the task.
+# struct gomp_task_depend_entry: an array of these follows the task.
 _DEPEND_ADDRESS, _DEPEND_IS_IN, _DEPEND_SIZE = 0, 32, 40
-# More than any program has.
+# More dependences and dependers than any program has.
 _MAX_DEPENDENCES, _MAX_DEPENDERS = 1 << 16, 1 << 22
 
-# priority_queue.h and splay-tree.h, the same since GCC 7. A queue is the root of a tree of lists, NULL while all tasks
-# have one priority, then that one list. A list has its priority and its first node. A node of the tree has its list,
-# then both subtrees. A task has three nodes of lists, one after the other.
+# priority_queue.h and splay-tree.h, the same since GCC 7. A queue has the root of a tree of lists, NULL while all tasks
+# have the same priority, followed by the list for that priority. A list has its priority and its first node. A node of
+# the tree has its list, then both subtrees. A task has three list nodes, one after the other.
 QUEUE_ROOT, QUEUE_LIST = 0, 8
 LIST_TASKS = 8
 TREE_LIST, TREE_LEFT, TREE_RIGHT = 0, 24, 32
 NODE_SIZE = 16
-# The pointers of a list's node: to the next one, and to the previous one.
+# The number of pointers in a list node: to the next and to the previous node.
 _LINKS = 2
 
 _HEAD = ("nthreads", "prev_ts.team", "prev_ts.team_id", "prev_ts.level", "prev_ts.active_level", "ordered_release")
@@ -42,7 +43,7 @@ _BARRIER = ("barrier.total", "barrier.generation", "barrier.awaited", "barrier.a
 
 
 class GompThread:
-    """A ``gomp_thread``. It lies in the thread-local storage of the thread *native*."""
+    """A ``gomp_thread``, which is in the thread-local storage of the thread *native*."""
 
     def __init__(self, runtime: Runtime, native: int, address: int) -> None:
         self.runtime = runtime
@@ -56,12 +57,14 @@ class GompThread:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the runtime knows the thread: it has been in a region, or has a task of its own."""
+        """Whether the runtime knows the thread, because the thread has been in a region or has its own task."""
         return any(self.view.pointer(name) is not None for name in ("ts.team", "task", "thread_pool"))
 
     @property
     def has_left(self) -> bool:
-        """Whether it is a worker about to end. It has no task and no pool, and the team that it names may be freed."""
+        """Whether the thread is a worker that is about to end. Such a worker has no task and no pool, and the team that
+        it names may be freed.
+        """
         try:
             has_any = any(self.view.pointer(name) is not None for name in ("task", "thread_pool"))
             return not has_any and self.view.unsigned("ts.team_id") != 0
@@ -70,13 +73,13 @@ class GompThread:
 
     @cached_property
     def pool(self) -> int | None:
-        """The address of its ``gomp_thread_pool``."""
+        """The address of the thread's ``gomp_thread_pool``."""
         return self.view.pointer("thread_pool")
 
     def pool_owner(self) -> int | None:
-        """Return the address of the ``gomp_thread`` that owns its pool, None if that is unknown.
+        """Return the address of the ``gomp_thread`` that owns the thread's pool, None if the owner is unknown.
 
-        The owner has the first place in the pool's list. Some releases do not fill that in.
+        The owner has the first place in the pool's list, which some releases do not fill in.
         """
         try:
             threads = self.runtime.view("gomp_thread_pool", self.pool).pointer("threads") if self.pool else None
@@ -94,19 +97,19 @@ class GompTeam:
 
     @cached_property
     def view(self) -> StructView:
-        """The structure, with a copy of its first members."""
+        """The structure, with a cached copy of its first members."""
         return copied(self.runtime.heap, self.runtime.layouts["gomp_team"], self.address, _HEAD)
 
     @cached_property
     def barrier(self) -> StructView:
-        """The structure, with a copy of its barrier."""
+        """The structure, with a cached copy of its barrier."""
         return copied(self.runtime.heap, self.runtime.layouts["gomp_team"], self.address, _BARRIER)
 
     @cached_property
     def nthreads(self) -> int:
-        """The number of its threads.
+        """The number of the team's threads.
 
-        :raises CorruptState: if no team can have that number
+        :raises CorruptState: if no team can have so many threads
         """
         count = self.view.unsigned("nthreads")
         if not 0 < count <= self.runtime.most_threads:
@@ -115,7 +118,7 @@ class GompTeam:
 
     @cached_property
     def outer_team(self) -> int | None:
-        """The address of the team in which its primary thread encountered the construct."""
+        """The address of the team in which the primary thread encountered the construct."""
         return self.view.pointer("prev_ts.team")
 
     @cached_property
@@ -125,7 +128,7 @@ class GompTeam:
 
     @cached_property
     def outer_level(self) -> int:
-        """The number of regions that enclose its own."""
+        """The number of regions that enclose the team's region."""
         return self.view.unsigned("prev_ts.level")
 
     @cached_property
@@ -141,11 +144,13 @@ class GompTeam:
 
     @property
     def first_task(self) -> int:
-        """The address of its first implicit task."""
+        """The address of the team's first implicit task."""
         return self.view.address_of("implicit_task")
 
     def releases(self, count: int) -> tuple[int, ...]:
-        """Return the addresses of the semaphores of its first *count* threads, empty if it has no list of them."""
+        """Return the addresses of the semaphores of the first *count* threads, empty if the team has no list of
+        them.
+        """
         releases = self.view.pointer("ordered_release")
         return tuple(read_words(self.runtime.heap, releases, count)) if releases is not None else ()
 
@@ -166,7 +171,7 @@ class GompTask:
     def gomp_kind(self) -> int:
         """``kind``.
 
-        :raises CorruptState: if there is no such kind
+        :raises CorruptState: if the value is not a kind
         """
         kind = self.view.unsigned("kind")
         if kind > DETACHED:
@@ -175,21 +180,23 @@ class GompTask:
 
     @property
     def is_undeferred(self) -> bool:
-        """Whether its thread executes it at once. It then lies on that thread's stack."""
+        """Whether the encountering thread executes the task at once. The structure is then on that thread's stack."""
         return self.gomp_kind == UNDEFERRED
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is in its team's ``task_count``: a deferred task that is not over and waits for no dependence."""
+        """Whether the team's ``task_count`` includes the task. It includes deferred tasks that are not over and wait
+        for no dependence.
+        """
         return self.gomp_kind in (TIED, ASYNC_RUNNING, DETACHED) or (
             self.gomp_kind == WAITING and not self.view.unsigned("num_dependees")
         )
 
     @cached_property
     def parent(self) -> int | None:
-        """The address of the task that generated it.
+        """The address of the generating task.
 
-        :raises CorruptState: if that is the task itself
+        :raises CorruptState: if the task would have generated itself
         """
         parent = self.view.pointer("parent")
         if parent == self.address:
@@ -198,18 +205,19 @@ class GompTask:
 
     @property
     def taskgroup(self) -> int | None:
-        """The address of its innermost task group."""
+        """The address of the task's innermost task group."""
         return self.view.pointer("taskgroup")
 
     def children(self) -> Iterator[int]:
-        """Yield the addresses of its children, except undeferred ones and those that wait for a dependence.
+        """Yield the addresses of the task's children, except undeferred children and children that wait for a
+        dependence.
 
-        :raises CorruptState: if a list of them does not end
+        :raises CorruptState: if a list of children does not end
         """
         return self.runtime.tasks_in(self.view.address_of("children_queue"), AMONG_CHILDREN)
 
     def dependers(self) -> tuple[int, ...]:
-        """Return the addresses of the tasks that wait for it (``dependers``). They are in no queue.
+        """Return the addresses of the tasks that depend on this task (``dependers``). They are in no queue.
 
         :raises CorruptState: if there are more than any program has
         """
@@ -222,7 +230,7 @@ class GompTask:
         return tuple(read_words(heap, vector + _DEPENDERS_TASKS, count)) if count else ()
 
     def dependences(self) -> tuple[Dependence, ...]:
-        """Return the items of its ``depend`` clause.
+        """Return the items of the task's ``depend`` clause.
 
         :raises CorruptState: if there are more than any program has
         """
@@ -238,9 +246,9 @@ class GompTask:
         return tuple(items)
 
     def groups(self) -> Iterator[int]:
-        """Yield the addresses of its task groups, innermost first.
+        """Yield the addresses of the task's task groups, innermost first.
 
-        :raises CorruptState: if they do not end
+        :raises CorruptState: if the chain of task groups does not end
         """
 
         def outer(group: int) -> int | None:
@@ -274,8 +282,8 @@ def queued(runtime: Runtime, queue: int) -> Iterator[int]:
 
 
 def _listed(runtime: Runtime, address: int) -> Iterator[int]:
-    # A ring of nodes. Each names the one before it: this ends the walk at once if the list is being changed, or if its
-    # memory now holds something else.
+    # The nodes form a ring, and each names its predecessor. A wrong predecessor ends the walk at once if the list is
+    # being changed, or if its memory has been reused.
     heap = runtime.heap
     first = before = read_pointer(heap, address + LIST_TASKS)
     if first is None:

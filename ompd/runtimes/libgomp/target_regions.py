@@ -1,11 +1,12 @@
 """Target regions that a thread executes itself because there is no device.
 
-``gomp_target_fallback`` (target.c) saves the thread's ``gomp_thread`` and clears it. While it executes the target
-region, the thread is an initial thread outside all regions. Afterwards the routine restores the structure.
+``gomp_target_fallback`` (target.c) saves the thread's ``gomp_thread`` and clears it. While the thread executes the
+target region, it is an initial thread outside of all regions. Afterwards the routine restores the structure.
 
-The saved copy lies in frames of the runtime: each member where the compiler had room, some in registers. It cannot be
-read as a structure. But it has the address of the thread's team. A team is accepted if it has this thread: as its
-primary thread if the stack shows that the thread began the enclosing region, else as a worker.
+The saved copy is in frames of the runtime. The compiler put each member anywhere, some into registers, so the copy
+cannot be read as a structure. But one of the words is the address of the thread's team. A team is accepted if this
+thread belongs to it: as the primary thread if the stack shows that the thread began the enclosing region, otherwise as
+a worker.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """A target region that a thread executes, and the thread's place outside of it.
+    """A target region that a thread executes, and the thread's place outside of this region.
 
     ``group`` is the index of the runtime's frames that called the region's code (:attr:`ParsedStack.groups`). Outside
     the target region the thread is *number* in the team at *team*, and executes the ``gomp_task`` at *task*. ``team``
-    is None outside all regions. ``task`` is None if the thread has none there, or if it is unknown.
+    is None outside of all regions. ``task`` is None if the thread has no ``gomp_task`` there, or if it is unknown.
     """
 
     group: int
@@ -36,11 +37,11 @@ class Target(NamedTuple):
 
 
 def around(thread: Member, start: int, inner: int) -> Target | None:
-    """Return the innermost target region outside *inner* regions of a thread, None if there is none.
+    """Return the innermost target region around the *inner* innermost regions of a thread, None if there is none.
 
-    :param start: the index of the group where these regions may begin
-    :param inner: the number of regions inside the target region whose primary thread is *thread*
-    :raises Unavailable: if there is one, and the thread's place outside of it is unknown
+    :param start: the index of the innermost group that may belong to these regions
+    :param inner: the number of regions inside the target region, of which *thread* is the primary thread
+    :raises Unavailable: if there is a target region, but the thread's place outside of it is unknown
     """
     groups = thread.stack.groups
     for index in range(start, len(groups)):
@@ -51,7 +52,8 @@ def around(thread: Member, start: int, inner: int) -> Target | None:
             inner -= 1
         elif not inner and group.inner:
             named = group.entry is not None and group.entry.startswith(TARGETS)
-            # A deferred target region runs where its thread waits, as any task does. Only the saved copy shows it.
+            # Like any task, a deferred target region is executed where a thread waits. Only the saved copy shows the
+            # target region.
             target = _target(thread, index, named) if named or group.code == TASK else None
             if target is not None:
                 return target
@@ -77,7 +79,7 @@ def _target(thread: Member, index: int, named: bool) -> Target | None:
             "what the thread is outside of the target region that it executes is not to be told from its stack"
         )
     ((team, number),) = places
-    # The implicit task met the target region, unless a task's code is between.
+    # The implicit task encountered the target region, unless a task's code is between them.
     is_implicit = all(groups[outer].code in (None, PARALLEL) for outer in range(index + 1, enclosing + 1))
     implicit = thread.runtime.implicit_task_at(team, number)
     task = implicit if is_implicit and named else _explicit(thread, words, implicit)
@@ -86,7 +88,7 @@ def _target(thread: Member, index: int, named: bool) -> Target | None:
 
 def _place(thread: Member, word: int, is_worker: bool) -> tuple[int, int] | None:
     # The team at *word* and the thread's number in it. A team has the addresses of its threads' semaphores; the primary
-    # thread's lies in the team itself.
+    # thread's semaphore is in the team itself.
     runtime = thread.runtime
     if not word or word % runtime.process.pointer_size:
         return None
@@ -107,7 +109,7 @@ def _place(thread: Member, word: int, is_worker: bool) -> tuple[int, int] | None
 
 
 def _explicit(thread: Member, words: Iterable[int], implicit: int) -> int | None:
-    # The explicit task that met the target region: the only descendant of the implicit task among the words.
+    # The explicit task that encountered the target region: the only descendant of the implicit task among the words.
     runtime = thread.runtime
     tasks = []
     for word in words:

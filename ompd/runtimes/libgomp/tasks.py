@@ -1,8 +1,8 @@
-"""The tasks of one process, found by a walk over all lists of explicit tasks.
+"""The tasks of one process. A walk over all lists finds the explicit tasks.
 
-The children of a task are in its list of children. When the parent has ended, they are only in the queues of their
-team and of their task group. A task that waits for a dependence is in none of these lists. It is in the list
-``dependers`` of each task that it depends on.
+A task has a list of its children. When the parent has ended, the children are only in the queues of their team and of
+their task group. A task that waits for a dependence is in none of these lists, but in the list ``dependers`` of each
+task on which it depends.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class TaskWalk:
     """The result of a walk over the lists of tasks.
 
-    ``explicit`` are the explicit tasks that are not over, by address. ``predecessors`` are the tasks on which a waiting
-    task depends. ``teams`` are the teams of tasks without parent. ``faults`` are the reasons why lists were not
-    followed to their end; a core may show one that is being changed.
+    ``explicit`` are the explicit tasks that are not over, by address. ``predecessors`` are the tasks on which each
+    waiting task depends. ``teams`` are the teams of tasks without a parent. ``faults`` are the reasons why lists could
+    not be followed to their end; a core may show a list that is being changed.
 
     :param current: the addresses of the tasks that threads execute
     :param implicit: the regions and thread numbers of implicit tasks, by address
-    :raises CorruptState: if the tasks do not end
+    :raises CorruptState: if there are more tasks than any program has
     """
 
     def __init__(self, runtime: Runtime, current: Iterable[int], implicit: Mapping[int, tuple[Parallel, int]]) -> None:
@@ -49,7 +49,7 @@ class TaskWalk:
         }
 
     def _readable(self, addresses: Iterable[int]) -> Iterator[Task]:
-        # The tasks of a list that can be read, up to where the list cannot be followed.
+        # The readable tasks of a list, up to the place where the list cannot be followed.
         try:
             for address in addresses:
                 task = self._runtime.task_at(address)
@@ -112,7 +112,7 @@ class Tasks:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        # The regions of tasks by the task's address, or why they are unknown.
+        # The region of each task, or the error if it is unknown, by the task's address.
         self._regions: dict[int, Parallel | OmpdError | None] = {}
 
     # Implicit tasks, and tasks that threads execute
@@ -121,13 +121,13 @@ class Tasks:
     def implicit(self) -> Mapping[int, tuple[Parallel, int]]:
         """The region and thread number of each implicit task, by the task's address.
 
-        It has the tasks of all live teams that can be read.
+        It has the tasks of all live teams that are readable.
         """
         return self._implicit[0]
 
     @cached_property
     def _implicit(self) -> tuple[Mapping[int, tuple[Parallel, int]], OmpdError | None]:
-        # The regions and numbers by task, and the reason if those of some team are unknown.
+        # Region and thread number by task, and the error if those of a team are unknown.
         size = self._runtime.layouts.size("gomp_task")
         places: dict[int, tuple[Parallel, int]] = {}
         fault = None
@@ -137,13 +137,14 @@ class Tasks:
                 for number in range(region.nthreads):
                     places[region.first_task + number * size] = region, number
             except OmpdError as error:
-                fault = error  # the region's row reports it
+                fault = error  # the row of the region reports the error
         return places, fault
 
     def place_of(self, task: int) -> tuple[Parallel, int] | None:
-        """Return the region whose implicit task is at *task*, and its thread's number, None if it is no region's.
+        """Return the region whose implicit task is at *task*, and the number of the task's thread. None if *task* is no
+        region's implicit task.
 
-        :raises OmpdError: if a team cannot be read to which it may belong
+        :raises OmpdError: if a team to which the task may belong cannot be read
         """
         places, unplaced = self._implicit
         place = places.get(task)
@@ -154,19 +155,19 @@ class Tasks:
 
     @property
     def current(self) -> Mapping[int, Thread]:
-        """The threads that execute tasks, by the task's address. Threads that cannot be read are left out."""
+        """The thread that executes each task, by the task's address. Unreadable threads are left out."""
         return self._current[0]
 
     @cached_property
     def _current(self) -> tuple[Mapping[int, Thread], OmpdError | None]:
-        # And why the task of some thread is unknown.
+        # Also the error if the task of a thread is unknown.
         threads: dict[int, Thread] = {}
         fault = None
         for thread in self._runtime.threads():
             try:
                 task = thread.kept_task()
             except OmpdError as error:
-                fault = error  # the thread's row reports it
+                fault = error  # the row of the thread reports the error
             else:
                 if task is not None:
                     threads[task.address] = thread
@@ -175,21 +176,21 @@ class Tasks:
     def is_executing(self, task: Task) -> bool:
         """Return whether a thread executes *task*.
 
-        :raises OmpdError: if no thread is known to execute it, and some thread's task is unknown
+        :raises OmpdError: if no thread is known to execute the task, but the task of a thread is unknown
         """
         current, unknown = self._current
         if task.address in current:
             return True
         if task.place is not None:
             region, number = task.place
-            region.thread(number).current_task()  # only its own thread executes an implicit task
+            region.thread(number).current_task()  # only the thread of its place executes an implicit task; raises if that is unreadable
         elif unknown is not None:
             raise unknown
         return False
 
     @cached_property
     def initial(self) -> Mapping[int, Thread]:
-        """The threads whose initial task has a ``gomp_task``, by its address.
+        """The threads whose initial task has a ``gomp_task``, by the task's address.
 
         :raises OmpdError: if the task of a thread cannot be read
         """
@@ -205,9 +206,10 @@ class Tasks:
         return threads
 
     def check_all_are_known(self) -> None:
-        """Check that every task is known that has begun and is not over, also those that a thread has left for others.
+        """Check that every task that has begun and is not over is known, including tasks that a thread has suspended
+        for others.
 
-        :raises OmpdError: if some cannot be found
+        :raises OmpdError: if some tasks cannot be found
         """
         self._check()
         for thread in self._runtime.threads():
@@ -229,9 +231,9 @@ class Tasks:
 
     @property
     def reachable(self) -> Mapping[int, Task]:
-        """The explicit tasks that are not over and can be reached, by address.
+        """The reachable explicit tasks that are not over, by address.
 
-        The walk starts at the tasks that threads execute, at their ancestors, and at the live teams.
+        The walk starts from the tasks that threads execute, from their ancestors, and from the live teams.
         """
         return self._walk.explicit
 
@@ -276,10 +278,10 @@ class Tasks:
     def region_of(self, task: Task) -> Parallel | None:
         """Return the region of the nearest implicit task among a task and its ancestors.
 
-        If the chain of ancestors ends early because one of them is over, return the region of the team whose lists have
-        the last task of the chain, or else the region of the thread that executes that task.
+        The chain of ancestors ends early if one of them is over. In that case return the region of the team whose lists
+        have the last task of the chain, or else the region of the thread that executes that task.
         """
-        # All tasks on the way have the same region. Keep it for them, so that no way is gone twice.
+        # All tasks on the way have the same region. It is cached for all of them, so that no chain is walked twice.
         way: list[int] = []
         region: Parallel | OmpdError | None = None
         try:
@@ -312,9 +314,9 @@ class Tasks:
     # Children
 
     def count_children(self, parent: int | str) -> int:
-        """Return the number of explicit tasks that a task has generated and that are not over.
+        """Return the number of unfinished explicit tasks that a task has generated.
 
-        :param parent: its address, or its id if it has no ``gomp_task``
+        :param parent: the generating task's address, or its id if it has no ``gomp_task``
         :raises OmpdError: if some may be missing
         """
         self._check()
@@ -333,7 +335,7 @@ class Tasks:
         return counts
 
     def children_of(self, parent: int) -> Sequence[Task]:
-        """Return the :attr:`reachable` deferred tasks that the task at an address has generated."""
+        """Return the :attr:`reachable` deferred tasks that the task at address *parent* has generated."""
         return self._children.get(parent, ())
 
     @cached_property
@@ -345,7 +347,7 @@ class Tasks:
         return children
 
     def unlisted(self) -> Mapping[str, int]:
-        """Return how many more tasks teams count than their lists have, by the regions' ids.
+        """Return, by region id, by how much a team's count of tasks exceeds the number of tasks in its lists.
 
         Teams are left out if a thread holds the lock of their lists.
         """
