@@ -183,7 +183,7 @@ class Tasks:
             return True
         if task.place is not None:
             region, number = task.place
-            region.thread(number).current_task()  # only the thread of its place executes an implicit task; raises if that is unreadable
+            region.thread(number).current_task()  # only this thread can execute the task
         elif unknown is not None:
             raise unknown
         return False

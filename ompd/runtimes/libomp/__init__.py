@@ -1,5 +1,5 @@
-"""LLVM's runtime and Intel's.
+"""The runtimes of LLVM and Intel.
 
-``plugin`` has the runtime, which finds and keeps its threads, ``teams`` and tasks. ``handles`` answer by ``stacks`` and
-``waits``. ``layout`` has the places of members in structures.
+``plugin`` has the runtime, which finds and keeps threads, ``teams`` and tasks. ``handles`` has the contract's handles,
+which use ``stacks`` and ``waits``. ``layout`` has the places of members in structures.
 """

@@ -1,8 +1,9 @@
 """The contract's handles: threads (``kmp_base_info_t``), parallel regions, and tasks (``kmp_taskdata_t``).
 
 Nested serialized regions of one thread share one team. They also share the descriptor of one implicit task, which
-belongs to the innermost region. If OMPT is enabled, the runtime moves its data of the other tasks into a chain of
-``ompt_lw_taskteam_t``, innermost first. Each of these tasks has a handle of its own, by the place of its region.
+belongs to the innermost region. If OMPT is enabled, the runtime moves OMPT's data about the other implicit tasks into a
+chain of ``ompt_lw_taskteam_t``, innermost first. Each of these tasks has its own handle, which is identified by the
+place of its region.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.teams import Team
 
 _NOT_KEPT = "the runtime keeps this only if OMP_DEBUG=enabled or a tool asked for it at the start"
-# Barriers that clang's code calls. They set th_ident when they begin.
+# Barriers that clang's code calls. They set th_ident at their beginning.
 _BARRIERS_WITH_IDENT = ("__kmpc_barrier", "__kmpc_cancel_barrier")
 # ompt_frame_t is public: two words, then two int32 flags, for which no constant is published.
 _FRAME_SIZE = 24
@@ -40,7 +41,7 @@ _EXIT_FLAGS, _ENTER_FLAGS, _FLAGS_SIZE = 16, 20, 4
 
 
 class Thread(Unnumbered):
-    """One ``kmp_info_t``. Each member is read once, when it is first needed."""
+    """One ``kmp_info_t``. Each member is read once, on first use."""
 
     def __init__(self, runtime: Runtime, address: int) -> None:
         self.runtime = runtime
@@ -48,7 +49,7 @@ class Thread(Unnumbered):
 
     @property
     def memory(self) -> CachedMemory:
-        """The target's memory, with the first part of the structure read at once.
+        """The target's memory, with a cached copy of the first part of the structure.
 
         :raises OmpdError: if the process has run since it stopped
         """
@@ -61,17 +62,19 @@ class Thread(Unnumbered):
         try:
             head = heap.read(self.address, self.runtime.thread_head)
         except (MemoryFault, CorruptState):
-            head = b""  # each member is read by itself, and fails by itself
+            head = b""  # each member is then read separately, and may fail separately
         return CachedMemory(heap, self.address, head)
 
     @property
     def _view(self) -> StructView:
         return StructView(self.memory, self.runtime.thread_layout, self.address)
 
-    # Who it is
+    # The thread's identity
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """Return ``ds_thread``, 0 while the thread is being created. The runtime keeps no other kind than PTHREAD."""
+        """Return ``ds_thread``, 0 while the thread is being created. The runtime keeps only identifiers of kind
+        PTHREAD.
+        """
         if kind != ThreadIdKind.PTHREAD:
             raise Unsupported(f"libomp keeps no thread identifiers of kind {kind!r}")
         return self._ds_thread
@@ -88,25 +91,26 @@ class Thread(Unnumbered):
 
     @cached_property
     def _is_initial(self) -> bool:
-        # The outermost team of an initial thread is its own, at level 0. A worker is number 0 only in teams it forms.
+        # The outermost team of an initial thread is its own team at level 0. A worker has number 0 only in teams that
+        # it forms.
         if self.th_team is None:
             return False
         outermost = self.th_team.chain[-1]
         return outermost.t_level == 0 and outermost.t_threads[0] == self.address
 
-    # Its team
+    # The thread's team
 
     @cached_property
     def th_team(self) -> Team | None:
-        """The team it points at, possibly one whose region is over. None in the pool.
+        """The team to which ``th_team`` points, possibly one whose region is over. None in the pool.
 
         When a primary thread begins or ends a region, the runtime changes ``th_team``, ``th_current_task`` and the
-        team's level one after the other. While not all three belong to the inner team, this is the outer team: the code
-        of the region has not begun, or is over.
+        team's level one after the other. Until all three belong to the inner team, this is the outer team, because the
+        code of the region has not begun or is over.
         """
         address = self._view.pointer("th_team")
         if address is None:
-            # The initial thread has place 0 and always a team; workers get other places (kmp_runtime.cpp).
+            # The initial thread has place 0 and always has a team. Workers get other places (kmp_runtime.cpp).
             if self.runtime.thread_places.get(self.address) == 0 and self._view.pointer("th_current_task") is not None:
                 raise CorruptState(self.address, "the initial thread in __kmp_threads[0] has no th_team")
             return None
@@ -123,12 +127,12 @@ class Thread(Unnumbered):
         return found
 
     def _forms(self, inner: Team, outer: Team) -> bool:
-        # Whether this thread of the outer team is creating the inner team, or dissolving it.
+        # Whether this thread of the outer team is creating or dissolving the inner team.
         if inner is outer or self.address not in outer.t_threads:
             return False
         if inner.t_parent is outer:
             return True
-        # A team that is given up loses its parent before the thread leaves it.
+        # A team that is being dissolved loses its parent before the thread leaves the team.
         return inner.t_parent is None and outer.t_parent not in (None, inner) and inner.t_threads[0] == self.address
 
     @cached_property
@@ -144,12 +148,13 @@ class Thread(Unnumbered):
 
     @cached_property
     def team(self) -> Team | None:
-        """The team whose region it executes, None while it is idle.
+        """The team whose region the thread executes, None while the thread is idle.
 
-        An idle worker goes on pointing at a team that is over, or, if the runtime keeps spare threads, at a team that
-        has become smaller.
+        An idle worker still points to a team whose region is over, or, if the runtime keeps spare threads, to a team
+        that has become smaller.
 
-        :raises CorruptState: if the team does not have the thread, or if a team has it and it has none
+        :raises CorruptState: if the team does not have the thread, or if a team has the thread but the thread has no
+            team
         """
         team = self.th_team
         if team is None and self.address in self.runtime.members:
@@ -158,8 +163,8 @@ class Thread(Unnumbered):
         if team is None or not team.is_live:
             return None
         if team.t_parent is not None and not team.regions and team.t_threads[0] != self.address:
-            team.t_active_level  # noqa: B018  raises if the team's level is what was lost
-            return None  # kept ready for regions of a team of a league
+            team.t_active_level  # noqa: B018 raises if the team's level was lost
+            return None  # kept ready for the regions of a league's team
         if self._number_in(team) is not None:
             return team
         if not self.runtime.may_keep_spare_threads:
@@ -170,14 +175,16 @@ class Thread(Unnumbered):
         return None
 
     def _number_in(self, team: Team) -> int | None:
-        # While the thread leaves an inner region, ds_tid is already its number in the enclosing one.
+        # While the thread leaves an inner region, ds_tid already is the thread's number in the enclosing region.
         number = self._view.signed("ds_tid")
         if 0 <= number < team.t_nproc and team.t_threads[number] == self.address:
             return number
         return team.t_threads.index(self.address) if self.address in team.t_threads else None
 
     def thread_num(self) -> int | None:
-        """Return its place in ``t_threads``, None while it is idle: in the pool it keeps its last ``ds_tid``."""
+        """Return the thread's place in ``t_threads``, None while the thread is idle. In the pool it keeps its last
+        ``ds_tid``.
+        """
         return self._number_in(self.team) if self.team is not None else None
 
     def current_parallel(self) -> Parallel | None:
@@ -186,7 +193,7 @@ class Thread(Unnumbered):
     def hosted_regions(self) -> tuple[Parallel, ...]:
         """Return the regions whose code is on this thread's own stack, innermost first.
 
-        They begin with the current region and end with the first one in which the thread is a worker.
+        The first is the current region, the last is the first region in which the thread is a worker.
         """
         regions: list[Parallel] = []
         for team in self.team.chain if self.team is not None else ():
@@ -198,10 +205,10 @@ class Thread(Unnumbered):
     def outside_of_target(self) -> None:
         """Return None: a thread that executes a target region stays in its team."""
 
-    # Its task
+    # The thread's task
 
     def icv_task(self) -> Task | None:
-        """Return the task whose descriptor has the thread's ICVs, None while the thread is idle."""
+        """Return the task whose descriptor contains the thread's ICVs, None while the thread is idle."""
         if self.team is None:
             return None
         task, inner = self._th_current_task, self._task_team
@@ -225,29 +232,29 @@ class Thread(Unnumbered):
             and task.kind() == "explicit"
             and not self.runtime.stacks.executes_explicit_task(self)
         ):
-            # Such a region has no task descriptor: th_current_task goes on pointing at the explicit task.
+            # Such a region has no task descriptor, and th_current_task still points to the explicit task.
             raise Unavailable("the runtime does not tell the task of a serialized region inside of an explicit task")
         return task
 
-    # What it does
+    # The thread's activity
 
     def state(self) -> ThreadState:
         return states.thread_state(self)
 
     def kept_state(self) -> tuple[int, int]:
-        """Return ``state`` and ``wait_id`` of ``ompt_thread_info`` as they are. Only a runtime that keeps states sets
+        """Return ``state`` and ``wait_id`` of ``ompt_thread_info`` unchanged. Only a runtime that keeps states sets
         them.
         """
         return self._view.signed("state"), self._view.unsigned("wait_id")
 
     def ompt_state(self) -> OwnState:
-        """Return ``ompt_thread_info.state``, an ``ompt_state_t`` of OpenMP 5."""
+        """Return ``ompt_thread_info.state``, which is an ``ompt_state_t`` of OpenMP 5."""
         self._require_kept()
         number = self._view.signed("state")
         return OwnState(number, state_name(number))
 
     def has_data_of_ompt(self) -> bool:
-        """Return whether ``ompt_thread_info.thread_data`` or the exit frame of its current task is set."""
+        """Return whether ``ompt_thread_info.thread_data`` or the exit frame of the thread's current task is set."""
         task = self.icv_task()
         return bool(self._view.unsigned("thread_data") or (task is not None and task.stored_exit_frame()))
 
@@ -274,18 +281,18 @@ class Thread(Unnumbered):
         return points.point_of(self)
 
     def barrier_source(self) -> str | None:
-        """Return the text that ``th_ident`` points to: clang's barriers set it when they begin."""
+        """Return the text to which ``th_ident`` points. clang's barriers set it at their beginning."""
         if states.entry_inside(self) not in _BARRIERS_WITH_IDENT:
             return None
         return self.runtime.construct_source(self.th_ident)
 
     @property
     def th_ident(self) -> int | None:
-        """The address of the ``ident_t`` that the runtime last noted for the thread."""
+        """The address of the ``ident_t`` that the runtime last recorded for the thread."""
         return self.runtime.details.view("kmp_base_info_t", self.address).pointer("th_ident")
 
     def idle_frame(self) -> None:
-        """Return None: libomp does not record it."""
+        """Return None: libomp does not record the idle loop's frame."""
 
     def construct_code(self) -> Sequence[ConstructCode]:
         return constructs.construct_code(self)
@@ -296,7 +303,9 @@ class Thread(Unnumbered):
 
 @record
 class Parallel(Unnumbered):
-    """A parallel region: the *place*-th of the *count* regions that *team* stands for, counted from the outermost."""
+    """A parallel region: number ``place`` of the ``count`` regions that ``team`` executes. The outermost has number
+    1.
+    """
 
     team: Team
     place: int
@@ -304,7 +313,7 @@ class Parallel(Unnumbered):
 
     @property
     def id(self) -> str:
-        """The address of its team; of regions that share a team, with the region's place."""
+        """The address of the region's team. For regions that share a team, the region's place is added."""
         address = f"{self.team.address:#x}"
         return address if self.count == 1 else f"{address}/{self.place}"
 
@@ -315,22 +324,22 @@ class Parallel(Unnumbered):
         return parent.innermost_region if parent is not None else None
 
     def size(self) -> int:
-        """Return ``t_nproc``: 1 for a serialized region."""
+        """Return ``t_nproc``, which is 1 for a serialized region."""
         return self.team.t_nproc
 
     def level(self) -> int:
-        """Return the region's own level: ``t_level`` is the level of the innermost region of its team."""
+        """Return the level of this region. ``t_level`` is the level of the innermost region of the team."""
         return self.team.t_level - (self.count - self.place)
 
     def active_level(self) -> int:
-        """Return ``t_active_level``: regions that share a team are all inactive."""
+        """Return ``t_active_level``. Regions that share a team are all inactive."""
         return self.team.t_active_level
 
     def thread(self, thread_num: int) -> Thread:
         return self.team.runtime.thread_at(self.member(thread_num))
 
     def member(self, thread_num: int) -> int:
-        """Return the address of one of its threads.
+        """Return the address of the thread with number *thread_num*.
 
         :raises BadInput: if no thread has that number
         """
@@ -344,17 +353,17 @@ class Parallel(Unnumbered):
     def implicit_task(self, thread_num: int) -> Task:
         self.member(thread_num)
         if self.count > 1:
-            self.thread(0).current_task()  # raises if the descriptors of the regions cannot be distinguished
+            self.thread(0).current_task()  # raises if the regions' task descriptors cannot be distinguished
         return self.team.runtime.implicit_task(self.team, thread_num, self.place)
 
     def function(self) -> int:
-        """Return the entry of the function that the compiler made of the region.
+        """Return the entry of the function that the compiler made from the region.
 
-        This is ``t_pkfn`` in a team of several threads, unless it is the wrapper by which gcc's code runs on libomp.
-        Otherwise the stack of a thread of the team shows it, or, if all threads have left the function, the arguments
-        of the wrapper.
+        In a team of several threads this is ``t_pkfn``, unless that is the wrapper through which gcc's code runs on
+        libomp. Otherwise the stack of a thread of the team shows the function, or, if all threads have left the
+        function, the arguments of the wrapper.
 
-        :raises Unavailable: if neither shows it
+        :raises Unavailable: if neither shows the function
         """
         runtime, entry = self.team.runtime, self.team.t_pkfn
         if self.size() == 1 or entry is None:
@@ -384,7 +393,7 @@ class Parallel(Unnumbered):
         return StructView(runtime.heap, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")
 
     def source(self) -> str | None:
-        """Return the text that ``t_ident`` points to: the runtime sets it when a team of several threads forms."""
+        """Return the text to which ``t_ident`` points. The runtime sets it when it forms a team of several threads."""
         if self.size() == 1:
             return None
         runtime = self.team.runtime
@@ -394,8 +403,8 @@ class Parallel(Unnumbered):
         return barriers.barriers_of(self)
 
     def unfinished_tasks(self) -> int:
-        """Return the unfinished children (``td_incomplete_child_tasks``) of the team's implicit tasks, of the explicit
-        tasks that its threads execute, and of the explicit tasks that generated those.
+        """Return the number of unfinished children (``td_incomplete_child_tasks``) of the team's implicit tasks, of the
+        explicit tasks that its threads execute, and of these tasks' explicit ancestors.
 
         :raises Unavailable: if the place of the count is unknown
         """
@@ -409,14 +418,16 @@ class Parallel(Unnumbered):
                 tasks[task.id] = task
                 task = task.generating()
         if self.size() == 1:
-            # A serialized region executes most tasks at once, and the runtime does not count them.
+            # A serialized region executes most tasks immediately, and the runtime does not count them.
             return sum(task.unfinished_children() for task in tasks.values())
         return sum(task.counted_children() for task in tasks.values())
 
 
 @record
 class Task(Unnumbered):
-    """A task by the address of its ``kmp_taskdata_t``: the *place*-th of the *count* implicit tasks that share it."""
+    """The task whose ``kmp_taskdata_t`` is at ``address``. If ``count`` implicit tasks share this descriptor, the task
+    is number ``place`` of them.
+    """
 
     runtime: Runtime
     address: int
@@ -425,12 +436,14 @@ class Task(Unnumbered):
 
     @property
     def id(self) -> str:
-        """Its address; of implicit tasks that share a descriptor, with the task's place."""
+        """The address of the task's descriptor. For implicit tasks that share a descriptor, the task's place is
+        added.
+        """
         return f"{self.address:#x}" if self.count == 1 else f"{self.address:#x}/{self.place}"
 
     @property
     def view(self) -> StructView:
-        """The task's ``kmp_taskdata_t``, read once up to the data of tools, which few questions need."""
+        """The task's ``kmp_taskdata_t``. It is read once up to the data of tools, which is seldom needed."""
         return StructView(self.runtime.taskdata(self.address), self.runtime.task_layout, self.address)
 
     def flag(self, name: str) -> bool:
@@ -447,7 +460,8 @@ class Task(Unnumbered):
     def flags(self) -> int:
         """``td_flags``, read once.
 
-        :raises CorruptState: if these flags are of an explicit task, but the task is an implicit one of its team
+        :raises CorruptState: if the flags are those of an explicit task, but the task is in the team's array of
+            implicit tasks
         """
         head = self.runtime.heads.of(self.address)
         if head is not None:
@@ -465,12 +479,12 @@ class Task(Unnumbered):
         try:
             return self.team().has_implicit_task_at(self.address)
         except OmpdError:
-            return False  # its team is unknown
+            return False  # the task's team is unknown
 
     def team(self) -> Team:
-        """Return the team the task belongs to.
+        """Return the team to which the task belongs.
 
-        :raises CorruptState: if it has none
+        :raises CorruptState: if the task has no team
         """
         address = self.view.pointer("td_team")
         if address is None:
@@ -502,7 +516,7 @@ class Task(Unnumbered):
         try:
             return self.runtime.waiting.before(self)
         except LayoutUnavailable:
-            return None  # then it is in a queue
+            return None  # the task is in a queue
 
     def _is_detached(self) -> bool:
         try:
@@ -511,9 +525,10 @@ class Task(Unnumbered):
             return False
 
     def is_proxy(self) -> bool:
-        """Return whether it has become a proxy for its event: its code has ended, and its event is not fulfilled.
+        """Return whether the task has become a proxy for its event, because its code has ended before the event is
+        fulfilled.
 
-        :raises LayoutUnavailable: if the flags of proxies are unknown
+        :raises LayoutUnavailable: if the places of the proxy flags are unknown
         """
         masks = self.runtime.details.layout("kmp_tasking_flags_t.proxy").masks
         wanted = masks.get("proxy", 0) | masks.get("detachable", 0)
@@ -540,8 +555,8 @@ class Task(Unnumbered):
             raise Unavailable(str(error)) from error
 
     def counted_children(self) -> int:
-        """Return how many unfinished children the runtime counts: all of them in a team of several threads. This
-        searches for no tasks.
+        """Return the runtime's count of unfinished children, which includes all in a team of several threads. No tasks
+        are searched for.
 
         :raises Unavailable: if the place of the count is unknown
         """
@@ -551,7 +566,7 @@ class Task(Unnumbered):
             raise Unavailable(str(error)) from error
 
     def thread(self) -> Thread | None:
-        """Return its thread. An implicit task's place in the array of its team is the number of its thread.
+        """Return the task's thread. The place of an implicit task in its team's array is the thread's number.
 
         :raises Unavailable: for a suspended explicit task that does not wait for its children
         """
@@ -562,9 +577,10 @@ class Task(Unnumbered):
         return self.runtime.current_tasks.get(self.address) or self.waiting_thread()
 
     def waiting_thread(self) -> Thread:
-        """Return the thread on which it waits for its children: its gtid + 1 is in ``td_taskwait_thread`` then.
+        """Return the thread on which the task waits for its children. ``td_taskwait_thread`` then is this thread's gtid
+        + 1.
 
-        :raises Unavailable: if it does not wait for them
+        :raises Unavailable: if the task does not wait for its children
         """
         gtid = self.runtime.details.view("kmp_taskdata_t", self.address).signed("td_taskwait_thread") - 1
         if gtid < 0:
@@ -575,7 +591,7 @@ class Task(Unnumbered):
         return thread
 
     def thread_or_none(self) -> Thread | None:
-        """Return its thread, None if that is unknown, too."""
+        """Return the task's thread, None if there is none or if it is unknown."""
         try:
             return self.thread()
         except OmpdError:
@@ -585,16 +601,17 @@ class Task(Unnumbered):
         return self.flag("final")
 
     def is_tied(self) -> bool:
-        """Return ``td_flags.tiedness``: at scheduling points of its code the runtime may queue an untied task again.
+        """Return ``td_flags.tiedness``. At scheduling points in the code of an untied task, the runtime may queue the
+        task again.
 
         :raises Unavailable: if the runtime publishes no mask for it
         """
         return self.kind() != "explicit" or self.flag("tiedness")
 
     def generating(self) -> Task | None:
-        """Return ``td_parent``: for an implicit task the one that encountered the region.
+        """Return ``td_parent``, which for an implicit task is the task that encountered the region.
 
-        :raises CorruptState: if that is the task itself
+        :raises CorruptState: if ``td_parent`` is the task itself
         """
         if self.place > 1:
             return Task(self.runtime, self.address, self.place - 1, self.count)
@@ -618,8 +635,8 @@ class Task(Unnumbered):
         return regions[self.place - 1] if self.count > 1 and self.count == len(regions) else regions[-1]
 
     def function(self) -> int | None:
-        """Return ``routine`` of an explicit task, which follows its descriptor; for an implicit task the function of
-        its region.
+        """Return ``routine`` of an explicit task, which follows the task's descriptor. For an implicit task, return the
+        function of the task's region.
         """
         if self.kind() == "explicit":
             size = self.runtime.task_layout.size
@@ -636,7 +653,7 @@ class Task(Unnumbered):
 
     @property
     def _info(self) -> StructView:
-        # Its ompt_task_info_t, in its descriptor or displaced.
+        # The task's ompt_task_info_t, in the task's descriptor or displaced.
         layout = self.runtime.layouts["ompt_task_info_t"]
         depth = self.count - self.place
         if depth == 0:
@@ -662,13 +679,15 @@ class Task(Unnumbered):
         )
 
     def stored_exit_frame(self) -> int:
-        """Return the address in ``exit_frame`` of its descriptor. Only a runtime that keeps states sets it."""
+        """Return the address in ``exit_frame`` of the task's descriptor. Only a runtime that keeps states sets it."""
         info = self.runtime.layouts["ompt_task_info_t"]
         start = self.view.address_of("ompt_task_info") + info.field("frame").offset
         return StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], start).unsigned("exit_frame")
 
     def ompt_type(self) -> str:
-        """Return what ``ompt_get_task_info`` makes of ``td_flags``: the kind. The runtime marks no target tasks."""
+        """Return the task's kind, which ``ompt_get_task_info`` derives from ``td_flags``. The runtime marks no target
+        tasks.
+        """
         return self.kind()
 
     def tool_data(self) -> int:
@@ -677,6 +696,6 @@ class Task(Unnumbered):
         return self._info.unsigned("task_data")
 
     def source(self) -> str | None:
-        """Return the text that ``td_ident`` points to: clang's code sets it."""
+        """Return the text to which ``td_ident`` points. clang's code sets it."""
         view = self.runtime.details.view("kmp_taskdata_t", self.address)
         return self.runtime.construct_source(view.pointer("td_ident"))

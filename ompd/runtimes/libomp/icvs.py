@@ -1,8 +1,9 @@
 """Internal control variables: their names, their scopes, and their places in the runtime.
 
-Each has its name of OpenMP 5.1, and if OpenMP 5.0 has another name for it, with ``ompd-``, that one, too. Variables in
-``td_icvs`` belong to a task. OMPD gives some of them the scope of a thread: then they are those of its current task.
-Two variables that OMPD libraries leave out are among the settings that the runtime displays (``ompd_env_block``).
+Each variable has its name in OpenMP 5.1. If OpenMP 5.0 has another name for it (with ``ompd-``), it has that name, too.
+Variables in ``td_icvs`` belong to a task. OMPD gives some of them the scope of a thread; these are read from the
+thread's current task. Two variables that OMPD libraries leave out are among the settings that the runtime displays
+(``ompd_env_block``).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 _MAX_STRING = 1 << 16
 _MAX_ENVIRONMENT = 1 << 16  # some 60 lines
-_MAX_LIST = 1 << 12  # levels in OMP_NUM_THREADS and others
+_MAX_LIST = 1 << 12  # levels in OMP_NUM_THREADS and similar lists
 
-# kmp_sched_t of kmp.h, by the names of the schedule clause. Two bits above them are modifiers.
+# kmp_sched_t of kmp.h, with the names of the schedule clause. Two bits above these numbers are modifiers.
 _SCHEDULES = {
     **dict.fromkeys((33, 34, 40, 41), "static"),
     35: "dynamic",
@@ -42,15 +43,15 @@ _BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
 # enum __kmp_tool of ompt-general.cpp
 _TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
 
-# The environment variables of these lists, and the numbers of their words.
+# The environment variables of the runtime's lists, and the numbers that stand for their words.
 _BINDING_WORDS = {"false": 0, "true": 1, "master": 2, "primary": 2, "close": 3, "spread": 4}
 _LISTS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "__kmp_nested_nth": ("OMP_NUM_THREADS", {}),
     "__kmp_nested_proc_bind": ("OMP_PROC_BIND", _BINDING_WORDS),
 }
 
-# Variables that OMPD leaves out and no routine changes, and the environment variables for which the runtime displays
-# them.
+# Variables that OMPD leaves out and that no routine changes, with the environment variables under which the runtime
+# displays them.
 _DISPLAYED = {
     "wait-policy-var": "OMP_WAIT_POLICY",
     "target-offload-var": "OMP_TARGET_OFFLOAD",
@@ -58,21 +59,21 @@ _DISPLAYED = {
 
 
 def describe(runtime: Runtime) -> list[IcvDescription]:
-    """Return the ICVs that :func:`read` knows."""
+    """Return the ICVs that :func:`read` can read."""
     described = icv_readers.describe(_READERS)
     try:
         displayed = display_control_vars(runtime)
     except (Unavailable, MemoryFault, CorruptState):
-        displayed = {}  # display_control_vars() raises the reason
+        displayed = {}  # display_control_vars() reports the error
     return described + [
         IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
     ]
 
 
 def read(runtime: Runtime, name: str, handle: object) -> Value:
-    """Return the value of ICV *name* for *handle*, whose class has to fit its scope.
+    """Return the value of ICV *name* for *handle*, whose class must fit the ICV's scope.
 
-    :raises BadInput: if there is no such ICV, or *handle* is of another kind
+    :raises BadInput: if there is no such ICV, or *handle* has another scope
     """
     if name in _DISPLAYED:
         try:
@@ -83,7 +84,7 @@ def read(runtime: Runtime, name: str, handle: object) -> Value:
 
 
 def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
-    """Return the settings in ``ompd_env_block``, a text that the runtime makes when it initialises."""
+    """Return the settings in ``ompd_env_block``, a text that the runtime writes during initialisation."""
     block = read_pointer(runtime.process, runtime.global_address("ompd_env_block"))
     size = read_unsigned(runtime.process, runtime.global_address("ompd_env_block_size"), runtime.process.pointer_size)
     if block is None:
@@ -95,7 +96,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-# A task's
+# Variables of tasks
 
 
 def _icvs(task: Task) -> StructView:
@@ -126,12 +127,12 @@ def _run_sched(task: Task) -> str:
     if name is None:
         raise CorruptState(view.address, f"schedule of kind {kind:#x}")
     modifier = "monotonic:" if kind & _MONOTONIC else "nonmonotonic:" if kind & _NONMONOTONIC else ""
-    # A schedule without chunks has 0 or 1 there, which is no chunk size of the user's.
+    # For a schedule without chunks, the value is 0 or 1, which is not a chunk size that the user chose.
     return f"{modifier}{name}" + (f",{chunk}" if plain not in _UNCHUNKED_STATIC and chunk > 0 else "")
 
 
 def _list(task: Task, global_name: str, member: str) -> list[int]:
-    # The values of a list in the environment for the levels inside of the task's.
+    # The values of an environment variable's list that apply to levels inside of the task's level.
     runtime = task.runtime
     layout = runtime.layouts["kmp_nested_nthreads_t" if member == "nth" else "kmp_nested_proc_bind_t"]
     address = runtime.process.symbol_in(runtime.module, global_name)
@@ -166,8 +167,8 @@ def _list_of_team(task: Task) -> int | None:
 
 
 def _list_by_content(runtime: Runtime, global_name: str, layout: StructLayout, member: str) -> int | None:
-    # The address of the list with the values of an environment variable. None if that has at most one value: then the
-    # runtime has no list.
+    # The address of the list with the values of an environment variable. None if the variable has at most one value,
+    # because the runtime then has no list.
     variable, codes = _LISTS[global_name]
     given = runtime.process.environment().get(variable, "")
     if "," not in given:
@@ -209,11 +210,11 @@ def _member(task: Task, *, name: str) -> int:
     return _icvs(task).signed(name)
 
 
-# The address space's
+# Variables of the address space
 
 
 def _global(runtime: Runtime, *, name: str, size: int = 4, routine: str | None = None) -> int:
-    # A stripped runtime still has the routine of the API that returns the variable.
+    # A stripped runtime still has the API routine that returns the variable.
     if routine is None or runtime.stripped is None:
         return read_unsigned(runtime.process, runtime.global_address(name), size)
     return _call(runtime, routine)
@@ -224,8 +225,8 @@ def _flag(runtime: Runtime, *, name: str, routine: str | None = None) -> bool:
 
 
 def _call(runtime: Runtime, name: str) -> int:
-    # The result of one of the runtime's own routines, a C int. An emulator runs it on a thread of a team: on a thread
-    # that the runtime does not know the routine would begin to initialise.
+    # The result, a C int, of one of the runtime's own routines. An emulator runs the routine as a thread of a team,
+    # because as a thread that the runtime does not know, the routine would start to initialise it.
     routine = runtime.process.symbol_in(runtime.module, name)
     if routine is None:
         raise Unavailable(f"the runtime exports no {name}")
@@ -256,7 +257,7 @@ def _string(runtime: Runtime, *, name: str) -> str:
     address = read_pointer(runtime.process, runtime.global_address(name))
     if address is None:
         return ""
-    runtime.heap.read(address, 1)  # raises if the page is lost, which would be an empty string
+    runtime.heap.read(address, 1)  # raises if the page is lost, which would read as an empty string
     return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
 
 

@@ -1,6 +1,6 @@
-"""LLVM's libomp and Intel's libiomp5: one code base, two builds.
+"""LLVM's libomp and Intel's libiomp5, which are two builds of one code base.
 
-A runtime with symbols is read by names, in any release. For a stripped runtime
+A runtime with symbols is read by name, whatever its release. For a stripped runtime
 :mod:`ompd.runtimes.libomp.layout.layouts` has the layouts of its release, and its variables are found by their values.
 """
 
@@ -47,8 +47,8 @@ from ompd.runtimes.libomp.waits.dependences import WaitingTasks
 from ompd.runtimes.libomp.waits.lock_objects import LockObjects
 from ompd.runtimes.libomp.waits.queues import Queues
 
-# The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has at most 4 million
-# ids.
+# The runtime's table grows with the number of started threads, up to __kmp_sys_max_nth. Linux has at most 4 million
+# thread ids.
 _MAX_CAPACITY = 1 << 22
 _MAX_HEAD = 4096
 _MAX_SOURCE = 4096
@@ -62,11 +62,11 @@ class LibompPlugin(Common):
     """Reads libomp and libiomp5."""
 
     kind = "libomp"
-    ROUTINES = ("__kmpc_fork_call", "__kmp_invoke_microtask")  # clang's code calls the first
+    ROUTINES = ("__kmpc_fork_call", "__kmp_invoke_microtask")  # clang's code calls __kmpc_fork_call
 
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
         locations = process.symbol_in(module, DLL_LOCATIONS)
-        # The runtime sets this pointer last when it initialises, so that all it publishes is valid (ompd_init).
+        # During initialisation the runtime sets this pointer last, after everything that it publishes (ompd_init).
         if locations is not None and read_pointer(process, locations) is None:
             raise NotInitialised(
                 f"{module.name} is loaded, but no OpenMP construct or routine has run yet",
@@ -76,7 +76,7 @@ class LibompPlugin(Common):
 
 
 class Runtime(Plain):
-    """One copy of the runtime in one process. Finds and keeps its threads, teams and tasks."""
+    """One copy of the runtime in one process. It finds and keeps the runtime's threads, teams and tasks."""
 
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
@@ -84,7 +84,7 @@ class Runtime(Plain):
         self.module = module
         loaded = layouts.load(process, module)
         self.layouts = loaded.layouts
-        self.stripped = loaded.stripped  # stands in for the symbols of a stripped runtime, else None
+        self.stripped = loaded.stripped  # replaces the symbols of a stripped runtime, else None
         self.structures = Structures(process, module, loaded, self.heap)
         base = self.layouts["kmp_base_info_t"]
         desc = self.layouts["kmp_desc_t"].embedding("ds", self.layouts["kmp_desc_base_t"])
@@ -114,7 +114,7 @@ class Runtime(Plain):
 
     @property
     def layout_proof(self) -> str | None:
-        """The proof of the table that a stripped runtime is read by."""
+        """The proof of the table by which a stripped runtime is read."""
         return self.stripped.how if self.stripped is not None else None
 
     def omp_version(self) -> int:
@@ -122,19 +122,19 @@ class Runtime(Plain):
         return read_signed(self.process, self.global_address("__kmp_openmp_version"), 4)
 
     def version(self) -> str | None:
-        """Return the number in ``__kmp_version_lib_ver``, a text that every build has."""
+        """Return the number in ``__kmp_version_lib_ver``, a text in every build."""
         address = self.process.symbol_in(self.module, "__kmp_version_lib_ver")
         if address is None:
             if self.stripped is not None:
                 raise Unavailable("the runtime has no symbols that would tell where its version lies")
             return None
-        # "\0@(#) LLVM OMP version: 5.0.20140926": the NUL keeps it from being printed, the mark is for what(1)
+        # "\0@(#) LLVM OMP version: 5.0.20140926": the NUL prevents printing, and the mark is for what(1)
         text = self.process.read_string(address + 1, 256)
         match = _VERSION.search(text)
         return match[1].decode() if match else None
 
     def states(self) -> Mapping[int, str]:
-        """Return all states of OMPT. The runtime uses some of them."""
+        """Return all states of OMPT. The runtime uses only some of them."""
         return {state.value: state.name.lower() for state in State}
 
     def keeps_states(self) -> bool:
@@ -152,13 +152,13 @@ class Runtime(Plain):
         except Unavailable:
             return False
 
-    # Its variables and structures
+    # Variables and structures
 
     def global_address(self, name: str) -> int:
         """Return the address of the runtime's global variable *name*.
 
-        :raises SymbolNotFound: if it has no variable of that name
-        :raises Unavailable: if it is stripped
+        :raises SymbolNotFound: if the runtime has no variable of this name
+        :raises Unavailable: if the runtime is stripped
         """
         address = self.process.symbol_in(self.module, name)
         if address is not None:
@@ -177,7 +177,7 @@ class Runtime(Plain):
         return self.structures
 
     def construct_source(self, ident: int | None) -> str | None:
-        """Return ``psource`` of the ``ident_t`` at *ident*, None if it has none."""
+        """Return ``psource`` of the ``ident_t`` at *ident*, None if there is none."""
         text = self.structures.view("ident_t", ident).pointer("psource") if ident is not None else None
         return self.process.read_string(text, _MAX_SOURCE).decode("utf-8", "replace") if text is not None else None
 
@@ -185,7 +185,9 @@ class Runtime(Plain):
 
     @cached_property
     def thread_places(self) -> Mapping[int, int]:
-        """The place of each thread in ``kmp_info_t **__kmp_threads``, which is its gtid, by its address."""
+        """The place of each thread in ``kmp_info_t **__kmp_threads``, which is the thread's gtid, by the thread's
+        address.
+        """
         # The array has gaps: LLVM keeps places 1 to 8 for hidden helpers.
         if self.stripped is not None:
             array: int | None = self.stripped.threads.array
@@ -203,11 +205,11 @@ class Runtime(Plain):
 
     @cached_property
     def most_threads(self) -> int:
-        """More threads than the runtime, or one team, can have."""
+        """A number of threads that the runtime, or one team, cannot exceed."""
         return most_threads(self.process)
 
     def _pointers(self, address: int, count: int) -> list[tuple[int, int]]:
-        # The pointers of an array that are not null, by index.
+        # The pointers of an array that are not null, each with its index.
         size = self.process.pointer_size
         raw = self.heap.read(address, count * size).rstrip(b"\0")
         raw += bytes(-len(raw) % size)  # most of the array has never been used
@@ -232,7 +234,7 @@ class Runtime(Plain):
 
     @cached_property
     def thread_head(self) -> int:
-        """The size of the part of a ``kmp_info_t`` that is read at once: nearly all questions need only that."""
+        """The size of the part of a ``kmp_info_t`` that is read at once. Nearly all facts are in this part."""
         whole = self.thread_layout.fields.get("th")
         return min(whole.size, _MAX_HEAD) if whole is not None else 0
 
@@ -245,7 +247,9 @@ class Runtime(Plain):
 
     @cached_property
     def members(self) -> Mapping[int, Team]:
-        """The team of each thread that a team has whose region is being executed, by the thread's address."""
+        """The team of each thread in a live team, by the thread's address. A team is live while its region is being
+        executed.
+        """
         live: dict[int, Team] = {}
         for thread in self._threads.values():
             with suppress(OmpdError):
@@ -274,13 +278,13 @@ class Runtime(Plain):
             try:
                 identifier = thread.native_id(ThreadIdKind.PTHREAD)
             except (MemoryFault, CorruptState):
-                continue  # the thread's own row shows the error
+                continue  # the row of the thread shows the error
             if identifier:  # 0 while the thread is being created
                 by_pthread.setdefault(identifier, thread)
         return by_pthread
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
-        """Return the thread with that identifier. The runtime keeps ``pthread_self()``, in ``ds_thread``."""
+        """Return the thread with this identifier. The runtime keeps ``pthread_self()`` in ``ds_thread``."""
         if kind == ThreadIdKind.LWP:
             identifier = self.process.pthread_self(identifier)
         elif kind != ThreadIdKind.PTHREAD:
@@ -288,7 +292,7 @@ class Runtime(Plain):
         return self._by_pthread.get(identifier)
 
     def gone_threads(self) -> Sequence[GoneThread]:
-        """Return the threads in ``__kmp_threads`` whose ``ds_thread`` is no thread of the process."""
+        """Return the threads in ``__kmp_threads`` whose ``ds_thread`` does not belong to a thread of the process."""
         gone = []
         for address, thread in self._threads.items():
             identifier = thread.native_id(ThreadIdKind.PTHREAD)
@@ -305,8 +309,8 @@ class Runtime(Plain):
 
     @cached_property
     def by_gtid(self) -> Mapping[int, Thread]:
-        """The threads by gtid: their place in ``__kmp_threads``, which ``ds_gtid`` repeats. Threads whose gtid is in
-        :attr:`contradicted_gtids` are left out.
+        """The threads by gtid, which is their place in ``__kmp_threads`` and is repeated in ``ds_gtid``. Threads whose
+        gtid is in :attr:`contradicted_gtids` are left out.
         """
         places, wrong = self.thread_places, self.contradicted_gtids
         return {place: self._threads[address] for address, place in places.items() if place not in wrong}
@@ -321,7 +325,7 @@ class Runtime(Plain):
         faults: dict[int, CorruptState] = {}
         for address, place in self.thread_places.items():
             number = self.structures.view("kmp_desc_base_t", address + start).signed("ds_gtid")
-            # A thread that is being created gets its place before its number.
+            # A thread that is being created gets its place before its gtid.
             if number != place and self._threads[address].native_id(ThreadIdKind.PTHREAD):
                 fault = CorruptState(address, f"ds_gtid of the thread in __kmp_threads[{place}] is {number}")
                 faults.update({place: fault, number: fault})
@@ -331,7 +335,7 @@ class Runtime(Plain):
         """Return ``ds_gtid``.
 
         :raises LayoutUnavailable: if the offset of the field is unknown
-        :raises CorruptState: if it is not the thread's index in ``__kmp_threads``
+        :raises CorruptState: if ``ds_gtid`` is not the thread's index in ``__kmp_threads``
         """
         place = self.thread_places[thread.address]
         if place in self.contradicted_gtids:
@@ -339,7 +343,7 @@ class Runtime(Plain):
         return place
 
     def thread_by_gtid(self, gtid: int) -> Thread | None:
-        """Return the thread with a *gtid*, None if there is none.
+        """Return the thread with this *gtid*, None if there is none.
 
         :raises CorruptState: if the gtid may belong to another thread
         """
@@ -360,8 +364,8 @@ class Runtime(Plain):
 
     @cached_property
     def constrains_task_stealing(self) -> bool:
-        """Whether a waiting thread may not execute all tasks (KMP_TASK_STEALING_CONSTRAINT). False if that is unknown:
-        then nothing is concluded from it.
+        """Whether the runtime restricts the tasks that a waiting thread may execute (KMP_TASK_STEALING_CONSTRAINT).
+        False if that is unknown, so that nothing is concluded from it.
         """
         try:
             address = self.process.symbol_in(self.module, "__kmp_task_stealing_constraint")
@@ -374,7 +378,7 @@ class Runtime(Plain):
     # Teams
 
     def team_at(self, address: int) -> Team:
-        """Return the team whose ``kmp_team_t`` is at *address*, read once."""
+        """Return the team whose ``kmp_team_t`` is at *address*. The structure is read once."""
         team = self._teams.get(address)
         if team is None:
             check_aligned(self.heap, address, "a team")
@@ -392,7 +396,9 @@ class Runtime(Plain):
     # Tasks
 
     def task_at(self, address: int) -> Task:
-        """Return the task whose ``kmp_taskdata_t`` is at *address*: the innermost of the tasks that share it."""
+        """Return the task whose ``kmp_taskdata_t`` is at *address*: the innermost of the tasks that share this
+        descriptor.
+        """
         task = Task(self, address)
         head = self.heads.of(address)
         if head.flags & self.heads.masks[0] if head is not None else task.flag("tasktype"):
@@ -406,7 +412,7 @@ class Runtime(Plain):
         return Task(self, team.implicit_task_at(thread_num), count if place is None else place, count)
 
     def taskdata(self, address: int) -> CachedMemory:
-        """Return the target's memory, with the first part of the ``kmp_taskdata_t`` at *address* read at once."""
+        """Return the target's memory, with a cached copy of the first part of the ``kmp_taskdata_t`` at *address*."""
         memory = self._taskdata.get(address)
         if memory is None:
             check_aligned(self.heap, address, "a task")
@@ -421,7 +427,7 @@ class Runtime(Plain):
 
     @cached_property
     def _current_tasks(self) -> tuple[Mapping[int, Thread], OmpdError | None]:
-        # The threads by their current tasks, and what kept a thread from being read.
+        # The threads by their current tasks, and the error if a thread is unreadable.
         threads: dict[int, Thread] = {}
         fault: OmpdError | None = None
         for thread in self._threads.values():
@@ -436,15 +442,13 @@ class Runtime(Plain):
 
     @property
     def current_tasks(self) -> Mapping[int, Thread]:
-        """The thread that executes each task, by the task's ``kmp_taskdata_t``. Threads that cannot be read are left
-        out.
-        """
+        """The thread that executes each task, by the task's ``kmp_taskdata_t``. Unreadable threads are left out."""
         return self._current_tasks[0]
 
     def is_executing(self, task: int) -> bool:
         """Return whether a thread executes the task whose ``kmp_taskdata_t`` is at *task*.
 
-        :raises OmpdError: if a thread cannot be read, and no other executes it
+        :raises OmpdError: if no readable thread executes the task, and a thread is unreadable
         """
         threads, fault = self._current_tasks
         if task not in threads and fault is not None:
@@ -461,10 +465,10 @@ class Runtime(Plain):
         return self.queues.prioritized()
 
     def unlisted_tasks(self) -> Mapping[str, int]:
-        """Return none: each task counts its children, and is kept for them."""
+        """Return none: each task counts its children, and the runtime keeps a task until its children are complete."""
         return {}
 
-    # Its parts
+    # Parts of the runtime
 
     @cached_property
     def unnamed(self) -> Unnamed | None:
@@ -473,17 +477,17 @@ class Runtime(Plain):
 
     @cached_property
     def stacks(self) -> Stacks:
-        """The stacks of its threads."""
+        """The stacks of the runtime's threads."""
         return Stacks(self, Code(self, self.unnamed))
 
     @cached_property
     def suspended(self) -> SuspendedTasks:
-        """The explicit tasks that generated others and are suspended on a thread."""
+        """The explicit tasks that generated other tasks and are suspended on a thread."""
         return SuspendedTasks(self)
 
     @cached_property
     def lock_objects(self) -> LockObjects:
-        """Its locks.
+        """The runtime's locks.
 
         :raises LayoutUnavailable: if their layout is unknown
         """
@@ -491,25 +495,26 @@ class Runtime(Plain):
 
     @cached_property
     def queues(self) -> Queues:
-        """Its task queues."""
+        """The runtime's task queues."""
         return Queues(self)
 
     @cached_property
     def waiting(self) -> WaitingTasks:
-        """Its tasks that wait for a dependence or an event."""
+        """The runtime's tasks that wait for a dependence or an event."""
         return WaitingTasks(self)
 
     @cached_property
     def threadprivate(self) -> Threadprivate:
-        """Its copies of threadprivate variables."""
+        """The runtime's copies of threadprivate variables."""
         return Threadprivate(self)
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
-        """Return the copies in the lists of all threads, from ``th_pri_head`` over ``link``.
+        """Return the copies in the lists of all threads, which start at ``th_pri_head`` and continue through ``link``.
 
-        Code that does not use thread-local storage has them (clang's ``-fnoopenmp-use-tls``).
+        Only code that does not use thread-local storage has such copies (clang's ``-fnoopenmp-use-tls``).
         """
-        # Without this list no thread has a copy. If it has no symbol, the lists of the threads show that.
+        # Without this list no thread has a copy. If the list has no symbol, the threads' own lists show whether there
+        # are copies.
         caches = self.process.symbol_in(self.module, "__kmp_threadpriv_cache_list")
         if self.stripped is None and (caches is None or read_pointer(self.process, caches) is None):
             return ()

@@ -1,6 +1,7 @@
-"""The first members of tasks in queues, read of many tasks at once: there may be thousands, side by side.
+"""The first members of tasks in queues, read for many tasks at once, because thousands of tasks may be side by side.
 
-Only tasks that were read whole are here. The members of all other tasks are read one by one, with all possible faults.
+Only tasks that could be read whole are included. The members of all other tasks are read one by one, with all possible
+faults.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ompd.records import record
 if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime
 
-# Tasks with a smaller gap between them are read together, up to a number of bytes.
+# Tasks are read together if the gaps between them are at most this large, up to a total number of bytes.
 _MAX_GAP, _MAX_BYTES = 1024, 1 << 16
 _SIGNED, _UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8: "Q"}
 MAX_CHILDREN = 1 << 22
@@ -28,9 +29,9 @@ _NODES = "kmp_taskdata_t.td_depnode"
 
 
 class Head(NamedTuple):
-    """Members of a ``kmp_taskdata_t``, and ``routine`` of the ``kmp_task_t`` behind it. Null pointers are 0.
+    """Members of a ``kmp_taskdata_t``, and ``routine`` of the ``kmp_task_t`` that follows it. Null pointers are 0.
 
-    ``depnode`` and ``dephash`` are also 0 if their place is unknown. ``info`` is ``ompt_task_info`` if the runtime
+    ``depnode`` and ``dephash`` are also 0 if their places are unknown. ``info`` is ``ompt_task_info`` if the runtime
     keeps it, else empty.
     """
 
@@ -47,7 +48,7 @@ class Head(NamedTuple):
 
 @record
 class _Form:
-    # How the bytes of a task become a Head.
+    # The conversion from the bytes of a task to a Head.
     size: int
     unpack: Callable[[bytes, int], tuple[Any, ...]]
     order: Callable[[tuple[Any, ...]], tuple[Any, ...]]
@@ -62,7 +63,7 @@ class Heads:
         self._structures = runtime.structures
         self._heads: dict[int, Head] = {}
         self.of = self._heads.get
-        """Returns the :class:`Head` of the task at an address, None if it was not read."""
+        """Returns the :class:`Head` of the task at an address, None if the task was not read."""
 
     @cached_property
     def masks(self) -> tuple[int, int, int]:
@@ -71,9 +72,10 @@ class Heads:
         return flags["tasktype"], flags["started"], flags["complete"]
 
     def likeness(self, address: int) -> Hashable | None:
-        """Return all that the facts of a task follow from, if it has not begun and depends on no other; else None.
+        """Return everything from which the facts of a task follow, for a task that has not begun and depends on no
+        other task. None for other tasks.
 
-        :raises OmpdError: if its children cannot be found
+        :raises OmpdError: if the task's children cannot be found
         """
         head = self.of(address)
         if head is None:
@@ -88,7 +90,7 @@ class Heads:
         return self._runtime.waiting.known_children
 
     def is_plain(self, head: Head) -> bool:
-        """Return whether a head is that of an unfinished explicit task that no dependence ties to another task."""
+        """Return whether a head belongs to an unfinished explicit task without dependences on or of other tasks."""
         explicit, _, complete = self.masks
         return (
             head.flags & (explicit | complete) == explicit
@@ -128,7 +130,7 @@ class Heads:
 
     @cached_property
     def _form(self) -> _Form | None:
-        # None if the layout has not all members: then no task is read at once.
+        # None if the layout lacks members. Then no tasks are read together.
         try:
             return self._form_of_layout()
         except (OmpdError, KeyError):
@@ -159,7 +161,7 @@ class Heads:
         text, end = "<" if runtime.heap.byte_order == "little" else ">", 0
         for field in fields:
             if field.offset < end or field.size not in _UNSIGNED:
-                return None  # a wrong layout, which reading a single task reports
+                return None  # a wrong layout; reading a single task reports it
             text += f"{field.offset - end}x" + (_SIGNED if field is signed else _UNSIGNED)[field.size]
             end = field.offset + field.size
         places = (fields.index(field) if field is not None else len(fields) for field in wanted)
@@ -167,7 +169,7 @@ class Heads:
         return _Form(max(end, info.stop), Struct(text).unpack_from, order, info) if info.stop <= end else None
 
     def _info(self, size: int) -> slice:
-        # Where ompt_task_info, and what follows it, is in a task.
+        # The place of ompt_task_info, and of everything after it, in a task.
         runtime = self._runtime
         if not runtime.states_are_kept:
             return slice(0, 0)

@@ -1,8 +1,8 @@
-"""Teams (``kmp_base_team_t``), and the regions that each one executes.
+"""Teams (``kmp_base_team_t``), and the regions that each team executes.
 
-Nested serialized regions of one thread share one team, which counts them in ``t_level``: three in a row below level 1
-are one team at level 4. This plugin takes each one as a region. LLVM's OMPD library counts the nodes of
-``ompt_serialized_team_info`` instead. It shows one region too few, and none at all without OMP_DEBUG.
+Nested serialized regions of one thread share one team, which counts them in ``t_level``: three such regions inside a
+region at level 1 are one team at level 4. This plugin reports each of them as a region. LLVM's OMPD library counts the
+nodes of ``ompt_serialized_team_info`` instead, so it reports one region too few, and none at all without OMP_DEBUG.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.handles import Thread
     from ompd.runtimes.libomp.plugin import Runtime
 
-# omp_get_supported_active_levels() of libomp is INT_MAX, but a stack ends long before this.
+# libomp's omp_get_supported_active_levels() is INT_MAX, but a stack overflows long before this level.
 MAX_NESTING = 100_000
 
 
 class Team:
-    """One ``kmp_team_t``. Each member is read once, when it is first needed."""
+    """One ``kmp_team_t``. Each member is read once, on first use."""
 
     def __init__(self, runtime: Runtime, address: int) -> None:
         self.runtime = runtime
@@ -36,7 +36,7 @@ class Team:
     def t_nproc(self) -> int:
         """Number of threads.
 
-        :raises CorruptState: if there cannot be that many
+        :raises CorruptState: if there cannot be so many threads
         """
         count = self._view.signed("t_nproc")
         room = min(self.runtime.capacity, self.runtime.most_threads)
@@ -62,7 +62,7 @@ class Team:
 
     @cached_property
     def t_parent(self) -> Team | None:
-        """The team of the thread that formed this one, None for the team of an initial thread."""
+        """The team of the thread that formed this team, None for the team of an initial thread."""
         address = self._view.pointer("t_parent")
         return self.runtime.team_at(address) if address is not None else None
 
@@ -74,8 +74,8 @@ class Team:
         return None if address in (0, ones) else address
 
     def wrapped_function(self) -> int | None:
-        """Return gcc's function that the wrapper in ``t_pkfn`` calls: the first argument in ``t_argv``. None if the
-        place of the arguments is unknown.
+        """Return the function of gcc's code that the wrapper in ``t_pkfn`` calls, which is the first argument in
+        ``t_argv``. None if the place of the arguments is unknown.
         """
         try:
             view = self.runtime.structures.view("kmp_base_team_t.t_argv", self.address)
@@ -89,9 +89,10 @@ class Team:
 
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
-        """Addresses of its threads (``kmp_info_t *``) by number, None for a missing thread while the team forms.
+        """Addresses of the team's threads (``kmp_info_t *``) by number, None for a thread that is still missing while
+        the team forms.
 
-        :raises CorruptState: if there are no threads, or one has two numbers
+        :raises CorruptState: if there are no threads, or if a thread has two numbers
         """
         array = self._view.pointer("t_threads")
         if array is None:
@@ -136,7 +137,7 @@ class Team:
 
     @cached_property
     def _displaced(self) -> tuple[StructView, ...]:
-        # The nodes (ompt_lw_taskteam_t) with OMPT's data of all serialized regions of this team but the innermost.
+        # The nodes (ompt_lw_taskteam_t) with OMPT's data for all serialized regions of this team except the innermost.
         layout = self.runtime.layouts["ompt_lw_taskteam_t"]
 
         def node(address: int) -> StructView:
@@ -147,7 +148,8 @@ class Team:
         return tuple(map(node, chain(first, lambda address: node(address).pointer("parent"), MAX_NESTING, what)))
 
     def displaced(self, depth: int) -> StructView:
-        """Return OMPT's data of an enclosing serialized region: the *depth*-th node, counted from the innermost.
+        """Return OMPT's data for an enclosing serialized region. *depth* is the node's number, counted from the
+        innermost.
 
         :raises Unavailable: if the runtime entered the region before OMPT was enabled
         """
@@ -157,34 +159,34 @@ class Team:
 
     @property
     def ompt_team_info(self) -> int:
-        """The address of its ``ompt_team_info_t``, which belongs to its innermost region."""
+        """The address of the team's ``ompt_team_info_t``, which belongs to the team's innermost region."""
         return self._view.address_of("ompt_team_info")
 
     @cached_property
     def chain(self) -> tuple[Team, ...]:
         """This team and its ancestors, innermost first.
 
-        :raises CorruptState: if ``t_parent`` does not end
+        :raises CorruptState: if the chain of ``t_parent`` does not end
         """
         return tuple(chain(self, lambda team: team.t_parent, MAX_NESTING, "the chain of t_parent"))
 
     @cached_property
     def has_level(self) -> bool:
-        """Whether the team has its level. The runtime sets it last, when the primary thread has its implicit task."""
+        """Whether the team's level is set. The runtime sets it last, when the primary thread has its implicit task."""
         parent = self.t_parent
         if parent is None or self.t_level > parent.t_level:
             return True
         if self.t_level == parent.t_level:
-            return not self.t_level and self.t_pkfn is not None  # the team of a league, which is no level
-        # A serialized team gets both levels at once: if only one of them is wrong, it is damaged.
+            return not self.t_level and self.t_pkfn is not None  # the team of a league, which does not count as a level
+        # A serialized team gets both levels at once. If only one of them is wrong, the team is damaged.
         return self.t_nproc > 1 or self.t_active_level == parent.t_active_level
 
     @cached_property
     def is_live(self) -> bool:
-        """Whether its region is being executed.
+        """Whether the team's region is being executed.
 
-        The runtime keeps a team after its region, and the workers go on pointing at it. The primary thread goes back
-        to the enclosing team. So a team is live if it is among the ancestors of its primary thread's team.
+        The runtime keeps a team after its region, and the workers still point to it. The primary thread returns to the
+        enclosing team. So a team is live if it is the primary thread's team, or an ancestor of that team.
         """
         primary = self.t_threads[0]
         if primary is None:
@@ -194,9 +196,10 @@ class Team:
 
     @cached_property
     def regions(self) -> tuple[Parallel, ...]:
-        """The regions of this team, outermost first: several if serialized regions nest.
+        """The regions of this team, outermost first. There are several if serialized regions are nested.
 
-        Empty for the team of an initial thread, and for the teams of a ``teams`` construct, which are no level.
+        Empty for the team of an initial thread, and for the teams of a ``teams`` construct, which do not count as a
+        level.
         """
         parent = self.t_parent
         if parent is None:
@@ -212,7 +215,7 @@ class Team:
 
     @property
     def innermost_region(self) -> Parallel | None:
-        """The innermost region that the team executes: its own, or an ancestor's for the team of a league. None outside
-        of all regions.
+        """The innermost region that the team executes: one of the team's own, or an ancestor's for the team of a
+        league. None outside of all regions.
         """
         return next((team.regions[-1] for team in self.chain if team.regions), None)

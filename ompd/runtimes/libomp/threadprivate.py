@@ -1,10 +1,10 @@
-"""Threadprivate variables of code that does not use thread-local storage: copies that the runtime keeps.
+"""Threadprivate variables of code that does not use thread-local storage. The runtime keeps the copies.
 
 clang's code with ``-fnoopenmp-use-tls``, and flang's code for all threadprivate variables, calls
-``__kmpc_threadprivate_cached`` for a thread's copy. The runtime has a list of copies for each thread, from
-``th_pri_head`` over ``link``, each with the address of its variable. For each variable the compiler makes a cache,
-``NAME.cache.`` (clang) or ``NAME.cache`` (flang): a pointer to an array of the copies by gtid. It is read if the layout
-of the list is unknown. The copy of the initial thread is the variable itself.
+``__kmpc_threadprivate_cached`` to get a thread's copy. For each thread, the runtime has a list of copies, which starts
+at ``th_pri_head`` and continues through ``link``. Each copy has the address of its variable. For each variable, the
+compiler makes a cache, ``NAME.cache.`` (clang) or ``NAME.cache`` (flang), which points to an array of the copies by
+gtid. The cache is read if the layout of the list is unknown. The copy of the initial thread is the variable itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _SUFFIXES = (".cache.", ".cache")
 
 
 class Copy(NamedTuple):
-    """A thread's copy of a variable (``struct private_common``): the addresses of both, and their size in bytes."""
+    """A thread's copy of a variable (``struct private_common``): the address of the variable, the address of the copy,
+    and their size in bytes.
+    """
 
     gbl_addr: int
     par_addr: int
@@ -36,14 +38,15 @@ class Copy(NamedTuple):
 
 
 class _Variable(NamedTuple):
-    # The variable at an address, the offset of the address in it, and the caches that may be its own.
+    # The variable at an address, the offset of the address in the variable, and the caches that may belong to the
+    # variable.
     name: str
     offset: int
     caches: frozenset[int]
 
 
 class Threadprivate:
-    """The copies that one runtime keeps."""
+    """The threadprivate copies that one runtime keeps."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -53,7 +56,7 @@ class Threadprivate:
         self._variables: dict[int, _Variable | None] = {}
 
     def address(self, thread: Thread, address: int) -> int | None:
-        """Return the address of a thread's own copy of the variable at *address*, None if it has no copy yet.
+        """Return the address of a thread's own copy of the variable at *address*, None if the thread has no copy yet.
 
         :raises BadInput: if the runtime keeps no copies of the variable
         """
@@ -79,7 +82,7 @@ class Threadprivate:
 
     @cached_property
     def _ranges(self) -> frozenset[tuple[int, int]]:
-        # The variables that threads have copies of.
+        # The variables of which threads have copies.
         return frozenset(
             (copy.gbl_addr, copy.gbl_addr + copy.cmn_size)
             for thread in self._runtime.threads()
@@ -87,9 +90,9 @@ class Threadprivate:
         )
 
     def copies(self, thread: Thread) -> Sequence[Copy]:
-        """Return all copies of *thread*.
+        """Return all copies that belong to *thread*.
 
-        :raises LayoutUnavailable: if their place is unknown
+        :raises LayoutUnavailable: if the place of the list is unknown
         :raises CorruptState: if the list does not end
         """
         if thread.address not in self._copies:
@@ -121,7 +124,7 @@ class Threadprivate:
         return self._variables[address]
 
     def _find_variable(self, address: int) -> _Variable | None:
-        # None for a variable without a symbol: its cache may have none either.
+        # None for a variable without a symbol, because its cache may have no symbol either.
         place = self._process.locate(address)
         if place.module is None or place.symbol is None or place.symbol_address is None:
             return None
@@ -133,7 +136,8 @@ class Threadprivate:
         return _Variable(symbol, address - start, caches)
 
     def _caches_of_function(self, module: Module, symbol: str, start: int) -> frozenset[int]:
-        # A variable in a function is FUNCTION.NAME, but its cache NAME.cache. It may be the cache of another variable.
+        # A variable in a function is called FUNCTION.NAME, but its cache is called NAME.cache, and may belong to
+        # another variable.
         last = symbol.rpartition(".")[2]
         caches = frozenset(self._process.symbols_in(module, [f"{last}{suffix}" for suffix in _SUFFIXES]).values())
         if not caches:

@@ -1,10 +1,10 @@
 """The runtime's table of threads, found without its symbols.
 
-``__kmp_threads`` is a pointer to an array of ``kmp_info_t *`` by gtid. In the same block, the array of ``__kmp_root``
-follows it (``kmp_runtime.cpp``, ``__kmp_do_serial_initialize`` and ``__kmp_expand_threads``). So two pointers are
-searched for among all words of the runtime's variables. The threads of the first array know their own place in it
-(``ds_gtid``). They also have pointers of the second array (``th_root``), whose roots point back to threads
-(``r_uber_thread``). Only one pair may be like that.
+``__kmp_threads`` points to an array of ``kmp_info_t *``, indexed by gtid. In the same block, the array of
+``__kmp_root`` follows this array (``kmp_runtime.cpp``, ``__kmp_do_serial_initialize`` and ``__kmp_expand_threads``). So
+two such pointers are searched for among all words of the runtime's variables. The threads in the first array record
+their own index (``ds_gtid``), and point to roots in the second array (``th_root``), which point back to threads
+(``r_uber_thread``). Exactly one pair of pointers must fit this description.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ompd.errors import MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.records import record
 from ompd.runtimes.layout.table import Table
 
-# A runtime has some 100 KB of variables; a program that it is linked into may have more.
+# A runtime has some 100 KB of variables; a program into which it is linked may have more.
 _MAX_VARIABLES = 16 << 20
-# No array of more threads counts.
+# Larger arrays are not accepted.
 _MAX_CAPACITY = 1 << 22
-# The initial thread is number 0, or the first worker is number 9: one of these is among the first places.
+# The initial thread has number 0 and the first worker number 9, so one of these is among the first places.
 _FIRST = 32
 _TRIED = 3
 _MOST_DAMAGED = 1 / 3
 _LOWEST_ADDRESS = 1 << 16
-# All mappings, and the heaps of position-independent programs, are above it.
+# All mappings, and the heaps of position-independent programs, are above this address.
 _CERTAIN_ADDRESS = 1 << 40
 
 
 @record
 class ThreadTable:
-    """``__kmp_threads``: the addresses of the variable and of the array, the number of places, and the threads
-    (``kmp_info_t``) and roots (``kmp_root_t``) by gtid.
+    """``__kmp_threads``: the address of the variable, the address of the array, the array's number of places, and the
+    threads (``kmp_info_t``) and roots (``kmp_root_t``) by gtid.
     """
 
     variable: int
@@ -50,7 +50,7 @@ class Variables:
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
         self.module = module
-        self._zeros: list[range] = []  # the variables that were zero when the program started
+        self._zeros: list[range] = []  # variables that were zero when the program started
 
     @cached_property
     def words(self) -> dict[int, int]:
@@ -80,8 +80,8 @@ class Variables:
         }
 
     def has_allocated(self) -> bool:
-        """Return whether a variable that was zero when the program started points to memory outside of all modules. It
-        counts if that memory is lost, too.
+        """Return whether a variable that was zero when the program started points to memory outside of all modules,
+        even if that memory is lost.
         """
         return any(
             any(address in zeros for zeros in self._zeros) and self._is_outside(word)
@@ -103,7 +103,7 @@ class Variables:
 def find_threads(variables: Variables, table: Table, *, is_proven: bool = False) -> ThreadTable:
     """Return the runtime's table of threads.
 
-    :param is_proven: whether the table is known to fit: then a third of the threads may be damaged
+    :param is_proven: whether the table is known to fit. In that case a third of the threads may be damaged
     :raises NotInitialised: if the runtime has not allocated any memory
     :raises Unavailable: if no array, or more than one, may be the runtime's
     """
@@ -124,8 +124,8 @@ def find_threads(variables: Variables, table: Table, *, is_proven: bool = False)
 
 
 def find_again(variables: Variables, table: Table, earlier: ThreadTable, *, is_proven: bool = False) -> ThreadTable:
-    """Return the present contents of the table of threads that was found *earlier*. Conditions of breakpoints need it
-    often, so nothing is searched.
+    """Return the present contents of the table of threads that was found *earlier*. Conditions of breakpoints need the
+    table often, so the search is not repeated.
 
     :param is_proven: as for :func:`find_threads`
     :raises Unavailable: if the table has moved
@@ -158,7 +158,7 @@ def _candidates(
                 break
             try:
                 if read_pointer(variables.process, behind + root[0] * size) != root[1]:
-                    continue  # this needs one word, and the arrays may be long
+                    continue  # this check reads one word; the arrays may be long
                 candidate = _candidate(variables, variable_of[array], array, behind, table, most_damaged)
             except OmpdError:
                 continue
@@ -176,7 +176,7 @@ def _begins_well(variables: Variables, array: int, table: Table) -> bool:
 
 
 def _initial_root(variables: Variables, array: int, table: Table) -> tuple[int, int] | None:
-    # An initial thread's gtid and root, by the th_root of one of the array's threads.
+    # The gtid and the root of an initial thread, by the th_root of a thread in the array.
     process = variables.process
     info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
     for gtid, thread in enumerate(read_words(process, array, _FIRST)):
@@ -225,7 +225,7 @@ def _candidate(
     for gtid, root in roots.items():
         owner = StructView(variables.process, base, root).pointer("r_uber_thread")
         if owner is None:
-            continue  # its initial thread has ended: the root is kept, and its place may be a worker's
+            continue  # its initial thread has ended, and a worker may have the place
         used += 1
         if threads.get(gtid) != owner or StructView(variables.process, info, owner).pointer("th_root") != root:
             return None

@@ -1,8 +1,8 @@
 """Layouts of the structures that OMPD publishes: from the runtime itself, from debug information, or from a table.
 
-A stripped library has neither constants nor debug information. Tables list the build-ids of files that they fit. If
-none has the library's build-id, a table is chosen by the names that the library exports. That table is used only if the
-state of the process, read by it, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
+A stripped library has neither constants nor debug information. Tables list the build-ids of the files that they fit. If
+no table has the library's build-id, a table is chosen by the names that the library exports. A table is used only if
+the state of the process, read by the table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ompd.runtimes.layout.table import Table, tables
 from ompd.runtimes.libomp.layout import proof
 from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_again, find_threads
 
-# Releases differ in the names that they export; other runtimes' tables do not count.
+# Releases differ in the names that they export. Tables of other runtimes are not used.
 _RUNTIME = "libomp"
 
-# The members that are read of each structure that OMPD publishes, by the names of kmp.h and ompt-internal.h.
+# The members to read of each structure that OMPD publishes, by the names of kmp.h and ompt-internal.h.
 _PUBLISHED: Mapping[str, Sequence[str]] = {
     "kmp_info_t": ("th",),
     "kmp_base_info_t": ("th_info", "th_team", "th_current_task", "ompt_thread_info"),
@@ -84,8 +84,8 @@ _PUBLISHED: Mapping[str, Sequence[str]] = {
     "ompt_lw_taskteam_t": ("parent", "ompt_team_info", "ompt_task_info"),
 }
 
-# The runtime's types by the names in its sources, in OMPD's constants and in this plugin. Debug information and tables
-# have the names by which the types are defined.
+# Names of types in the runtime's sources, in OMPD's constants and in this plugin, with the names under which the types
+# are defined, which debug information and tables have.
 _DEFINED_AS: Mapping[str, str] = {
     "ident_t": "ident",
     "kmp_base_drdpa_lock_t": "kmp_base_drdpa_lock",
@@ -110,14 +110,14 @@ _DEFINED_AS: Mapping[str, str] = {
 
 
 def defined_as(name: str) -> str:
-    """Return the name of a type in debug information and tables, by its *name* in this plugin."""
+    """Return the name in debug information and tables of the type that this plugin calls *name*."""
     return _DEFINED_AS.get(name, name)
 
 
 @record
 class Stripped:
-    """Facts in place of the symbols of a stripped runtime: the *table* that fits, the proof of that, and the runtime's
-    threads and variables.
+    """Facts that replace the symbols of a stripped runtime: the ``table`` that fits, the proof that it fits (``how``),
+    and the runtime's threads and variables.
     """
 
     table: Table
@@ -128,7 +128,7 @@ class Stripped:
 
 @record
 class Loaded:
-    """The layouts of the structures that OMPD publishes. *stripped* is None for a runtime with symbols."""
+    """The layouts of the structures that OMPD publishes. ``stripped`` is None for a runtime with symbols."""
 
     layouts: dict[str, StructLayout]
     stripped: Stripped | None
@@ -137,7 +137,7 @@ class Loaded:
 def load(process: Process, module: Module) -> Loaded:
     """Return the layouts of the structures that OMPD publishes, from the first source that has them.
 
-    :raises LayoutUnavailable: if no source has them
+    :raises LayoutUnavailable: if no source has the layouts
     :raises NotInitialised: if the runtime has no state yet
     """
     try:
@@ -153,14 +153,14 @@ def load(process: Process, module: Module) -> Loaded:
 
 
 def _published(process: Process, module: Module) -> dict[str, StructLayout]:
-    # Members are left out if the runtime's description of itself contradicts them.
+    # Members that the runtime's self-description contradicts are left out.
     layouts = published.load(process, module, _PUBLISHED)
     try:
         wrong = selfdescribed.contradictions(layouts, selfdescribed.load(process, module))
     except (LayoutUnavailable, CorruptState):
         return layouts
     address = selfdescribed.address_in(process, module)
-    assert address is not None  # it has been read
+    assert address is not None  # the description has been read
     return {
         name: layout.without({member: (address, text) for member, text in wrong.get(name, {}).items()})
         for name, layout in layouts.items()
@@ -170,7 +170,7 @@ def _published(process: Process, module: Module) -> dict[str, StructLayout]:
 def of_table(table: Table, name: str, members: Sequence[str]) -> StructLayout:
     """Return the layout in *table* of the structure that this plugin calls *name*.
 
-    :raises LayoutUnavailable: if it has none
+    :raises LayoutUnavailable: if the table does not have the structure
     """
     return replace(table.layout(defined_as(name), [member.removeprefix(":") for member in members]), name=name)
 
@@ -214,7 +214,7 @@ def _prove_anew(process: Process, module: Module, reason: str) -> Stripped:
     proven: list[Stripped] = []
     variables = Variables(process, module)
     try:
-        variables.pointers()  # raises if there are none
+        variables.pointers()  # raises if there are no pointers
         for table in likely:
             try:
                 proven.append(_try(process, module, table, variables, is_build_known=bool(by_build_id)))
@@ -263,7 +263,7 @@ def _try(process: Process, module: Module, table: Table, variables: Variables, *
 
 
 def _check_self_description(process: Process, module: Module, table: Table) -> None:
-    # Intel's runtime exports the same names as some release of LLVM's, but has other layouts.
+    # Intel's runtime exports the same names as a release of LLVM's, but has other layouts.
     try:
         described = selfdescribed.load(process, module)
     except LayoutUnavailable:

@@ -1,9 +1,9 @@
 """The proof that a table of layouts fits the runtime of this process.
 
-Releases have different layouts, and a stripped library does not say which release it is. The names that it exports
-show that, unless it was built of parts of two releases. So the state of the process decides: each fact that is in the
-runtime's structures twice has to be the same both times when it is read by the table. A wrong table reads other
-members, or the bytes 0xef with which the runtime's allocator fills gaps (``KMP_INIT_PTR``, ``kmp_alloc.cpp``).
+Releases have different layouts, and a stripped library does not name its release. The exported names identify the
+release, unless the library was built from parts of two releases. So the state of the process decides. The runtime's
+structures hold some facts twice, and both places must have the same value when read by the table. A wrong table reads
+other members, or the bytes 0xef with which the runtime's allocator fills gaps (``KMP_INIT_PTR``, ``kmp_alloc.cpp``).
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from ompd.runtimes.layout.table import Table
     from ompd.runtimes.libomp.layout.image import ThreadTable
 
-# Bounds: the first threads and tasks show a wrong table.
+# Bounds. The first threads and tasks already expose a wrong table.
 _MAX_THREADS, _MAX_TASKS, _MAX_LEVELS, _MAX_QUEUE = 256, 1 << 14, 1 << 12, 1 << 20
 _FILLER = {4: 0xEFEFEFEF, 8: 0xEFEFEFEFEFEFEFEF}
 _BARRIERS = 3
-# Bit 0 of a barrier's word says that a thread sleeps, bit 1 is not used; the rest counts.
+# Bit 0 of a barrier's word is set while a thread sleeps, bit 1 is not used, and the rest is a count.
 _UNUSED_BIT, _MOST_BARRIERS = 2, 1 << 48
 
 
 @record
 class Finding:
-    """How many statements of the runtime's structures agree, and the first that does not, if any."""
+    """The number of facts in the runtime's structures that agree, and the first contradiction, if any."""
 
     agreed: int
     contradiction: str | None
 
 
 class _Contradiction(Exception):
-    """Two parts of the runtime's structures say different things. The text names them."""
+    """Two parts of the runtime's structures contradict each other. The text names them."""
 
 
 def examine(process: Process, table: Table, threads: ThreadTable) -> Finding:
-    """Return whether the runtime's structures, read by *table*, contradict themselves.
+    """Examine whether the runtime's structures, read by *table*, contradict themselves.
 
-    A pointer to missing memory is a contradiction, too: a damaged target proves nothing.
+    A pointer to missing memory counts as a contradiction, because a damaged target proves nothing.
     """
     examiner = _Examiner(process, table, threads)
     try:
@@ -57,10 +57,10 @@ def examine(process: Process, table: Table, threads: ThreadTable) -> Finding:
 
 
 def trace(process: Process, module: Module, table: Table, threads: ThreadTable) -> str | None:
-    """Return the contradiction between *table* and the addresses that the runtime's ``omp_get_level`` reads of a thread
-    in an emulator, None if there is none.
+    """Return the contradiction between *table* and the addresses that the runtime's ``omp_get_level`` reads when an
+    emulator runs it as a thread. None if there is no contradiction.
 
-    :raises Unavailable: if there is no emulator, or it runs the routine for no thread
+    :raises Unavailable: if there is no emulator, or if it cannot run the routine as any thread
     """
     routine = process.symbol_in(module, "omp_get_level")
     if routine is None:
@@ -121,9 +121,9 @@ class _Examiner:
         return value
 
     def thread(self, address: int) -> None:
-        """Check a thread's structure and all that it points to.
+        """Check a thread's structure and everything to which it points.
 
-        :raises _Contradiction: if two parts contradict each other, or one cannot be read
+        :raises _Contradiction: if two parts contradict each other, or a part cannot be read
         """
         view = self._view("kmp_base_info", address)
         for check in (self._thread_itself, self._thread_team, self._thread_task, self._thread_queues):
@@ -160,7 +160,7 @@ class _Examiner:
         self._check(view.address in members, "a thread's team does not have it")
 
     def _team(self, address: int) -> Sequence[int]:
-        # The members of a team. They have to be threads, and so do the members of enclosing teams.
+        # The members of a team, which must be known threads. The same holds for members of enclosing teams.
         view = self._view("kmp_base_team", address)
         size, room = self._word(view, "t_nproc"), self._word(view, "t_max_nproc")
         self._check(1 <= size <= room <= self._capacity, f"a team of {size}, with room for {room}")
@@ -185,7 +185,7 @@ class _Examiner:
         self._task(address)
 
     def _task(self, address: int) -> None:
-        # A task and the tasks that generated it, up to an implicit one, which has its place in the array of its team.
+        # Check a task and its ancestors up to an implicit task, which has its place in the array of its team.
         layout = self._table.layout("kmp_taskdata")
         explicit = self._table.layout("kmp_tasking_flags").masks["tasktype"]
         while address not in self._tasks and len(self._tasks) < _MAX_TASKS:
@@ -235,20 +235,20 @@ class _Examiner:
             f"a task queue of {count} tasks in {size} places",
         )
         drawn, served = (self._word(queue, f"td.td_deque_lock.lk.{name}") for name in ("next_ticket", "now_serving"))
-        if drawn == served:  # else a thread is changing it
+        if drawn == served:  # otherwise a thread is changing the queue
             tail = self._word(queue, "td.td_deque_tail")
             self._check((head + count) % size == tail, f"a task queue of {count} tasks from {head} to {tail}")
         places = read_words(self._process, array, size) if count else ()
         for number in range(min(count, _MAX_TASKS)):
             task = places[(head + number) % size]
-            if task:  # else a thread is just putting it there, or taking it
+            if task:  # otherwise a thread is just adding or taking the task
                 self._task(task)
 
     def children(self) -> None:
-        """Check that each task counts at least the unfinished children that were found. Children that wait for a
-        dependence were not searched for.
+        """Check that each task's count of unfinished children is not below the number of children found. Children that
+        wait for a dependence were not searched for.
 
-        :raises _Contradiction: if a task counts fewer
+        :raises _Contradiction: if a task's count is lower
         """
         masks = self._table.layout("kmp_tasking_flags").masks
         counted: Counter[int] = Counter()
@@ -257,7 +257,7 @@ class _Examiner:
             if not flags & masks["tasktype"] or parent is None:
                 continue
             self._check(not flags & masks["freed"], "a live task was freed")
-            # A task that is not deferred, or that is complete, is not counted.
+            # Tasks that are not deferred, or that are complete, are not counted.
             if not flags & (masks["team_serial"] | masks["tasking_ser"] | masks["complete"]):
                 counted[parent] += 1
         for parent, count in counted.items():

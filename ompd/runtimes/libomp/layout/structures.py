@@ -1,7 +1,7 @@
-"""Layouts of the runtime's structures beyond those that OMPD publishes.
+"""Layouts of the runtime's structures that OMPD does not publish.
 
-Intel's runtime describes many of them itself (:mod:`ompd.runtimes.layout.selfdescribed`). Debug information of the
-build has all of them, and is read only if there is no other source. For a stripped runtime they are in the table that
+Intel's runtime itself describes many of them (:mod:`ompd.runtimes.layout.selfdescribed`). Debug information of the
+build has all of them, and is only read if there is no other source. For a stripped runtime, they are in the table that
 was proven to fit.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
     from ompd.runtimes.libomp.layout.layouts import Loaded
 
-# The members that are read of each structure.
+# The members to read of each structure.
 _WANTED: Mapping[str, Sequence[str]] = {
     "kmp_base_info_t": ("th_info", "th_ident", "th_next_waiting"),
     "kmp_desc_base_t": ("ds_gtid",),
@@ -31,18 +31,18 @@ _WANTED: Mapping[str, Sequence[str]] = {
     "kmp_base_queuing_lock_t": ("initialized", "tail_id", "head_id", "owner_id"),
     "kmp_base_task_team_t": ("tt_threads_data", "tt_nproc"),
     "kmp_taskdata_t": ("td_ident", "td_taskwait_thread", "td_incomplete_child_tasks"),
-    # The runtime pads it to a multiple of a cache line, in a union: the elements of arrays have the size of that.
+    # A union pads this structure to a multiple of a cache line. Elements of arrays have the size of the union.
     "kmp_thread_data_t": ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks"),
 }
 _THREAD_DATA = "kmp_thread_data"
 
-# Members that only debug information or a table has. Some exist only in some releases.
+# Members that only debug information or a table has. Some of them exist only in some releases.
 _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_team_t.t_argv": ("t_argv", "t_argc"),
     "kmp_base_team_t.t_nested_nth": ("t_nested_nth",),
     "kmp_base_ticket_lock_t": ("initialized", "self", "next_ticket", "now_serving", "owner_id"),
     "kmp_base_drdpa_lock_t": ("initialized", "next_ticket", "now_serving", "owner_id"),
-    # Intel's list has a lock and a count before its first node. LLVM's is the pointer to the first node.
+    # Intel's list has a lock and a count before the pointer to the first node. LLVM's list is only that pointer.
     "kmp_base_task_team_t.tt_task_pri_list": ("tt_task_pri_list", "tt_task_pri_list.begin"),
     "kmp_base_task_team_t.tt_threads_lock": ("tt_threads_lock.lk.self",),
     "kmp_task_pri_t": ("td", "next"),
@@ -62,7 +62,7 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_depnode": ("successors", "task", "npredecessors"),
     "kmp_depnode_list": ("node", "next"),
     "kmp_dephash": ("buckets", "size", "last_all"),
-    # LLVM 11 has three kinds of last tasks.
+    # LLVM 11 distinguishes three kinds of last tasks.
     "kmp_dephash_entry": (
         "addr",
         "last_out",
@@ -82,14 +82,15 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "private_common": ("link", "gbl_addr", "par_addr", "cmn_size"),
 }
 
-# Not on the runtime's heap: the compiler or the user placed them, or there may be no lock at the address.
+# Structures that are not on the runtime's heap: the compiler or the user placed them, or there may be no lock at the
+# address.
 _ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lock_t", "kmp_base_drdpa_lock_t"))
 
 
 class Structures:
-    """The layouts of one runtime, each loaded when it is first needed.
+    """The layouts of one runtime. Each is loaded on first use.
 
-    :param loaded: the layouts that OMPD publishes. Members that were rejected there are rejected here, too
+    :param loaded: the layouts that OMPD publishes. Members that are rejected there are also rejected here
     :param heap: the memory of most structures
     """
 
@@ -117,14 +118,14 @@ class Structures:
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """The sources of the layouts that were used so far, by structure."""
+        """The sources of the layouts used so far, by structure."""
         return {name: layout.source for name, layout in self._layouts.items()}
 
     def layout(self, name: str) -> StructLayout:
-        """Return the layout of the structure *name*; of ``STRUCTURE.MEMBER`` only that of some members.
+        """Return the layout of the structure *name*. A name ``STRUCTURE.MEMBER`` selects only some members.
 
         :raises LayoutUnavailable: if no source has it
-        :raises CorruptState: if the runtime's description of it contradicts itself
+        :raises CorruptState: if the runtime's self-description of the structure contradicts itself
         """
         if name not in self._layouts:
             if name in self._unavailable:
@@ -151,9 +152,9 @@ class Structures:
 
 
 def load_layouts(process: Process, module: Module) -> dict[str, StructLayout]:
-    """Return the layouts that most questions need, from the runtime itself or from its debug information.
+    """Return the layouts that are most often needed, from the runtime itself or from its debug information.
 
-    :raises LayoutUnavailable: if neither has them
+    :raises LayoutUnavailable: if neither has the layouts
     """
     try:
         return selfdescribed.load(process, module)

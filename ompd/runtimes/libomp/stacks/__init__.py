@@ -1,1 +1,1 @@
-"""Threads' stacks: the regions and tasks whose code is on them, and the states of threads."""
+"""The stacks of threads: the regions and tasks whose code is on them, and the threads' states."""

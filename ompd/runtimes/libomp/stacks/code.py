@@ -1,4 +1,4 @@
-"""The code of stack frames: whose it is, which routine of the runtime, and which frames begin a construct's code."""
+"""The code of stack frames: its owner, the routine of the runtime, and the frames that begin a construct's code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 # Routines that call a region's function (kmp_runtime.cpp, kmp_gsupport.cpp). The wrappers are static C++ functions in
 # some builds, and GOMP's entry points have versions and a prefix in the symbol table: see naming.routine_name().
 _INVOKER = re.compile(r"__kmp_invoke_microtask$|__kmp_GOMP_\w*microtask_wrapper$|GOMP_parallel(?!\w*_start)\w*$")
-# Routines that user code calls to start a region. If one is innermost on a stack, the function of the region has not
-# begun or is over.
+# Routines that user code calls to start a region. If one of them is innermost on a stack, the function of the region
+# has not begun or is over.
 _FORK = re.compile(
     r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
 )
 
-# Entry points of clang's code that the runtime's own routines for gcc's code call, too.
+# Entry points for clang's code that the runtime's routines for gcc's code also call.
 _CALLED_BY_RUNTIME = frozenset(
     (
         "__kmpc_serialized_parallel",
@@ -39,28 +39,29 @@ _CALLED_BY_RUNTIME = frozenset(
 # Routines that call the function of an explicit task.
 TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute_tasks_template"))
 
-# The barrier at a region's end. Its second half is the barrier in which workers wait for the next region.
+# The barrier at a region's end. In its second half, the fork barrier, workers wait for the next region.
 JOIN_BARRIER, FORK_BARRIER = "__kmp_join_barrier", "__kmp_fork_barrier"
 CLOSING_BARRIERS = frozenset((JOIN_BARRIER, FORK_BARRIER))
 
-# Entry points at the beginning of a reduction. They may acquire a lock.
+# Entry points at the beginning of a reduction, which may acquire a lock.
 REDUCTION_ENTRIES = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
 
-# Routines in which threads wait until a word has some value: methods of flags (kmp_wait_release.h), z_Linux_util.cpp.
+# Routines in which threads wait until a word has a certain value: methods of flags (kmp_wait_release.h), and routines
+# of z_Linux_util.cpp.
 _WAIT = re.compile(r"__kmp_(?:suspend|wait)\w*$|_ZN\d+kmp_(?:atomic_)?flag_\w+?4waitE")
 
-# Calls the function of a task that is not deferred. There is no such routine for clang's code, which calls the function
-# itself between two calls of the runtime.
+# The routine that calls the function of a task that is not deferred. clang's code needs no such routine: it calls the
+# function itself, between two calls of the runtime.
 _UNDEFERRED = "GOMP_task"
 
 
 def is_fork(routine: str) -> bool:
-    """Return whether user code calls a routine to start a region, or to end it."""
+    """Return whether user code calls *routine* to start or end a region."""
     return _FORK.match(routine) is not None
 
 
 def is_wait(routine: str) -> bool:
-    """Return whether threads wait in a routine until a word has some value."""
+    """Return whether threads wait in *routine* until a word has a certain value."""
     return _WAIT.match(routine) is not None
 
 
@@ -70,7 +71,7 @@ def calls_user_code(routine: str) -> bool:
 
 
 def is_entry(routine: str) -> bool:
-    """Return whether user code calls a routine, and the runtime's routines that call user code do not."""
+    """Return whether *routine* is only called by user code, not by the runtime's routines that call user code."""
     return naming.is_entry(routine) and routine not in _CALLED_BY_RUNTIME
 
 
@@ -89,11 +90,13 @@ class Code:
 
     @property
     def has_names(self) -> bool:
-        """Whether the code alone shows a routine. In a stripped runtime the contents of the stack show it, too."""
+        """Whether the code alone identifies a routine. In a stripped runtime the contents of the stack are also
+        needed.
+        """
         return self._unnamed is None
 
     def routine_at(self, address: int) -> str | None:
-        """Return the name of the runtime's routine at *address*, None if that is not the runtime's code."""
+        """Return the name of the runtime's routine at *address*, None if this is not the runtime's code."""
         routines = self._routines
         if address not in routines:
             is_runtimes = self._runtime.owners.at(address) == RUNTIME
@@ -101,7 +104,7 @@ class Code:
         return routines[address]
 
     def routine_of(self, frame: Frame) -> str | None:
-        """Return the name of the runtime's routine of a frame, None if that is not the runtime's code.
+        """Return the name of the runtime's routine that *frame* executes, None if this is not the runtime's code.
 
         ``""`` if the routine has no symbol and its frame does not show the name.
         """
@@ -114,8 +117,8 @@ class Code:
         return self._runtime.owners.is_users(frame)
 
     def is_users_code(self, frames: Sequence[Frame], index: int) -> bool:
-        """Return whether the code of a frame of a stack is the user's, also if only its call of an entry point shows
-        that: the names in a static program do not distinguish the user's functions from the C library's.
+        """Return whether the frame at *index* of a stack executes the user's code. In a static program names do not
+        distinguish the user's functions from the C library's, so a call of an entry point also shows user code.
         """
         frame = frames[index]
         if not index or self._runtime.owners.at(frame.call_site) != UNKNOWN:
@@ -123,15 +126,17 @@ class Code:
         return naming.is_entry(self.entry_called(frames[index - 1], frame))
 
     def entry_called(self, inner: Frame, outer: Frame) -> str:
-        """Return the routine of the runtime that the user's frame *outer* called. It may have jumped to another one."""
+        """Return the routine of the runtime that the user's frame *outer* called. This routine may have jumped to
+        another routine.
+        """
         routine = self.routine_of(inner)
         if routine is None or is_entry(routine) or is_fork(routine):
             return routine or ""
         return naming.routine_name(self._process.routine_called(outer.pc))
 
     def begins_region(self, inner: Frame, outer: Frame) -> bool:
-        """Return whether *inner*, called by *outer*, is the frame of a region's function, or of a function that it
-        jumped to.
+        """Return whether *inner*, called by *outer*, is the frame of a region's function, or of a function to which it
+        jumped.
         """
         pair = inner.call_site, outer.call_site
         begins = self._calls.get(pair)
@@ -146,7 +151,8 @@ class Code:
             if invoker is None:
                 return False
             if callee is None:
-                # Invokers that are not entry points call nothing else, so that a C function there was jumped to.
+                # Invokers that are not entry points call nothing else, so the region's function jumped to a C function
+                # found there.
                 return self.is_users(inner) or (
                     invoker[0].startswith("__kmp_") and self._runtime.owners.at(inner.call_site) == SYSTEM
                 )
@@ -163,12 +169,13 @@ class Code:
         if self._process.calls_by_pointer(outer.pc):
             is_internal = callee.startswith("__kmp_") and (calls_user_code(callee) or is_fork(callee))
             return bool(callee) and not is_internal
-        # The runtime's internal invokers call nothing else, but gcc's entry points call clang's.
+        # The runtime's internal invokers call nothing else, but entry points for gcc's code call entry points for
+        # clang's.
         return is_entry(callee) and (self.routine_of(outer) or "").startswith("__kmp_")
 
     def begins_task(self, inner: Frame, outer: Frame) -> bool:
-        """Return whether *inner*, called by *outer*, is the frame of an explicit task's code, or of a function that it
-        jumped to.
+        """Return whether *inner*, called by *outer*, is the frame of an explicit task's code, or of a function to which
+        it jumped.
         """
         caller = self.routine_of(outer)
         callee = self.routine_of(inner)
@@ -187,7 +194,7 @@ class Code:
 
 def _is_region_called_by_user(symbol: str | None, caller: str | None) -> bool:
     # clang's code itself calls the function of a region whose if clause is false. With -g there may be two functions,
-    # the inner one with the body; the function of a task is called by its entry.
+    # of which the inner one has the body. The function of a task is called by the task's entry.
     outlined = naming.parse_outlined(symbol or "")
     if outlined is None or outlined.construct is not None or naming.is_body(symbol or ""):
         return False

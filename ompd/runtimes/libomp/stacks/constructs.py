@@ -1,8 +1,8 @@
 """The regions and tasks whose code is on a thread's stack, innermost first.
 
-The runtime's routines that call a construct's code show where that code begins on the stack. ``ompt_frame_t`` shows
-whose code it is, if the runtime keeps it. Otherwise that follows from the order of the regions, and from the functions
-of tasks.
+The runtime's routines that call a construct's code show where this code begins on the stack. If the runtime keeps
+``ompt_frame_t``, that shows the task to which the code belongs. Otherwise the task follows from the order of the
+regions, and from the functions of tasks.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
 def _with_recorded_tasks(
     thread: Thread, frames: Sequence[Frame], without_tasks: Sequence[ConstructCode]
 ) -> list[ConstructCode]:
-    # The exit frame of a task is the frame that called its code: __builtin_frame_address(0) there, which on x86-64 is
-    # two words before the CFA, whatever the flags are. So the caller is the frame whose part of the stack has it.
+    # The exit frame of a task is __builtin_frame_address(0) in the frame that called the task's code. On x86-64 this is
+    # two words below the CFA, whatever the flags are. So the calling frame is the frame whose part of the stack
+    # contains the address.
     exits: list[tuple[int, Task]] = []
     explicit: dict[str, Task] = {}
     for task in _tasks_on(thread):
@@ -68,7 +69,7 @@ def _with_recorded_tasks(
             raise CorruptState(owner.address, f"the frame of {owner.kind()} task {owner.id} is that of a {code.kind}")
         rows.append(code._replace(task=owner, source="runtime" if owner is not None else None))
         explicit.pop(owner.id if owner is not None else "", None)
-    # User code itself calls the function of a task that is not deferred, so the runtime records no frame of it.
+    # User code itself calls the function of a task that is not deferred, so the runtime records no frame for it.
     undeferred = [number for number, code in enumerate(rows) if code.kind == "task" and code.task is None]
     if len(undeferred) == len(explicit):
         for number, task in zip(undeferred, explicit.values(), strict=True):
@@ -79,9 +80,9 @@ def _with_recorded_tasks(
 def _with_derived_tasks(
     thread: Thread, frames: Sequence[Frame], without_tasks: Sequence[ConstructCode]
 ) -> list[ConstructCode]:
-    # The innermost code is the current task's. The code around a region's code on its primary thread is that of the
-    # task that encountered the region. An explicit task around another one is found among the suspended tasks of this
-    # thread by its function.
+    # The innermost code belongs to the current task. On a region's primary thread, the code around the region's code
+    # belongs to the task that encountered the region. An explicit task around another task is found by its function
+    # among the thread's suspended tasks.
     rows = list(without_tasks)
     try:
         current: Task | None = thread.current_task()
@@ -104,22 +105,22 @@ def _with_derived_tasks(
 
 
 class SuspendedTasks:
-    """The explicit tasks that generated the current tasks of threads, and are suspended on a thread themselves.
+    """The explicit tasks that generated the current tasks of threads, and are themselves suspended on a thread.
 
     Each task is read once.
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        # By the thread's kmp_info_t, and the function.
+        # By the address of the thread's kmp_info_t, then by the function.
         self._tasks: dict[int, dict[int | None, list[Task]]] = {}
-        # By a task, the error in reading one of its ancestors.
+        # For each task, the error if one of its ancestors is unreadable.
         self._faults: dict[int, OmpdError | None] = {}
         self._current = runtime.current_tasks
         for address in self._current:
             self._add_ancestors(runtime.task_at(address))
 
     def on(self, thread: Thread, current: Task | None) -> Mapping[int | None, Sequence[Task]]:
-        """Return the tasks that are suspended on *thread*, which executes *current*, by their functions.
+        """Return the tasks that are suspended on *thread*, which executes *current*, by the tasks' functions.
 
         :raises OmpdError: if an ancestor of *current* cannot be read
         """
@@ -150,7 +151,7 @@ class SuspendedTasks:
 
 
 def _tasks_on(thread: Thread) -> Iterator[Task]:
-    # The task that the thread executes, and those that are suspended on it, from the innermost outwards.
+    # The task that the thread executes, and the tasks that are suspended on it, innermost first.
     task: Task | None = thread.current_task()
     seen: set[str] = set()
     is_untied = False
@@ -163,14 +164,15 @@ def _tasks_on(thread: Thread) -> Iterator[Task]:
         yield task
         outer: Task | None = task.scheduling() if task.kind() == "explicit" else None
         if outer is not None and outer.id in seen and not (outer.flag("tiedness") and task.flag("tiedness")):
-            # If the queue is full, the thread executes the next part of an untied task at once, inside of its frame.
-            # Then that task was suspended for itself, perhaps by way of others, and the runtime has lost the task that
-            # was suspended for it first.
+            # If the queue is full, the thread executes the next part of an untied task at once, inside of the task's
+            # own frame. The task was then suspended for itself, perhaps through other tasks, and the runtime no longer
+            # knows the task that was suspended for it first.
             outer, is_untied = None, True
         if outer is None:
             outer = task.generating()
             region = task.parallel() if task.kind() == "implicit" else None
-            # A task that encountered a region waits on the region's primary thread. The task itself does not show that.
+            # A task that encountered a region waits on the region's primary thread. The task itself does not record
+            # this.
             is_primary = region is not None and region.thread(0).address == thread.address
             if outer is not None and not is_primary and outer.thread_or_none() != thread:
                 return
@@ -178,7 +180,7 @@ def _tasks_on(thread: Thread) -> Iterator[Task]:
 
 
 def _encountering(thread: Thread, region: ParallelHandle | None) -> TaskHandle | None:
-    # The task that encountered a region, if the thread is the region's primary one.
+    # The task that encountered a region, None if the thread is not the region's primary thread.
     if region is None or region.thread(0).address != thread.address:
         return None
     return region.implicit_task(0).generating()

@@ -1,11 +1,12 @@
-"""Threads' stacks: the frames of regions, the code that encountered them, and the routines in which threads are.
+"""The stacks of threads: the frames of regions, the code that encountered the regions, and the routines in which
+threads are.
 
-The runtime keeps a region's function (``t_pkfn``) only if it formed a team of several threads for clang's code. gcc's
+The runtime records a region's function (``t_pkfn``) only if it formed a team of several threads for clang's code. gcc's
 code runs on libomp through a wrapper, and serialized regions leave the field stale. But the code of each region has a
-frame on the stack of each thread that executes it. The runtime's invoking routine called that frame, or, for clang's
-``if(0)``, the user's function did. These frames are in the order of the regions. If a region's function ended by a jump
-(a tail call), the frame belongs to the function that it jumped to. Only the name of a frame's function shows whether it
-is the region's own.
+frame on the stack of each thread that executes the region. An invoking routine of the runtime called that frame, or,
+for clang's ``if(0)``, a user function did. These frames are in the order of the regions. If a region's function ended
+by a jump (a tail call), the frame belongs to the function to which it jumped. Only the name of a frame's function shows
+whether this is the region's own function.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ if TYPE_CHECKING:
 
 class _Marks(NamedTuple):
     # The indices of the frames of regions' functions on a stack, and of the user's frames that called the runtime to
-    # begin a region. Both follow from the code of the frames, so that stacks of one shape share them.
+    # begin a region. Both follow from the code of the frames, so stacks of the same shape share them.
     places: Sequence[int]
     callers: Sequence[int]
 
 
 class Hosted(NamedTuple):
-    """A thread's stack, and the index of the frame of each region whose code is on it.
+    """A thread's stack, and the frame index of each region whose code is on this stack.
 
-    The index is None for a region that the thread is entering or leaving: then only the runtime has frames there.
-    ``callers`` has the index of the user's frame that called the runtime to begin a region, if it is known.
+    The index is None for a region that the thread is entering or leaving, because only the runtime has frames there.
+    ``callers`` has the index of the user's frame that called the runtime to begin a region, if known.
     """
 
     stack: Stack
     places: dict[Parallel, int | None]
-    callers: dict[Parallel, int] = {}  # noqa: RUF012  nobody changes it
+    callers: dict[Parallel, int] = {}  # noqa: RUF012 never modified
 
     @property
     def stopped(self) -> str | None:
-        """Why the stack could not be followed to its end, None if it could."""
+        """The reason why the stack could not be followed to its end, None if it could."""
         return self.stack.stopped
 
     @property
@@ -70,18 +71,18 @@ class Stacks:
         self._runtime = runtime
         self._process = runtime.process
         self.code = code
-        self._hosted: dict[int, Hosted] = {}  # by kmp_info_t
+        self._hosted: dict[int, Hosted] = {}  # by the address of kmp_info_t
         self._marks: dict[Shape, _Marks] = {}
         self._called: dict[tuple[Shape, int], frozenset[str | None]] = {}
-        # The key is the stack's shape, or in a stripped runtime the thread's kmp_info_t.
+        # The key is the stack's shape, or, in a stripped runtime, the address of the thread's kmp_info_t.
         self._routines: dict[Shape | int, tuple[list[str], bool]] = {}
 
     # Regions
 
     def region_entry(self, region: Parallel) -> int:
-        """Return the entry of a region's function from the stacks of its threads.
+        """Return the entry of a region's function, as shown by the stacks of the region's threads.
 
-        :raises Unavailable: if it is on the stack of no thread of the team
+        :raises Unavailable: if the function is on no stack of the team's threads
         """
 
         def on_stack(number: int) -> int | None:
@@ -94,10 +95,10 @@ class Stacks:
         return region_entry(region, on_stack, passed)
 
     def encountering_frames(self, region: Parallel) -> tuple[Frame, ...]:
-        """Return the frames outside of *region* on its primary thread, from the user function that encountered the
-        construct outwards.
+        """Return the frames outside of *region* on its primary thread, starting with the user function that encountered
+        the construct.
 
-        :raises Unavailable: if that function is not on the stack, or its frame is one of several
+        :raises Unavailable: if this function is not on the stack, or if several frames may be its frame
         """
         stack = self.hosted(region.thread(0))
         frames = stack.frames
@@ -107,7 +108,8 @@ class Stacks:
             raise Unavailable(f"the primary thread's stack cannot be followed out of the region: {stack.stopped}")
         if region not in stack.places:
             raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
-        # The encountering code is between the frames of this region and the enclosing one, or in the latter.
+        # The encountering code is between the frames of this region and of the enclosing region, or in the enclosing
+        # region's frame.
         regions = list(stack.places)
         index = regions.index(region)
         outer = [place for place in map(stack.places.get, regions[index + 1 :]) if place is not None]
@@ -117,7 +119,7 @@ class Stacks:
             if self.code.is_users_code(frames, place):
                 called = self._process.routine_called(frames[place].pc) if place else None
                 if called is not None and not _begins_construct(called):
-                    break  # it called the function that encountered the construct
+                    break  # this frame called the function that encountered the construct
                 return frames[place:]
             is_open = is_open or self._runtime.owners.at(frames[place].call_site) == UNKNOWN
         if is_open:
@@ -127,14 +129,14 @@ class Stacks:
     def _first_outside(
         self, frames: tuple[Frame, ...], places: Mapping[Parallel, int | None], index: int, last: int
     ) -> int:
-        # The first frame outside of the code of the region that is the index-th of places.
+        # The first frame outside of the code of the region with number *index* in *places*.
         regions = list(places)
         place = places[regions[index]]
         if place is not None:
             return place + 1
         inner = [place for place in map(places.get, regions[:index]) if place is not None]
         first = max(inner, default=-1) + 1
-        # At the region's end its thread may execute tasks, whose code did not encounter the region.
+        # At the region's end, the primary thread may execute tasks, whose code did not encounter the region.
         barriers = [
             number for number in range(first, last + 1) if self.code.routine_of(frames[number]) in CLOSING_BARRIERS
         ]
@@ -145,7 +147,7 @@ class Stacks:
         return (barriers[0] if is_innermost else barriers[-1]) + 1
 
     def executes_explicit_task(self, thread: Thread) -> bool:
-        """Return whether the innermost code of a construct on a thread's stack is an explicit task's.
+        """Return whether the innermost code of a construct on a thread's stack belongs to an explicit task.
 
         False if that is unknown.
         """
@@ -164,7 +166,7 @@ class Stacks:
         return False
 
     def hosted(self, thread: Thread) -> Hosted:
-        """Return the stack of *thread* with the places of its regions. There are no places if they are unknown."""
+        """Return the stack of *thread* with the places of its regions. If the places are unknown, there are none."""
         if thread.address not in self._hosted:
             self._hosted[thread.address] = self._match(thread)
         return self._hosted[thread.address]
@@ -175,7 +177,7 @@ class Stacks:
         places = marks.places
         regions = thread.hosted_regions()
         if len(regions) != len(places) and stack.stopped is not None:
-            return Hosted(stack, {})  # the missing one may be in the part that could not be followed
+            return Hosted(stack, {})  # the missing frame may be in the part of the stack that could not be followed
         callers = _callers(thread, marks.callers, regions)
         if callers is not None:
             between = _between(regions, places, [callers[region] for region in regions if region in callers])
@@ -188,7 +190,8 @@ class Stacks:
         if marks is None:
             frames = stack.frames
             places = [index for index, pair in enumerate(pairwise(frames)) if self.code.begins_region(*pair)]
-            # If the code of a region ended by a jump to the runtime, the frame of the routine stands for it.
+            # If the code of a region ended by a jump to the runtime, the frame of the runtime's routine takes its
+            # place.
             callers = [
                 index + self.code.is_users_code(frames, index + 1)
                 for index, (inner, outer) in enumerate(pairwise(frames))
@@ -203,27 +206,27 @@ class Stacks:
     def _in_order(
         self, frames: tuple[Frame, ...], regions: tuple[Parallel, ...], places: Sequence[int]
     ) -> dict[Parallel, int | None]:
-        # A region has no frame while its first or last routine runs. This may be so for the innermost region, and for a
-        # region at whose end the thread executes tasks, which may have encountered further regions.
+        # A region has no frame while the runtime is starting or ending the region. This is possible for the innermost
+        # region, and for a region at whose end the thread executes tasks, which may have encountered further regions.
         gaps = []
         if self._is_forking(frames) or not any(self.code.is_users(frame) for frame in frames):
             gaps.append(0)
-        # The task may have executed others inside of it.
+        # The task may have executed other tasks inside of it.
         invoking = (index for index, frame in enumerate(frames) if self.code.routine_of(frame) in TASK_INVOKERS)
         task = next((index for index in invoking if self._is_closing(frames, index)), None)
         if task is not None:
             gaps.append(sum(1 for place in places if place < task) + len(gaps))
         missing = len(regions) - len(places)
-        # Without a region inside of the task both gaps belong to the same region.
+        # Without a region inside of the task, both gaps belong to the same region.
         if not 0 <= missing <= len(gaps) or (missing == 1 and len(gaps) == 2 and gaps[1] > 1):
-            return {}  # the compiler inlined a function, or one of two has left the stack
+            return {}  # the compiler inlined a function, or one of two candidates has left the stack
         places_in_order: list[int | None] = list(places)
         for gap in gaps[:missing]:
             places_in_order.insert(gap, None)
         return dict(zip(regions, places_in_order, strict=True))
 
     def _is_closing(self, frames: tuple[Frame, ...], first: int) -> bool:
-        # Whether a routine of a region's closing barrier is between this frame and the next user's frame.
+        # Whether a routine of a region's closing barrier is between frame *first* and the next user's frame.
         for index in range(first, len(frames)):
             frame = frames[index]
             if self.code.is_users(frame):
@@ -242,7 +245,7 @@ class Stacks:
         return entry_of(self._process, frames[index].call_site)
 
     def _is_forking(self, frames: tuple[Frame, ...]) -> bool:
-        # Whether the innermost call from user code is of a routine that starts or ends a region.
+        # Whether the innermost call from user code calls a routine that starts or ends a region.
         last = ""
         for frame in frames:
             routine = self.code.routine_of(frame)
@@ -267,7 +270,9 @@ class Stacks:
         return frames[first : last + 1]
 
     def routines_called(self, stack: Hosted, place: int) -> frozenset[str | None]:
-        """Return the names of these frames' routines in a runtime with symbols: stacks of one shape share them."""
+        """Return the names of the routines of :meth:`frames_called`, in a runtime with symbols. Stacks of the same
+        shape share them.
+        """
         key = stack.stack.shape, place
         if key not in self._called:
             self._called[key] = frozenset(self.code.routine_of(frame) for frame in self.frames_called(stack, place))
@@ -275,7 +280,7 @@ class Stacks:
 
     def routines_inside(self, thread: Thread) -> tuple[list[str], bool]:
         """Return the runtime's routines inside of the innermost user's frame on a stack, outermost first, and whether
-        there is such a frame. A handler of a signal does not end the wait that the signal interrupted.
+        there is such a frame. A signal handler does not end the wait that the signal interrupted.
         """
         stack = self._process.stack(thread.native_thread_id())
         key = stack.shape if self.code.has_names else thread.address
@@ -303,12 +308,12 @@ class Stacks:
                 return (names if routine is None else [*names, routine])[::-1], True
             if routine is not None:
                 if has_unknown and not names and calls_user_code(routine):
-                    return [], True  # the runtime called that unknown code as user code
+                    return [], True  # the runtime called this unknown code as it calls user code
                 names.append(routine)
                 continue
             owner = self._runtime.owners.at(frame.call_site)
             if owner == USER:
-                # The entry point may have jumped to the routine that does its work.
+                # The entry point may have jumped to the routine that does the work.
                 called = naming.routine_name(self._process.routine_called(frame.pc)) if names else ""
                 return [called, *names[::-1]] if is_entry(called) and called != names[-1] else names[::-1], True
             has_unknown = has_unknown or owner == UNKNOWN
@@ -317,15 +322,16 @@ class Stacks:
         return names[::-1], False
 
     def _was_jumped_to(self, frame: Frame, outer: Frame) -> bool:
-        # Whether outer called a construct's code, which jumped to the code of this frame.
+        # Whether *outer* called a construct's code that jumped to the code of *frame*.
         if self._runtime.owners.at(frame.call_site) == USER:
             return False
         return self.code.begins_region(frame, outer) or self.code.begins_task(frame, outer)
 
 
 def _callers(thread: Thread, callers: Sequence[int], regions: tuple[Parallel, ...]) -> dict[Parallel, int] | None:
-    # The frame that called the runtime to begin each region whose primary thread this is. None if the numbers differ:
-    # code with a false if clause calls the runtime, then the region's function itself.
+    # The frame that called the runtime to begin each region of which this is the primary thread. None if the numbers
+    # differ, which is possible because code with a false if clause calls the runtime, then calls the region's function
+    # itself.
     begun = [region for region in regions if region.thread(0).address == thread.address]
     return dict(zip(begun, callers, strict=True)) if len(begun) == len(callers) else None
 
@@ -333,8 +339,8 @@ def _callers(thread: Thread, callers: Sequence[int], regions: tuple[Parallel, ..
 def _between(
     regions: tuple[Parallel, ...], places: Sequence[int], callers: list[int]
 ) -> dict[Parallel, int | None] | None:
-    # The place of each region, if there is at most one between the frame that began it and the frame that began the
-    # next inner region. A region in which the thread is a worker was begun elsewhere, and is the outermost.
+    # The place of each region, if there is at most one place between the frame that began the region and the frame that
+    # began the next inner region. A region in which the thread is a worker was begun elsewhere, and is the outermost.
     ends = [*callers, *[max([*places, *callers], default=0) + 1] * (len(regions) - len(callers))]
     place_of: dict[Parallel, int | None] = {}
     inner = -1
@@ -348,5 +354,5 @@ def _between(
 
 
 def _begins_construct(called: str) -> bool:
-    # Whether a call is one of the runtime, or clang's call of a region's function itself.
+    # Whether a call is a call of the runtime, or clang's direct call of a region's function.
     return naming.is_runtime_symbol(naming.routine_name(called)) or naming.parse_outlined(called) is not None

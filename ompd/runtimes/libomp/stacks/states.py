@@ -1,8 +1,8 @@
 """The states of threads.
 
-The runtime keeps OMPT's states only if OMP_DEBUG=enabled or a tool asked for them when the program started. Otherwise
-the field is 0, which would be work_serial. The state then follows from the teams, and from the runtime's routines that
-the user's innermost frame has called.
+The runtime keeps OMPT's states only if OMP_DEBUG=enabled or a tool requested them when the program started. Otherwise
+the field is 0, which would mean work_serial. The state is then derived from the teams, and from the runtime's routines
+that the innermost user's frame has called.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _RUNTIME = "runtime"
 _DERIVED = "derived"
 
-# The state of a thread in a routine, by its name without what naming.routine_name() takes off. Routines that user code
-# calls come before those that the runtime itself calls: both are looked for from the user's frame inwards.
+# The state of a thread in a routine, by the name that naming.routine_name() returns. Routines are looked up from the
+# user's frame inwards, so routines that user code calls take precedence over routines that the runtime calls.
 _ROUTINE_STATES = {
     **WAITING,
     "__kmpc_critical": State.WAIT_CRITICAL,
@@ -46,8 +46,8 @@ _ROUTINE_STATES = {
     "__kmpc_omp_taskwait_deps_51": State.WAIT_TASKWAIT,
     "__kmpc_end_taskgroup": State.WAIT_TASKGROUP,
     "__kmp_join_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
-    # After the barrier at a region's end a worker waits in the barrier at the begin of the next region. So a worker of
-    # a live team has reached the region's end, unless the primary thread has just woken it and it has not yet run.
+    # After the barrier at a region's end, a worker waits in the barrier at the beginning of the next region. So a
+    # worker of a live team has reached the region's end, unless the primary thread has only just woken the worker.
     "__kmp_fork_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
     # The lock of reductions, which have several entry points.
     "__kmp_enter_critical_section_reduce_block": State.WAIT_LOCK,
@@ -55,16 +55,16 @@ _ROUTINE_STATES = {
     "__kmp_barrier_template": State.WAIT_BARRIER,  # __kmp_barrier may end by a jump to it
 }
 
-# The outermost routines on the stack of a worker. A worker at a barrier of its region is in another routine, too.
+# The outermost routines on the stack of a worker. A worker at a barrier of its region is in a further routine.
 _WORKER_BEGINNINGS = ("__kmp_launch_worker", "__kmp_launch_thread")
 _WORKING = (State.WORK_SERIAL, State.WORK_PARALLEL)
-# The routines among them in which libomp notes no state.
+# The routines of this table for which libomp records no state.
 _UNNOTED = {name for name, state in _ROUTINE_STATES.items() if State.WAIT_TASKWAIT <= state < State.WAIT_TARGET}
-# Routines of the C library in which a thread of the runtime sleeps until another one wakes it up.
+# Routines of the C library in which a thread of the runtime sleeps until another thread wakes it up.
 _SLEEPING = re.compile(r"pthread_cond_(?:clock|timed)?wait|futex_\w*wait")
 # kmp.h, flags of ident_t
 _IDENT_BARRIER_EXPLICIT, _IDENT_BARRIER_IMPLICIT = 0x20, 0x40
-# A runtime that keeps no states notes these, and the last one is that of unused memory.
+# States that even a runtime that keeps no states records. The last one also occurs in unused memory.
 _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
 
@@ -83,8 +83,9 @@ def are_kept(runtime: Runtime) -> bool:
 
 
 def _threads_have_states(runtime: Runtime) -> bool:
-    # Only a runtime that keeps states also keeps frames of tasks and tools' data. Its workers never have the state 0,
-    # work_serial. Any runtime notes work_parallel for a thread that forms a team, and undefined in reductions.
+    # Only a runtime that keeps states also keeps frames of tasks and tools' data. The workers of such a runtime never
+    # have the state 0, work_serial. Any runtime records work_parallel for a thread that forms a team, and undefined in
+    # reductions.
     noted: dict[str, set[int]] = {"initial": set(), "worker": set()}
     for thread in runtime.threads():
         try:
@@ -101,17 +102,17 @@ def _threads_have_states(runtime: Runtime) -> bool:
 
 
 def thread_state(thread: Thread) -> ThreadState:
-    """Return what *thread* is doing, and the source of that.
+    """Return the state of *thread*, and the state's source.
 
     :raises Unavailable: if the runtime keeps no states and the stack does not show it either
-    :raises CorruptState: if the thread is idle by its team, but its stack shows that it is not
+    :raises CorruptState: if the thread is in no team, but its stack has the code of a region or task
     """
     is_kept = thread.runtime.states_are_kept
     value, wait_id = thread.kept_state() if is_kept else (State.UNDEFINED, 0)
     if thread.team is None:
         if _is_in_code(thread):
             raise CorruptState(thread.address, "a thread is in no team, and in the code of a region or task")
-        # A worker that left a region for good keeps the state of that region's closing barrier.
+        # A worker that has left a region keeps the state of the region's closing barrier.
         return ThreadState(State.IDLE, None, _RUNTIME if value == State.IDLE else _DERIVED)
     if not is_kept:
         return ThreadState(_derived(thread), None, _DERIVED)
@@ -125,7 +126,7 @@ def thread_state(thread: Thread) -> ThreadState:
 def _is_in_code(thread: Thread) -> bool:
     code = thread.runtime.stacks.code
     if not code.has_names:
-        return False  # the names on the stacks of a stripped runtime follow from which threads are idle
+        return False  # in a stripped runtime, the names on stacks are derived from the idle threads
     try:
         frames = _stack(thread).frames
     except OmpdError:
@@ -145,8 +146,8 @@ def routines_inside(thread: Thread) -> Sequence[str]:
 
 
 def _unnoted_wait(thread: Thread, state: str) -> State | None:
-    # libomp never notes that a thread waits in taskwait or taskgroup, or for a lock that is not a queuing lock: such a
-    # thread has the state of one that works.
+    # libomp does not record that a thread waits in taskwait or taskgroup, or for a lock that is not a queuing lock.
+    # Such a thread has the state of a working thread.
     routines, has_user_frame = thread.runtime.stacks.routines_inside(thread)
     unnoted = next((_ROUTINE_STATES[name] for name in routines if name in _UNNOTED), None)
     if unnoted is None and not has_user_frame and _stack(thread).stopped is not None:
@@ -167,12 +168,13 @@ def _derived(thread: Thread) -> State:
         if state is not None:
             return state
     if has_user_frame and (not routines or asks_only(routines[0])):
-        # In the user's code, or in a library that it called. Level 0 is outside of all regions.
+        # The thread is in the user's code, or in a library that the user's code called. Level 0 is outside of all
+        # regions.
         return State.WORK_PARALLEL if thread.current_parallel() is not None else State.WORK_SERIAL
     if routines and (is_overhead(routines[0]) or routines[0] in _WORKER_BEGINNINGS) and not _sleeps(thread):
         return State.OVERHEAD
     if routines and not has_user_frame and _is_between_regions(thread):
-        return State.WAIT_BARRIER_IMPLICIT_PARALLEL  # in a runtime with symbols __kmp_fork_barrier would be there
+        return State.WAIT_BARRIER_IMPLICIT_PARALLEL  # with symbols, __kmp_fork_barrier would be there
     if not routines and not has_user_frame and _is_in_system_code(thread):
         return State.OVERHEAD
     if routines:
@@ -183,7 +185,8 @@ def _derived(thread: Thread) -> State:
 
 
 def _is_in_system_code(thread: Thread) -> bool:
-    # Whether all frames are the C library's, as in a new thread that has not entered the runtime, or one that exits.
+    # Whether all frames belong to the C library, as in a new thread that has not entered the runtime, or in a thread
+    # that exits.
     stack = _stack(thread)
     owners = {thread.runtime.owners.at(frame.call_site) for frame in stack.frames}
     return stack.stopped is None and owners == {SYSTEM}
@@ -195,7 +198,7 @@ def _is_between_regions(thread: Thread) -> bool:
 
 
 def _sleeps(thread: Thread) -> bool:
-    # Whether it waits for another thread to wake it up. A routine that goes on by itself does not.
+    # Whether the thread waits for another thread to wake it up.
     process = thread.runtime.process
     for frame in _stack(thread).frames:
         owner = thread.runtime.owners.at(frame.call_site)
@@ -207,7 +210,8 @@ def _sleeps(thread: Thread) -> bool:
 
 
 def _kind_of_barrier(thread: Thread) -> State:
-    # clang's code passes an ident_t whose flags have the kind of barrier, and the runtime notes it for the thread.
+    # clang's code passes an ident_t whose flags have the kind of barrier, and the runtime records this ident_t for the
+    # thread.
     try:
         ident = thread.th_ident
         flags = thread.runtime.structures.view("ident_t", ident).unsigned("flags") if ident is not None else 0

@@ -1,16 +1,16 @@
-"""Names for the routines on threads' stacks that have no symbols in a stripped runtime.
+"""Names for those routines on threads' stacks that have no symbols in a stripped runtime.
 
-A stripped library has the names that it exports: its entry points, ``__kmp_invoke_microtask``, ``__kmp_fork_call``. The
-routines between them are recognised:
+A stripped library only has the names that it exports: its entry points, ``__kmp_invoke_microtask``,
+``__kmp_fork_call``. The routines between these are recognised as follows:
 
 - A routine that calls the function of a task invokes tasks.
-- A routine whose start is a team's microtask is the wrapper of gcc's code.
-- A routine in which a thread waits at a barrier is known by the words of the barrier (``kmp_bstate``,
-  ``kmp_balign_team``). A worker that has arrived has counted its own ``b_arrived`` to one more than its team has
-  passed. A thread that waits for another one's arrival has a flag (``kmp_flag_64``) on its stack, with the address of
-  that word and the count that it waits for. Once all have arrived, the team has passed that count, too, and workers
-  have a flag for their own word ``b_go`` until the primary thread releases them. The routines between the entry point
-  and that wait then have the only name that is possible there.
+- A routine that starts at a team's microtask is the wrapper of gcc's code.
+- A routine in which a thread waits at a barrier is recognised by the barrier's words (``kmp_bstate``,
+``kmp_balign_team``). A worker that has arrived has set its own ``b_arrived`` one step ahead of the team's count. A
+thread that waits for another thread's arrival has a flag (``kmp_flag_64``) on its stack, with the address of the other
+thread's ``b_arrived`` and the awaited count. Once all threads have arrived, the team's count is one step further, too,
+and workers have a flag for their own word ``b_go`` until the primary thread releases them. The routine between the
+entry point and the wait then gets the only name that is possible there.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _Key = tuple["int | None", int]
 
 
 class _Group(NamedTuple):
-    # Consecutive frames of the runtime: the first and the last index, and the entry point that was called, "" without a
-    # name. None on the stack of a worker that begins with the runtime.
+    # Consecutive frames of the runtime: the first and the last index, and the called entry point, "" if it has no name.
+    # The entry is None on a worker's stack that begins with the runtime.
     first: int
     last: int
     entry: str | None
 
 
 class _Candidate(NamedTuple):
-    # A group of frames of a thread that may wait at a barrier of a team, the possible kinds of that barrier, and the
-    # name of the routine if it does.
+    # A thread's group of frames that may wait at a barrier of a team, the possible kinds of the barrier, and the name
+    # of the routine if it waits there.
     thread: Thread
     frames: Sequence[Frame]
     group: _Group
@@ -86,9 +86,9 @@ class _Candidate(NamedTuple):
 class Names:
     """Facts about frames without a symbol, by :func:`_key`.
 
-    ``names`` has the names of their routines, ``kinds`` the barriers at which they wait. ``doubtful`` frames may
-    wait at a barrier, ``between`` frames wait for a region. ``left`` are the barriers that threads are leaving, by team
-    and kind.
+    ``names`` has the names of the frames' routines, ``kinds`` the kinds of barriers at which frames wait. ``doubtful``
+    frames may wait at a barrier, ``between`` frames wait for a region. ``left`` are the barriers that threads are
+    leaving, by team and kind.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class Names:
 
 
 class Unnamed:
-    """The names for a stripped runtime's routines, by their frames on threads' stacks. They are searched for when one
-    is first needed.
+    """The names for a stripped runtime's routines, by their frames on threads' stacks. The search for names runs on
+    first use.
     """
 
     def __init__(self, runtime: Runtime, table: Table) -> None:
@@ -121,25 +121,27 @@ class Unnamed:
         return self._names.name(frame)
 
     def is_doubtful(self, frame: Frame) -> bool:
-        """Return whether a frame is inside of a call that may wait at a barrier, but nothing shows whether it does."""
+        """Return whether a frame belongs to a call that may wait at a barrier, but nothing shows whether it does."""
         return _key(frame) in self._names.doubtful
 
     def barrier(self, frame: Frame) -> int | None:
-        """Return the kind of barrier at which a frame's call waits, None if it waits at none."""
+        """Return the kind of barrier at which the frame's call waits, None if it waits at no barrier."""
         return self._names.kinds.get(_key(frame))
 
     def is_between_regions(self, frame: Frame) -> bool:
-        """Return whether a frame is of a worker that waits for a region, or has not noticed yet that it has begun."""
+        """Return whether a frame belongs to a worker that waits for a region, or has not noticed yet that a region has
+        begun.
+        """
         return _key(frame) in self._names.between
 
     def has_been_left(self, team: Team, kind: int) -> bool:
-        """Return whether the primary thread has begun to release threads from a barrier of a *kind*."""
+        """Return whether the primary thread has begun to release threads from the team's barrier of this *kind*."""
         return (team.address, kind) in self._names.left
 
 
 class _Search:
-    # Each step uses the names from the steps before it: first the routines that call the code of regions, then those
-    # that call the code of tasks, last the barriers. The Code has the names of the steps so far.
+    # Each step uses the names from previous steps: first the routines that call the code of regions, then the routines
+    # that call the code of tasks, last the barriers. _code has the names of the steps so far.
 
     def __init__(self, runtime: Runtime, table: Table) -> None:
         self._runtime = runtime
@@ -147,9 +149,10 @@ class _Search:
         self._code = Code(runtime, self._result)
         self._calls_of_tasks: set[int] = set()
         self._flag = next((layout for name, layout in table.structs.items() if name.startswith("kmp_flag_64<")), None)
-        # The addresses of b_arrived of all threads of a team, by the team and the kind of barrier.
+        # The addresses of b_arrived of all threads in a team, by the team and the kind of barrier.
         self._arrival_words: dict[tuple[int, int], frozenset[int]] = {}
-        # The frames of regions' code on each thread's stack (by its kmp_info_t), and the frames that call tasks' code.
+        # The frames of regions' code on each thread's stack, and the frames that call tasks' code, by the thread's
+        # kmp_info_t.
         self._region_frames: dict[int, Sequence[int]] = {}
         self._invoker_frames: dict[int, Sequence[int]] = {}
 
@@ -163,7 +166,7 @@ class _Search:
         for _, frames, groups in stacks:
             for group in groups:
                 self._name_same_call(frames, group)
-        # Forget which calls begin a region: that was decided without the names that are known now.
+        # Drop the cached calls that begin a region, because they were found without the names that are known now.
         self._code = Code(self._runtime, self._result)
         held: dict[tuple[int, int], list[_Candidate]] = {}
         primaries: list[_Candidate] = []
@@ -183,7 +186,7 @@ class _Search:
             try:
                 frames = self._runtime.process.stack(thread.native_thread_id()).frames
             except OmpdError:
-                continue  # each question about that thread gets the error
+                continue  # each query about this thread reports the error
             for frame in frames:
                 is_unnamed = self._code.routine_at(frame.call_site) == ""
                 if is_unnamed and frame.function_start in wrappers:
@@ -201,7 +204,7 @@ class _Search:
             yield _Group(first, last, self._entry(frames, last, owners))
 
     def _is_jumped_to(self, inner: Frame, outer: Frame) -> bool:
-        # Whether inner is an entry point to which the code of a construct, which outer had called, jumped at its end.
+        # Whether *inner* is an entry point to which a construct's code, called by *outer*, jumped at its end.
         callee = self._code.routine_at(inner.call_site) or ""
         caller = self._code.routine_at(outer.call_site) or ""
         return is_entry(callee) and (
@@ -213,7 +216,7 @@ class _Search:
         name = self._code.routine_at(frames[last].call_site)
         if name or outer != USER:
             return name or (None if outer in _SYSTEM_CALLERS else "")
-        # The entry point jumped to the routine that does its work. The user function may have left by a jump as well.
+        # The entry point jumped to the routine that does the work. The user function may have left by a jump as well.
         called = naming.routine_name(self._runtime.process.routine_called(frames[last + 1].pc))
         return called if naming.is_entry(called) else ""
 
@@ -257,7 +260,7 @@ class _Search:
             self._calls_of_tasks.add(caller.call_site)
 
     def _name_same_call(self, frames: Sequence[Frame], group: _Group) -> None:
-        # The same instruction called the function of another task: this task's function was left by a jump.
+        # The same instruction called the function of another task, so this task's function ended by a jump.
         if group.first and frames[group.first].call_site in self._calls_of_tasks:
             self._result.names.setdefault(_key(frames[group.first]), _TASK_INVOKER)
 
@@ -272,7 +275,7 @@ class _Search:
         primaries: list[_Candidate],
     ) -> None:
         if group.first and self._code.begins_region(frames[group.first - 1], frames[group.first]):
-            return  # it executes the region
+            return  # the thread executes the region
         candidate = self._candidate(thread, frames, group)
         if candidate is None or not self._may_wait(candidate):
             return
@@ -291,10 +294,10 @@ class _Search:
             self._doubt(frames, group)
         elif self._waits_for_release(candidate):
             self._mark_between(candidate)
-        # else it has not arrived, or was released: a worker that arrives increases its word
+        # otherwise the thread has not arrived, or was released: an arriving worker increases its word
 
     def _candidate(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> _Candidate | None:
-        # The team at whose barrier a group of frames may wait; None if it can wait at none.
+        # The team at whose barrier a group of frames may wait, None if it cannot wait at a barrier.
         regions = thread.hosted_regions()
         index = len(regions) - self._regions_outside(thread, frames, group.last)
         if not 0 <= index <= len(regions):
@@ -304,7 +307,7 @@ class _Search:
         region, name = around, _BARRIER
         kinds: tuple[int, ...] = (PLAIN, REDUCTION)
         if group.entry is None:
-            # A worker's own routine: the barrier that begins the next region also ends the last one.
+            # A worker's own routine: the barrier that begins the next region also ends the last region.
             region, kinds, name = inside, (CLOSING,), FORK_BARRIER
         elif is_fork(group.entry):
             region, kinds, name = inside, (CLOSING,), JOIN_BARRIER
@@ -315,20 +318,20 @@ class _Search:
         return _Candidate(thread, frames, group, region.team, kinds, name)
 
     def _regions_outside(self, thread: Thread, frames: Sequence[Frame], first: int) -> int:
-        # The number of frames of regions' code from first on.
+        # The number of frames of regions' code from *first* outwards.
         places = self._frames_of_regions(thread, frames)
         return len(places) - bisect_left(places, first)
 
     def _frames_of_regions(self, thread: Thread, frames: Sequence[Frame]) -> Sequence[int]:
-        # Cached, because a stack may have many groups.
+        # The frames are cached, because a stack may have many groups.
         if thread.address not in self._region_frames:
             pairs = enumerate(pairwise(frames))
             self._region_frames[thread.address] = [index for index, p in pairs if self._code.begins_region(*p)]
         return self._region_frames[thread.address]
 
     def _is_in_task(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
-        # Whether an explicit task's code called a group of frames, and not a region's: which of the two begins first
-        # outside of it. All routines that call tasks' code have their names before this.
+        # Whether an explicit task's code, and not a region's, called a group of frames. The code that begins first
+        # outside of the group decides. All routines that call tasks' code already have their names.
         if thread.address not in self._invoker_frames:
             names = (self._code.routine_of(frame) for frame in frames[:-1])
             self._invoker_frames[thread.address] = [index for index, name in enumerate(names) if name in TASK_INVOKERS]
@@ -365,7 +368,7 @@ class _Search:
         return BarrierWords(self._runtime.heap, self._runtime.structures)
 
     def _has_arrived(self, candidate: _Candidate, kind: int) -> bool:
-        # Whether it waits for others to arrive, or has arrived with all those that it waits for.
+        # Whether the thread waits for others to arrive, or has arrived, together with all threads for which it waits.
         words, team, info = self._words, candidate.team, candidate.thread.address
         reached = words.passed(team.address, kind) + STEP
         if not candidate.is_primary and words.arrived(info, kind) == reached:
@@ -376,7 +379,7 @@ class _Search:
         return self._has_flag(candidate, self._arrival_words[key] - {words.arrived_at(info, kind)}, reached)
 
     def _is_held(self, candidate: _Candidate, kind: int) -> bool:
-        # Whether all have arrived, and it waits to be released.
+        # Whether all threads have arrived, and this thread waits to be released.
         words, team, info = self._words, candidate.team, candidate.thread.address
         if (
             candidate.is_primary
@@ -395,7 +398,7 @@ class _Search:
             self._result.between.update(map(_key, candidate.frames[group.first : group.last + 1]))
 
     def _name_held(self, held: dict[tuple[int, int], list[_Candidate]], primaries: Sequence[_Candidate]) -> None:
-        # While all workers wait to be released the primary thread is in the barrier, too: it waits for tasks, or
+        # While all workers wait to be released, the primary thread is in the barrier, too. It waits for tasks, or
         # combines the parts of a reduction in the user's code.
         for primary in primaries:
             team = primary.team
@@ -408,7 +411,7 @@ class _Search:
         for (address, kind), candidates in held.items():
             is_whole = len(candidates) == candidates[0].team.t_nproc - 1
             if kind == CLOSING and not (is_whole and address in ending):
-                for candidate in candidates:  # they have not begun the region
+                for candidate in candidates:  # these have not begun the region
                     self._mark_between(candidate)
                 continue
             for candidate in candidates:
@@ -417,7 +420,8 @@ class _Search:
                 self._result.left.add((address, kind))
 
     def _has_flag(self, candidate: _Candidate, addresses: frozenset[int], reached: int) -> bool:
-        # Whether the frames of a group hold a flag that waits until one of the words at addresses is reached.
+        # Whether the frames of a group hold a flag that waits until a word at one of *addresses* reaches the count
+        # *reached*.
         frames, group = candidate.frames, candidate.group
         if self._flag is None:
             return False
@@ -432,7 +436,7 @@ class _Search:
         return locks.asks_for_lock(candidate.thread, tuple(candidate.frames[: candidate.group.last + 2]))
 
     def _rename(self, candidate: _Candidate, kind: int | None) -> None:
-        # The first frame without a name gets it.
+        # The first frame without a name gets the candidate's name.
         frames = candidate.frames[candidate.group.first : candidate.group.last + 1]
         if kind is not None:
             self._result.kinds.update((_key(frame), kind) for frame in frames)

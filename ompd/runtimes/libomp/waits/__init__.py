@@ -1,1 +1,1 @@
-"""Barriers, locks and dependences that threads and tasks wait for, and the queues of tasks."""
+"""Barriers, locks and dependences for which threads and tasks wait, and the queues of tasks."""

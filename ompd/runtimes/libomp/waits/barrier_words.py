@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from ompd.contract.helpers.pages import Heap
     from ompd.runtimes.libomp.layout.structures import Structures
 
-# enum barrier_type of kmp.h. User code calls entry points of the first and the last.
+# enum barrier_type of kmp.h. User code calls entry points for PLAIN and REDUCTION.
 PLAIN, CLOSING, REDUCTION = 0, 1, 2
 KINDS = 3
-# They count by 4 (KMP_BARRIER_STATE_BUMP); bit 0 says that a thread sleeps.
+# The words count in steps of 4 (KMP_BARRIER_STATE_BUMP). Bit 0 is set while a thread sleeps.
 STEP, COUNT = 4, ~3
 
 
 class BarrierWords:
-    """The counts of arrivals and releases, without the bits for threads that sleep. Threads (``kmp_info_t``) and teams
+    """The counts of arrivals and releases, without the bits for sleeping threads. Threads (``kmp_info_t``) and teams
     are given by their addresses.
     """
 
@@ -33,7 +33,7 @@ class BarrierWords:
         self._in_team = structures.layout("kmp_base_team_t.t_bar").field("t_bar").offset
 
     def are_used_by(self, team: int) -> bool:
-        """Return whether a team's barriers count in these words. Distributed barriers have memory of their own, ``t.b``
+        """Return whether a team's barriers count in these words. Distributed barriers have separate memory, ``t.b``
         (``KMP_FORKJOIN_BARRIER_PATTERN=dist,dist``).
         """
         view = self._structures.view("kmp_base_team_t.b", team)
@@ -51,7 +51,7 @@ class BarrierWords:
         return info + self._in_thread + kind * self._sizes[0]
 
     def arrived(self, info: int, kind: int) -> int:
-        """Return the count up to which a thread, and the threads it has waited for, have arrived."""
+        """Return the count up to which a thread, and the threads for which it has waited, have arrived."""
         return StructView(self._heap, self._state, self._bar(info, kind)).unsigned("b_arrived") & COUNT
 
     def go(self, info: int, kind: int) -> int:
@@ -59,7 +59,7 @@ class BarrierWords:
         return StructView(self._heap, self._state, self._bar(info, kind)).unsigned("b_go") & COUNT
 
     def passed_at(self, team: int, kind: int) -> int:
-        """Return the address of the word that counts up to where all threads of a team have arrived."""
+        """Return the address of the word with the count up to which all threads of a team have arrived."""
         return team + self._in_team + kind * self._sizes[1] + self._team_state.field("b_arrived").offset
 
     def passed(self, team: int, kind: int) -> int:

@@ -1,9 +1,8 @@
-"""The barriers of a team at which threads wait, by the threads' stacks and by what the runtime counts.
+"""The barriers of a team at which threads wait, by the threads' stacks and by the runtime's counts.
 
-The runtime has words for three kinds of barriers for each thread and each team (``enum barrier_type``): one for the
+For each thread and each team, the runtime has words for three kinds of barriers (``enum barrier_type``): one for the
 barrier directive and the ends of worksharing constructs, one for reductions that are combined as a tree, and one for
-the beginning and the end of a region. If some threads of a team wait at one kind and some at another, they wait
-forever.
+the beginning and the end of a region. If threads of a team wait at different kinds, they wait forever.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.handles import Parallel, Thread
     from ompd.runtimes.libomp.plugin import Runtime
 
-# Routines in which a thread is at a barrier of its team while it executes a region. In gcc's builds the first two end
-# by a jump to the third.
+# Routines in which a thread that executes a region is at a barrier of its team. In builds by gcc, the first two end by
+# a jump to the third.
 _INNER = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", "__kmp_barrier_template"))
 _LEAVING = "all threads have arrived at the barrier, and some have left it"
 _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived at the barrier"
@@ -36,7 +35,7 @@ _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived 
 def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
     """Return the barriers of a region's team at which threads wait: :meth:`ParallelHandle.barriers`.
 
-    :raises Unavailable: if it is unknown where in the region some thread is
+    :raises Unavailable: if it is unknown where in the region a thread is
     :raises LayoutUnavailable: if the place of the counts is unknown
     """
     return _Barriers(region).states()
@@ -53,7 +52,8 @@ class _Barriers:
         self._unnamed = self._runtime.unnamed
         self._stacks = self._runtime.stacks
         self._code = self._stacks.code
-        # By the kind of barrier: whether all threads may have arrived, and the words with which threads announce that.
+        # For each kind of barrier, whether all threads may have arrived, and the words with which threads announce
+        # their arrival.
         self._all_arrived: dict[int, bool] = {}
         self._arrival_words: dict[int, frozenset[int]] = {}
 
@@ -63,7 +63,7 @@ class _Barriers:
 
     @cached_property
     def _words(self) -> BarrierWords | None:
-        # None if their places are unknown.
+        # None if the places of the words are unknown.
         try:
             return BarrierWords(self._runtime.heap, self._structures)
         except LayoutUnavailable:
@@ -97,9 +97,10 @@ class _Barriers:
         )
 
     def _count_of_team(self, kind: int, present: Sequence[int]) -> tuple[int, int, int] | None:
-        # The team's count of barriers that it has passed (address, value, generation), None if its place is unknown.
-        # Intel's runtime does not count the ends of regions. Distributed barriers (KMP_PLAIN_BARRIER_PATTERN=dist) do
-        # not use these words, so that a present worker is no step ahead of its team.
+        # The team's count of passed barriers (address, value, generation), None if the count's place is unknown.
+        # Intel's counts for debuggers leave out the ends of regions. Distributed barriers
+        # (KMP_PLAIN_BARRIER_PATTERN=dist) do not use these words, so a present worker is not one step ahead of its
+        # team.
         if self._counters.are_kept and kind != CLOSING:
             return self._counters.passed(self._region, kind)
         words = self._words
@@ -112,8 +113,8 @@ class _Barriers:
         return (address, value, value // STEP) if ahead or (is_full and value >= STEP) else None
 
     def _barrier_of(self, thread: Thread) -> tuple[tuple[int, ...], bool]:
-        # The kind of barrier at which a thread of the team waits, none if it waits at none, and whether that is
-        # certain. If not, it may wait at one of these kinds.
+        # The kind of barrier at which a thread of the team waits, empty if it waits at no barrier, and whether that is
+        # certain. If it is uncertain, the thread may wait at one of these kinds.
         stack = self._stacks.hosted(thread)
         if self._region not in stack.places:
             raise Unavailable("the region's frame is not to be told from others on a thread's stack")
@@ -124,7 +125,7 @@ class _Barriers:
                 return (CLOSING,), False
             is_present = self._is_at_end(thread, frames)
             return (CLOSING,) if is_present is not False else (), is_present is not None
-        # Only the routine that the region's code has called counts: inside of it the thread may execute tasks.
+        # Only the routine that the region's code has called counts, because inside of it the thread may execute tasks.
         if self._unnamed is not None:
             frames = self._stacks.frames_called(stack, place)
             if self._is_doubtful(frames):
@@ -145,21 +146,22 @@ class _Barriers:
         return self._unnamed is not None and any(map(self._unnamed.is_doubtful, frames))
 
     def _is_at_end(self, thread: Thread, frames: Sequence[Frame]) -> bool | None:
-        # Whether it waits at the region's end, None if that is uncertain. Workers wait for the next region in the
-        # second half of that barrier.
+        # Whether the thread waits at the region's end, None if that is uncertain. Workers wait for the next region in
+        # the second half of the barrier at the region's end.
         names = {self._code.routine_of(frame) for frame in frames}
         if CLOSING_BARRIERS.isdisjoint(names):
             return False
         if self._region.member(0) == thread.address:
             return JOIN_BARRIER in names
         if self._is_beginning():
-            # The primary thread releases one after the other: this one has not begun the region, or is at its end.
+            # The primary thread releases the workers one after the other. This worker has not begun the region, or is
+            # at its end.
             return None
         return self._is_present(thread, CLOSING, names, None) if self._unnamed is None else True
 
     def _is_present(self, thread: Thread, kind: int, names: Set[str | None], place: int | None) -> bool | None:
-        # Whether a thread in routines of these names waits at a barrier, None if that is uncertain: it may not have
-        # arrived yet, or may have been released. *place* is the index of the region's frame.
+        # Whether a thread in routines with these *names* waits at a barrier. None if that is uncertain, because the
+        # thread may not have arrived yet, or may have been released. *place* is the index of the region's frame.
         is_waiting = any(is_wait(name) for name in names if name)
         words = self._words
         if words is None or not words.are_used_by(self._team):
@@ -170,10 +172,10 @@ class _Barriers:
             return True
         flags = self._flags(self._frames_at_barrier(thread, place))
         if any(count == reached and self._is_arrival_word(kind, words, address) for address, count in flags):
-            return True  # it waits for the threads below it in the tree
+            return True  # the thread waits for the threads below it in the tree
         if not self._may_have_all_arrived(kind, words):
             return False if FORK_BARRIER in names else None
-        # All have arrived. The primary thread has them wait until tasks are complete, or releases them.
+        # All threads have arrived. The primary thread lets them wait until tasks are complete, or releases them.
         if is_primary:
             return True if is_waiting else None
         if words.go(thread.address, kind):
@@ -181,24 +183,25 @@ class _Barriers:
         return True if is_waiting else self._sleeps(thread)
 
     def _frames_at_barrier(self, thread: Thread, place: int | None) -> Sequence[Frame]:
-        # To make frames takes long, and few threads need them.
+        # Frames are made on demand, because making them takes long, and few threads need them.
         stack = self._stacks.hosted(thread)
         return stack.frames_around_end(self._region) if place is None else self._stacks.frames_called(stack, place)
 
     def _sleeps(self, thread: Thread) -> bool | None:
-        # Whether the kernel still has it wait. It may have been released, and have cleared the word.
+        # Whether the thread still waits in the kernel, None if unknown. It may have been released and have cleared the
+        # word.
         progress = self._runtime.process.progress(thread.native_thread_id())
         return {"blocked": True, "released": False}.get(progress or "")
 
     def _is_arrival_word(self, kind: int, words: BarrierWords, address: int) -> bool:
-        # Whether this is the word with which one of the region's threads announces its arrival.
+        # Whether *address* is the word with which a thread of the region announces its arrival.
         if kind not in self._arrival_words:
             members = map(self._region.member, range(self._region.size()))
             self._arrival_words[kind] = frozenset(words.arrived_at(member, kind) for member in members)
         return address in self._arrival_words[kind]
 
     def _may_have_all_arrived(self, kind: int, words: BarrierWords) -> bool:
-        # Whether the primary thread is at the barrier, and no worker has counted further than the team.
+        # Whether the primary thread is at the barrier, and no worker's count is ahead of the team's.
         if kind not in self._all_arrived:
             stack = self._stacks.hosted(self._region.thread(0))
             place = stack.places.get(self._region)
@@ -219,7 +222,8 @@ class _Barriers:
         return FORK_BARRIER in names and JOIN_BARRIER not in names
 
     def _is_released(self, thread: Thread, kind: int, place: int | None) -> bool | None:
-        # The flag on its stack has the address of one of its own words of this barrier, and the count it waits for.
+        # Whether a thread was released from a barrier, None if unknown. The flag on the thread's stack has the address
+        # of one of the thread's own words for this barrier, and the awaited count.
         try:
             bars = self._structures.layout("kmp_base_info_t").field("th_bar")
         except FieldNotFound:
@@ -234,7 +238,7 @@ class _Barriers:
         return read_unsigned(self._runtime.heap, addresses.pop(), 8) & COUNT == STEP
 
     def _flags(self, frames: Sequence[Frame]) -> Iterable[tuple[int, int]]:
-        # A flag has the address of a word, then the count that is waited for.
+        # A flag has the address of a word, then the awaited count.
         last = next(index for index in range(len(frames) - 1, -1, -1) if self._is_runtimes(frames[index]))
         return pairwise(words_on(self._runtime.process, frames[0].sp, frames[last].cfa))
 
@@ -242,8 +246,8 @@ class _Barriers:
         return self._runtime.owners.at(frame.call_site) == RUNTIME
 
     def _counted(self, thread: Thread, likely: int) -> tuple[int, ...]:
-        # A thread may still be leaving the last barrier. Intel's runtime counts how many barriers a team has passed and
-        # each worker has reached, except for the ends of regions.
+        # A thread may still be leaving the last barrier. Intel's runtime counts the barriers that a team has passed and
+        # that each worker has reached, except for the ends of regions.
         kinds = (likely, *(kind for kind in (PLAIN, REDUCTION) if kind != likely))
         return tuple(kind for kind in kinds if self._counters.has_reached(thread, self._region, kind))[:1]
 
@@ -253,13 +257,13 @@ class _Counters:
 
     def __init__(self, runtime: Runtime) -> None:
         self._heap = runtime.heap
-        self._passed: dict[int, int] = {}  # by the address of a team's counts
+        self._passed: dict[int, int] = {}  # values of the team's counts, by address
         self._info = runtime.structures.layout("kmp_base_info_t").fields
         self._team = runtime.structures.layout("kmp_base_team_t").fields
 
     @cached_property
     def are_kept(self) -> bool:
-        # Whether this build has them.
+        # Whether this build of the runtime has these counts.
         thread_fields, team_fields = (
             ("th_bar", "th_b_worker_arrived"),
             ("t_bar", "t_b_master_arrived", "t_b_team_arrived"),
@@ -267,7 +271,7 @@ class _Counters:
         return all(name in self._info for name in thread_fields) and all(name in self._team for name in team_fields)
 
     def has_reached(self, thread: Thread, region: Parallel, kind: int) -> bool:
-        # Whether a thread has arrived at a barrier that its team has not passed.
+        # Whether a thread has arrived at a barrier that its team has not passed yet.
         counts = self._counts_of_team(region, kind)
         passed = self._passed.get(counts)
         if passed is None:
@@ -280,7 +284,8 @@ class _Counters:
         return read_unsigned(thread.memory, counts_of_thread + self._info["th_b_worker_arrived"].offset, 8) > passed
 
     def passed(self, region: Parallel, kind: int) -> tuple[int, int, int]:
-        # The address and the value of the team's count, and the generation, which is the same: it counts by one.
+        # The address and the value of the team's count, and the generation, which equals the value, because the count's
+        # step is one.
         address = self._counts_of_team(region, kind) + self._team["t_b_team_arrived"].offset
         value = read_unsigned(self._heap, address, 8)
         return address, value, value

@@ -1,11 +1,13 @@
-"""Tasks that are in no queue, because no thread may execute them yet (``kmp_taskdeps.cpp``, ``kmp_tasking.cpp``).
+"""Tasks that are in no queue because no thread may execute them yet (``kmp_taskdeps.cpp``, ``kmp_tasking.cpp``).
 
-A task with a ``depend`` clause has a node (``kmp_depnode_t``) until it is complete. The node has the nodes of the tasks
-that wait for it (``successors``). A task that generated such tasks has a table of all addresses in their clauses
-(``td_dephash``), with the nodes of the last tasks for each address. The node of a complete task has no task any more.
+A task with a ``depend`` clause has a node (``kmp_depnode_t``) until the task is complete. The node lists the nodes of
+the tasks that depend on this task (``successors``). A task that generated such tasks has a table of all addresses in
+their clauses (``td_dephash``), with the nodes of the last tasks for each address. The node of a complete task no longer
+has a task.
 
-A detached task whose code has ended is a proxy for its event from then on. Without a node, only the program's own
-pointers lead to it, and places of queues that it has left and no other task has used since.
+When the code of a detached task has ended, the task becomes a proxy for its event. If it has no node, only the
+program's own pointers still refer to it, and places in queues that the task has left and that no other task has used
+since.
 """
 
 from __future__ import annotations
@@ -27,22 +29,22 @@ if TYPE_CHECKING:
 
 # The runtime enlarges tables in steps; the largest has some 260,000 places (__kmp_dephash_extend).
 _MAX_PLACES, _MAX_NODES = 1 << 20, 1 << 22
-_IN = 1  # kmp_depend_info_t's flag of in; those of out, inout and the others are other bits
+_IN = 1  # flag for "in" in kmp_depend_info_t; out, inout and the others have other bits
 _ALLOW_COMPLETION = 1  # kmp_event_type_t
-# A table has the nodes of the last tasks for an address: one task that writes it, or several of one kind, and the set
-# of several of another kind before them. LLVM 11 has other members.
-_ALL = "last_all"  # of omp_all_memory
+# For an address, a table has the nodes of the last tasks: either one task that writes, or several of one kind, and the
+# set of tasks of another kind before them. LLVM 11 has other members.
+_ALL = "last_all"  # the member for omp_all_memory
 _LAST, _SETS = "last_out", ("last_set", "prev_set", "last_ins", "last_mtxs")
 
 
 class _Search(NamedTuple):
-    # The result of a search for tasks. Keys that stand for tasks are addresses of kmp_taskdata_t.
-    tasks: dict[int, Task]  # the tasks that only nodes or places of queues lead to
-    explicit: dict[int, None]  # the addresses of all explicit tasks that are not complete
-    nodes: dict[int, list[Task]]  # by a node without a task, the tasks that it waits for
-    predecessors: dict[int, list[Task]]  # by a task, the tasks that it waits for
+    # The result of a search for tasks. Keys for tasks are addresses of kmp_taskdata_t.
+    tasks: dict[int, Task]  # tasks that were found only through nodes or places of queues
+    explicit: dict[int, None]  # the addresses of all incomplete explicit tasks
+    nodes: dict[int, list[Task]]  # by node without a task, the tasks for which the node waits
+    predecessors: dict[int, list[Task]]  # by task, the tasks for which it waits
     clauses: dict[int, list[Dependence]]
-    children: dict[int, int]  # by a task, the number of its explicit children that are not complete
+    children: dict[int, int]  # by task, the number of its incomplete explicit children
 
 
 class WaitingTasks:
@@ -55,16 +57,16 @@ class WaitingTasks:
         self._queues = runtime.queues
 
     def tasks(self) -> Sequence[Task]:
-        """Return the waiting tasks that the nodes, tables and queues of others lead to.
+        """Return the waiting tasks that nodes, tables and queues show.
 
         :raises LayoutUnavailable: if the place of nodes is unknown
-        :raises CorruptState: if they do not end, or the task of a node has another node
+        :raises CorruptState: if the nodes do not end, or if the task of a node has another node
         """
         return [task for task in self._search.tasks.values() if task.kind() == "explicit"]
 
     @cached_property
     def explicit(self) -> Sequence[Task]:
-        """All explicit tasks that were found and are not complete: executing, suspended, queued and waiting ones.
+        """All incomplete explicit tasks that were found: executing, suspended, queued and waiting tasks.
 
         :raises OmpdError: as :meth:`tasks`
         """
@@ -72,7 +74,7 @@ class WaitingTasks:
 
     @cached_property
     def children(self) -> Mapping[int, Sequence[Task]]:
-        """The same tasks by the tasks that generated them.
+        """The tasks of :attr:`explicit`, by the tasks that generated them.
 
         :raises OmpdError: as :meth:`tasks`
         """
@@ -85,7 +87,8 @@ class WaitingTasks:
 
     def without_task(self, low: int, high: int) -> Sequence[tuple[int, int, Sequence[Task]]]:
         """Return the nodes between two addresses that have no task. A taskwait with dependences has such a node on the
-        stack of its thread. Each row is the address of ``npredecessors``, its value, and the tasks that are waited for.
+        stack of its thread. Each row is the address of ``npredecessors``, its value, and the tasks for which the node
+        waits.
 
         :raises OmpdError: as :meth:`tasks`
         """
@@ -97,9 +100,9 @@ class WaitingTasks:
         return rows
 
     def before(self, task: Task) -> TaskWait | None:
-        """Return what a task that has not begun waits for, None if it waits for no other task.
+        """Return the wait of a task that has not begun, None if it waits for no other task.
 
-        :raises OmpdError: if that is unknown
+        :raises OmpdError: if the wait is unknown
         """
         node = self._nodes_view(task).pointer("td_depnode")
         if node is None:
@@ -118,19 +121,19 @@ class WaitingTasks:
         return StructView(self._heap, self._structures.layout(name), address)
 
     def unfinished_children(self, task: Task) -> int:
-        """Return ``td_incomplete_child_tasks``. In a serialized region, which executes children at once and does not
-        count them, return the number of children that were found.
+        """Return ``td_incomplete_child_tasks``, or the number of children found if that is larger. A serialized region
+        executes children at once and does not count them.
         """
         children = self._search.children.get(task.address, 0)
         if task.place < task.count:
-            return 0  # it encountered the next serialized region, whose task has its descriptor
+            return 0  # the task encountered the next serialized region, whose task now uses the descriptor
         return max(self.counted_children(task), children)
 
     @property
     def known_children(self) -> Mapping[int, int]:
-        """The number of unfinished children of each task that were found.
+        """For each task, the number of unfinished children that were found.
 
-        :raises OmpdError: if tasks cannot be searched for
+        :raises OmpdError: if the search for tasks failed
         """
         return self._search.children
 
@@ -183,7 +186,7 @@ class WaitingTasks:
                         fresh.append(later)
             todo = fresh
             if not todo:
-                # If a task counts more children, the others may be detached.
+                # If a task's count of children is higher, the missing children may be detached.
                 children = search.children
                 hidden = {
                     address for address, task in seen.items() if self.counted_children(task) > children.get(address, 0)
@@ -196,14 +199,14 @@ class WaitingTasks:
         return search
 
     def _reachable(self, plain: dict[int, Head]) -> Iterator[Task]:
-        # The current tasks of threads, implicit tasks, queued tasks, and all that generated them. Most of these have no
-        # dependence, and are only put into *plain*.
+        # The current tasks of threads, implicit tasks, queued tasks, and all their ancestors. Most of these have no
+        # dependence, and are only added to *plain*.
         runtime = self._runtime
         heads = runtime.heads
         seen: set[int] = set()
         starts = [runtime.task_at(address) for address in runtime.current_tasks]
         for team in runtime.live_teams():
-            # Until a team has formed, the memory of its tasks has older contents.
+            # Until a team has formed, the memory of its tasks has old contents.
             implicit = (runtime.implicit_task(team, number) for number in range(team.t_nproc))
             starts += [task for task in implicit if task.view.pointer("td_team") == team.address]
         starts += self._queues.queued()
@@ -221,7 +224,7 @@ class WaitingTasks:
                 address = task.view.pointer("td_parent")
 
     def _successors(self, task: Task, search: _Search) -> Iterator[Task]:
-        # The tasks that wait for this one, and those in its table.
+        # The tasks that depend on this task, and the tasks in its table.
         view = self._nodes_view(task)
         node = view.pointer("td_depnode")
         if node is not None:
@@ -280,7 +283,7 @@ class WaitingTasks:
                 yield node
 
     def _task_of(self, node: int) -> Iterator[Task]:
-        # The task of a node, none if it is complete. A taskwait with a depend clause has a node and no task.
+        # The task of a node, none if the task is complete. The node of a taskwait with a depend clause has no task.
         routine = self._view("kmp_base_depnode", node).pointer("task")
         size = self._runtime.task_layout.size
         if routine is None or not size:
@@ -292,7 +295,7 @@ class WaitingTasks:
 
     def _detached(self, parents: Set[int]) -> Iterator[Task]:
         # Detached children of *parents* whose code has ended, from old places of queues. A place counts if the event of
-        # the task there leads back to the task.
+        # the task there refers back to the task.
         size = self._runtime.task_layout.size
         masks = self._structures.layout("kmp_tasking_flags_t.proxy").masks
         if not size or not masks.get("proxy") or not masks.get("detachable"):
@@ -307,4 +310,4 @@ class WaitingTasks:
                 if task.view.pointer("td_parent") in parents and task.is_proxy():
                     yield task
             except OmpdError:
-                continue  # something else is there now
+                continue  # the memory now has other contents

@@ -1,9 +1,10 @@
-"""The runtime's locks, whichever thread waits for them.
+"""The runtime's locks, independent of the threads that wait for them.
 
 The runtime's table of locks (``__kmp_i_lock_table``) maps lock variables to the locks that they stand for. A lock
-variable that is not itself the lock holds twice the number of one: an index into rows of ``kmp_indirect_lock_t``, each
-of two words, the lock and its ``kmp_indirect_locktag_t``. Since LLVM 14 a full table is followed by one of twice the
-rows. Before, it was replaced by a larger one, and its second member counts entries, not rows.
+variable that is not itself the lock holds twice the lock's number, which is an index into rows of
+``kmp_indirect_lock_t``. Such an entry has two words: the lock and its ``kmp_indirect_locktag_t``. Since LLVM 14, a full
+table is followed by a table with twice as many rows. Before, a larger table replaced it, and the table's second member
+counts entries, not rows.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ _COUNTING = {
 _QUEUING, _MOST_TAGS = (1, 8), 10
 # kmp_indirect_locktag_t of all nestable locks.
 _NESTABLE = frozenset(range(5, 10))
-# Nestable test-and-set and futex locks, and the low byte of their words.
+# kmp_indirect_locktag_t of nestable test-and-set and futex locks, then the low byte of such locks' words.
 _POLLED_TAS, _POLLED_FUTEX = 5, 6
 _POLLED = {_POLLED_TAS: 3, _POLLED_FUTEX: 5}
 
-# The runtime's own number of the kind that locks have unless a hint asks for another; those up to 2 are direct.
+# The runtime's variable with the number of the default kind of locks, which a hint can override. Kinds up to 2 are
+# direct.
 _LOCK_KIND, _LOCK_KIND_TAS, _LOCK_KIND_FUTEX = "__kmp_user_lock_seq", 1, 2
-# kmp_lock.h: the low byte of a direct lock's word is its kind, the rest its owner's gtid + 1. For a futex lock the
-# lowest bit of the rest says that a thread waits.
+# kmp_lock.h: the low byte of a direct lock's word is the lock's kind, the other bytes are the owner's gtid + 1. For a
+# futex lock the lowest bit of the other bytes is set while a thread waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
 _DIRECT_TAGS = {_LOCK_KIND_TAS: _DIRECT_TAS, _LOCK_KIND_FUTEX: _DIRECT_FUTEX}
-# With this setting the runtime notes the owners of simple locks, too.
+# With this setting the runtime also records the owners of simple locks.
 _CHECKS, _CHECK_SETTING = "__kmp_env_consistency_check", "KMP_CONSISTENCY_CHECK"
 
 
@@ -69,9 +71,9 @@ class LockObjects:
         return self._structures.view("kmp_base_queuing_lock_t", address)
 
     def queue(self, address: int) -> tuple[int, ...]:
-        """Return the threads (``kmp_info_t``) that wait for the queuing lock at *address*, first in line first.
+        """Return the threads (``kmp_info_t``) that wait for the queuing lock at *address*, in the order of the queue.
 
-        Empty if there is no such lock, or if its queue contradicts itself (:meth:`queue_fault`).
+        Empty if there is no such lock, or if the lock's queue contradicts itself (:meth:`queue_fault`).
         """
         if address not in self._queues:
             try:
@@ -109,12 +111,12 @@ class LockObjects:
     # Locks that count tickets
 
     def counting(self, address: int) -> StructView:
-        """Return the ticket or drdpa lock at *address*, which the table has."""
+        """Return the ticket or drdpa lock at *address*, which must be in the table."""
         return self._structures.view(_COUNTING[self._table.tags[address]], address)
 
     def counts_waiting(self, address: int) -> bool:
-        """Return whether a ticket or drdpa lock at *address* has waiting threads: the holder has the ticket that is
-        being served, and others have drawn later ones.
+        """Return whether there is a ticket or drdpa lock at *address* with waiting threads. Its holder has the ticket
+        that is being served, and other threads have drawn later tickets.
         """
         tag = self._table.tags.get(address)
         if tag not in _COUNTING or not self._table.proves(address, tag):
@@ -125,8 +127,8 @@ class LockObjects:
         return 2 <= drawn <= len(self._by_gtid) + 1  # the holder may have ended
 
     def is_awaited_internal(self, address: int) -> bool:
-        """Return whether a ticket lock of the runtime's own at *address* has waiting threads. If its layout is unknown,
-        return whether it holds its own address.
+        """Return whether one of the runtime's own ticket locks is at *address* and has waiting threads. If the layout
+        of ticket locks is unknown, return whether the word at *address* or the next word holds *address*.
         """
         try:
             lock = self._structures.view("kmp_base_ticket_lock_t", address)
@@ -142,17 +144,18 @@ class LockObjects:
 
     @cached_property
     def _direct_tags(self) -> frozenset[int]:
-        # The low bytes of direct locks' words. Empty if locks are not direct: then a similar word is chance.
+        # The low bytes of direct locks' words. Empty if locks are not direct, because a similar word is then
+        # coincidence.
         address = self._process.symbol_in(self._runtime.module, _LOCK_KIND)
         if address is None and self._runtime.stripped is not None:
-            # If the runtime has made a lock that is not nestable, its kind is not a direct one.
+            # If the runtime has made a lock that is not nestable, the default kind is not direct.
             own = set(self._table.tags.values()) - _NESTABLE
             return frozenset() if own else frozenset(_DIRECT_TAGS.values())
         kind = read_unsigned(self._process, address, 4) if address is not None else 0
         return frozenset({_DIRECT_TAGS[kind]} if kind in _DIRECT_TAGS else ())
 
     def direct(self, address: int) -> tuple[int, int] | None:
-        """Return *address* and its owner's gtid if a test-and-set or futex lock that a thread holds is there."""
+        """Return *address* and the owner's gtid if there is a held test-and-set or futex lock at *address*."""
         try:
             module = self._process.module_at(address)
             if module is not None and (module == self._runtime.module or module.is_system_library):
@@ -169,7 +172,7 @@ class LockObjects:
         if owner is None and gtid in self._runtime.contradicted_gtids:
             return address, gtid
         if owner is None:
-            # The owner may have ended. Unless this is known to be a lock, such a word is chance.
+            # The owner may have ended. Unless this is known to be a lock, such a word is coincidence.
             is_number = 0 <= gtid < self._runtime.capacity
             return (address, gtid) if is_number and self._is_lock(address, module) else None
         return address, gtid
@@ -184,13 +187,13 @@ class LockObjects:
             return False
 
     def is_held_by(self, gtid: int, thread: Thread) -> bool:
-        """Return whether *gtid*, the number of a lock's owner, is that of *thread*."""
+        """Return whether *gtid*, the number of a lock's owner, belongs to *thread*."""
         return self._by_gtid.get(gtid) is thread
 
     @cached_property
     def notes_all_owners(self) -> bool:
-        """Whether the runtime checks programs, so that it notes the owners of all its locks. True if that is unknown:
-        then nothing is concluded from it.
+        """Whether the runtime checks programs and therefore records the owners of all its locks. True if that is
+        unknown, so that nothing is concluded from it.
         """
         address = self._process.symbol_in(self._runtime.module, _CHECKS)
         if address is not None:
@@ -203,7 +206,7 @@ class LockObjects:
     # The user's variables
 
     def lock_of(self, variable: int) -> int | None:
-        """Return the lock whose number *variable* holds, None if it holds none."""
+        """Return the lock whose number *variable* holds, None if it holds no lock's number."""
         try:
             word = read_unsigned(self._process, variable, 4)
             return self._table.numbered(word >> 1) if word % 2 == 0 else None
@@ -212,7 +215,7 @@ class LockObjects:
 
     @cached_property
     def criticals(self) -> list[int]:
-        """The variables of critical sections. Each library has its own for the same name."""
+        """The variables of critical sections. Each library has its own variable for the same name."""
         return [address for _, address in self._process.symbols_with_prefix(naming.CRITICAL_PREFIX)]
 
     def critical_lock(self, variable: int) -> int | None:
@@ -224,14 +227,15 @@ class LockObjects:
             return None
 
     def variable(self, lock: int, kind: str, candidates: list[int]) -> int | None:
-        """Return the user's variable that stands for *lock*, None if it was not found.
+        """Return the user's variable that stands for *lock*, None if no variable was found.
 
         :param candidates: words that may be the address of the variable
         """
         if kind == "critical":
             return next((variable for variable in self.criticals if self.critical_lock(variable) == lock), None)
-        # A lock variable holds the lock's number. An unset variable holds 0, a number, too; and one whose lock was
-        # destroyed or copied still holds a number. So the variable has to be among the words of the waiting thread.
+        # A lock variable holds the lock's number. But an uninitialised variable holds 0, which is a number, too, and a
+        # variable whose lock was destroyed or copied still holds a number. So the variable must be among the words of
+        # the waiting thread.
         modules: dict[int, Module] = {}
         for candidate in candidates:
             module = self._process.module_at(candidate)
@@ -248,7 +252,7 @@ class LockObjects:
 
 
 class _Table(NamedTuple):
-    # The address of the pointers to rows, the number of rows, and the number of locks in use.
+    # The address of the array of pointers to rows, the number of rows, and the number of locks in use.
     rows_at: int
     rows: int
     used: int
@@ -263,7 +267,7 @@ class LockTable:
         self._structures = runtime.details
 
     def numbered(self, number: int) -> int | None:
-        """Return the lock that a variable of value 2 * *number* stands for, None if there is none."""
+        """Return the lock for which a variable with the value 2 * *number* stands, None if there is none."""
         size = self._process.pointer_size
         for table in self._tables:
             if number < table.used:
@@ -280,15 +284,17 @@ class LockTable:
         return self._tags_of(self._tables)
 
     def proves(self, lock: int, tag: int) -> bool:
-        """Return whether a lock with a *tag* is in use at *lock*: most locks hold their own address."""
+        """Return whether the memory at *lock* shows a lock with this *tag* in use. Most locks hold their own
+        address.
+        """
         if tag in _COUNTING:
             view = self._structures.view(_COUNTING[tag], lock)
-            # The first member of LLVM's ticket locks is a truth value, the next one is their address.
+            # The first member of LLVM's ticket locks is a truth value, and the next member is the lock's own address.
             return view.pointer("self" if "self" in view.layout.fields else "initialized") == lock
         if tag in _QUEUING:
             return self._structures.view("kmp_base_queuing_lock_t", lock).pointer("initialized") == lock
         if tag in _POLLED:
-            # The word of a test-and-set or futex lock, then how often its owner has set it.
+            # The word of a test-and-set or futex lock, then the number of times that its owner has set it.
             word, depth = (read_unsigned(self._process, lock + offset, 4) for offset in (0, 4))
             owner = word >> (8 if tag == _POLLED_TAS else 9)
             return word & 0xFF == _POLLED[tag] and owner <= self._runtime.capacity and (depth > 0) == (owner > 0)
@@ -296,7 +302,7 @@ class LockTable:
 
     @cached_property
     def _tables(self) -> list[_Table]:
-        # The tables in order, none if they contradict themselves.
+        # The tables in order. Empty if they contradict themselves.
         address = self._process.symbol_in(self._runtime.module, _SYMBOL)
         if address is not None:
             return self._chain(address)
@@ -326,12 +332,13 @@ class LockTable:
 
     @cached_property
     def _counts_entries(self) -> bool:
-        # Only a stripped runtime's table has this layout. The numbers of other old tables contradict the new layout.
+        # Whether a stripped runtime's table has the old layout. For runtimes with symbols, the numbers of an old table
+        # contradict the new layout.
         stripped = self._runtime.stripped
         return stripped is not None and "next_table" not in stripped.table.layout(_TABLE).fields
 
     def _searched(self) -> list[_Table]:
-        # The only one among the variables of a stripped runtime that is such a table, and has a lock.
+        # The only such table with a lock among the variables of a stripped runtime.
         stripped = self._runtime.stripped
         chains: list[list[_Table]] = []
         for address in stripped.variables.pointers() if stripped is not None else ():

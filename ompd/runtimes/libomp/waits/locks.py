@@ -1,11 +1,11 @@
-"""The lock that a thread waits for, its owner, and the user's variable that stands for it.
+"""The lock for which a thread waits, the lock's owner, and the user's variable that stands for the lock.
 
-A thread that waits has the address of the lock in a register or on its stack, among stale words and data. A word counts
-only if the lock proves that it is the right one:
+A waiting thread has the address of the lock in a register or on its stack, among stale words and data. A word counts
+only if the memory there proves that it is the awaited lock:
 
 - A queuing lock holds its own address and has the thread in its queue.
 - A ticket or drdpa lock is in the runtime's table of locks, and more threads have drawn a ticket than were served. Only
-  debug information shows its layout.
+debug information shows the layout of these locks.
 - A test-and-set or futex lock is the user's variable itself, and names another thread as its owner.
 
 A variable is reported only if the runtime's table maps it to the lock.
@@ -51,13 +51,13 @@ _BETWEEN_ATTEMPTS = frozenset(("__kmp_spin_backoff", "__kmp_hardware_timestamp",
 
 
 def lock_of(thread: Thread) -> LockState | None:
-    """Return the lock that *thread* waits for, None if it waits for none: :meth:`ThreadHandle.lock`.
+    """Return the lock for which *thread* waits, None if it waits for no lock: :meth:`ThreadHandle.lock`.
 
-    :raises Unavailable: if it waits for one that was not found
+    :raises Unavailable: if *thread* waits for a lock that was not found
     :raises LayoutUnavailable: if the layout of locks is unknown
     """
     runtime = thread.runtime
-    runtime.lock_objects  # noqa: B018  raises if no lock can be read
+    runtime.lock_objects  # noqa: B018 raises if the layout of locks is unknown
     code = runtime.stacks.code
     frames = _innermost_frames(thread)
     routines = [code.routine_of(frame) for frame in reversed(frames[:-1])]
@@ -68,13 +68,13 @@ def lock_of(thread: Thread) -> LockState | None:
         return _internal_lock(thread, frames)
     is_nestable = any(name in _NEST_ROUTINES for name in routines)
     lock = _awaited_lock(thread, frames, kind, is_nestable=is_nestable)
-    # gcc passes no variable for the critical section without a name. Its routine may jump to another one.
+    # gcc passes no variable for the unnamed critical section. The called routine may jump to another routine.
     called = naming.routine_name(runtime.process.routine_called(frames[-1].pc))
     return replace(lock, is_unnamed=True) if _UNNAMED_CRITICAL in (called, *routines) else lock
 
 
 def asks_for_lock(thread: Thread, frames: tuple[Frame, ...]) -> bool:
-    """Return whether *frames* hold the address of a lock that proves that *thread* waits for it."""
+    """Return whether *frames* hold the address of a lock for which *thread* provably waits."""
     objects = thread.runtime.lock_objects
     in_registers, on_stack = _candidates(thread, frames)
     candidates = list(dict.fromkeys(in_registers + on_stack))
@@ -86,7 +86,7 @@ def asks_for_lock(thread: Thread, frames: tuple[Frame, ...]) -> bool:
 
 
 def _awaited_lock(thread: Thread, frames: tuple[Frame, ...], kind: str, *, is_nestable: bool) -> LockState:
-    # The lock that the thread waits for in a routine that acquires one.
+    # The lock for which the thread waits in a routine that acquires a lock.
     process, objects = thread.runtime.process, thread.runtime.lock_objects
     in_registers, on_stack = _candidates(thread, frames)
     candidates = list(dict.fromkeys(in_registers + on_stack))
@@ -107,7 +107,8 @@ def _awaited_lock(thread: Thread, frames: tuple[Frame, ...], kind: str, *, is_ne
         lock = objects.lock_of(passed) if passed is not None else None
         if lock is not None and objects.counts_waiting(lock):
             return _indirect_state(thread, objects.counting(lock), kind, candidates, is_nestable=is_nestable)
-        # A word on the stack may be left from an earlier call. The registers of the runtime's frames are in use.
+        # A word on the stack may be left over from an earlier call, but the registers of the runtime's frames are in
+        # use.
         for words in (in_registers, on_stack):
             counting = {word for word in words if objects.counts_waiting(word)}
             if len(counting) == 1:
@@ -126,8 +127,8 @@ def _awaited_lock(thread: Thread, frames: tuple[Frame, ...], kind: str, *, is_ne
 
 
 def _internal_lock(thread: Thread, frames: tuple[Frame, ...]) -> LockState | None:
-    # A lock of the runtime's own (kmp_bootstrap_lock_t, a ticket lock), by its symbol. The routine that acquires it has
-    # its address in a register. The runtime notes no owner.
+    # One of the runtime's own locks (kmp_bootstrap_lock_t, a ticket lock), by its symbol. The routine that acquires the
+    # lock has the lock's address in a register. The runtime records no owner.
     runtime = thread.runtime
     if not any(runtime.stacks.code.routine_of(frame) in _BOOTSTRAP for frame in frames):
         return None
@@ -148,7 +149,7 @@ def _internal_lock(thread: Thread, frames: tuple[Frame, ...]) -> LockState | Non
 
 
 def _direct_lock(thread: Thread, kind: str, candidates: list[int]) -> LockState | None:
-    # The only direct lock among the words. The thread's own locks are as likely among them as others.
+    # The only direct lock among the words. Locks that the thread itself holds may be among the words, too.
     objects = thread.runtime.lock_objects
     direct = {objects.direct(candidate) for candidate in candidates} - {None}
     if len(direct) != 1:
@@ -163,7 +164,7 @@ def _direct_lock(thread: Thread, kind: str, candidates: list[int]) -> LockState 
 def _passed_lock(
     thread: Thread, kind: str, frames: tuple[Frame, ...], passed: int, *, is_nestable: bool
 ) -> LockState | None:
-    # The direct lock that the routine was passed. The thread itself may own it.
+    # The direct lock that was passed to the routine. The thread itself may own the lock.
     objects = thread.runtime.lock_objects
     direct = objects.direct(passed) or objects.direct(objects.lock_of(passed) or 0)
     if direct is None:
@@ -173,7 +174,7 @@ def _passed_lock(
     state = _direct_state(thread, kind, *direct, passed, is_searched=is_searched)
     if not is_own or not is_nestable or is_searched:
         return state
-    # The owner of a nestable lock sets it once more, and does not wait.
+    # The owner of a nestable lock sets it again without waiting.
     fault = f"the lock's word is {state.owner_value:#x}, which names the thread that waits for it"
     return replace(state, owner=None, owner_fault=CorruptState(state.address, fault))
 
@@ -181,7 +182,7 @@ def _passed_lock(
 def _direct_state(
     thread: Thread, kind: str, address: int, gtid: int, variable: int | None, *, is_searched: bool
 ) -> LockState:
-    # Nestable locks of these kinds are objects of the runtime, too.
+    # Nestable locks of these kinds are objects of the runtime, with a separate user's variable.
     users_variable = (variable or address) if kind == "lock" else address
     word = read_unsigned(thread.runtime.process, address, 4)
     lock = LockState(address, kind, None, (), users_variable, is_searched=is_searched)
@@ -189,7 +190,7 @@ def _direct_state(
 
 
 def _waits_inside(thread: Thread, frames: tuple[Frame, ...]) -> bool:
-    # Whether the thread has just failed to acquire the lock: then it is in a routine between two attempts.
+    # Whether the thread has just failed to acquire the lock, because it is in a routine between two attempts.
     runtime = thread.runtime
     if runtime.owners.of(frames[0]) != RUNTIME:
         return True
@@ -203,7 +204,7 @@ def _waits_inside(thread: Thread, frames: tuple[Frame, ...]) -> bool:
 def _indirect_state(
     thread: Thread, lock: StructView, kind: str, candidates: list[int], *, is_nestable: bool
 ) -> LockState:
-    # Nestable locks keep owner_id, a gtid + 1. Other locks do so only if the runtime checks programs.
+    # Nestable locks record owner_id, a gtid + 1. Other locks do so only if the runtime checks programs.
     objects = thread.runtime.lock_objects
     address, owner = lock.address, lock.signed("owner_id")
     waiters = _waiters(thread, address)
@@ -217,10 +218,11 @@ def _indirect_state(
 
 
 def _fault_of_owner(thread: Thread, lock: StructView, gtid: int, *, is_nestable: bool) -> CorruptState | None:
-    # Why the number in owner_id cannot be the lock owner's, None if it can.
+    # The reason why the number in owner_id cannot be the owner's, None if it can be.
     objects = thread.runtime.lock_objects
     if objects.is_held_by(gtid, thread):
-        # The owner of a nestable lock sets it once more. For another lock the check ends the program.
+        # The owner of a nestable lock sets it again without waiting. For any other lock, the runtime's check ends the
+        # program.
         return CorruptState(lock.address, f"owner_id is {gtid + 1}, the number of the thread that waits for the lock")
     if not is_nestable and not objects.notes_all_owners:
         return CorruptState(lock.address, f"owner_id is {gtid + 1}, though the runtime does not set it for this lock")
@@ -233,12 +235,12 @@ def _waiters(thread: Thread, address: int) -> tuple[int, ...]:
         try:
             natives.append(thread.runtime.thread_at(waiter).native_thread_id())
         except OmpdError:
-            continue  # the native id of this one is unknown
+            continue  # the native id of this thread is unknown
     return tuple(natives)
 
 
 def _with_owner(thread: Thread, lock: LockState, gtid: int, address: int, value: int) -> LockState:
-    # The same lock with its owner, by the owner's gtid, and the word that has it.
+    # The same lock with the owner that *gtid* identifies, and the word with the owner.
     native, gone = None, None
     try:
         owner = thread.runtime.thread_by_gtid(gtid)
@@ -251,7 +253,7 @@ def _with_owner(thread: Thread, lock: LockState, gtid: int, address: int, value:
     except BadInput:
         gone = f"the thread that the runtime has numbered {gtid}, which the process does not have any more"
     except OmpdError:
-        pass  # it cannot be read
+        pass  # the owner cannot be read
     return replace(lock, owner=native, owner_address=address, owner_value=value, owner_gone=gone)
 
 
@@ -259,7 +261,7 @@ def _with_owner(thread: Thread, lock: LockState, gtid: int, address: int, value:
 
 
 def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
-    # The innermost frames, up to the first one of the user's.
+    # The innermost frames, up to and including the first frame of the user's code.
     runtime = thread.runtime
     frames = runtime.process.stack(thread.native_thread_id()).frames
     for index, frame in enumerate(frames):
@@ -269,8 +271,8 @@ def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
 
 
 def _candidates(thread: Thread, frames: tuple[Frame, ...]) -> tuple[list[int], list[int]]:
-    # Words that may be an address that the routine was passed. First the wait identifier of OMPT and the registers of
-    # the runtime's frames; then the registers of the user's frame and the words on the stack.
+    # Words that may be an address that was passed to the routine. The first list has OMPT's wait identifier and the
+    # registers of the runtime's frames, the second the registers of the user's frame and the words on the stack.
     runtime = thread.runtime
     wait_id = [thread.kept_state()[1]] if runtime.states_are_kept else []
     words = words_on(runtime.process, frames[0].sp, frames[-1].sp)

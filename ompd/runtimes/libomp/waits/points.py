@@ -1,14 +1,14 @@
-"""Where threads wait for tasks, and which tasks they execute meanwhile (``kmp_tasking.cpp``).
+"""The places where threads wait for tasks, and the tasks that they may execute meanwhile (``kmp_tasking.cpp``).
 
-A thread that waits takes tasks from its own queue and from those of the team's other threads
-(``__kmp_execute_tasks_template``). ``__kmp_task_is_allowed`` decides which tasks it may execute. At a barrier it may
-execute any. At a taskwait, at the end of a task group, and while a task that is not deferred waits for dependences, it
-may execute all untied tasks, and of the tied ones only descendants of its last tied task (``td_last_tied``). With
-KMP_TASK_STEALING_CONSTRAINT=0 it may execute any there, too.
+A waiting thread takes tasks from its own queue and from the queues of the team's other threads
+(``__kmp_execute_tasks_template``). ``__kmp_task_is_allowed`` decides which tasks the thread may execute. At a barrier
+it may execute any task. At a taskwait, at the end of a task group, and while a task that is not deferred waits for
+dependences, it may execute all untied tasks, but only those tied tasks that are descendants of its last tied task
+(``td_last_tied``). With KMP_TASK_STEALING_CONSTRAINT=0 it may execute any task there, too.
 
-An implicit task counts as the last tied one only while ``td_taskwait_thread`` says that it waits. A wait for
-dependences (``__kmpc_omp_wait_deps``) does not set that, so any task may be executed meanwhile. In all these waits
-threads look for tasks again and again. A thread that sleeps at a barrier is woken up when the first task of the region
+An implicit task counts as the last tied task only while ``td_taskwait_thread`` shows that it waits. A wait for
+dependences (``__kmpc_omp_wait_deps``) does not set this member, so any task may be executed meanwhile. In all these
+waits threads look for tasks repeatedly. A thread that sleeps at a barrier is woken up when the first task of the region
 is queued, and by each thread that takes tasks from its queue.
 """
 
@@ -36,8 +36,8 @@ def kind_of(thread: Thread) -> str | None:
 def point_of(thread: Thread) -> SchedulingPoint | None:
     """Return the scheduling point at which *thread* waits: :meth:`ThreadHandle.scheduling_point`.
 
-    :raises Unavailable: if the task that waits, or what it waits for, is unknown
-    :raises LayoutUnavailable: if nothing beyond OMPD's layouts is known
+    :raises Unavailable: if the waiting task, or the tasks for which it waits, are unknown
+    :raises LayoutUnavailable: if only the layouts that OMPD publishes are known
     """
     waiting = thread.runtime.waiting
     state = thread.state().state
@@ -80,7 +80,7 @@ def _group_view(task: Task) -> StructView:
 
 
 def _dependence(thread: Thread, task: Task) -> SchedulingPoint:
-    # The dependence node that stands for the wait is in the frame of the routine that waits.
+    # The dependence node for the wait is in the frame of the waiting routine.
     runtime = thread.runtime
     frames = runtime.process.stack(thread.native_thread_id()).frames
     low, high = frames[0].sp, frames[-1].cfa or frames[-1].sp
@@ -96,7 +96,7 @@ def _point(kind: str, task: Task, count: int, address: int, tasks: Sequence[Task
 
 
 def _allowed_tasks(kind: str, task: Task) -> str:
-    # If this task is untied, td_last_tied may be another task: then nothing is concluded from it.
+    # If this task is untied, td_last_tied may be another task, so nothing is concluded from it.
     if not task.runtime.constrains_task_stealing or (kind == "dependence" and task.kind() != "explicit"):
         return ANY
     try:

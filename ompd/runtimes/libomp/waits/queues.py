@@ -1,4 +1,4 @@
-"""Queued tasks: in the queues of threads, and in those of priorities (``kmp_base_task_team_t``)."""
+"""Queued tasks: in the queues of threads, and in the queues for priorities (``kmp_base_task_team_t``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime
 
 _MAX_QUEUED_TASKS = 1 << 20
-# A team has a queue for each priority that tasks were given; omp_get_max_task_priority() is seldom above ten.
+# A team has a queue for each priority that its tasks have; omp_get_max_task_priority() is seldom above ten.
 _MAX_PRIORITIES = 1 << 16
 _LOCK = "kmp_base_task_team_t.tt_threads_lock"
 _PRIORITIES = "kmp_base_task_team_t.tt_task_pri_list"
@@ -33,7 +33,7 @@ class Queues:
         self._queued: list[Task] | None = None
 
     def queued(self) -> list[Task]:
-        """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
+        """Return the tasks in the queues (``td_deque``) of all threads of live teams, each queue in its order."""
         if self._queued is None:
             addresses: dict[int, None] = {}
             for view in self._queues():
@@ -46,7 +46,7 @@ class Queues:
         return [self._runtime.task_at(address) for address in addresses]
 
     def places(self) -> list[int]:
-        """Return what all places of these queues hold, including tasks that have left the queue."""
+        """Return the contents of all places in these queues, including tasks that have left the queue."""
         words: dict[int, None] = {}
         for view in self._queues():
             array, size = view.pointer("td_deque"), view.signed("td_deque_size")
@@ -65,13 +65,13 @@ class Queues:
                 yield StructView(self._heap, td, data + number * td.size)
 
     def prioritized(self) -> list[Task]:
-        """Return the queued tasks that were given a priority, highest first (``tt_task_pri_list``).
+        """Return the queued tasks that have a priority, highest first (``tt_task_pri_list``).
 
-        :raises LayoutUnavailable: if no debug information shows their place
+        :raises LayoutUnavailable: if no debug information shows the place of these queues
         """
         stripped = self._runtime.stripped
         if stripped is not None and defined_as("kmp_task_pri_t") not in stripped.table.structs:
-            return []  # LLVM 14 and earlier had no such queues
+            return []  # LLVM 14 and earlier have no such queues
         node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
 
         def view_of(address: int) -> StructView:
@@ -98,7 +98,8 @@ class Queues:
         raise LayoutUnavailable("the runtime keeps tasks with priorities in another form than is known")
 
     def _task_teams(self) -> Iterator[tuple[int, int]]:
-        # Number of threads and task team (kmp_base_task_team_t) of all live teams; each team has two, used in turns.
+        # The number of threads and the task teams (kmp_base_task_team_t) of all live teams. Each team uses two task
+        # teams in turns.
         field = self._structures.layout("kmp_base_team_t").field("t_task_team")
         seen: set[int] = set()
         for team in self._runtime.live_teams():
@@ -109,8 +110,9 @@ class Queues:
                     yield team.t_nproc, address
 
     def _is_task_team(self, address: int) -> bool:
-        # Since LLVM 18 the second word of a serialized team points to a list of task teams instead. A task team begins
-        # with a lock, which holds its own address. Intel's builds have another lock, whose layout is unknown.
+        # Since LLVM 18, the second word of a serialized team points to a list of task teams instead of a task team. A
+        # task team begins with a lock, which holds its own address. Intel's builds have a different lock, whose layout
+        # is unknown.
         stripped, layout = self._runtime.stripped, self._structures.layout("kmp_base_task_team_t")
         if stripped is None and (layout.source != dwarf.SOURCE or not self._structures.layout(_LOCK).fields):
             return True
