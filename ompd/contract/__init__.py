@@ -1,1 +1,3 @@
-"""The border between the two halves: what a plugin may import, and what it provides. No input or output."""
+"""The border between the two halves: the modules that a plugin may import, and the interfaces that it provides. No
+input or output.
+"""

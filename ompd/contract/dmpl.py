@@ -42,7 +42,7 @@ class Language(IntEnum):
 
 
 class VarInfo(IntEnum):
-    """The clause in which a variable is listed, as a demangled name tells it."""
+    """The clause that lists a variable, according to its compiler-made name."""
 
     NONE = 0
     PRIVATE = 1

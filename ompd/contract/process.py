@@ -45,7 +45,7 @@ class Module:
 
     @property
     def is_system_library(self) -> bool:
-        """Whether it is a C or compiler library, which every program uses."""
+        """Whether the module is a C or compiler library, which every program uses."""
         return is_system_file(self.name)
 
 
@@ -80,7 +80,7 @@ class Frame(Protocol):
 
     @property
     def is_signal_frame(self) -> bool:
-        """Whether it is the kernel's frame below a signal handler."""
+        """Whether this is the kernel's frame below a signal handler."""
 
     @property
     def how(self) -> str:
@@ -176,8 +176,9 @@ class CallResult:
     """The result of a function of the target that was decoded or emulated.
 
     ``value`` is the whole result register, unsigned; for a narrower type the upper part is undefined. ``reads`` are the
-    address and size in bytes of each read, in order: of variables, and of memory that leads to them, such as entries of
-    the global offset table or the thread's control block. Reads of the function's own stack are left out.
+    address and size in bytes of each read, in order: of variables, and of the memory through which code finds them,
+    such as entries of the global offset table or the thread's control block. Reads of the function's own stack are left
+    out.
     """
 
     value: int

@@ -201,7 +201,7 @@ class Architecture:
     ``prpsinfo_pid`` is the offset of ``pr_pid`` in ``NT_PRPSINFO``. ``never_zero`` is a register that is not 0 in any
     thread.
 
-    Registers: ``dwarf_registers`` maps names to the numbers of unwind tables, of which ``return_address`` is one.
+    Registers: ``dwarf_registers`` maps names to the numbers of unwind tables. ``return_address`` is such a number.
     ``callee_saved`` are the numbers of registers that a call preserves. ``red_zone`` is the number of bytes below the
     stack pointer that a leaf function may use (all by the psABI).
 

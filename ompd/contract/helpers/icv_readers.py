@@ -1,4 +1,4 @@
-"""Reading internal control variables by a table of readers, whatever the runtime.
+"""Read internal control variables by a table of readers, for any runtime.
 
 A plugin's table has, for each variable, its name, the scope of its handles, and a function that reads it for a handle.
 """

@@ -3,15 +3,15 @@
 ``takes`` and ``gives`` have a letter for each argument, in C's order:
 
 - ``S`` ``T`` ``P`` ``K`` ``*``: a handle of an address space, of a thread, of a parallel region, of a task, or of any
-of these. A function with such a result makes a handle, which the release function of that kind releases.
+  of these. A function with such a result makes a handle, which the release function of that kind releases.
 - ``c``: a context that the host made. ``w``: a signed word of 64 bits. ``u``: an unsigned word. ``i``: an ``int``.
 - ``b``: the size of some bytes, and their address. ``z``: the size of a buffer that the function fills; the content is
-returned as ``b``.
+  returned as ``b``.
 - ``s``: a text that the library allocates and the tool frees. ``t``: a text that the library keeps.
 - ``a``: an ``ompd_address_t``; only its address is kept. ``f``: an ``ompd_frame_info_t``: two words.
 - ``d``: the handle of an address space that the tool already has and must not release.
 - ``r``: as a result, rows of numbers and texts, from several calls or from arrays, which the worker reads and releases;
-as an argument, the address of a structure.
+  as an argument, the address of a structure.
 """
 
 from __future__ import annotations

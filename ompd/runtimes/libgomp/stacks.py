@@ -4,7 +4,7 @@ libgomp records no frames, and no functions of regions. But user code calls libg
 linkage table, and each entry point calls the code of constructs in one way only:
 
 - ``GOMP_parallel`` and similar routines call a region's code on the primary thread. On a worker, the worker's first
-routine, which is the runtime's outermost, calls that code.
+  routine, which is the runtime's outermost, calls that code.
 - ``GOMP_task`` and ``GOMP_taskloop`` call the code of an undeferred task.
 - A routine in which a thread waits calls the code of deferred tasks.
 """

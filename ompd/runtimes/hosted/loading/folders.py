@@ -1,5 +1,5 @@
-"""Where to look for libraries: beside the runtime that names them, and in the folders of the system's loader, except
-folders from the environment.
+"""The folders in which libraries are searched: the folder of the runtime that names them, and the folders of the
+system's loader, except folders from the environment.
 
 glibc: ``elf/cache.c`` and ``sysdeps/generic/dl-cache.h`` (``/etc/ld.so.cache``), ld.so(8).
 """

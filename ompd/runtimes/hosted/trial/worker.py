@@ -3,15 +3,16 @@
 A step and its answer are JSON objects. ``do`` is one of:
 
 - ``call``: call ``function`` with ``arguments``. An argument is a pair: ``n`` and a number; ``at`` and the number of a
-cell whose address is passed; ``in`` and the number of a cell whose first word is passed; ``raw`` and bytes in
-hexadecimal whose address is passed; ``table`` and 0 for the callbacks, or 1 for a table of null pointers. With
-``if_ok`` the call is left out if the previous call failed. The answer has ``code``; the ``cells`` whose addresses were
-passed; ``fired``, whether the requested fault has occurred; and ``called``, the number of calls of each callback.
+  cell whose address is passed; ``in`` and the number of a cell whose first word is passed; ``raw`` and bytes in
+  hexadecimal whose address is passed; ``table`` and 0 for the callbacks, or 1 for a table of null pointers. With
+  ``if_ok`` the call is left out if the previous call failed. The answer has ``code``; the ``cells`` whose addresses
+  were passed; ``fired``, whether the requested fault has occurred; and ``called``, the number of calls of each
+  callback.
 - ``fill``: fill a cell with a byte. ``fault``: from now on, the ``nth`` call of callback ``which`` (-1: of any) returns
-``code``, and with ``gives`` delivers half of its result first. ``poison``: set the byte that fills allocated memory.
+  ``code``, and with ``gives`` delivers half of its result first. ``poison``: set the byte that fills allocated memory.
 - ``text``: return the text at a cell's word, and whether it is in memory that the tool allocated. ``texts``: the same
-for the texts of a vector. ``free``: free, as the tool, the block at a cell's word. ``words``: return the given number
-of words at a cell's word.
+  for the texts of a vector. ``free``: free, as the tool, the block at a cell's word. ``words``: return the given number
+  of words at a cell's word.
 - ``blocks``: return the number of allocated blocks, and the number of frees without a block.
 
 Freed blocks stay mapped, filled with a pattern. A library that reads a freed block reads the pattern, and the process

@@ -6,11 +6,11 @@ A stripped library only has the names that it exports: its entry points, ``__kmp
 - A routine that calls the function of a task invokes tasks.
 - A routine that starts at a team's microtask is the wrapper of gcc's code.
 - A routine in which a thread waits at a barrier is recognised by the barrier's words (``kmp_bstate``,
-``kmp_balign_team``). A worker that has arrived has set its own ``b_arrived`` one step ahead of the team's count. A
-thread that waits for another thread's arrival has a flag (``kmp_flag_64``) on its stack, with the address of the other
-thread's ``b_arrived`` and the awaited count. Once all threads have arrived, the team's count is one step further, too,
-and workers have a flag for their own word ``b_go`` until the primary thread releases them. The routine between the
-entry point and the wait then gets the only name that is possible there.
+  ``kmp_balign_team``). A worker that has arrived has set its own ``b_arrived`` one step ahead of the team's count. A
+  thread that waits for another thread's arrival has a flag (``kmp_flag_64``) on its stack, with the address of the
+  other thread's ``b_arrived`` and the awaited count. Once all threads have arrived, the team's count is one step
+  further, too, and workers have a flag for their own word ``b_go`` until the primary thread releases them. The routine
+  between the entry point and the wait then gets the only name that is possible there.
 """
 
 from __future__ import annotations

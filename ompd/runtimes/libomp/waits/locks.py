@@ -5,7 +5,7 @@ only if the memory there proves that it is the awaited lock:
 
 - A queuing lock holds its own address and has the thread in its queue.
 - A ticket or drdpa lock is in the runtime's table of locks, and more threads have drawn a ticket than were served. Only
-debug information shows the layout of these locks.
+  debug information shows the layout of these locks.
 - A test-and-set or futex lock is the user's variable itself, and names another thread as its owner.
 
 A variable is reported only if the runtime's table maps it to the lock.
