@@ -2,7 +2,7 @@
 
 The states are those of OpenMP 5.2 (19.4.4.28) and those of the report of 2015 (appendix A.1), which differ in nearly
 every number. A number without a name in the specification is kept as a number. ``runtime_stub/include`` has all numbers
-of both documents for C. Where the documents contradict each other, ``docs/dev/ompt.md`` has the ruling.
+of both documents for C. If a document contradicts itself, ``docs/dev/ompt.md`` has the ruling.
 """
 
 from __future__ import annotations

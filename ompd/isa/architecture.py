@@ -214,12 +214,13 @@ class Architecture:
     linkage table, and ``tpoff_relocation`` writes a variable's distance from the thread pointer.
 
     Code without unwind data: ``signal_returns`` recognise a return from a handler. ``signal_context`` maps the numbers
-    of registers to their distances from :attr:`SignalReturn.context`. ``frame_record`` describes the stack around the
-    frame pointer of a function that has one. ``call`` matches all call instructions, of at most ``max_call_size``
-    bytes; its group ``distance`` is the distance from its end to the called code, little-endian. ``edges`` describe
-    places where a function begins or ends: the code before the pc, the code at the pc, and the distance from the stack
-    pointer to the return address. ``landing_pad`` is an instruction that only marks a valid target of jumps; empty if
-    there is none. ``x87`` is True if ``long double`` has the x87's 80 bits. Members that are None are unknown.
+    of registers to their distances from the place that :attr:`SignalReturn.context` gives. ``frame_record`` describes
+    the stack around the frame pointer of a function that has one. ``call`` matches all call instructions, of at most
+    ``max_call_size`` bytes; its group ``distance`` is the distance from its end to the called code, little-endian.
+    ``edges`` describe places where a function begins or ends: the code before the pc, the code at the pc, and the
+    distance from the stack pointer to the return address. ``landing_pad`` is an instruction that only marks a valid
+    target of jumps; empty if there is none. ``x87`` is True if ``long double`` has the x87's 80 bits. Members that are
+    None are unknown.
     """
 
     name: str

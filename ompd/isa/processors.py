@@ -1,6 +1,6 @@
 """The supported processors by ``e_machine``. A new one is a row in each table.
 
-Decoders are imported on first use, because most questions follow no code.
+Decoders are imported on first use, because few commands decode machine code.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _MAX_NAME = 1 << 16
 _LANGUAGES = frozenset((Language.C, Language.CPLUSPLUS, Language.F77, Language.F9X))
 
 # Names of the control object and the initial value of emulated thread-local storage, and of the cache that clang (with
-# a dot in its name) and flang keep for a threadprivate variable.
+# a dot at the end) and flang keep for a threadprivate variable.
 _VARIABLES: Sequence[re.Pattern[str]] = (
     re.compile(r"__emutls_[vt]\.(?P<name>.+)"),
     re.compile(r"(?P<name>[^.]+)\.cache\.?"),

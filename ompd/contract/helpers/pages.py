@@ -64,8 +64,8 @@ class Heap:
     def read(self, address: int, size: int) -> bytes:
         """Return *size* bytes at *address*.
 
-        :raises CorruptState: if the bytes are all zeros, and so is the whole page on which they begin. If at most a
-            page of bytes spans two pages, the part on each page is checked for itself
+        :raises CorruptState: if the bytes are all zeros, and so is the whole page on which they begin. At most a page
+            of bytes may cross a page boundary; the parts on the two pages are then checked separately
         """
         data = self._process.read(address, size)
         if data.count(0) == size:
