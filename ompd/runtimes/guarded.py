@@ -195,6 +195,6 @@ def _members(record: type) -> Mapping[str, Any]:
 def _text(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 str() of a plugin's own exception may fail, too
+    except Exception:  # noqa: BLE001  str() of a plugin's own exception may fail, too
         return ""
     return f": {text[:_MAX_TEXT]}" if text else ""

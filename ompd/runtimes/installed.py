@@ -112,7 +112,7 @@ def environment() -> list[str]:
     install -e``), these are the folders of the checkout's environment (``.venv``) and of this Python that contain ompd.
     """
     root = os.path.dirname(_HERE)  # noqa: PTH120
-    if not os.path.isdir(root):  # noqa: PTH112 an archive, with which nothing can be installed
+    if not os.path.isdir(root):  # noqa: PTH112  an archive, with which nothing can be installed
         return []
     if _has_ompd(root):
         return [root]

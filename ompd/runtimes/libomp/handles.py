@@ -163,7 +163,7 @@ class Thread(Unnumbered):
         if team is None or not team.is_live:
             return None
         if team.t_parent is not None and not team.regions and team.t_threads[0] != self.address:
-            team.t_active_level  # noqa: B018 raises if the team's level was lost
+            team.t_active_level  # noqa: B018  raises if the team's level was lost
             return None  # kept ready for the regions of a league's team
         if self._number_in(team) is not None:
             return team

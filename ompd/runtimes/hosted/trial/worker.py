@@ -117,7 +117,7 @@ class _Callbacks:
             try:
                 self.called[which] += 1
                 return self._failing(which, function, arguments)
-            except BaseException:  # noqa: BLE001 no exception may pass through C
+            except BaseException:  # noqa: BLE001  no exception may pass through C
                 return _CALLBACK_ERROR
 
         return callback

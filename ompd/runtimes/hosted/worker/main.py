@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         gc.disable()  # objects here live as long as their address space, or only for a moment
         _serve(*arguments)
-    except BaseException as error:  # noqa: BLE001 the worker's own messages go to the library's output
+    except BaseException as error:  # noqa: BLE001  the worker's own messages go to the library's output
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         os._exit(OWN_FAULT)
     os._exit(0)

@@ -43,7 +43,7 @@ class Hosted(NamedTuple):
 
     stack: Stack
     places: dict[Parallel, int | None]
-    callers: dict[Parallel, int] = {}  # noqa: RUF012 never modified
+    callers: dict[Parallel, int] = {}  # noqa: RUF012  never modified
 
     @property
     def stopped(self) -> str | None:

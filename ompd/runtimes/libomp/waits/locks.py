@@ -57,7 +57,7 @@ def lock_of(thread: Thread) -> LockState | None:
     :raises LayoutUnavailable: if the layout of locks is unknown
     """
     runtime = thread.runtime
-    runtime.lock_objects  # noqa: B018 raises if the layout of locks is unknown
+    runtime.lock_objects  # noqa: B018  raises if the layout of locks is unknown
     code = runtime.stacks.code
     frames = _innermost_frames(thread)
     routines = [code.routine_of(frame) for frame in reversed(frames[:-1])]
