@@ -1,8 +1,8 @@
 """Layouts of the structures that OMPD publishes: from the runtime itself, from debug information, or from a table.
 
 A stripped library has neither constants nor debug information. Tables list the build-ids of the files that they fit. If
-no table has the library's build-id, a table is chosen by the names that the library exports. A table is used only if
-the state of the process, read by the table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
+no table has the library's build-id, a table is chosen by the names that the library exports. Such a table is used only
+if the state of the process, read by the table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _prove_anew(process: Process, module: Module, reason: str) -> Stripped:
     proven: list[Stripped] = []
     variables = Variables(process, module)
     try:
-        variables.pointers()  # raises if there are no pointers
+        variables.pointers()  # raises if the variables are too many, or unreadable
         for table in likely:
             try:
                 proven.append(_try(process, module, table, variables, is_build_known=bool(by_build_id)))
