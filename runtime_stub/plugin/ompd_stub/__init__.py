@@ -1,1 +1,1 @@
-"""The plugin of ``libomp_stub``: a third-party one, of which ompd itself knows nothing (docs/plugins.md)."""
+"""The plugin of ``libomp_stub``. It is third-party: ompd itself has no code for that runtime (docs/plugins.md)."""

@@ -1,11 +1,11 @@
-"""The stub's DMPL library in Python, which uses only DMPL's callbacks: ``runtime_stub/dmpl`` is the same in C.
+"""The stub's DMPL library in Python. It uses only DMPL's callbacks; ``runtime_stub/dmpl`` is the same in C.
 
-Each thread has its threadprivate variables in storage under a POSIX thread key, as in the paper's Figure 10: the key is
-in ``__omp_stub_tls_key``, its value in a thread is the address of that thread's storage, and a variable has an offset
-there. Debug information has the address of the variable's initial value. The runtime has a record of each variable with
-both (``struct omp_stub_private``, ``runtime_stub/include/omp_stub.h``).
+Each thread has its threadprivate variables in storage under a POSIX thread key, as in the paper's Figure 10. The key is
+in ``__omp_stub_tls_key``. Its value in a thread is the address of the thread's storage, and a variable has an offset in
+that storage. Debug information has the address of the variable's initial value. The runtime has a record of each
+variable with both the offset and that address (``struct omp_stub_private``, ``runtime_stub/include/omp_stub.h``).
 
-The library itself keeps only the callbacks. The debugger keeps what the library has read of a process or a thread, in
+The library itself keeps only the callbacks. It stores its facts about a process or a thread with the debugger, in
 storage that the debugger allocates.
 """
 
@@ -67,12 +67,13 @@ _MAX_VARIABLES = 1 << 16
 # A thread's storage is one mapping of this size.
 _CAPACITY = 1 << 20
 
-# The encountering thread calls the first; the second calls the region's code on each thread.
+# The encountering thread calls the first routine; the second one calls the region's code on each thread.
 ROUTINES = ("GOMP_parallel", "run_implicit")
 
 
 class _ProcessInfo(NamedTuple):
-    # Of a process: how wide a pointer is, where the key and the first record are noted, where members of a record lie.
+    # A process: the size of a pointer, the addresses of the key and of the pointer to the first record, the size of a
+    # record, and the offsets of its members.
     pointer_size: int
     key: int
     first: int
@@ -89,11 +90,11 @@ class _ProcessInfo(NamedTuple):
 
 
 _PROCESS_INFO = struct.Struct("=9Q")
-_THREAD_INFO = struct.Struct("=Q")  # where its storage begins
+_THREAD_INFO = struct.Struct("=Q")  # the address of the thread's storage
 
 
 class _Variable(NamedTuple):
-    # A record, as omp_stub_private has it.
+    # A record (struct omp_stub_private).
     variable: int
     size: int
     offset: int
@@ -128,7 +129,7 @@ class StubLibrary:
         return "ompd: DMPL for libomp_stub 1.0"
 
     def error_string(self, code: int) -> str:
-        """Return the meaning of a code; the debugger's text for a code of its own."""
+        """Return the meaning of *code*. For a code of the debugger it is the debugger's text."""
         own = _MEANINGS.get(code)
         if own is not None or self._callbacks is None:
             return own or "a code that is not this library's"
@@ -150,14 +151,14 @@ class StubLibrary:
         return demangling.demangle(mangled, buf_len, source_of, VARIABLES)
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
-        # They are the same for all languages that gcc compiles.
+        # The routines are the same for all languages that gcc compiles.
         return demangling.rtl_names(language, *ROUTINES)
 
     def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
-        """Return where *thread* has its copy of a threadprivate variable.
+        """Return a result code, and the address of the copy that *thread* has of a threadprivate variable.
 
-        :param address: by debug information, that of the initial value; or the variable's distance from the beginning
-            of the storage, as in Figure 10
+        :param address: the address of the initial value, as in debug information; or the variable's offset in the
+            storage, as in Figure 10
         """
         if self._callbacks is None or self._types is None:
             return _NOT_INITIALISED, 0
@@ -178,13 +179,13 @@ class _Lookup:
         self._info = self._process_info()
 
     def address(self, address: int) -> int:
-        """Return where the thread has its copy.
+        """Return the address of the thread's copy.
 
-        :raises Failed: if it has none
+        :raises Failed: if the thread has none
         """
         variable, inside = self._find(address)
         base = self._base()
-        # The word before the storage counts the variables that have their initial values in it.
+        # The word before the storage counts the variables whose initial values the storage has.
         if variable.number >= self._read(base - self._info.pointer_size):
             raise Failed(Result.TLS_UNALLOCATED)
         return base + variable.offset + inside
@@ -219,7 +220,7 @@ class _Lookup:
     def _base(self) -> int:
         info = self._callbacks.get_thread_info(self._thread)
         if info is None:
-            # A thread keeps its storage for as long as it lives.
+            # The address can be kept, because a thread's storage never moves.
             base = self._ask_base()
             info = self._callbacks.malloc(_THREAD_INFO.size)
             if info is None:
@@ -267,7 +268,7 @@ class _Lookup:
         return address
 
     def _layout(self) -> tuple[int, list[int]]:
-        # DMPL reads debug information. A stub without it has its table.
+        # DMPL's callbacks read debug information. For a stub without it use the published table.
         found = self._callbacks.find_type(self._process, f"struct {RECORD}", Language.C)
         if found is not None:
             return self._types.sizeof(found), [self._types.field_offset(found, name) for name in _MEMBERS]

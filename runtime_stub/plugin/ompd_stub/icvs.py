@@ -1,4 +1,4 @@
-"""Internal control variables: a task has its own (``struct stub_icvs``), the process has some in its root."""
+"""Internal control variables: each task has its own (``struct stub_icvs``), and the process has some in its root."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def describe() -> list[IcvDescription]:
 
 
 def read(runtime: Runtime, name: str, handle: object) -> Value:
-    """Return the value of ICV *name* for *handle*, which has to be of its scope.
+    """Return the value of ICV *name* for *handle*, which has to be of the ICV's scope.
 
     :raises BadInput: if there is no such ICV, or *handle* is of another kind
     """
@@ -55,8 +55,9 @@ def _schedule(task: Task) -> str:
 
 
 def display(runtime: Runtime) -> dict[str, str]:
-    """Return the settings by their names in the environment: those of the process, and ``process.icvs``, the values of
-    a new initial task.
+    """Return the settings by their names in the environment.
+
+    They are the settings of the process, and those of a new initial task (``process.icvs``).
     """
     root, initial = runtime.root, runtime.embedded(runtime.root, "icvs", "stub_icvs")
     schedule = initial.unsigned("schedule_kind"), initial.signed("schedule_chunk"), initial.address

@@ -1,4 +1,4 @@
-"""Whether the stub's structures agree with each other: all of them, whatever a question needs."""
+"""Check all of the stub's structures against each other, not only those that a query needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 8
 
 
 def damage(runtime: Runtime) -> Sequence[CorruptState]:
-    """Return the contradictions, each once, at most some."""
+    """Return at most eight contradictions, each once."""
     contradictions: dict[str, CorruptState] = {}
     for check in _checks(runtime):
         try:
@@ -26,7 +26,7 @@ def damage(runtime: Runtime) -> Sequence[CorruptState]:
             if len(contradictions) >= _MOST:
                 break
         except OmpdError:
-            continue  # what cannot be read, or is not kept, contradicts nothing
+            continue  # an unreadable fact, or one that the runtime does not keep, is no contradiction
     return tuple(contradictions.values())
 
 
@@ -38,7 +38,7 @@ def _checks(runtime: Runtime) -> Iterator[Callable[[], object]]:
     try:
         threads, teams = runtime.threads(), runtime.teams
     except OmpdError:
-        return  # one of the checks above said so
+        return  # one of the checks above reports this error
     for team in teams.values():
         for check in (_level, _members, _active_level, _barriers):
             yield partial(check, team)

@@ -1,7 +1,7 @@
-"""The stub runtime of this project (``runtime_stub``): small, and known by construction.
+"""The plugin for this project's stub runtime (``runtime_stub``), whose structures are known by construction.
 
-Its structures are read from one root, by the callbacks of the standards and the layout that the stub publishes. Native
-stacks show where code is.
+The plugin reads the structures from one root, by the standards' callbacks and the layout that the stub publishes.
+Native stacks show which code a thread executes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StubPlugin:
         return runtime
 
     def early_copies(self, process: Process, module: Module) -> Threadprivate:
-        # A thread makes its own copies when it first uses one.
+        # A thread makes its copies when it first uses one, which may be before the runtime begins.
         return self._runtime(process, module).threadprivate
 
     def _runtime(self, process: Process, module: Module) -> Runtime:

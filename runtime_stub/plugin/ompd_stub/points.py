@@ -1,7 +1,7 @@
 """Places at which threads wait for tasks, and the tasks that they execute meanwhile (``tasks.c``, ``barrier.c``).
 
-At a barrier ``take_task`` gives a thread any task of its team's queue, elsewhere only descendants of the task that
-waits.
+At a barrier ``take_task`` gives a thread any task of its team's queue. At other places it gives only descendants of the
+waiting task.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def wait_kind_of(thread: Thread) -> str | None:
-    """Return the kind of a wait by the name of the thread's routine: ``dependence`` also for one that waits in
-    ``GOMP_task`` before a task that is not deferred.
+    """Return the kind of the thread's wait, by the name of its routine.
+
+    A thread that waits in ``GOMP_task`` before an undeferred task waits for a ``dependence``, too.
     """
     entry = stacks.innermost_entry(thread).removesuffix("_")
     if entry == "GOMP_task" and thread.state().state == State.WAIT_TASKWAIT:
@@ -32,9 +33,9 @@ def wait_kind_of(thread: Thread) -> str | None:
 
 
 def point_of(thread: Thread) -> SchedulingPoint | None:
-    """Return where a thread waits and may execute other tasks, None if it is at no such place.
+    """Return the place at which a thread waits and may execute other tasks, None if it does not wait there.
 
-    :raises Unavailable: if the task that waits is unknown
+    :raises Unavailable: if the waiting task is unknown
     """
     state = thread.state().state
     if State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT:

@@ -1,4 +1,4 @@
-"""One copy of the stub in one process: its structures, and the threads, teams and tasks in them."""
+"""One copy of the stub runtime in one process: its structures, threads, teams and tasks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _MAX_TEAMS = 1 << 20
 
 
 class Runtime(AllQueued):
-    """A runtime. It finds its threads, teams and tasks from one root, and keeps them.
+    """A runtime. It finds its threads, teams and tasks from one root, and caches them.
 
-    :param layouts: the layouts of its structures
+    :param layouts: the layouts of the runtime's structures
     :param root: ``struct stub_process``
     """
 
@@ -52,9 +52,9 @@ class Runtime(AllQueued):
     # Structures
 
     def view(self, name: str, address: int) -> StructView:
-        """Return the structure *name* at *address*, read whole.
+        """Return the structure *name* at *address*, read as a whole.
 
-        :raises CorruptState: if no structure can be there
+        :raises CorruptState: if *address* is not aligned to the size of a pointer
         :raises LayoutUnavailable: if its size is unknown
         """
         layout = self.layouts[name]
@@ -74,9 +74,11 @@ class Runtime(AllQueued):
         return read_unsigned(self.callbacks, address, self.callbacks.pointer_size)
 
     def listed(self, name: str, first: int | None, bound: int, what: str) -> dict[int, StructView]:
-        """Return the structures *name* of a list that is linked by ``next``, by address.
+        """Return the structures *name* of a list that ``next`` links, by their addresses.
 
-        :param first: the address of the first one
+        :param first: the address of the first structure
+        :param bound: the most structures that the list may have
+        :param what: the list's description, for the error
         :raises CorruptState: if the list does not end
         """
         views: dict[int, StructView] = {}
@@ -117,7 +119,7 @@ class Runtime(AllQueued):
         return self._debug
 
     def require_debug(self) -> None:
-        """Check that the runtime keeps what only debuggers need.
+        """Check that the runtime keeps the facts that only debuggers need.
 
         :raises Unavailable: if it does not
         """
@@ -125,7 +127,7 @@ class Runtime(AllQueued):
             raise Unavailable(_NOT_KEPT)
 
     def states(self) -> Mapping[int, str]:
-        """Return the states of 2015, which the stub has, by OpenMP 5's names and numbers."""
+        """Return OpenMP 5's names and numbers of the states of 2015, which the stub keeps."""
         return {state.value: state.name.lower() for state in FROM_2015.values()}
 
     def icvs(self) -> Sequence[IcvDescription]:
@@ -159,7 +161,7 @@ class Runtime(AllQueued):
 
     @cached_property
     def most_threads(self) -> int:
-        """More threads than the runtime, or one team, can have."""
+        """The limit on the threads of the runtime, and of one team."""
         return most_threads(self.process)
 
     @cached_property
@@ -187,7 +189,7 @@ class Runtime(AllQueued):
         gone = []
         for thread in self._threads.values():
             try:
-                thread.native  # noqa: B018  whether the process has it
+                thread.native  # noqa: B018  fails if the process does not have the thread
             except BadInput:
                 gone.append(GoneThread(thread.address, thread.view.unsigned("pthread"), None))
         return tuple(gone)
@@ -199,7 +201,7 @@ class Runtime(AllQueued):
             try:
                 threads.setdefault(thread.native, thread)
             except OmpdError:
-                continue  # it has ended, or its row is lost; threads() still has it
+                continue  # the thread has ended, or is unreadable; threads() still has it
         return threads
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
@@ -214,7 +216,7 @@ class Runtime(AllQueued):
 
     @property
     def teams(self) -> Mapping[int, Team]:
-        """All teams whose region is not over, by address.
+        """All teams whose region has not ended, by address.
 
         :raises CorruptState: if the list of teams does not end
         """
@@ -233,7 +235,7 @@ class Runtime(AllQueued):
     # Tasks
 
     def task_at(self, address: int) -> Task:
-        """Return the task at *address*, which is read once."""
+        """Return the task at *address*. It is read once and then cached."""
         if address not in self._tasks:
             self._tasks[address] = Task(self, self.view("stub_task", address))
         return self._tasks[address]
@@ -244,15 +246,15 @@ class Runtime(AllQueued):
         return tuple(all_tasks(implicit, Task.children))
 
     def all_tasks(self) -> Sequence[Task]:
-        """Return the implicit and initial tasks of all teams, and their descendants that are not complete.
+        """Return the implicit and initial tasks of all teams, and their incomplete descendants.
 
-        :raises CorruptState: if there is no end of them
+        :raises CorruptState: if a list of children does not end
         """
         return self._all_tasks
 
     @cached_property
     def explicit_tasks(self) -> Mapping[int, Sequence[Task]]:
-        """The explicit tasks on each thread, by the address of its descriptor.
+        """The explicit tasks on each thread, by the address of the thread's descriptor.
 
         :raises OmpdError: if the thread of a task is unknown
         """
@@ -276,7 +278,7 @@ class Runtime(AllQueued):
             pass
 
     def queued_tasks(self) -> Sequence[Task]:
-        """Return the explicit tasks that are not complete, in a queue or not, begun or not.
+        """Return the incomplete explicit tasks, whether or not they are in a queue or have begun.
 
         :raises CorruptState: if a queue, or a list of children, does not end
         """

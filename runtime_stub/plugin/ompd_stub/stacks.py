@@ -1,8 +1,8 @@
 """The regions and tasks whose code is on a thread's stack.
 
-If the runtime keeps frames, they show it: the exit frame of a task is that of the routine that called the task's code,
-the reenter frame is that of the user's function that encountered a construct. Without frames the functions show it: the
-runtime always keeps the function of a task.
+If the runtime keeps frames, they show this code. A task's exit frame is the frame of the routine that called the task's
+code. Its reenter frame is the frame of the user's function that encountered a construct. Without frames, functions show
+the code: the runtime always keeps the function of a task.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
     for task in _hosted_tasks(thread):
         exit_frame, _ = task.frames()
         if exit_frame is None:
-            continue  # an initial one, or its code has not begun or is over
+            continue  # an initial task, or the task's code has not begun or has ended
         at = _holding(frames, exit_frame.address)
         if at is None:
             raise CorruptState(task.address, f"no frame of its thread's stack holds {exit_frame.address:#x}")
-        # Code of a region that is not called, but executed by the function that met it, has that one's frame.
+        # A function may execute a region's code itself, without a call. The code is then in the function's own frame.
         outermost = at if (exit_frame.flags or 0) & FrameFlag.APPLICATION else at - 1
         if outermost < 0:
-            continue  # the runtime's routine is about to call it
+            continue  # the runtime's routine is about to call the code
         if found and outermost < found[-1].frame:
             raise CorruptState(task.address, "its code lies inside of that of a task that it began")
         found.append(_code(outermost, task, "runtime"))
@@ -57,11 +57,11 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
 
 
 def _hosted_tasks(thread: Thread) -> Iterator[Task]:
-    # The tasks on a thread's stack that the runtime keeps, innermost first.
+    # The tasks on a thread's stack, innermost first, as the runtime records them.
     def outer(task: Task) -> Task | None:
         if task.kind() == "explicit":
             return task.scheduling()
-        # A region's primary thread met the region.
+        # A region's primary thread encountered the region.
         is_met_here = task.kind() == "implicit" and task.team.threads[0] == thread.address
         return task.generating() if is_met_here else None
 
@@ -79,7 +79,7 @@ def _frames(thread: Thread) -> Sequence[Frame]:
 
 
 def _holding(frames: Sequence[Frame], address: int) -> int | None:
-    # The frame that an address is in.
+    # The index of the frame that contains an address.
     for index, frame in enumerate(frames):
         if frame.cfa is not None and frame.sp <= address < frame.cfa:
             return index
@@ -88,7 +88,7 @@ def _holding(frames: Sequence[Frame], address: int) -> int | None:
 
 def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode]:
     # User code that the runtime called is a task's. Implicit tasks are on the stack in the order of their regions.
-    # Explicit tasks are known by their thread and function: two with the same function cannot be distinguished.
+    # Explicit tasks are identified by thread and function, so two with the same function cannot be distinguished.
     current = thread.current_task()
     implicit = [team.implicit_task_of(thread) for team in _hosted_teams(thread) if team.level]
     explicit = list(thread.runtime.explicit_tasks.get(thread.address, ()))
@@ -104,10 +104,10 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
             continue
         next_ = next((number for number, task in enumerate(implicit) if task.function() == entry), None)
         if next_ is None and implicit and _routine(thread, outer) == _CALLERS[0]:
-            next_ = 0  # the called function ended by a jump to the one on the stack
+            next_ = 0  # the called function ended with a jump to the function on the stack
         if next_ is not None:
             found.append(_code(index, implicit[next_], "derived"))
-            del implicit[: next_ + 1]  # of those between, the code is over
+            del implicit[: next_ + 1]  # the code of the tasks between has ended
             continue
         likely = [task for task in explicit if task.function() == entry]
         task = current if not found and current in likely else likely[0] if len(likely) == 1 else None
@@ -120,12 +120,13 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
 
 
 def _is_code_left(thread: Thread, outer: Frame) -> bool:
-    # Whether one of the runtime's routines called the code of a construct, which ended by a jump to the inner frame's.
+    # Whether a routine of the runtime called the code of a construct, and that code ended with a jump to the function
+    # of the inner frame.
     return _routine(thread, outer) in _CALLERS and thread.runtime.process.calls_by_pointer(outer.pc) is True
 
 
 def _hosted_teams(thread: Thread) -> Iterator[Team]:
-    # The teams whose regions' code is on a thread's stack, innermost first, up to the one in which it is a worker.
+    # The teams whose regions' code is on a thread's stack, innermost first, up to the team of which it is a worker.
     team = thread.team
     while team is not None:
         yield team
@@ -139,7 +140,9 @@ def _is(runtime: Runtime, frame: Frame, owner: str) -> bool:
 
 
 def encountering_frames(region: Region) -> tuple[Frame, ...]:
-    """Return the frames outside of *region* on its primary thread, from the user's that encountered it outwards.
+    """Return the frames outside of *region* on its primary thread, innermost first.
+
+    The first one is the user's frame that encountered the region.
 
     :raises Unavailable: if that frame is not on the stack, or cannot be distinguished from others
     """
@@ -161,7 +164,7 @@ def encountering_frames(region: Region) -> tuple[Frame, ...]:
 
 
 def _calls_of_parallel(primary: Thread, frames: Sequence[Frame]) -> dict[int, int]:
-    # The frames that called the runtime to form teams, by the team: both are in one order.
+    # The frames that called the runtime to form teams, by the team's address. Calls and teams are in the same order.
     calls = [
         index + 1
         for index, (inner, outer) in enumerate(pairwise(frames))
@@ -169,18 +172,18 @@ def _calls_of_parallel(primary: Thread, frames: Sequence[Frame]) -> dict[int, in
     ]
     met = [team.address for team in _hosted_teams(primary) if team.level and team.threads[0] == primary.address]
     if len(calls) == len(met) + 1 and not any(_is(primary.runtime, frame, USER) for frame in frames[: calls[0]]):
-        calls = calls[1:]  # it is forming a team that it is not in yet, or has left one at the region's end
+        calls = calls[1:]  # the thread is forming a team that it has not joined yet, or has left one at a region's end
     return dict(zip(met, calls, strict=True)) if len(met) == len(calls) else {}
 
 
 def _routine(thread: Thread, frame: Frame) -> str:
-    # The name of the runtime's routine of a frame, "" for other code and for one without a name.
+    # The name of the runtime's routine of a frame, "" for other code and for a routine without a name.
     inside = _is(thread.runtime, frame, RUNTIME)
     return (thread.runtime.process.locate(frame.call_site).symbol or "") if inside else ""
 
 
 def runs_no_routine(thread: Thread) -> bool:
-    """Return whether a thread is in code that is not the runtime's: the user's, or what that has jumped to."""
+    """Return whether a thread is outside of the runtime: in user code, or in code to which user code jumped."""
     frames = _handled(thread)
     runtime = thread.runtime
     inside = next((i for i, frame in enumerate(frames) if _is(runtime, frame, RUNTIME)), len(frames))
@@ -191,9 +194,9 @@ def runs_no_routine(thread: Thread) -> bool:
 
 
 def innermost_entry(thread: Thread) -> str:
-    """Return the routine of the runtime that the innermost code of the user's called.
+    """Return the name of the runtime's routine that the innermost user code called.
 
-    :raises Unavailable: if its name is not known, or it is in none
+    :raises Unavailable: if the name is unknown, or the thread is in no such routine
     """
     outermost = ""
     for frame in _handled(thread):
@@ -207,8 +210,8 @@ def innermost_entry(thread: Thread) -> str:
 
 
 def _handled(thread: Thread) -> Sequence[Frame]:
-    # The frames of a thread, those of handlers of signals aside: a handler is no end to the wait in which the signal
-    # came, unless it is in a construct itself.
+    # The frames of a thread without those of signal handlers. A handler does not end the wait that the signal
+    # interrupted, unless the handler itself is in a construct.
     frames = _frames(thread)
     codes = _by_functions(thread, frames)
     *_, first = interrupted_at(frames, {code.frame for code in codes}.__contains__)
@@ -216,5 +219,5 @@ def _handled(thread: Thread) -> Sequence[Frame]:
 
 
 def runs_code_of(thread: Thread, task: Task) -> bool:
-    """Return whether the code of a task is on the stack of its thread, by its function."""
+    """Return whether the code of a task is on the stack of *thread*, by the task's function."""
     return any(code.task is task for code in _by_functions(thread, _frames(thread)))

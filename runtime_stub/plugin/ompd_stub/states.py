@@ -1,4 +1,4 @@
-"""States of threads: the stub's own, in the numbers of 2015, else derived from the routine that user code called."""
+"""States of threads: the state that the stub keeps (2015's numbers), or else derived from the called routine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROUTINES = {
     "GOMP_taskloop": State.WAIT_TASKGROUP,
     "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
 }
-# stub_task.at_barrier, an enum stub_barrier_kind: what its thread came for.
+# stub_task.at_barrier, an enum stub_barrier_kind: the kind of barrier at which the thread counts as arrived.
 _BARRIERS = {
     1: State.WAIT_BARRIER_EXPLICIT,
     2: State.WAIT_BARRIER_IMPLICIT,
@@ -31,7 +31,7 @@ _BARRIERS = {
 def thread_state(thread: Thread) -> ThreadState:
     """Return the state of *thread*.
 
-    :raises CorruptState: if the runtime has a number there that is no state
+    :raises CorruptState: if the runtime's number is no state
     :raises Unavailable: if the runtime keeps no states, and the stack does not show one
     """
     if not thread.runtime.keeps_states():
@@ -60,5 +60,5 @@ def _derived(thread: Thread) -> State:
     if state is not None:
         return state
     if is_overhead(entry) or (task is not None and not stacks.runs_code_of(thread, task)):
-        return State.OVERHEAD  # its code is over, or has not begun
+        return State.OVERHEAD  # the task's code has ended, or has not begun
     raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=on makes it), and {entry} does not tell")

@@ -1,5 +1,6 @@
-"""The layouts that the stub publishes (``omp_stub_layout``, ``runtime_stub/src/structures.h``), read by callbacks of
-OMPD or DMPL.
+"""The layouts that the stub publishes, read by callbacks of OMPD or DMPL.
+
+They are in ``omp_stub_layout`` (``runtime_stub/src/structures.h``).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ SOURCE = "published"
 TABLE = "omp_stub_layout"
 _MAGIC = b"omp_stub_layout\0"
 _VERSION = 1
-# Two names and two numbers; the header has its own name, a version and a count in their places.
+# A record has two names and two numbers. The header has the table's name, a version and a count in their places.
 _NAME, _NUMBER = 32, 4
 _RECORD = 2 * _NAME + 2 * _NUMBER
 _MAX_RECORDS, _MAX_SIZE = 4096, 1 << 16
 
-# Members without which no question can be answered.
+# Members that every query needs.
 NEEDED: Mapping[str, Sequence[str]] = {
     "stub_process": ("initialized", "debug_enabled", "threads", "thread_count"),
     "stub_thread": ("next", "type", "pthread", "team", "task"),
@@ -33,7 +34,7 @@ NEEDED: Mapping[str, Sequence[str]] = {
 def load(callbacks: Callbacks) -> dict[str, StructLayout]:
     """Return the layouts that the stub publishes, by structure.
 
-    :raises LayoutUnavailable: if it has no table, one of another version, or one that lacks what is needed
+    :raises LayoutUnavailable: if it has no table, or a table of another version, or one without a member of ``NEEDED``
     :raises CorruptState: if the table is impossible
     """
     try:
@@ -56,9 +57,9 @@ def read_table(
 ) -> dict[str, StructLayout]:
     """Return the layouts of the table at *address*, by structure.
 
-    :param read: returns the bytes at an address of the target, by their number
-    :param number: returns the unsigned integer in bytes of the target
-    :raises LayoutUnavailable: if it is of another version
+    :param read: returns the bytes at an address of the target; its second argument is their number
+    :param number: decodes an unsigned integer from bytes of the target
+    :raises LayoutUnavailable: if the table is of another version
     :raises CorruptState: if the table is impossible
     """
     header = read(address, _RECORD)
@@ -97,7 +98,7 @@ def _text(raw: bytes) -> str:
 
 
 def _check(address: int, fields: Mapping[str, Mapping[str, Field]], sizes: Mapping[str, int]) -> None:
-    # No member reaches into the next one, or out of its structure.
+    # No member may reach into the next one, or out of its structure.
     for struct, members in fields.items():
         ends = sorted((where.offset, where.offset + where.size, name) for name, where in members.items())
         following = [*((start, name) for start, _, name in ends[1:]), (sizes.get(struct, _MAX_SIZE), "what follows")]

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _MAX_DEPENDENCES = 1 << 16
 
-# ompt_task_type_t of 2015; a degenerate task is an explicit one that is executed where it is met.
+# ompt_task_type_t of 2015. A degenerate task is an explicit task that its encountering thread executes at once.
 _KINDS = {1: "initial", 2: "implicit", 3: "explicit", 4: "explicit", 5: "explicit"}
 _TYPES = {1: "serial", 2: "implicit", 3: "explicit", 4: "target", 5: "degenerate"}
 _QUEUED = 1
-# The members that are read of a task that has not begun, besides its status and its address.
+# The members of a queued task that are read, besides its status and its address.
 _ALIKE = ("type", "generating", "team", "function", "is_final", "child_count")
 _STATUSES = {_QUEUED: "queued", 2: "executing", 3: "suspended", 4: "detached", 5: "complete"}
 
@@ -40,22 +40,26 @@ class Task:
         return f"{self.address:#x}"
 
     def kind(self) -> str:
-        """Return ``type``.
+        """Return the task's kind: ``initial``, ``implicit`` or ``explicit``.
 
-        :raises CorruptState: if there is no such type
+        :raises CorruptState: if ``type`` is another number
         """
         return self._word("type", _KINDS)
 
     def status(self) -> str:
-        """Return ``status``; a queued task with predecessors is waiting.
+        """Return the task's ``status``. A queued task with predecessors is ``waiting``.
 
-        :raises CorruptState: if there is no such status
+        :raises CorruptState: if ``status`` is an unknown number
         """
         status = self._word("status", _STATUSES)
         return "waiting" if status == "queued" and self._predecessor_count() else status
 
     def likeness(self) -> Hashable | None:
-        """Return all members that are read of a queued task, None if the runtime keeps more of it for tools."""
+        """Return the values of ``_ALIKE`` for a queued task that waits for no other task.
+
+        Queued tasks with equal values differ only in their addresses. It is None for other tasks, and if the runtime
+        keeps more facts of the task for tools.
+        """
         read = self.view.unsigned
         if read("status") != _QUEUED or self._predecessor_count() or self.runtime.keeps_states():
             return None
@@ -68,9 +72,11 @@ class Task:
         return count
 
     def waits_for(self) -> TaskWait | None:
-        """Return ``predecessor_count`` and ``dependences``; the event of a detached task is its own address.
+        """Return the task's wait for other tasks or for its event, None if it does not wait.
 
-        :raises CorruptState: if it has more dependences than any task
+        A waiting task has ``predecessor_count`` and ``dependences``. The event of a detached task is its own address.
+
+        :raises CorruptState: if the task has too many dependences
         """
         status = self.status()
         if status == "detached":
@@ -81,9 +87,9 @@ class Task:
 
     @cached_property
     def dependences(self) -> tuple[Dependence, ...]:
-        """The items of its depend clauses.
+        """The items of the task's depend clauses.
 
-        :raises CorruptState: if it has more than any task
+        :raises CorruptState: if the task has too many
         """
         count, array = self.view.signed("dependence_count"), self.view.pointer("dependences")
         if not 0 <= count <= _MAX_DEPENDENCES or (count and array is None):
@@ -93,8 +99,8 @@ class Task:
         return tuple(Dependence(view.unsigned("address"), not view.signed("is_out")) for view in views)
 
     def _predecessors(self) -> Iterator[Task]:
-        # The siblings that were created before it, are not complete, and name an item that it names, unless both only
-        # read the item.
+        # Incomplete siblings that were created before the task and have an item in common with it. If both tasks only
+        # read the item, it does not count.
         parent = self.generating()
         if parent is None:
             return
@@ -108,7 +114,7 @@ class Task:
     def unfinished_children(self) -> int:
         """Return ``child_count``.
 
-        :raises CorruptState: if it cannot be
+        :raises CorruptState: if it is negative or too large
         """
         count = self.view.signed("child_count")
         if not 0 <= count <= MAX_TASKS:
@@ -123,9 +129,9 @@ class Task:
 
     @cached_property
     def team(self) -> Team:
-        """The team that executes its region.
+        """The team that executes the task's region.
 
-        :raises CorruptState: if it has none
+        :raises CorruptState: if the task has no team
         """
         address = self.view.pointer("team")
         if address is None:
@@ -142,7 +148,7 @@ class Task:
         return self.view.signed("is_final") != 0
 
     def is_tied(self) -> bool:
-        """Return True: the stub leaves every task that has begun on its thread, also one that says it is not tied."""
+        """Return True: the stub leaves every task that has begun on its thread, also a task with an untied clause."""
         return True
 
     def generating(self) -> Task | None:
@@ -161,9 +167,9 @@ class Task:
         return self.team.region
 
     def function(self) -> int | None:
-        """Return ``function``.
+        """Return ``function``. Only an initial task may have none (None).
 
-        :raises CorruptState: if only an initial one could have none
+        :raises CorruptState: if another task has none
         """
         function = self.view.pointer("function")
         if function is None and self.kind() != "initial":
@@ -171,9 +177,9 @@ class Task:
         return function
 
     def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
-        """Return exit and reenter frame: the latter is OpenMP 5's enter frame.
+        """Return the exit frame and the reenter frame, which is OpenMP 5's enter frame.
 
-        :raises CorruptState: if one does not lie on the stack of the task's thread
+        :raises CorruptState: if a frame is not on the stack of the task's thread, or the task is on no thread
         """
         self.runtime.require_debug()
         view = StructView(self.view.memory, self.runtime.layouts["stub_frame"], self.view.address_of("frame"))
@@ -210,9 +216,9 @@ class Task:
         return self._word("type", _TYPES)
 
     def children(self) -> Iterable[Task]:
-        """Return the explicit tasks that it generated and that are not complete.
+        """Return the incomplete explicit tasks that the task generated.
 
-        :raises CorruptState: if the list of them does not end
+        :raises CorruptState: if their list does not end
         """
         task_at = self.runtime.task_at
 

@@ -32,7 +32,7 @@ class Team:
     def size(self) -> int:
         """Number of threads.
 
-        :raises CorruptState: if it is not between 1 and the number of threads that there are
+        :raises CorruptState: if it is not between 1 and the most threads that a team can have
         """
         size = self.view.signed("size")
         if not 1 <= size <= self.runtime.most_threads:
@@ -41,9 +41,9 @@ class Team:
 
     @cached_property
     def level(self) -> int:
-        """The number of regions that it is in, 0 for the team of an initial thread.
+        """The number of regions around the team's threads, 0 for the team of an initial thread.
 
-        :raises CorruptState: if it does not fit the level of the team around it
+        :raises CorruptState: if it does not fit the level of the parent team
         """
         level, parent = self.view.signed("level"), self.parent
         if not 0 <= level <= MAX_NESTING or (level == 0) != (parent is None):
@@ -54,13 +54,13 @@ class Team:
 
     @cached_property
     def parent(self) -> Team | None:
-        """The team of the thread that met its region, None at level 0."""
+        """The team of the thread that encountered this team's region, None at level 0."""
         address = self.view.pointer("parent")
         return self.runtime.team_at(address) if address is not None else None
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
-        """The addresses of its threads' descriptors, by thread number.
+        """The addresses of the threads' descriptors, by thread number.
 
         :raises CorruptState: if one is missing
         """
@@ -68,7 +68,7 @@ class Team:
 
     @cached_property
     def implicit(self) -> tuple[int, ...]:
-        """The addresses of their implicit tasks, by thread number.
+        """The addresses of the threads' implicit tasks, by thread number.
 
         :raises CorruptState: if one is missing
         """
@@ -79,19 +79,19 @@ class Team:
         if array is None:
             raise CorruptState(self.address, f"team without {name}")
         members = tuple(read_words(self.runtime.heap, array, self.size))
-        if 0 in members:  # a team is listed once it has all of them
+        if 0 in members:  # the runtime lists a team only when it has all members
             raise CorruptState(array, f"team without member {members.index(0)} of its {name}")
         return members
 
     @property
     def region(self) -> Region | None:
-        """The region that it executes, None at level 0."""
+        """The region that the team executes, None at level 0."""
         return Region(self) if self.level else None
 
     def implicit_task_of(self, thread: Thread) -> Task:
-        """Return the implicit task of one of its threads.
+        """Return the implicit task of one of the team's threads.
 
-        :raises CorruptState: if it does not have the thread
+        :raises CorruptState: if *thread* is not in the team
         """
         if thread.address not in self.threads:
             raise CorruptState(self.address, f"thread {thread.address:#x} runs a region whose team does not have it")
@@ -100,7 +100,7 @@ class Team:
 
 @dataclass(frozen=True)
 class Region:
-    """A parallel region, by its team."""
+    """A parallel region, identified by its team."""
 
     team: Team
 
@@ -120,7 +120,7 @@ class Region:
     def active_level(self) -> int:
         """Return ``active_level``.
 
-        :raises CorruptState: if it is more than the level
+        :raises CorruptState: if it is negative, or more than the level
         """
         level = self.team.view.signed("active_level")
         if not 0 <= level <= self.team.level:
@@ -157,7 +157,7 @@ class Region:
         return waits.barriers_of(self)
 
     def unfinished_tasks(self) -> int:
-        """Return the number of tasks that the team's implicit tasks have generated and that are not complete."""
+        """Return the number of incomplete tasks that the team's implicit tasks have generated."""
         return sum(self.team.runtime.task_at(task).unfinished_children() for task in self.team.implicit)
 
     def source(self) -> None:

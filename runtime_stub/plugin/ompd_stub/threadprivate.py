@@ -1,4 +1,4 @@
-"""Threadprivate variables, by the runtime's DMPL library, which reads through DMPL's callbacks."""
+"""Threadprivate variables, found by the runtime's DMPL library through DMPL's callbacks."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ class Threadprivate:
         self._library = StubLibrary()
         self._library.initialise(self._debugger.table, self._debugger.types)
         self._process = self._debugger.add_process(runtime.callbacks)
-        # What the library keeps with the process is destroyed when this stop is no longer used.
+        # The library's data of the process are destroyed when this stop is no longer used.
         finalize(self, self._debugger.release, self._process, self._library).atexit = False
 
     def address(self, thread: int, address: int) -> int | None:
         """Return the address of a thread's copy of the variable at *address*, None if it has no storage yet.
 
-        :param thread: its native id
-        :raises BadInput: if the runtime keeps no copies of it
-        :raises OmpdError: why a callback failed
+        :param thread: the thread's native identifier
+        :raises BadInput: if the runtime keeps no copies of the variable
+        :raises CorruptState: if the runtime's list of variables is damaged
+        :raises OmpdError: if a callback fails
         """
         code, found = self._library.get_tls_address(self._debugger.thread(self._process, thread), address)
         if code == Result.OK:
@@ -53,14 +54,14 @@ class Threadprivate:
     def records(self) -> Sequence[StructView]:
         """Return the records of all variables.
 
-        :raises CorruptState: if the list of them does not end
+        :raises CorruptState: if their list does not end
         """
         first = self._runtime.root.pointer("privates")
         what = "the list of threadprivate variables"
         return tuple(self._runtime.listed("omp_stub_private", first, _MAX_VARIABLES, what).values())
 
     def copies(self) -> Sequence[tuple[int, int]]:
-        """Return address and size of the storage of each thread, with the word in front of it.
+        """Return the address and size of each thread's storage, including the word before it.
 
         :raises OmpdError: if the variables cannot be read
         """
@@ -76,7 +77,7 @@ class Threadprivate:
             try:
                 base = callbacks.pthread_key(thread, key)
             except OmpdError:
-                continue  # that thread's own row complains
+                continue  # the row of that thread reports the error
             if base is not None:
                 copies.append((base - word, end + word))
         return copies

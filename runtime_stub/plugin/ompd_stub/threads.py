@@ -36,7 +36,7 @@ class Thread:
         self.address = view.address
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """Return ``pthread``, or ``native_id`` as the thread itself got it."""
+        """Return ``pthread``, or ``native_id``, the system's number as the thread itself got it."""
         if kind == ThreadIdKind.PTHREAD:
             return self.view.unsigned("pthread")
         if kind == ThreadIdKind.LWP:
@@ -45,16 +45,16 @@ class Thread:
 
     @cached_property
     def native(self) -> int:
-        """The system's identifier, as the debugger has it."""
+        """The system's identifier of the thread, as the debugger knows it."""
         return native_thread_id(self.runtime.callbacks, self.view.unsigned("pthread"))
 
     def native_thread_id(self) -> int:
         return self.native
 
     def thread_type(self) -> str:
-        """Return ``type``.
+        """Return the thread's ``type``: ``initial``, ``worker`` or ``other``.
 
-        :raises CorruptState: if there is no such type
+        :raises CorruptState: if ``type`` is another number
         """
         kind = self.view.unsigned("type")
         if kind not in _TYPES:
@@ -63,9 +63,9 @@ class Thread:
 
     @cached_property
     def team(self) -> Team | None:
-        """The team whose region it executes, None in the pool.
+        """The team whose region the thread executes, None in the pool.
 
-        :raises CorruptState: if that does not have this thread
+        :raises CorruptState: if the team does not list this thread
         """
         address = self.view.pointer("team")
         if address is None:
@@ -76,16 +76,18 @@ class Thread:
         return team
 
     def thread_num(self) -> int | None:
-        """Return its place in the team. ``thread_num`` may be of another team while it enters or leaves a region."""
+        """Return the thread's index in its team. The member ``thread_num`` may be another team's while the thread
+        enters or leaves a region.
+        """
         return self.team.threads.index(self.address) if self.team is not None else None
 
     def current_parallel(self) -> Region | None:
         return self.team.region if self.team is not None else None
 
     def current_task(self) -> Task | None:
-        """Return ``task``.
+        """Return the task that the thread executes (``task``), None in the pool.
 
-        :raises CorruptState: if a thread of a team has none
+        :raises CorruptState: if a thread of a team has no task
         """
         if self.team is None:
             return None
@@ -128,7 +130,7 @@ class Thread:
         """Return None: gcc's code records nothing of constructs."""
 
     def is_about_to_begin(self) -> bool:
-        """Return False: the stub does not distinguish it."""
+        """Return False: the stub does not record this."""
         return False
 
     def tool_data(self) -> int:
@@ -136,9 +138,9 @@ class Thread:
         return self.view.unsigned("tool_data")
 
     def stack_bounds(self) -> tuple[int, int]:
-        """Return the lowest address of its stack, and its end.
+        """Return the lowest address of the thread's stack, and the stack's end.
 
-        :raises CorruptState: if that cannot be
+        :raises CorruptState: if the stack is empty or begins at 0
         """
         self.runtime.require_debug()
         low, high = self.view.unsigned("stack_low"), self.view.unsigned("stack_high")
@@ -149,7 +151,7 @@ class Thread:
     def idle_frame(self) -> int | None:
         """Return ``idle_frame``.
 
-        :raises Unavailable: if this stub does not publish it, because it is an older one
+        :raises Unavailable: if this stub is too old to publish the member
         """
         try:
             return self.view.pointer("idle_frame")

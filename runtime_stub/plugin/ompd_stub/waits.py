@@ -1,4 +1,4 @@
-"""What threads wait for: locks and barriers."""
+"""The locks and barriers that threads wait for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _KINDS = {_LOCK: "lock", _NEST_LOCK: "lock", _CRITICAL: "critical", _UNNAMED: "c
 
 
 def lock_of(thread: Thread) -> LockState | None:
-    """Return the lock in ``waits_for``, or the loop of a thread that waits for its turn."""
+    """Return the lock in ``waits_for``, or for a thread that waits for its turn the loop (``waits_for_turn``).
+
+    :raises CorruptState: if the lock is of an unknown kind
+    """
     address = thread.view.pointer("waits_for")
     if address is not None:
         return _lock(thread.runtime, address)
@@ -44,7 +47,7 @@ def _lock(runtime: Runtime, address: int) -> LockState:
 
 
 def _owned(runtime: Runtime, view: StructView, member: str, lock: LockState) -> LockState:
-    # The same lock with its owner, by the member that has the address of its descriptor.
+    # Return the lock with its owner. The member has the address of the owner's descriptor.
     owner = view.pointer(member)
     if owner is None:
         return lock
@@ -67,9 +70,9 @@ def _waiters(runtime: Runtime, view: StructView) -> tuple[int, ...]:
 
 
 def barriers_of(region: Region) -> Sequence[BarrierState]:
-    """Return the barrier of a region's team with the threads that have arrived (``at_barrier``), empty if none has.
+    """Return the barrier of a region's team with the arrived threads (``at_barrier``), empty if no thread has arrived.
 
-    :raises CorruptState: if it has counted more threads than the team has
+    :raises CorruptState: if the barrier's counts do not fit the size of the team
     """
     team, runtime = region.team, region.team.runtime
     barrier = runtime.embedded(team.view, "barrier", "stub_barrier")
