@@ -55,10 +55,10 @@ class Task:
         return "waiting" if status == "queued" and self._predecessor_count() else status
 
     def likeness(self) -> Hashable | None:
-        """Return the values of ``_ALIKE`` for a queued task that waits for no other task.
+        """Return all members that are read of a queued task, besides its status and its address.
 
-        Queued tasks with equal values differ only in their addresses. It is None for other tasks, and if the runtime
-        keeps more facts of the task for tools.
+        The result is None for a task that is not queued or waits for others, and if the runtime keeps more facts for
+        tools.
         """
         read = self.view.unsigned
         if read("status") != _QUEUED or self._predecessor_count() or self.runtime.keeps_states():
