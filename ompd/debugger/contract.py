@@ -1,4 +1,4 @@
-"""The stopped process for plugins: the contract's methods, each answered by a part of the process.
+"""The stopped process for plugins. A part of the process implements each method of the contract.
 
 OMPD and DMPL name symbols without their file, and a process with two runtimes has every name twice. So
 :class:`ModuleCallbacks` are bound to the module of one runtime.

@@ -63,8 +63,8 @@ class Environment:
         return self._at_start
 
     def current(self) -> tuple[Mapping[str, str], bool]:
-        """Return the environment, and whether it is the present one, with the changes by ``setenv``; otherwise it is
-        the one that the program was started with.
+        """Return the environment, and whether it is the present one, which includes changes by ``setenv``. If not, it
+        is the one that the program was started with.
 
         :raises Unavailable: if it is not in the target
         :raises CorruptState: if a part of it is lost
@@ -74,7 +74,7 @@ class Environment:
         except (SymbolNotFound, Unavailable):
             return self.at_start(), False
         except CorruptState:
-            # A snapshot has overwritten the variables that are not OpenMP's.
+            # A snapshot hides the variables that are not OpenMP's by overwriting them.
             if any(module.is_extract for module in self._modules):
                 return self.at_start(), False
             raise
@@ -102,7 +102,7 @@ def read_current_environment(memory: _Strings, environ: int) -> tuple[int, dict[
 
     :param environ: the address of the C library's variable ``environ``
     :raises Unavailable: if a part of it is not in the target
-    :raises CorruptState: if a part is lost and reads as zeros: a string is no ``NAME=value``, or all around is zero
+    :raises CorruptState: if a string is no ``NAME=value``, or if only zeros are around *environ*, so a part is lost
     """
     size, order = memory.pointer_size, memory.byte_order
     values: dict[str, str] = {}
@@ -140,7 +140,7 @@ def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> E
     except MemoryFault as error:
         raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
     if raw[-1:] != b"\0" or any(start < p < file_name and raw[p - start - 1] for p in variables):
-        raise Unavailable(_WRITTEN_OVER)  # there is no NUL before the file's name, or before a variable
+        raise Unavailable(_WRITTEN_OVER)  # no NUL is before the file's name, or before a variable
     strings: dict[int, bytes] = {}
     address = start
     for string in raw[:-1].split(b"\0"):
@@ -155,7 +155,8 @@ def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> E
 def _pointers(
     memory: _Strings, auxiliary_vector: Mapping[int, int], random: int, file_name: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    # The pointers to arguments and environment. They end at the start of the auxiliary vector, whose entries are known.
+    # Return the pointers to arguments and to environment. They end at the start of the auxiliary vector, whose entries
+    # are known.
     size, order = memory.pointer_size, memory.byte_order
     pair = AT_EXECFN.to_bytes(size, order) + file_name.to_bytes(size, order)
     position = _find_backwards(memory, pair, random)
@@ -195,7 +196,7 @@ def _words_before(memory: _Strings, position: int) -> Iterator[int]:
     size = memory.pointer_size
     lowest = position - _MAX_BYTES
     while position > lowest:
-        # Read only pages with needed words: there may be none below the stack pointer.
+        # Read only pages with needed words: the pages below the stack pointer may be missing.
         piece = position % _PIECE or _PIECE
         raw = memory.read(position - piece, piece)
         for offset in range(piece - size, -1, -size):
@@ -205,7 +206,7 @@ def _words_before(memory: _Strings, position: int) -> Iterator[int]:
 
 
 def _arguments(memory: _Strings, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
-    # The strings of the arguments that are before the file's name, by address.
+    # The strings of the arguments by address, if they are before the file's name.
     places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
     strings: dict[int, bytes] = {}
     total = 0
@@ -220,8 +221,8 @@ def _arguments(memory: _Strings, pointers: Sequence[int], file_name: int) -> dic
 def _end_of_arguments(
     pointers: Sequence[int], arguments: Mapping[int, bytes], variables: Sequence[int], file_name: int
 ) -> int:
-    # The environment begins behind the last argument. But programs move and drop arguments, or overwrite them with
-    # titles. So accept this end only if the first variable begins there, or all arguments are adjacent.
+    # The environment begins behind the last argument. But programs move and drop arguments, or overwrite them with a
+    # process title. So accept this end only if the first variable begins there, or all arguments are adjacent.
     strings, ends = list(arguments), [place + len(text) + 1 for place, text in arguments.items()]
     if not strings:
         raise Unavailable(_WRITTEN_OVER)

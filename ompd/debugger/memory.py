@@ -1,4 +1,4 @@
-"""Memory of the stopped process, for queries: within a budget, and with omitted pages from the modules' files."""
+"""Memory of the stopped process, for queries. Reads have a budget, and omitted pages come from the modules' files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ PAGE = 4096
 """The unit of noted reads and of verified code. The page sizes of all processors are multiples of it."""
 # A string is read in pieces that end with a page, because its mapping may end there.
 _STRING_PIECE = 256
-# The most reads and bytes of one question. It ends by a budget, whatever the target's structures contain, and not by a
-# clock, so that it ends at the same point everywhere. A thread takes 40 reads of 10 kB, a thousand queued tasks take
-# 13,000 reads of 340 kB. So 230,000 tasks are possible, which take 500 MB here.
+# The largest numbers of reads and bytes of one query, and what each thread adds. A budget ends every query, whatever
+# the target's structures contain. A clock would end it at a different point on each machine. A thread takes 40 reads of
+# 10 kB, a thousand queued tasks take 13,000 reads of 340 kB. So 230,000 tasks are possible, which take 500 MB here.
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _MAX_NOTED = 1 << 28  # no larger read succeeds
 
 
 class TargetMemory:
-    """The memory of one target. ``reads_left`` and ``bytes_left`` are the rest of the running query's budget.
+    """The memory of one target. ``reads_left`` and ``bytes_left`` are what the running query has left of its budget.
 
     :param modules: their files have the pages that the target omits
     """
@@ -106,7 +106,7 @@ class TargetMemory:
         return code if code is not None else self.read(address, size)
 
     def read_string(self, address: int, limit: int = 4096) -> bytes:
-        """Return the bytes at *address* up to, and without, the first NUL.
+        """Return the bytes at *address* up to the first NUL, without the NUL.
 
         :raises MemoryFault: if memory ends before the NUL
         :raises CorruptState: if there is none within *limit* bytes
@@ -124,7 +124,8 @@ class TargetMemory:
     def read_data(self, address: int, size: int) -> bytes:
         """Return *size* bytes of a variable. Unlike :meth:`read`, this returns zeros for pages that were never written.
 
-        Linux omits mappings from a core whose pages were never touched. A module's zeroed data in them is zero.
+        If no page of a mapping was ever touched, Linux omits the mapping from a core. A module's zeroed data in it is
+        zero.
         """
         try:
             return self.read(address, size)
@@ -142,8 +143,9 @@ class TargetMemory:
             return data
 
     def _is_unwritten(self, address: int, size: int) -> bool:
-        # Whether the bytes are zeroed data of a module, in a mapping that a whole core omits because it was never
-        # touched. If the core holds other private memory, it was not configured to omit all such mappings.
+        # Return whether the bytes are zeroed data of a module, in a mapping that a whole core omits because it was
+        # never touched. The core must hold other private memory. Otherwise it may be configured to omit all private
+        # memory.
         target, module = self._target, self._modules.at(address)
         if target.kind != "core" or target.loss is not None or module is None or module.elf is None:
             return False
@@ -166,7 +168,7 @@ class TargetMemory:
     def check_data(self, address: int) -> None:
         """Check that the module's variable at *address* is not in a lost page, which reads as zeros.
 
-        :raises CorruptState: if it is
+        :raises CorruptState: if the variable is in a lost page
         """
         loaded = self._modules.at(address)
         if loaded is not None and loaded.is_lost(address):

@@ -1,4 +1,4 @@
-"""Places of addresses in the source: symbol, file and line, functions and their names."""
+"""Places of addresses in the source: symbol, file and line, and the functions with their names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Places:
         return (lines, address - loaded.bias) if loaded is not None and lines is not None else None
 
     def locate(self, address: int) -> Location:
-        """Return symbol and module of *address*; never fails, unknown parts are None."""
+        """Return symbol and module of *address*; unknown parts are None. Nothing is raised."""
         location = self.known.locations.get(address)
         if location is None:
             location = self.known.locations[address] = self._locate(address)
@@ -107,8 +107,8 @@ class Places:
         return line
 
     def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the functions in the source at a code address, innermost first. The last one contains the others,
-        which are inlined. Without debug information the names are symbols.
+        """Return the functions in the source at a code address, innermost first. All functions but the last are inlined
+        into the next one. Without debug information the names are symbols.
         """
         frames = self.known.sources.get(address)
         if frames is None:
@@ -124,7 +124,7 @@ class Places:
         if not frames:
             frames = [SourceFrame(None, file, line, False)]
         symbol = self.symbol_at(address)
-        # An outlined function keeps its linker's name.
+        # The function of a construct keeps its linker's name.
         if symbol is not None and (frames[-1].function is None or naming.is_construct(symbol)):
             name = symbol if naming.is_construct(symbol) else _demangled(symbol)
             frames[-1] = frames[-1]._replace(function=name)
@@ -143,7 +143,7 @@ class Places:
 
     def declared_inside(self, address: int) -> str | None:
         """Return the source function whose lines contain the declaration of the function at an address of code, None if
-        unknown. It is for outlined functions of constructs.
+        unknown. This is meant for outlined functions of constructs.
         """
         described = self._lines_at(address)
         return described[0].declared_inside(described[1]) if described is not None else None
@@ -151,7 +151,7 @@ class Places:
     def source_name(self, module: Module | None, symbol: str, outlined: int | None = None) -> str:
         """Return the source's name of the function *symbol* in *module*, by debug information or by demangling.
 
-        It is for symbols of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``).
+        This is meant for symbols of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``).
 
         :param outlined: an address in an outlined function of that function, which may itself be inlined everywhere
         """
@@ -178,7 +178,7 @@ class Places:
 
     def _name_around(self, outlined: int, symbol: str) -> str | None:
         if not (self.symbol_at(outlined) or "").startswith(f"{symbol}."):
-            return None  # it was outlined from another function
+            return None  # the code there was outlined from another function
         described = self._lines_at(outlined)
         return described[0].function_around(described[1], symbol) if described is not None else None
 

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 class StoppedProcess:
-    """One process at one stop: its memory, modules, symbols, threads, stacks and so on, each an attribute.
+    """One process at one stop. Its memory, modules, symbols, threads, stacks and so on are attributes.
 
-    Plugins use :attr:`contract` instead. Parts that few questions need are imported on first use.
+    Plugins use :attr:`contract` instead. Parts that few queries need are imported on first use.
 
     :param exe: the program's file, if the user named one
     :param earlier: the same process at another stop, whose facts about files are kept
@@ -107,7 +107,7 @@ class StoppedProcess:
         return StoppedProcess(target, self.finder, earlier=self)
 
     def close(self) -> None:
-        """Close the modules' files. The owner of the target closes that."""
+        """Close the modules' files. The target remains open, because its owner closes it."""
         self.routines.close()
         self.modules.close()
 
@@ -148,7 +148,7 @@ class StoppedProcess:
     def functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
         """Return the followed functions, and their calls (:class:`ompd.debugger.flow.functions.Functions`).
 
-        There is one object for all calls, with the parameters of the first one.
+        All calls return the same object. The parameters of the first call count.
         """
         if self._functions is None:
             self._functions = self._make_functions(routines, is_users, self.places.locate)
@@ -227,13 +227,13 @@ class StoppedProcess:
 
     @cached_property
     def locals(self) -> Locals:
-        """The variables of functions on stacks."""
+        """The local variables of the functions on stacks."""
         from ompd.debugger.variables.locals import Locals
 
         return Locals(self.memory, self.storage, self.modules, self.types, self.places, self.target.architecture)
 
     def variables_read(self, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
-        """Return the variables of a frame's function that *reads* name, by name and line."""
+        """Return the variables of a frame's function that the instructions *reads* refer to, by name and line."""
         from ompd.debugger.variables.mentioned import mentioned
 
         return mentioned(self.locals, frame, reads)

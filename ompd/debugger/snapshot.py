@@ -1,8 +1,9 @@
 """Takes a snapshot of a stopped process: a small core with only the memory that inspections read.
 
-An inspection is rehearsed, and the pages that it reads are noted. Further pages are added for later questions: the used
-parts of all stacks, thread-local storage, and the data of the user's own modules. Extracts of the modules' files
-(symbols, unwind tables, debug information) are stored in notes of our own, so that the snapshot needs no files.
+An inspection is run once as a rehearsal, which notes the pages that it reads. Further pages are added for later
+questions: the used parts of all stacks, thread-local storage, and the data of the user's own modules. Extracts of the
+modules' files (symbols, unwind tables, debug information) are stored in notes that only ompd knows. So the snapshot can
+be read without these files.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from ompd.isa.architecture import Architecture
 from ompd.naming import is_runtime_file
 from ompd.records import record
 
-_MAX_FRAME = 64 << 10  # the bytes to keep of a larger frame, half at each end
-# The least limit for the data of OpenMP runtimes.
+_MAX_FRAME = 64 << 10  # most bytes to keep of one frame; of a larger frame, half of them at each end
+# The limit for the data of an OpenMP runtime, unless the limit for the user's modules is higher.
 _LIMIT_KEPT = 4 << 20
 _VDSO_SIZE = 0x4000
 _SIGSTOP = 19
@@ -35,7 +36,7 @@ _MAX_IDENTITY = 1 << 16
 _MAX_IDENTITIES = 64  # segments of one module
 _READ = 1 << 18  # bytes to copy at once
 
-# Bytes that replace memory, or a number of zeros. The number may be huge, because the core claims it.
+# Bytes that replace memory, or a number of zeros. The number comes from the core, and may be huge.
 Patch = bytes | int
 
 
@@ -176,7 +177,7 @@ def _read_for_later(process: StoppedProcess, data_limit: int) -> None:
 
 
 def _read_emulated_storage(process: StoppedProcess) -> None:
-    # Only modules whose symbols are already read: the others' files are not opened for this.
+    # Only modules whose symbols are already read. The files of other modules are not opened for this.
     controls: list[int] = []
     for module in process.modules:
         if "symbols" in module.looked_up and module.symbols is not None and not module.record.is_system_library:
@@ -187,7 +188,7 @@ def _read_emulated_storage(process: StoppedProcess) -> None:
 
 
 def _read_identity(process: StoppedProcess, module: LoadedModule) -> None:
-    # Read the parts that distinguish builds of a module's file. Damaged files may repeat the same notes.
+    # Read the parts of the module that identify the build of its file. Damaged files may repeat the same notes.
     ranges = {
         (segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
         for segment in (module.elf.segments if module.elf is not None else ())
@@ -207,7 +208,7 @@ def _read_data(process: StoppedProcess, module: LoadedModule, limit: int) -> Non
 
 
 def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryRegion) -> None:
-    # Read the ends of all frames. Runtimes leave large unused gaps between frames, against conflicts in caches.
+    # Read both ends of each frame. Runtimes leave large unused gaps between frames, to avoid conflicts in caches.
     end = region.end
     with suppress(OmpdError):
         pointer = process.threads.thread_pointer(thread)
@@ -227,7 +228,7 @@ def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryReg
 
 
 def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
-    # Skip noted pages: stacks of a damaged core may all be in the same ones.
+    # Skip pages that were noted already. In a damaged core, many stacks may be in the same pages.
     noted = process.memory.noted_pages or ()
     for address in range(start // PAGE * PAGE, start + size, PAGE):
         if address // PAGE not in noted:
@@ -249,7 +250,7 @@ class _Memory:
     """The memory of a snapshot: the kept pages, in their mappings.
 
     :param pages: the numbers of all pages that were read
-    :param needed: those that the inspection read, which are kept even if they are zero
+    :param needed: the numbers of the pages that the inspection read, which are kept even if they are zero
     :param overlay: patches by address
     """
 
@@ -262,13 +263,13 @@ class _Memory:
         overlay: Mapping[int, Patch],
     ) -> None:
         self._process = process
-        # Drop empty pages: stacks have many of them between frames.
+        # Drop pages of zeros: stacks have many of them between frames.
         self._pages = sorted(page for page in pages if page in needed or not self._is_empty(page))
         self._regions = sorted([*target.regions(), *self._left_out(target)], key=lambda region: region.start)
         self._overlay = overlay
 
     def _left_out(self, target: Target) -> Iterator[MemoryRegion]:
-        # Mappings of files that gcore names but omits, if some of their code was read.
+        # Yield the mappings of files that gcore names but omits, if some of their code was read.
         regions = target.regions()
         for mapping in target.mappings():
             first = bisect_left(self._pages, mapping.start // PAGE)
@@ -283,7 +284,7 @@ class _Memory:
             return True
 
     def pieces(self) -> Iterator[MappedPart]:
-        """Yield the pieces of memory by address. Together they cover the mappings, also where memory is left out."""
+        """Yield the pieces of memory by address. Together they cover all mappings, including omitted memory."""
         position = 0
         for region in self._regions:
             while position < len(self._pages) and self._pages[position] * PAGE < region.start:
@@ -295,7 +296,7 @@ class _Memory:
                     continue
                 if start > here:
                     yield MappedPart(here, b"", start - here, region.flags)
-                # This piece claims the omitted memory up to the next one.
+                # The size of this piece in memory includes the omitted memory up to the next one.
                 following = start + len(data)
                 until = self._next_page(position, region.end)
                 yield MappedPart(start, data, until - start, region.flags)
@@ -307,7 +308,8 @@ class _Memory:
         return min(self._pages[position] * PAGE, end) if position < len(self._pages) else end
 
     def _run(self, position: int, end: int) -> tuple[int, bytes, int]:
-        # The start, the readable bytes and the end position of the row of adjacent pages at *position*.
+        # Return the start and the readable bytes of the adjacent pages from *position* on, and the position behind
+        # them.
         start = self._pages[position] * PAGE
         count = 1
         while (
@@ -342,7 +344,7 @@ class _Memory:
 
 
 def _shortened(text: bytes) -> bytes:
-    # Hide the folders of a path and keep its length, by slashes in their place: repeated slashes count as one.
+    # Replace the folders of a path by slashes, which hides them and keeps the length. Repeated slashes count as one.
     folder, slash, name = text.rpartition(b"/")
     return b"/" * len(folder + slash) + name
 
@@ -383,7 +385,7 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
         Note("CORE", notes.NT_FILE, format_files(_files(process), size, order)),
     ]
     signals = _signals(target, threads)
-    # Readers presume that the first thread took the signal, and LLDB needs such a thread.
+    # Readers of cores expect that the first thread took the signal, and LLDB needs such a thread.
     threads = sorted(threads, key=lambda thread: thread not in signals)
     signals = signals or {thread: notes.SignalInfo(number, 0) for thread in threads[:1]}
     for index, thread in enumerate(threads):

@@ -42,7 +42,7 @@ class Symbols:
         return self._by_start.get(module.start)
 
     def module_at(self, address: int) -> Module | None:
-        """Return the module that contains *address*, None for other memory. The vDSO counts as a module."""
+        """Return the module that contains *address*, None if *address* is in no module. The vDSO counts as a module."""
         module = self._modules.at(address)
         if module is not None:
             return module.record
@@ -71,7 +71,9 @@ class Symbols:
 
     @property
     def unseen_libraries(self) -> Sequence[str]:
-        """The names of libraries that the program needs, but that are not in the rest of a damaged target."""
+        """The names of libraries that the program needs, but that were not found in what is left of a damaged
+        target.
+        """
         return self._modules.needed
 
     def lost_data(self, module: Module) -> int | None:
@@ -92,8 +94,9 @@ class Symbols:
         return loaded.symbols.find(name) if loaded is not None and loaded.symbols is not None else None
 
     def _replaced(self, module: Module, name: str) -> int | None:
-        # The address that the loader gives to an exported variable of a library, None if that is the library's own. If
-        # the program has a variable of the same name, or a copy relocation of it, all modules use the program's.
+        # Return the address that the loader gives to an exported variable of a library, None if it is the library's
+        # own. If the program has a variable of the same name, or a copy relocation of it, all modules use the
+        # program's.
         program, replacing = self._modules.program, self._exported.get(name)
         if replacing is None or program is None or module.is_program:
             return None
@@ -104,7 +107,7 @@ class Symbols:
 
     @cached_property
     def _exported(self) -> Mapping[str, Symbol]:
-        # The program's variables that other modules may refer to.
+        # Return the program's variables that other modules may refer to.
         program = self._modules.program
         try:
             return program.symbols.exported_variables if program is not None and program.symbols is not None else {}
@@ -131,8 +134,8 @@ class Symbols:
         return addresses
 
     def naming(self, names: Collection[str]) -> Iterator[tuple[LoadedModule, Collection[str] | None]]:
-        """Yield each module that defines or references symbols of *names*, and those names; None instead of the names
-        if its symbols are unknown. C and compiler libraries are left out.
+        """Yield each module that defines or references symbols of *names*, with those names. If the module's symbols
+        are unknown, None replaces the names. C and compiler libraries are left out.
         """
         for loaded in self._modules:
             if loaded.record.is_system_library:

@@ -53,8 +53,8 @@ class TargetCode:
         return self.memory.read_data(address, size)
 
     def fault(self, page: int) -> str | None:
-        """Return why the code in the page at *page* must not be followed, None if it may be. The text continues after
-        "it".
+        """Return why the code in the page at *page* must not be followed, None if it may be followed. The reason is a
+        text that follows the word "it".
 
         :raises MemoryFault: if the target does not hold the page
         """
@@ -68,7 +68,7 @@ class TargetCode:
         if not self._regions.is_code(page):
             return f"comes to {self.name(page)}, where no code is"
         if module is not None:
-            # The target's bytes would run. A difference from the file is a breakpoint or damage.
+            # The emulator would run the target's bytes. If they differ from the file, they have a breakpoint or damage.
             original = module.read_file(page, PAGE)
             if original is not None and original != self.read_code(page):
                 return f"comes to code of {module.name} at {page:#x} that is not what its file has"
@@ -77,8 +77,8 @@ class TargetCode:
     def storage_of(self, thread: int) -> int:
         """Return the thread pointer of *thread*, if the thread control block begins with its own address.
 
-        In such ABIs code reads the base of thread-local variables there ("ELF Handling For Thread-Local Storage",
-        3.4.6). On a lost page that base, and every variable, would read as zero.
+        In these ABIs, code reads the base of thread-local variables from this word ("ELF Handling For Thread-Local
+        Storage", 3.4.6). If the page is lost, the base and every variable would read as zero.
 
         :raises Unavailable: if the block is lost
         """

@@ -1,8 +1,9 @@
-"""Routines of the target that only load, decoded and followed without an emulator: nothing runs in the target.
+"""Decodes and follows routines of the target that only load. No emulator is needed, and nothing runs in the target.
 
-Getters of OpenMP runtimes are a few plain loads: the runtime's word in the linkage table, then a thread-local variable.
-:mod:`ompd.isa` executes such instructions. Each load reads the target and is recorded. A routine that writes, calls the
-kernel or runs for long is refused. The code is not trusted: it must equal the verified file (``code_checks``).
+Getters of OpenMP runtimes are a few plain loads: of the runtime's word in the linkage table, then of a thread-local
+variable. :mod:`ompd.isa` executes such instructions. Each load reads the target and is recorded. A routine that writes,
+calls the kernel or runs for long is refused. The code is not trusted: it must equal the verified file
+(``code_checks``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Routines of the target's own code, run by an emulator on a copy of its memory: nothing runs or changes in the target.
+"""Runs routines of the target's own code in an emulator, on a copy of its memory. Nothing runs or changes in the
+target.
 
 The emulator (unicorn, the extra ``emulate``) copies pages from the target when they are first read. Only a scratch
 stack can be written to. A routine that would write elsewhere, call the kernel or leave the code of verified files is
-stopped, and its result is unavailable. The code is not trusted: it runs without privileges, and within limits of
+stopped, and its result is unavailable. The code is not trusted: it runs without privileges, and with limits on
 instructions, reads and pages.
 """
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ompd.debugger.emulation.linking import Linkage
 
 _PAGE = 4096
-# Older versions lack calls that are used here. 2.1.2, with a byte for builds.
+# 2.1.2, with one more byte for the build. Older versions lack calls that this module uses.
 _OLDEST = 0x02010200
 
 # Limits of a routine. Getters of OpenMP runtimes run some ten to a few hundred instructions.
@@ -33,13 +34,13 @@ _MAX_INSTRUCTIONS = 200_000
 _MAX_READS = 20_000
 _MAX_PAGES = 1_024
 _MAX_BINDINGS = 64
-# Limit of pages that are kept between calls. Beyond it, all of them are dropped.
+# Limit of pages that are kept between calls. If there are more, all of them are dropped.
 _MAX_KEPT = 1 << 14
 # Size of the emulator's buffer for translated code. If it is full, the emulator translates anew.
 _TRANSLATED = 16 << 20
 _STACK_SIZE = 1 << 16
 
-# The emulator's own memory, by page. Page 0 is left out.
+# The page numbers of the emulator's own memory. Page 0 is not used.
 _STACK_AT = 1
 _RETURN_AT = _STACK_AT + _STACK_SIZE // _PAGE
 _TRAP_AT = _RETURN_AT + 1
@@ -72,7 +73,7 @@ class _Call:
 class Emulator:
     """Runs routines of one process at one stop. Pages are kept between calls. It must be closed.
 
-    :param is_free: returns whether the target has nothing between two addresses
+    :param is_free: returns whether the target has no mapping between two addresses
     :param loader_code: first and end address of each dynamic loader
     :raises Unavailable: if unicorn is not installed, or if this processor is not emulated
     """
@@ -139,7 +140,7 @@ class Emulator:
         except self._unicorn.UcError as error:
             pc, call.reason = None, call.reason or f"the emulator has given up: {error}"
         finally:
-            # Later calls must not use the entry of the trapped page.
+            # The emulator keeps an entry for the page that the trap replaced. Later calls must not use it.
             if call.trapped is not None and self._uc is not None:
                 uc.ctl(self._unicorn.UC_CTL_TLB_FLUSH, self._unicorn.UC_CTL_IO_WRITE)
         raise self._refusal(routine, thread, call, pc)
@@ -147,7 +148,7 @@ class Emulator:
     def _refusal(self, routine: int, thread: int, call: _Call, pc: int | None) -> Unavailable:
         reason = call.reason
         if reason is None and call.trapped is not None:
-            # An access that begins in another page.
+            # The access began in another page and reached into the trapped one, so the trap page's hook did not see it.
             page, access, fault = call.trapped
             writes = access == self._unicorn.UC_MEM_WRITE
             reason = f"would write at {page:#x}" if writes else f"reads at {page:#x}: {fault}"
@@ -219,8 +220,8 @@ class Emulator:
         self._stack_pointer = getattr(constants, machine.stack_pointer)
         self._program_counter = getattr(constants, machine.program_counter)
         self._result = getattr(constants, machine.result)
-        # One map from the target's page number to the emulator's address and the permitted accesses. One map from the
-        # emulator's page number, starting at _FIRST, to the target's address.
+        # Maps the target's page number to the emulator's address and the permitted accesses. The list ``owners`` maps
+        # the emulator's page number, counted from _FIRST, to the target's address.
         self._pages: dict[int, tuple[int, int]] = {}
         self.owners: list[int] = []
         self._entry = self._stack_end - 256 - machine.return_size
@@ -228,8 +229,8 @@ class Emulator:
         at = self._entry - self.stack_start
         stack[at : at + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
-        # Without memory for translated code, the emulator ends the process. So the buffer is small, and allocated
-        # first.
+        # If the emulator cannot allocate memory for translated code, it ends this process. So the buffer is small, and
+        # this check comes first.
         try:
             mmap.mmap(-1, 2 * _TRANSLATED + (_FIRST + _MAX_KEPT) * _PAGE).close()
         except (OSError, ValueError) as error:
@@ -265,7 +266,7 @@ class Emulator:
         last = (_FIRST + _MAX_KEPT) * _PAGE - 1
         self._hooks = [
             add(unicorn.UC_HOOK_TLB_FILL, self._fill),
-            # Keyed by addresses in the emulator. Reads of the scratch stack do not count.
+            # The hook's range is of addresses in the emulator. Reads of the scratch stack are not noted.
             add(unicorn.UC_HOOK_MEM_READ, self._note_read, None, _FIRST * _PAGE, last),
             add(
                 unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE,
@@ -305,11 +306,11 @@ class Emulator:
                 call.trapped = address - address % _PAGE, access, None
                 entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
                 return True
-            # A page is executed only after it was fetched as code.
+            # Without _EXECUTE: a page is executed only after it was fetched as code.
             entry.paddr, entry.perms = found[0], found[1] & (_READ | _WRITE)
             return bool(found[1] & (_READ | _WRITE))
         except MemoryFault as error:
-            # The hook of the page that is mapped instead sees the accessed bytes.
+            # The trap page is mapped in its place. The hook of the trap page sees which bytes are accessed.
             call.trapped = address - address % _PAGE, access, error
             entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
             return True
@@ -399,7 +400,7 @@ class Emulator:
     # Code
 
     def _code_fault(self, number: int) -> str | None:
-        # The reason why a page's code is not run, None if it is run.
+        # Return why a page's code must not run, None if it may run.
         if number not in self._checked:
             self._checked[number] = self._code.fault(number * _PAGE)
         return self._checked[number]

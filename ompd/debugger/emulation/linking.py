@@ -1,8 +1,8 @@
-"""The routines to which the loader would bind unused entries of linkage tables.
+"""The routines to which the loader would bind linkage table entries that the program has not called yet.
 
-With lazy binding the loader does this at the first call. Its code writes to memory and saves registers in ways that no
-emulator supports. So this module looks the name up, like ``_dl_fixup`` of glibc. There is no result if several
-libraries have the name and their order depends on how they were opened, because the loader does not record that.
+With lazy binding the loader does this at the first call. The loader's code writes to memory and saves registers in ways
+that no emulator supports. So this module looks the name up, like ``_dl_fixup`` of glibc. If several libraries have the
+name, and their order depends on how they were opened, there is no result, because the loader does not record this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ompd.debugger.modules.modules import LoadedModule
 from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
 
 _MAX_PATH = 1 << 12
-# A module's own address, the loader's record of it, the loader's routine that binds: the shared table's first words.
+# The first words of the table that a module shares with the loader: the module's own address, the loader's record of
+# the module, the loader's routine that binds.
 _BINDER = 2
 
 
@@ -32,7 +33,7 @@ class _Linked(NamedTuple):
 
 
 class Linkage:
-    """The linkage tables of one process. Facts from files are kept.
+    """The linkage tables of one process. Facts from files are computed once.
 
     :param module_at: returns the module around an address
     """
@@ -99,7 +100,7 @@ class Linkage:
         return self._among_opened(wanted, asking, ordered)
 
     def _among_opened(self, wanted: Wanted, asking: _Linked, ordered: tuple[_Linked, ...]) -> int:
-        # Among modules opened at run time, the order depends on which of them opened the others.
+        # The loader's order of modules opened at run time depends on which of them opened the others.
         passed = {linked.link_map.address for linked in ordered}
         definitions = []
         for link_map in self._maps.values():
@@ -124,7 +125,7 @@ class Linkage:
         return self._routine(wanted, linked, found)
 
     def _reached(self, asking: _Linked) -> set[int]:
-        # The module and its direct and indirect dependencies. It sees these, however it was opened.
+        # The module and its direct and indirect dependencies. The loader searches these, however the module was opened.
         opened = self._opened_as(asking.link_map.namespace)
         reached, queue = {asking.link_map.address}, [asking]
         for linked in queue:
@@ -170,7 +171,7 @@ class Linkage:
             return None
 
     def _everywhere(self, namespace: int) -> tuple[_Linked, ...]:
-        # The modules that were loaded with the program, in order: every lookup begins there.
+        # The modules that were loaded with the program, in order. Every lookup begins with them.
         if namespace not in self._global:
             maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
             count = self._count_first(maps)
@@ -183,7 +184,7 @@ class Linkage:
 
     def _count_first(self, maps: list[LinkMap]) -> int:
         # The number of modules loaded with the program: itself, preloaded ones, and their dependencies. Modules that
-        # are opened later are behind them in the loader's list.
+        # were opened later follow them in the loader's list.
         opened = self._opened_as(maps[0].namespace) if maps else {}
         count, at = min(1, len(maps)), 0
         while at < count:
@@ -195,7 +196,8 @@ class Linkage:
         return count
 
     def _opened_as(self, namespace: int) -> dict[str, tuple[int, LinkMap]]:
-        # The index in the list, by the name for which the module was opened, which others need it by.
+        # Index and record of each module in the loader's list, by the file name for which it was opened. Other modules
+        # refer to it by this name.
         if namespace not in self._names:
             maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
             names: dict[str, tuple[int, LinkMap]] = {}

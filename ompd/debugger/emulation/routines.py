@@ -1,4 +1,4 @@
-"""Calls of the target's routines: decoded, or run by an emulator that is made on demand."""
+"""Calls of the target's routines, which are decoded, or run by an emulator that is made on demand."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Routines:
     def emulator(self) -> Emulator:
         """Return the emulator, made at the first call.
 
-        :raises Unavailable: if no emulator can be made, which is tried only once
+        :raises Unavailable: if no emulator can be made; only the first call tries
         """
         if self._emulator is None:
             from ompd.debugger.emulation.emulate import Emulator

@@ -2,8 +2,8 @@
 
 All of them can be derived again, so the folder may be deleted at any time, and faults in it are ignored.
 ``OMPD_CACHE=off`` turns it off. The key of an entry is one version of a file: its device, inode, size and times, which
-change with the file. Nothing is kept of a file that was written just now, because the clock may not distinguish the
-next change.
+change with the file. A file that was written just now gets no entry, because the clock may not distinguish its next
+change.
 
 An entry is written to a temporary file and renamed, so readers see all of it or nothing. It is used only if it is
 whole, repeats its key, and no one but the user could have written it.
@@ -26,7 +26,7 @@ from ompd.safety.reading import PagedFile
 
 # Change this whenever the format or the meaning of entries changes.
 _MAGIC = b"ompd cache 1\n"
-_HEADER = struct.Struct("<13sIIQ")  # magic, CRC-32 and Adler-32 of what follows them, size of the key
+_HEADER = struct.Struct("<13sIIQ")  # magic, CRC-32 and Adler-32 of what follows the two, size of the key
 _MAX_ENTRY = 16 << 20
 _MAX_TOTAL, _MAX_ENTRIES = 64 << 20, 2048
 _SETTLED_NS = 2_000_000_000
@@ -159,8 +159,8 @@ class KeptRows:
     """Facts about one file by keys, kept as one entry of rows in JSON.
 
     :param kept: the file's cache, None without one
-    :param entry: the name of the entry; change it whenever the rows change
-    :param most: the most rows to keep
+    :param entry: the name of the entry; change it whenever the meaning of rows changes
+    :param most: the largest number of rows
     """
 
     def __init__(self, kept: FileCache | None, entry: str, most: int) -> None:

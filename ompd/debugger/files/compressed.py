@@ -1,8 +1,8 @@
-"""Compressed core files, as systemd and users keep them: unpacked into a sparse file that has no name.
+"""Compressed core files, as systemd and users keep them: unpacked into a sparse file without a name.
 
-The format is recognised by the first bytes, never by the name. The file is unpacked from end to end in pieces: neither
-its size nor its claims decide how much memory is used, and the caller limits the disk space. The unpacked file never
-has a name, so nothing remains of it, however this process ends.
+The format is recognised by the first bytes, never by the name. The file is unpacked in pieces, from start to end. So
+the memory in use depends neither on its size nor on its claims. The caller limits the disk space. The unpacked file
+never has a name, so nothing remains of it, however this process ends.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class SparseFile:
             raise self._no_room(error.strerror or "") from error
 
     def _check_room(self, size: int) -> int:
-        # How many bytes may be written after *size* before the next check. Other programs write, too.
+        # Return how many bytes may be written after the next *size* bytes until the space is checked again. Other
+        # programs write, too.
         system = os.fstatvfs(self._file.fileno())
         free = system.f_bavail * system.f_frsize
         left = free - limits.KEPT_FREE - _OVERHEAD - size
@@ -291,7 +292,7 @@ def is_compressed(head: bytes) -> bool:
 
 
 def _pieces(source: _Input, form: _Format) -> Iterator[bytes]:
-    # The contents of the file, member after member. Zeros behind a member are padding.
+    # Yield the contents of the file, member after member. Zeros behind a member are padding.
     is_first = True
     count = size = 0
     while head := source.exactly(6):
@@ -323,7 +324,7 @@ def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -
 
     :param name: its name in errors
     :param limit: the largest size of the core in bytes
-    :param progress: receives lines to show while something takes long
+    :param progress: receives lines to show during long operations
     :raises BadFile: if the data is damaged, exceeds *limit*, or does not fit on the disk
     """
     descriptor, status = open_regular(path)

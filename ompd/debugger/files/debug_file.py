@@ -63,7 +63,7 @@ class DebugFile:
         return identifier.hex() if identifier is not None else None
 
     def compiler(self, type_: DwarfType) -> tuple[str, str]:
-        """Return the compiler of the type's source file, and the folder where it ran; "" if unknown."""
+        """Return the compiler of the type's source file, and the folder where it ran; each is "" if unknown."""
         unit = type_.place.unit
         try:
             producer, folder = (unit.string(unit.top.get(name)) or "" for name in (_DW_AT_PRODUCER, DW_AT_COMP_DIR))

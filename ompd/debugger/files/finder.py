@@ -30,11 +30,11 @@ _Path: TypeAlias = "str | PathLike[str]"
 class FileOptions:
     """The user's options for finding a target's files.
 
-    ``exe`` is the program's executable, if the target does not name it, or the file has changed. ``sysroot`` replaces
-    the target machine's ``/``, None for this machine's. ``debug_dirs`` are searched for separate debug files and
-    ``.build-id`` folders, before ``/usr/lib/debug``. With ``debuginfod``, missing files are downloaded from the servers
-    in DEBUGINFOD_URLS. ``progress`` receives lines to show while something takes long. ``source_dirs`` are
-    searched for source files, before the paths in debug information.
+    ``exe`` is the program's executable, for a target that does not name it, or whose file has changed. ``sysroot``
+    replaces the target machine's ``/``, None for this machine's. ``debug_dirs`` are searched for separate debug files
+    and ``.build-id`` folders, before ``/usr/lib/debug``. With ``debuginfod``, missing files are downloaded from the
+    servers in DEBUGINFOD_URLS. ``progress`` receives lines to show during long operations. ``source_dirs`` are searched
+    for source files, before the paths in debug information.
     """
 
     exe: _Path | None = None
@@ -86,7 +86,7 @@ class FileFinder:
         return unsuitable(path)
 
     def executables(self, build_id: bytes) -> Iterator[str]:
-        """Yield candidates for the executable or library with *build_id*, from servers last."""
+        """Yield candidates for the executable or library with *build_id*. Files from servers come last."""
         yield from self._by_build_id(build_id, "")
         yield from self._kept(build_id, "executable")
 
@@ -113,7 +113,7 @@ class FileFinder:
             yield fetched
 
     def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
-        # In the order of GDB's manual, "Debugging Information in Separate Files".
+        # The order is that of GDB's manual, "Debugging Information in Separate Files".
         if build_id is not None:
             yield from self._by_build_id(build_id, ".debug")
         if name:
@@ -179,11 +179,11 @@ class FileFinder:
         return Companions(self, path, target_name, debug_path)
 
     def supplementary_candidates(self, path: str, name: str, build_id: bytes | None) -> Iterator[str]:
-        """Yield candidates for the supplementary file *name* of the file at *path*, from servers last."""
+        """Yield candidates for the supplementary file *name* of the file at *path*. Files from servers come last."""
         if name.startswith("/"):
             yield self.resolve(name)
         else:
-            # It is relative to the debug file's folder, even if the debug file was found by a link in .build-id.
+            # The name is relative to the debug file's folder, even if a link in .build-id led to the debug file.
             for folder in dict.fromkeys(os.path.dirname(p) for p in (path, os.path.realpath(path))):  # noqa: PTH120
                 yield f"{folder}/{name}"
         if build_id is not None:
@@ -281,8 +281,8 @@ class Companions:
 
 
 def debuginfod_caches() -> tuple[str, ...]:
-    """Return the cache folders of debuginfod's client (debuginfod_find_debuginfo(3), "Cache"); new files go into the
-    first. An empty file there means that servers did not have it.
+    """Return the cache folders of debuginfod's client (debuginfod_find_debuginfo(3), "Cache"). New files go into the
+    first folder. An empty file in a folder means that servers did not have the file.
     """
     environment = os.environ
     if environment.get("DEBUGINFOD_CACHE_PATH"):
@@ -293,7 +293,8 @@ def debuginfod_caches() -> tuple[str, ...]:
 
 
 def path_inside(root: str, name: str) -> str:
-    """Return the path of *name* if *root* is the root folder, with links resolved. Missing parts count as no links.
+    """Return the path here of *name*, if *root* is the root folder. Links are resolved. Missing parts count as no
+    links.
 
     :raises BadFile: if its links form a circle
     """

@@ -33,7 +33,7 @@ def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None =
     try:
         head = read_head(name, _HEAD)
     except BadFile:
-        return None  # opening it raises the same error
+        return None  # opening the file raises the same error
     if head.startswith(_ELF_MAGIC):
         return None
     import ompd.debugger.files.compressed as compressed

@@ -12,8 +12,7 @@ from ompd.errors import BadFile, MalformedFile, Unavailable
 from ompd.safety.reading import open_paged
 
 _MAX_BYTES = 8 << 20
-# A name comes from the target, and may be that of any file that the user may read. Only what is called as source files
-# are is shown.
+# A target may name any file that the user may read. Only files with the suffix of a source file are shown.
 _SUFFIXES = frozenset(
     (
         *(".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".h", ".hh", ".hpp", ".hxx", ".inc", ".ipp", ".tcc", ".cu"),
@@ -46,10 +45,10 @@ class Sources:
     def read(self, name: str, digest: bytes | None, module: str | None) -> SourceFile:
         """Return the source file *name*.
 
-        :param digest: its MD5 when it was compiled, None if debug information has none. Then a file that is newer than
-            the module gets a note
+        :param digest: its MD5 when it was compiled, None if debug information has none. Without a digest, a file that
+            is newer than the module gets a note
         :param module: the path of the module that was compiled from it, None if it is not known
-        :raises Unavailable: if no file of that name is here, or if it is another one than was compiled
+        :raises Unavailable: if no file of that name is here, or if its contents are not those that were compiled
         """
         key = name, digest
         if key not in self._files:

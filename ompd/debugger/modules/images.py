@@ -1,11 +1,11 @@
 """Modules of a target that lacks a list of files, found by ELF headers in memory and the loader's list.
 
-Cores of gdb's ``gcore`` have the notes that name files at their end. A quota or a full disk cuts them off. The memory
-before them still has the modules: a module's first page begins with its ELF header, and the program headers give the
-other segments. The program's dynamic section has the address of the loader's list (``DT_DEBUG``, ``struct r_debug`` of
-``<link.h>``), which names files. If the list is lost, a module goes by its own name (``DT_SONAME``). Its file is
-searched like the loader does: in the folders that modules name (``DT_RUNPATH``), then in the system's. Such a file is
-only a candidate, which must be proven like any other.
+In cores of gdb's ``gcore`` the notes that name files are at the end. A quota or a full disk cuts the notes off. The
+memory before them still has the modules: a module's first page begins with its ELF header, and the program headers give
+the other segments. The program's dynamic section has the address of the loader's list (``DT_DEBUG``, ``struct r_debug``
+of ``<link.h>``), which names files. If the list is lost, only a module's own name (``DT_SONAME``) is known. Its file is
+then searched as the loader does, in the folders that modules name (``DT_RUNPATH``), then in the system's folders. Such
+a file is only a candidate, which must be proven like any other.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class Image:
 class ModulesInMemory:
     """The modules in memory: mappings in the form of ``NT_FILE``, and the start of the program (None if unknown).
 
-    ``paths`` has files found here for modules that the loader's list does not name, by the module's start; None for an
-    unknown file. ``needed`` are libraries that a module needs and that are not among the modules. ``auxiliary_vector``
-    is empty if the initial stack was not found.
+    ``paths`` has the file here of each module that the loader's list does not name, by the module's start. The path is
+    None if no file was found. ``needed`` are libraries that modules need, but that are not among the modules.
+    ``auxiliary_vector`` is empty if the initial stack was not found.
     """
 
     mappings: tuple[FileMapping, ...]
@@ -166,7 +166,7 @@ def _read_image(target: Target, start: int) -> Image | None:
     segments = parse_segments(header, table, header.e_phnum)
     first = next((s for s in segments if s.p_type == gabi.PT_LOAD), None)
     if first is None or first.p_offset:
-        return None  # its program headers do not fit the mappings: a file that was read into memory
+        return None  # the program headers do not fit the mappings, so this is a file that was read into memory
     bias = start - first.p_vaddr
     limit = 1 << 8 * architecture.pointer_size
     if bias < 0 or any(s.p_type == gabi.PT_LOAD and bias + s.p_vaddr + s.p_memsz > limit for s in segments):
@@ -220,7 +220,7 @@ def _strings(target: Target, bias: int, entries: Sequence[tuple[int, int]]) -> b
             raw = target.read(address, size)
         except MemoryFault:
             continue
-        if raw[:1] == b"\0":  # a string table begins with the empty string (gABI, "String Table")
+        if raw[:1] == b"\0":  # a string table begins with an empty string (gABI, "String Table")
             return raw
     return b""
 
@@ -242,7 +242,7 @@ class _Memory:
 
 
 def _named(target: Target, images: Sequence[Image]) -> list[Image]:
-    # The images with the names of their files, from the readable part of the loader's list.
+    # Return the images with the names of their files, from the readable part of the loader's list.
     names: dict[int, str] = {}
     for image in images:
         if image.r_debug is None:
@@ -253,7 +253,7 @@ def _named(target: Target, images: Sequence[Image]) -> list[Image]:
                 if name:
                     names.setdefault(link_map.l_ld, name)
         except (MemoryFault, CorruptState):
-            pass  # the names read before remain valid
+            pass  # the names that were read before the fault remain valid
     return [replace(image, name=names.get(image.dynamic or 0)) for image in images]
 
 
@@ -322,8 +322,8 @@ def _string_at(target: Target, address: int) -> str | None:
 def _folders(
     images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, multiarch: str
 ) -> Iterator[tuple[str, str]]:
-    # The folders of the loader's search and the folder of the program that the user named: names in the target, and
-    # here.
+    # Yield folders to search, each by its name in the target and by its path here: those of the loader's search, and
+    # the folder of the program that the user named.
     first = [program] if program is not None else []
     beside = str(Path(exe).absolute().parent) if exe is not None else None
     for image in [*first, *images]:
@@ -345,7 +345,8 @@ def _folders(
 
 
 def _locate(image: Image, soname: str, folders: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    # The first file of that name with the image's program headers: its name in the target, and here.
+    # Return the name in the target, and the path here, of the first file *soname* with the image's program headers.
+    # Without such a file, both are *soname*.
     for folder, here in folders if "/" not in soname else ():
         candidate = str(Path(here, soname))
         try:

@@ -27,8 +27,8 @@ SourceLine = tuple[str, int]
 
 
 class KeptPlaces(KeptRows):
-    """Has the methods of :class:`LineInfo`, looks up each result once and keeps it. Methods whose results are kept
-    raise no error: damaged debug information counts as missing.
+    """The same methods as :class:`LineInfo`. Each result is looked up once and kept. Methods with kept results raise no
+    error: damaged debug information counts as missing.
 
     :param kept: the file's cache on disk, None without one
     """

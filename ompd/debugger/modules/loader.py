@@ -59,7 +59,7 @@ class Loader:
 
     @cached_property
     def link_maps(self) -> tuple[LinkMap, ...]:
-        """Every module, of all namespaces, the program's own first, each in the order of loading.
+        """The modules of all namespaces, the program's namespace first, each namespace in the order of loading.
 
         :raises Unavailable: if the list was not found
         :raises CorruptState: if it does not end
@@ -67,14 +67,17 @@ class Loader:
         return tuple(iter_link_maps(self._memory, self._r_debug()))
 
     def position(self, start: int, end: int) -> int:
-        """Return the index in :attr:`link_maps` of the module from *start* to *end*, beyond all others if unknown."""
+        """Return the index in :attr:`link_maps` of the module from *start* to *end*. The index of an unknown module is
+        larger than all others.
+        """
         try:
             return next((n for n, m in enumerate(self.link_maps) if start <= m.l_ld < end), _MAX_MODULES)
         except (Unavailable, CorruptState, MemoryFault):
             return _MAX_MODULES
 
     def _r_debug(self) -> int:
-        # The loader writes the address into the program's dynamic section. Without one its own symbol has it.
+        # The loader writes the address into the program's dynamic section. If it is not there, the loader's own symbol
+        # has it.
         program = self._program
         elf = program.elf if program is not None else None
         dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None

@@ -1,7 +1,7 @@
 """Lost pages of variables, which read as zeros: a full disk or an interrupted copy leaves holes in a core.
 
-A library does not set a whole page of its initialised variables to zero. The user's program may, but not a page that is
-read-only after relocation.
+No library sets a whole page of its initialised variables to zero. The user's program may do so, except for pages that
+are read-only after relocation.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from ompd.binary.elf.elf import PF_W, PT_GNU_RELRO, PT_LOAD, ElfFile, Segment
 from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import MemoryFault
 
-# Limits: bytes of a module's variables that are examined, and initial bytes other than 0 that a page must have.
+# The most bytes of a module's variables that are examined, and the least number of bytes other than 0 that the file
+# must have for a page.
 _MAX_CHECKED = 1 << 20
 _MIN_NONZERO = 16
 
 
 def first_lost_page(target: Target, elf: ElfFile, bias: int, is_program: bool) -> int | None:
-    """Return the address of a page that reads as zeros although the module's file has other initial values, None
+    """Return the address of a page that reads as zeros although the module's file has other initial values for it, None
     without such a page.
     """
     size = page_size(target)
@@ -44,7 +45,8 @@ def is_lost_page(target: Target, elf: ElfFile, bias: int, address: int) -> bool:
 def _reads_as_zeros(
     target: Target, elf: ElfFile, bias: int, segment: Segment, page: int, size: int, least: int
 ) -> bool:
-    # Whether a page of *size* bytes is zero although the file has at least *least* bytes other than 0 for it.
+    # Return whether a page of *size* bytes reads as zeros although the file has at least *least* bytes other than 0 for
+    # it.
     low, high = max(page, segment.p_vaddr), min(page + size, segment.p_vaddr + segment.p_filesz)
     at = segment.p_offset + low - segment.p_vaddr
     if bytes(elf.data[at : at + high - low]).count(0) > high - low - least:

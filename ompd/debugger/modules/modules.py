@@ -1,4 +1,4 @@
-"""The modules of a process: addresses of mapped files, and the proof that a file here is the mapped one.
+"""The modules of a process: the addresses of mapped files, and the proof that a file here is the mapped one.
 
 A core names files of an earlier moment, often of another machine. A file here is used only if it is proven to be the
 same: by build-id, or, without one, by all read-only pages that the target holds. A truncated core may have lost these
@@ -75,26 +75,28 @@ class LoadedModule:
         self._cache = cache
         self._finder = finder
         self.program_option = finder.program_option
-        """With what the user names the program's file."""
+        """The option by which the user names the program's file."""
         self.mappings = mappings
         self._exe = exe
         self._located = located
         self.is_program = program
         self.files: list[PagedFile] = []
-        """The module's files, as far as they were opened: its own and its debug file."""
+        """The module's opened files: its own file and its debug file."""
         self._at_close: list[Callable[[], None]] = []
         self._is_elf_file = False
         self._debug_files: dict[str, DebugFiles] = {}
         self._extracts: dict[int, bytes | None] = {}
         self.looked_up: set[str] = set()
-        """What its files were opened for so far: ``symbols``, ``lines``, ``unwind_table``, ``debug_elf``."""
+        """The kinds of facts that were looked up in its files: ``symbols``, ``lines``, ``unwind_table``,
+        ``debug_elf``.
+        """
         self.image, self._page_size = MappedImage(target, mappings), page_size(target)
         self.name, self.start, self.end = self.image.name, self.image.start, self.image.end
 
     @cached_property
     def _opened(self) -> _Opened:
         # The file that is proven to be this module's, or the reason why there is none. If the user named a file, no
-        # other counts. Otherwise the target's name for it and the build-id are equally good ways to find it.
+        # other file is tried. Otherwise the target's name for the file is tried, then the build-id.
         if self._exe is not None:
             return self._open(self._exe)
         if self.is_extract:
@@ -152,7 +154,7 @@ class LoadedModule:
 
     @cached_property
     def is_extract(self) -> bool:
-        """Whether its file is the extract in a snapshot."""
+        """Whether its file is an extract from a snapshot."""
         return self._exe is None and self._extract(NT_OMPD_FILE) is not None
 
     def _extract(self, kind: int) -> bytes | None:
@@ -164,7 +166,7 @@ class LoadedModule:
         return self._extracts[kind]
 
     def _open_extract(self) -> _Opened:
-        # A snapshot has no pages to compare, but a build-id.
+        # A snapshot has no pages to compare, so only the build-ids are compared.
         name = f"{self._target.name}: the file of {self.name}"
         try:
             elf = ElfFile(self._extract(NT_OMPD_FILE) or b"", name)
@@ -188,8 +190,8 @@ class LoadedModule:
         return None if self.elf is None else first_lost_page(self._target, self.elf, self.bias, self.is_program)
 
     def variable_ranges(self) -> tuple[tuple[int, int, int], ...]:
-        """Return three addresses of each writable segment: its start, the end of its content in the file, and its end.
-        Empty without the module's file.
+        """Return three addresses of each writable segment: its start, the end of its part that the file has, and its
+        end. Empty without the module's file.
         """
         segments = self.elf.segments if self.elf is not None else ()
         return tuple(
@@ -204,7 +206,9 @@ class LoadedModule:
 
     @property
     def damaged_bytes(self) -> int:
-        """Number of bytes that differ between target and file: few, because the file would not be proven otherwise."""
+        """Number of bytes that differ between target and file. They are few, because the file would not be proven
+        otherwise.
+        """
         return self._opened.proof.damaged_bytes
 
     @property
@@ -368,7 +372,7 @@ class LoadedModule:
         self._at_close.clear()
 
     def read_file(self, address: int, size: int) -> bytes | None:
-        """Return *size* bytes of the module's file for the target's *address*, None if these are not available."""
+        """Return *size* bytes of the module's file for the target's *address*, None if they are not available."""
         if self.elf is None or self.is_extract or self.unproven is not None:
             return None
         for mapping in self.mappings:
@@ -388,7 +392,8 @@ class LoadedModule:
 
 
 def _groups(mappings: Sequence[FileMapping]) -> Iterator[list[FileMapping]]:
-    # A module's mappings are adjacent and begin at the start of its file. A file that is mapped twice is two modules.
+    # A module's mappings are adjacent, and the first has the start of the file. A file that is mapped twice is two
+    # modules.
     group: list[FileMapping] = []
     end = 0
     for mapping in mappings:
@@ -430,7 +435,7 @@ class ModuleList:
         for group in _groups(mappings):
             copies[group[0].name] += 1
             if copies[group[0].name] > _MAX_OF_ONE_FILE:
-                continue  # data, even if it looks like a module
+                continue  # so many copies are data, even if they look like modules
             if len(self._modules) == _MAX_MODULES:
                 raise CorruptState(group[0].start, f"the process has more than {_MAX_MODULES} modules")
             program = group[0].start <= program_headers < group[-1].end
@@ -450,8 +455,8 @@ class ModuleList:
         return next((module for module in self._modules if module.is_program), None)
 
     def function_extent(self, address: int) -> tuple[int, int] | None:
-        """Return start and end of the function, or part of one, around *address*; None if no unwind data covers it.
-        Stripped modules have unwind data, too.
+        """Return start and end of the function around *address*, or of a part of a function; None if no unwind data
+        covers it. Stripped modules have unwind data, too.
         """
         module = self.at(address)
         try:
@@ -473,18 +478,21 @@ class ModuleList:
         if index < 0:
             return None
         module = self._modules[index]
-        # The module's exact end needs its file, which must be proven first. So it is computed only if it matters.
+        # The module's exact end needs its file, which must be proven first. So it is computed only for an address
+        # behind the last mapping.
         return module if address < module.end or address < _end(module) else None
 
 
 def _end(module: LoadedModule) -> int:
-    # Zeroed data behind a module's last page of file belongs to the module, but is not a mapping of the file.
+    # The end of the module, with the zeroed data behind its last page of file. No mapping of the file covers these
+    # data.
     segments = module.elf.segments if module.elf is not None else ()
     return max([module.end, *(module.bias + s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD)])
 
 
 def _is_module(module: LoadedModule) -> bool:
-    # Many mapped files hold no code (locale archives, data). Headers in memory or in the file distinguish them.
+    # Many mapped files hold no code (locale archives, data). ELF headers in memory or in the file show which ones are
+    # modules.
     if module.image.headers is not None:
         return True
     try:
@@ -492,7 +500,8 @@ def _is_module(module: LoadedModule) -> bool:
     except MemoryFault:
         begin = b""
     if not any(begin):
-        # The page was left out or lost. A file that was deleted or replaced by another build was a module, too.
+        # The page was omitted or lost. If the file was deleted, or is of another build, the name shows that it was a
+        # module.
         return module.elf is not None or module._is_elf_file or ".so" in module.name.rpartition("/")[2]
     if begin.startswith(ELF_MAGIC):
         return True

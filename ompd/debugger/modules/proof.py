@@ -28,8 +28,10 @@ _DAMAGE_RATIO = 400
 
 
 class Proof(NamedTuple):
-    """Result of the comparison of a file with the target's memory: the reason why it is not the mapped file, None
-    without one; whether there was anything to compare; the number of bytes that differ.
+    """Result of the comparison of a file with the target's memory.
+
+    ``fault`` is the reason why it is not the mapped file, None without one. ``has_evidence``: whether there was
+    anything to compare. ``damaged_bytes`` is the number of bytes that differ.
     """
 
     fault: str | None
@@ -81,7 +83,7 @@ class MappedImage:
         return None
 
     def prove(self, elf: ElfFile) -> Proof:
-        """Return the proof whether *elf* is the file that was mapped.
+        """Return the result of comparing *elf* with the mapped file.
 
         :raises MalformedFile: if the parts to compare are malformed
         """
@@ -146,9 +148,9 @@ class MappedImage:
                 continue
 
     def _dynamic_difference(self, elf: ElfFile, bias: int, *, has_pages: bool) -> int | None:
-        # Returns the number of differences in the dynamic section, None if it is missing. The section is always in a
-        # core, because the loader writes to it (relocated addresses). It has sizes and addresses of all linked tables,
-        # so two builds hardly ever agree in it.
+        # Returns the number of differences in the dynamic section, None if it is missing. A whole core has the section,
+        # because the loader writes relocated addresses to it. The section has sizes and addresses of all linked tables,
+        # so it hardly ever agrees in two builds.
         segment = next((s for s in elf.segments if s.p_type == gabi.PT_DYNAMIC), None)
         if segment is None or segment.p_filesz > _MAX_HEADERS:
             return None
@@ -168,7 +170,7 @@ class MappedImage:
                 break
             if tag == file_tag and (not file_value or value in (file_value, file_value + bias)):
                 continue
-            # In another build several entries differ. If pages agree, a single byte is damage.
+            # In another build several entries differ. A single different byte is damage, if the pages agree.
             likely = file_value + bias if value >= bias else file_value
             different += (tag != file_tag) + _differ_in_bytes(value, likely, size) + (not has_pages)
             if different > 1:
@@ -176,7 +178,9 @@ class MappedImage:
         return different
 
     def implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
-        """Return why *elf* cannot be the mapped file, None if it might be. For targets that have lost all proof."""
+        """Return why *elf* cannot be the mapped file, None if it might be. This is for targets that have lost all
+        proof.
+        """
         try:
             written = os.stat(elf.name).st_mtime  # noqa: PTH116  the hot path knows no pathlib
         except OSError as error:

@@ -69,8 +69,8 @@ class Vdso:
         return self.unwind_table.row(pc) if self.unwind_table is not None else self._known_row(pc)
 
     def _known_row(self, pc: int) -> Row | None:
-        # The vDSO is at the end of a core, so a truncated core has lost it, and stacks of sleeping threads need it. A
-        # thread at this address of the entry is in the known code for system calls.
+        # The vDSO is at the end of a core, so a truncated core has lost it. Stacks of sleeping threads need its unwind
+        # data. If a thread is at the address of the entry, the code there is known: the code for system calls.
         architecture, entry = self._target.architecture, self._entry
         known = architecture.kernel_entry
         if known is None or entry is None or pc + self.bias != entry + known.within:

@@ -1,4 +1,4 @@
 """Native stacks: ``stacks`` for frames, ``calls`` for callers and called functions.
 
-The process makes both, and all other code uses the process. The other files here serve these two.
+The process makes both, and other code gets them from the process. The other files here serve these two.
 """

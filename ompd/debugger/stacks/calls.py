@@ -1,8 +1,8 @@
 """Callers and called functions, by the machine code of calls and by their debug information.
 
-Compilers name outlined functions of different constructs alike. But each one is passed to the runtime's routine that
-begins its construct. A function that ends with a call may jump to the called function, whose frame then replaces its
-own.
+Compilers give the outlined functions of different constructs similar names. But code passes each of them to the
+runtime's routine that begins its construct. A function may end with a jump to another function, whose frame then
+replaces its own.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from ompd.isa.architecture import Architecture, CallPatterns
 if TYPE_CHECKING:
     from ompd.debugger.stacks.tail_calls import DescribedCalls
 
-# A source function has several pieces, copies and outlined functions.
+# Limit for the pieces, copies and outlined functions of one source function.
 _MAX_FUNCTIONS = 1 << 10
 _MAX_CODE = 1 << 20
-# Other arguments are computed between taking a function's address and the call.
+# Limit for the bytes of code between taking a function's address and the call: other arguments are computed there.
 _MAX_BETWEEN = 128
-# Functions that end with a jump are short, and so are chains of jumps. The last limit is for one query.
+# Functions that end with a jump are short, and so are chains of jumps. The last limit is for the functions of one
+# query.
 _MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
 
 
@@ -95,7 +96,7 @@ class Calls:
         """Return the address of the routine that a call or jump reaches, directly or by a linkage table.
 
         :param target: the target of the call or jump
-        :param word: the address of the word that has the target
+        :param word: the address of a word that holds the target, for an indirect call or jump
         :raises MemoryFault: if the target does not hold the word
         """
         patterns = self._patterns
@@ -103,7 +104,7 @@ class Calls:
             try:
                 stub = re.match(patterns.linkage, self._memory.read_code(target, patterns.stub_size))
             except OmpdError:
-                return target  # at a module's end
+                return target  # the module ends before a whole entry
             if stub is None:
                 return target
             word = self._address_in(stub, target, patterns)
@@ -180,13 +181,14 @@ class Calls:
         direct = self.is_direct(pc)
         if direct or self.target(pc) is not None:
             return False
-        # A call that is not relative is indirect. If the forms are known, it goes through a word that the code names.
+        # A call that is not relative is indirect. If the forms of calls are unknown, it counts as a call by a pointer.
+        # If they are known, it goes through a word that the code names.
         return True if direct is False and self._patterns is None else None
 
     def is_direct(self, pc: int) -> bool | None:
         """Return whether the instruction before *pc* is a relative call, None if there is no call, or it is unreadable.
 
-        Only a target in the same module counts, because the end of another instruction may look like a relative call.
+        The target must be in the same module, because the end of another instruction may look like a relative call.
         """
         architecture, module = self._architecture, self._modules.at(pc)
         try:
@@ -208,7 +210,7 @@ class Calls:
         return self._pointer_calls[pc]
 
     def _find_pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
-        # Yields all possible calls, because the end of an instruction does not determine its beginning.
+        # Yields all possible calls: the bytes before an address do not show where the last instruction begins.
         patterns = self._patterns
         named = self.target(pc)
         if patterns is None or (named is not None and self._modules.function_extent(named) is not None):
@@ -317,7 +319,8 @@ class Calls:
     def addresses_passed(self, pc: int, routine: int | None = None) -> Sequence[int]:
         """Return the addresses of functions and variables that the call before *pc* passes, by debug information.
 
-        :param routine: the routine that the call reaches, perhaps by tail calls; the last of these passes them
+        :param routine: the routine that the call reaches, perhaps by tail calls; the last tail call passes the
+            addresses
         """
         inside = pc - 1
         called = self.function_named(pc) if routine is not None else None

@@ -26,6 +26,7 @@ class Frame(NamedTuple):
     call_site: int
     """The address to look up in symbols and line tables.
 
-    For a caller it lies inside of the call, one byte before the pc: behind a call that does not return another line, or
-    another function, may begin. It is the pc for the innermost frame, a signal frame and one that a signal interrupted.
+    For a caller it is one byte before the pc, and so inside of the call. The code behind a call that does not return
+    may belong to another line or function. For the innermost frame, a signal frame and a frame that a signal
+    interrupted, it is the pc.
     """

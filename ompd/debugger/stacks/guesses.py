@@ -1,6 +1,6 @@
 """Guesses callers of code without unwind data: by the frame pointer, or by a likely return address on the stack.
 
-Frames that are found in this way, and all frames outside of them, are marked (``Frame.guessed``).
+Guessed frames, and all frames outside of them, are marked (``Frame.guessed``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ompd.debugger.regions import Regions
     from ompd.debugger.stacks.unwind import Unwinder
 
-# Number of words above the stack pointer in one search for a return address. Number of searches per stack, in all.
+# The most words above the stack pointer in one search for a return address. The most searches per stack, and in all.
 _MAX_WORDS = 1024
 _MAX_SCANS, _MAX_ALL_SCANS = 64, 4096
-# Without symbols, a function is assumed to reach from a called address over this many bytes.
+# Without symbols, a function is assumed to have this many bytes behind an address that is called.
 _MAX_FUNCTION_SIZE = 1 << 16
 _CODE_BYTES = 16
 _PAGE = 4096  # the pages of all processors are multiples of it
@@ -53,7 +53,7 @@ class Guesser:
         ]
         self._starts: dict[int, int | None] = {}
         self._returns: dict[int, tuple[bool, int | None]] = {}
-        # The part of a stack that was searched last, the likely return addresses in it so far, and the rest of them.
+        # The part of a stack that was searched last, its likely return addresses so far, and an iterator over the rest.
         self._searched: tuple[int, int] | None = None
         self._likely: list[tuple[int, int]] = []
         self._rest: Iterator[tuple[int, int]] = iter(())
@@ -66,7 +66,7 @@ class Guesser:
     def caller(self, pc: int, registers: Mapping[int, int], *, is_exact: bool) -> Guess | str:
         """Return the likely caller of the frame at *pc*, or the reason why there is none, as a sentence.
 
-        :param is_exact: whether the frame executes at *pc*, and is not in a call from there
+        :param is_exact: whether the frame executes at *pc*; otherwise a call returns to *pc*
         """
         sp = registers[self._sp]
         end = self._regions.end_of(sp)
@@ -85,7 +85,8 @@ class Guesser:
         self._scans_left -= 1
         self._all_scans_left -= 1
         limit = min(end, sp + _MAX_WORDS * self._size)
-        # In a function without a frame pointer, the register belongs to the caller. Its use would skip the caller.
+        # In a function without a frame pointer, the register still belongs to the caller. A guess by it would skip the
+        # caller.
         below = limit if by_frame_pointer is None else min(limit, by_frame_pointer.cfa)
         return (
             self._by_call(callee, registers, sp, below, end)
@@ -97,7 +98,8 @@ class Guesser:
     # Ways
 
     def _at_edge(self, pc: int, registers: Mapping[int, int], sp: int) -> Guess | None:
-        # At the entry or end of a function, and after a call to no code, only the stack pointer has changed.
+        # At the entry or end of a function, and after a call to an address without code, only the stack pointer has
+        # changed.
         offset = self._edge(pc) if self._regions.is_code(pc) else 0
         if offset is None:
             return None
@@ -108,7 +110,7 @@ class Guesser:
         return self._guess(sp + offset + self._size, return_address, kept, "scan")
 
     def _edge(self, pc: int) -> int | None:
-        # The distance from stack pointer to return address, None if pc is not at the entry or end of a function.
+        # Return the distance from stack pointer to return address, None if pc is not at the entry or end of a function.
         code_before, code_behind = self._bytes_before(pc, _CODE_BYTES), self._bytes_at(pc, _CODE_BYTES)
         for before, behind, offset in self._edges:
             if behind.match(code_behind) and before.search(code_before):
@@ -142,7 +144,7 @@ class Guesser:
         return None
 
     def _scanned(self, address: int, word: int, registers: Mapping[int, int], end: int) -> Guess:
-        # The caller's frame pointer was pushed first, or not changed.
+        # The function pushed the caller's frame pointer first, or did not change the register.
         pushed = self._word_at(address - self._size) if address - self._size >= registers[self._sp] else None
         kept = registers.get(self._fp)
         on_stack = (value for value in (pushed, kept) if value is not None and address < value < end)
@@ -170,7 +172,7 @@ class Guesser:
                 return False
             cfa, pc = caller
             if pc == 0:
-                return depth > 0  # much of a stack is 0
+                return depth > 0  # most words of a stack are 0
             if not sp < cfa <= end or not self._is_return(pc):
                 return False
             # If this frame may have saved the frame pointer, its value in the next frame is unknown.
@@ -180,7 +182,7 @@ class Guesser:
         return True
 
     def _has_saved_registers(self, pc: int, sp: int) -> bool:
-        # Whether the kernel saved registers there. Otherwise the address is mere data on the stack.
+        # Return whether the kernel saved registers there. Otherwise the address is mere data on the stack.
         saved = self._unwinder.signals.interrupted_registers(pc, sp)
         if saved is None:
             return False
@@ -188,8 +190,8 @@ class Guesser:
         return is_code and self._regions.end_of(saved[self._sp]) is not None
 
     def _return_addresses(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # Yield the likely return addresses of a part of the stack, each with its own address. The last part is kept,
-        # because it is searched for several reasons, and damaged threads share one.
+        # Yield the likely return addresses of a part of the stack, each as its place and its value. The results for the
+        # last part are kept, because several kinds of guesses search it, and threads of a damaged core share one.
         if self._searched != (start, end):
             self._searched, self._likely = (start, end), []
             self._rest = (pair for pair in self._words(start, end) if pair[1] and self._is_return(pair[1]))
@@ -208,7 +210,7 @@ class Guesser:
         return self._return_of(address)[0]
 
     def _calls(self, address: int, pc: int) -> bool:
-        # Whether the instruction before the return address is a direct call of the function that contains pc.
+        # Return whether the instruction before the return address is a direct call of the function that contains pc.
         target = self._return_of(address)[1]
         if target is None:
             return False
@@ -224,7 +226,8 @@ class Guesser:
         return self._starts[pc]
 
     def _return_of(self, address: int) -> tuple[bool, int | None]:
-        # Whether address may be a return address; and the target of the call before it, None for an indirect call.
+        # Return whether address may be a return address, and the target of the call before it, None for an indirect
+        # call.
         if address not in self._returns:
             self._returns[address] = self._look_before(address)
         return self._returns[address]
@@ -234,14 +237,14 @@ class Guesser:
             return False, None
         call = self._architecture.call_pattern.search(self._bytes_before(address, self._architecture.max_call_size))
         if call is None:
-            # A signal handler returns to code that did not call it.
+            # A handler returns to code that did not call it.
             return self._unwinder.signals.is_return(address), None
         return True, self._architecture.call_target(call, address)
 
     # Memory
 
     def _bytes_at(self, address: int, size: int) -> bytes:
-        # Up to *size* bytes, perhaps fewer: up to the end of a page.
+        # Return up to *size* bytes, perhaps only those up to the end of a page.
         for count in (size, min(size, -address % _PAGE)):
             try:
                 return self._memory.read(address & self._mask, count)

@@ -1,8 +1,8 @@
 """Stacks of threads that sleep and were not stopped.
 
-Their callee-saved registers are unknown, unless an inner frame has saved them. Most of these stacks need the frame
-pointer only. The stack pointer and the size of the frame, computed from the function's instructions, give it as well.
-The frame pointer counts as read if the stack can then be followed to its end.
+Their callee-saved registers are unknown, unless an inner frame has saved them. To follow most of these stacks, only the
+frame pointer is needed. It can also be computed, from the stack pointer and the size of the frame, which the function's
+instructions show. A computed frame pointer counts as read if the stack can then be followed to its end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FrameRegisters(dict[int, int]):
         return super().get(number, default)
 
     def values(self) -> Iterator[int]:  # type: ignore[override]
-        """Yield the known values. Such a search counts as access to the unknown registers."""
+        """Yield the known values. A search through the values counts as access to the unknown registers."""
         yield from super().values()
         if self._unknown:
             self._on_want()
@@ -78,7 +78,7 @@ class PartialStacks:
     def frame_pointer(self, registers: Mapping[str, int], last: Frame) -> int | None:
         """Return the frame pointer of a thread, None if its stack's code and words do not prove it.
 
-        :param last: the frame at which its stack could not be followed further
+        :param last: the frame whose caller could not be found
         """
         if last.cfa is not None or self._unwinder.fp in last.registers:
             return None
@@ -130,8 +130,8 @@ class PartialStacks:
             return None
 
     def _calls(self, address: int, function: int) -> bool:
-        # Whether the function may return to *address*: the instruction before is a call of it, a call by a pointer or a
-        # call through a linkage table; or the kernel called a signal handler.
+        # Return whether the function may return to *address*. The instruction before is a call of it, a call by a
+        # pointer or a call through a linkage table; or the kernel called a signal handler.
         if self._unwinder.signals.is_return(address):
             return True
         architecture = self._architecture

@@ -46,7 +46,8 @@ class SignalFrames:
         return self._distance(pc) is not None
 
     def _distance(self, pc: int) -> int | None:
-        # From the stack pointer to the saved registers; None if the code at pc does not return from a handler.
+        # The distance from the stack pointer to the saved registers; None if the code at pc does not return from a
+        # handler.
         if pc not in self._distances:
             self._distances[pc] = self._find_distance(pc)
         return self._distances[pc]

@@ -19,7 +19,7 @@ from ompd.isa.architecture import Architecture
 
 
 class Stacks:
-    """Native stacks, with guesses behind the end of unwind data if they are requested.
+    """The native stacks. If requested, callers are guessed where unwind data ends.
 
     :param steps: the unwind steps of an earlier stop of the same process, to which new ones are added
     """

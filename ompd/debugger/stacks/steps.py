@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # If a frame saves more adjacent words, they are read one by one. No known processor does this.
 _MAX_SPAN_WORDS = 32
 NOTHING = -1
-"""In place of a register's number: none."""
+"""Stands for no register, in place of a register's number."""
 
 
 class UnwindStep(NamedTuple):
@@ -33,13 +33,15 @@ class UnwindStep(NamedTuple):
     span_offset: int  # from the CFA to the first saved word
     span: struct.Struct
     columns: tuple[int, ...]  # the register of each word, or NOTHING
-    clears: tuple[int, ...]  # without a value in the caller: NOTHING, the callee's own return address
+    clears: tuple[int, ...]  # the registers without a value in the caller: NOTHING, the callee's own return address
     rest: tuple[tuple[int, Rule], ...]  # rules of any other kind
     ends: bool  # the return address is undefined: the outermost frame
 
 
 Steps = dict[int, "UnwindStep | str"]
-"""The unwind step at each address, or why there is none. Files alone decide that, so it is the same at every stop."""
+"""The unwind step at each address, or why there is none. The steps depend only on files, so they are the same at every
+stop.
+"""
 
 
 class StepTable:

@@ -1,8 +1,8 @@
 """Functions that left the stack by a tail call, found by the calls that debug information describes.
 
-If a caller called one function and the next frame belongs to another one, the first ended by a jump to the second, or
-by a chain of such jumps. Like gdb (``call_site_find_chain``), this follows all ways between the two. Jumps that all
-ways share are certain.
+Suppose that a caller called one function, but the next inner frame belongs to another. Then the called function ended
+with a jump to the other one, or with a chain of such jumps. Like gdb (``call_site_find_chain``), this module follows
+all ways between the two. Jumps that all ways share are certain.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DescribedCalls:
         if loaded is None or loaded.lines is None:
             return None
         if loaded.record.is_system_library:
-            return ()  # these do not jump to other files' code
+            return ()  # such libraries do not jump to other files' code
         link_address = address - loaded.bias
         try:
             if loaded.lines.function_entry(link_address) is None:
@@ -71,7 +71,8 @@ class DescribedCalls:
         ]
 
     def _start_of(self, loaded: LoadedModule, name: str | None) -> int | None:
-        # The function that code of a module calls by a linker's name, in this module or another one.
+        # Return the start of the function that code of a module calls by a linker's name, in this module or another
+        # one.
         key = loaded.start, name or ""
         if name is not None and key not in self._starts:
             symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
@@ -84,8 +85,8 @@ class DescribedCalls:
         return self._starts.get(key)
 
     def chain(self, called: int, runs: int) -> Chain:
-        """Return the functions that left the stack between two, from the one at *called*, which is the outermost, to
-        the one at *runs*, which is not part of the chain. Both addresses are entries of functions.
+        """Return the functions that left the stack between two functions. The one at *called* is the outermost of the
+        chain, and the one at *runs* is not part of it. Both addresses are entries of functions.
         """
         key = called, runs
         if key not in self._chains:
@@ -94,7 +95,7 @@ class DescribedCalls:
 
 
 def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
-    """Return the chain of functions between two; see :meth:`DescribedCalls.chain`."""
+    """Return the chain of functions between two functions; see :meth:`DescribedCalls.chain`."""
     try:
         ways = _ways(calls, called, runs)
     except OmpdError:
@@ -116,7 +117,7 @@ def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
 
 
 def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink, ...]] | None:
-    # All ways, outermost link first; None if nothing is certain. No jump is twice in one way.
+    # Return all ways, each with the outermost link first; None if nothing is certain. No way has the same jump twice.
     ways: list[tuple[ChainLink, ...]] = []
     way: list[ChainLink] = []
     jumps = _jumps(calls, called)
@@ -153,7 +154,7 @@ def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink
 
 
 def _jumps(calls: DescribedCalls, function: int) -> list[Call] | None:
-    # The tail calls of a function, None without a description: it may end by any jump.
+    # Return the tail calls of a function, None without a description: the function may then end with any jump.
     described = calls.calls_of(function)
     return None if described is None else [call for call in described if call.is_tail]
 

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from ompd.debugger.symbols import Symbols
 
 MAX_FRAMES = 100_000
-# Limit for the frames of all stacks together (some 200 MB). Beyond it, each stack has only its innermost frames.
+# Limit for the frames of all stacks together (some 200 MB). Once it is exceeded, stacks have only their innermost
+# frames.
 MAX_ALL_FRAMES, _FRAMES_OF_EACH = 1 << 18, 48
-# Stacks are read in aligned blocks of this many bytes, because a read costs more than its bytes.
+# Stacks are read in aligned blocks of this many bytes, because one large read costs less than many small ones.
 _BLOCK_SIZE = 4096
 _MAX_BLOCKS = 256
 
@@ -106,7 +107,7 @@ class Unwinder:
         return (base + step.cfa_offset) & self.mask
 
     def kept(self, step: UnwindStep, registers: dict[int, int]) -> dict[int, int]:
-        """Return the registers that a called function preserves for its caller. A signal frame preserves all registers,
+        """Return those of *registers* that a function preserves for its caller. A signal frame preserves all registers,
         because a signal may interrupt code that uses any of them.
         """
         if step.row.is_signal_frame:
@@ -151,7 +152,7 @@ class Unwinder:
         return step.span.unpack(self.memory.read(address, step.span.size))
 
     def _block(self, address: int) -> bytes | None:
-        # A whole block, None if the target lacks a part of it; the other parts may still be readable.
+        # Return a whole block, None if the target lacks a part of it. Smaller reads may still succeed.
         blocks = self._blocks
         if address not in blocks:
             if len(blocks) >= _MAX_BLOCKS:
@@ -172,7 +173,7 @@ class Unwinder:
         return page if block is not None and not any(block) else None
 
     def _apply(self, rule: Rule, registers: Mapping[int, int], cfa: int) -> int | None:
-        # The caller's value of one register, None if unknown.
+        # Return the caller's value of one register, None if unknown.
         if rule.kind == "offset":
             return self._word((cfa + rule.value) & self.mask)
         if rule.kind == "val_offset":
@@ -200,13 +201,13 @@ class Unwinder:
 
 
 class StackWalk(Iterator[Frame]):
-    """The frames of one stack, innermost first, each found when it is taken.
+    """The frames of one stack, innermost first. Each frame is found when the iterator is advanced.
 
     After the last frame, ``stopped`` is the reason why the stack ends there, None if it is the outermost frame.
     """
 
-    # The next frame: its pc and registers, and how it was found. It is_exact if it executes at the pc, and is not in a
-    # call from there.
+    # The next frame: its pc and registers, and how it was found. If ``_is_exact``, the frame executes at the pc;
+    # otherwise a call returns to the pc.
     _pc: int
     _registers: dict[int, int]
     _how: How
@@ -258,7 +259,7 @@ class StackWalk(Iterator[Frame]):
                 if self._is_new_thread(registers):
                     yield Frame(pc, None, registers[sp], registers, None, False, self._how, False, False, lookup)
                     return
-                # In the calling thread, the call has not changed any register that unwinding needs.
+                # In the creating thread, the system call has not changed any register that unwinding needs.
                 step = unwinder.steps.at(pc - clone - 1)
                 fault = "" if step is not None else fault
             cfa: int | None = None
@@ -302,7 +303,7 @@ class StackWalk(Iterator[Frame]):
         self.stopped = f"more than {MAX_FRAMES} frames"
 
     def _pass(self, step: UnwindStep, cfa: int) -> bool:
-        # Goes on to the caller. False without a caller, or for an unknown one, with the reason in ``stopped``.
+        # Goes on to the caller. Returns False if there is none, or if it is unknown, with the reason in ``stopped``.
         unwinder, pc, registers = self._unwinder, self._pc, self._registers
         is_signal_frame = step.row.is_signal_frame
         # The stack of a signal handler may be at any address.
@@ -320,7 +321,7 @@ class StackWalk(Iterator[Frame]):
             missing = "return address" if caller is None else "stack pointer"
             self.stopped = f"the caller of {pc:#x} is unknown: its {missing} was not kept"
             return False
-        if caller == 0 and not is_signal_frame:  # a signal may come when code was called at 0
+        if caller == 0 and not is_signal_frame:  # a signal may interrupt a call of address 0
             page = unwinder.zeroed_page(cfa)
             if page is not None:
                 self.stopped = f"the page of its stack at {page:#x} holds nothing but zeros"
@@ -371,14 +372,14 @@ class StackWalk(Iterator[Frame]):
         return frame, True
 
     def _clone_call_before(self, pc: int) -> int | None:
-        # The size of the system call right before pc if it may have created a thread; None for other code. C libraries
-        # have no unwind data for the code behind it, because the new thread begins there.
+        # Return the size of the system call right before pc if it may have created a thread; None for other code. C
+        # libraries have no unwind data for the code behind this call, because the new thread begins there.
         calls = self._unwinder.architecture.system_calls
         if calls is None or not any(self._unwinder.signals.ends_with(pc, code) for code in calls.clones):
             return None
         return len(calls.instruction)
 
     def _is_new_thread(self, registers: Mapping[int, int]) -> bool:
-        # Behind that call: it returns 0 in the new thread.
+        # The thread is behind that call, which returns 0 in the new thread.
         calls = self._unwinder.architecture.system_calls
         return calls is not None and registers.get(calls.result) == 0

@@ -54,7 +54,7 @@ def survey(loaded: LoadedModule) -> ModuleFiles | None:
 
 
 def _have_section(files: list[ElfFile], name: str) -> bool | None:
-    # Whether one of the files has that section with contents, None if this is unknown because a file is damaged.
+    # Return whether one of the files has that section with contents, None if this is unknown because a file is damaged.
     is_damaged = False
     for file in files:
         try:

@@ -1,8 +1,8 @@
 """Why each module is in the process: by the libraries that files were linked with (``DT_NEEDED``).
 
-The loader finds a library by its own name (``DT_SONAME``) or by its file's name. A module that no other needs was
-loaded by ``dlopen``, or because of LD_PRELOAD or ``/etc/ld.so.preload``, before the program's own libraries. The
-loader's list of modules is in the order of loading. The caller of ``dlopen`` is not recorded.
+The loader finds a library by its own name (``DT_SONAME``) or by its file's name. If no other module needs a module,
+``dlopen`` loaded it; or LD_PRELOAD or ``/etc/ld.so.preload`` named it, and it was loaded before the program's own
+libraries. The loader's list of modules is in the order of loading. The caller of ``dlopen`` is not recorded.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Dependencies:
         return Chain("preload" if is_early else "dlopen", path, users, None)
 
     def _reached(self) -> list[Module]:
-        # The libraries that the program needs, directly or through others.
+        # The libraries that the program needs, directly or through other libraries.
         reached = {} if self._program is None else {self._program: None}
         waiting = list(reached)
         for module in waiting:
@@ -101,8 +101,8 @@ class Dependencies:
         return list(reached)
 
     def _from_root(self, wanted: Module, sections: Sequence[int]) -> tuple[Module, ...]:
-        # The chain to *wanted* from a module that no other needs, the first loaded one of several. There is none if
-        # libraries only need each other.
+        # The chain to *wanted* from a module that no other module needs. If there are several, the first loaded one is
+        # taken. If the libraries only need each other, there is no chain.
         following: dict[Module, Module | None] = {wanted: None}
         waiting = [wanted]
         roots: list[Module] = []

@@ -1,7 +1,8 @@
 """The memory of the threads' stacks: its extent, overruns, and stacks that the target omits.
 
-The C library keeps the data of a thread, at the thread pointer, at the upper end of the stack that it allocated. The
-kernel allocates the first thread's stack, with the strings of the auxiliary vector at its upper end.
+The C library allocates stacks. It keeps its data of a thread, to which the thread pointer points, at the upper end of
+the thread's stack. The kernel allocates the stack of the first thread, and writes the auxiliary vector and its strings
+at the upper end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import MemoryRegion, PageOmitted
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 
-# The pages below the stack pointer that code may access: for pushed values, the red zone, and a stack probe.
+# How many pages below the stack pointer code may access: for pushed values, the red zone, and a stack probe.
 _PAGES_BELOW = 2
 _MAX_FRAME = 1 << 30
 
@@ -37,7 +38,9 @@ class StackExtent(NamedTuple):
 
 
 class Omitted(NamedTuple):
-    """Writable memory that a core omits: the numbers of regions and bytes, and the threads with such a stack."""
+    """The writable memory that a core omits: the numbers of regions and bytes, and the threads whose stacks it
+    omits.
+    """
 
     regions: int
     bytes: int
@@ -84,7 +87,7 @@ class StackExtents:
     def overrun(self, thread: int, address: int) -> int | None:
         """Return how many bytes *address* is below *thread*'s stack, None if an access there is no overrun.
 
-        An overrun is below the mapping, but not below the thread's stack pointer by more than some pages.
+        An overrun is below the mapping, but at most a few pages below the thread's stack pointer.
 
         :raises Unavailable: if the stack's extent or the stack pointer is unknown
         """
@@ -99,7 +102,9 @@ class StackExtents:
         return None
 
     def omitted(self) -> Omitted:
-        """Return the writable memory of no file that the target omits, and the threads whose stacks it omits."""
+        """Return the writable memory, without mappings of files, that the target omits, and the threads whose stacks it
+        omits.
+        """
         target, process = self._process.target, self._process
         files = target.mappings()
         starts, ends = [file.start for file in files], list(accumulate((file.end for file in files), max))

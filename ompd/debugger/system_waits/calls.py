@@ -30,7 +30,7 @@ _F_WAITING_LOCKS = frozenset((7, 14, 38))  # F_SETLKW, F_SETLKW64, F_OFD_SETLKW
 
 
 class SystemCall(NamedTuple):
-    """A system call. An unknown number or argument is None. Only calls that may wait have a ``name``."""
+    """A system call. A number or argument is None if it is unknown. Only calls that may wait have a ``name``."""
 
     number: int | None
     name: str | None
@@ -51,8 +51,8 @@ class Meaning(NamedTuple):
     """The kind of wait that a system call begins, and the indices of the arguments that describe it.
 
     ``kind`` is a kind of :class:`ompd.model.stalls.SystemWait`. ``descriptor`` is a file descriptor. ``timeout`` is a
-    pointer to a time limit, null for no limit. ``milliseconds`` are a limit, negative for none. A call with neither
-    has ``is_timed``: whether it ends by itself, None if the arguments do not show it.
+    pointer to a time limit, null for no limit. ``milliseconds`` is a limit, negative for none. A call without these two
+    arguments has ``is_timed``: whether it ends by itself, None if the arguments do not show it.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Futex(NamedTuple):
     """The arguments of a futex call that waits. ``operation`` has no flags.
 
     ``is_timed`` is whether the call has a time limit, None if that is unknown. ``deadline`` is ``relative`` for a limit
-    that counts from the begin of the call, ``absolute`` for a time of day, None without a limit.
+    that counts from the beginning of the call, ``absolute`` for a time of day, None without a limit.
     """
 
     word: int
@@ -122,7 +122,7 @@ class KernelCalls:
         self._convention = arguments
 
     def current(self, thread: int) -> SystemCall | None:
-        """Return the system call that *thread* is in, None if it is in none, or in one that has its answer.
+        """Return the system call that *thread* is in. None if it is in no call, or if the call has its result already.
 
         :raises Unavailable: if its registers or its code are unknown
         """
@@ -141,7 +141,7 @@ class KernelCalls:
             return None
         if number is None or number in (0, convention.restart) or number >= _MAX_CALLS:
             # After a stop the kernel restarts some calls by another number. A snapshot has 0 if its target lacked the
-            # register. The code in front of the call may show the number.
+            # register. In both cases the code before the call may show the number.
             number = self._waiting.number_by_code(stack)
         name = convention.waits.get(number) if number is not None else None
         answer, is_futex = registers.get(convention.result), (name or "").startswith("futex")
@@ -151,7 +151,8 @@ class KernelCalls:
         return self._of_socket(arguments) if name == "socketcall" else SystemCall(number, name, arguments)
 
     def _of_socket(self, arguments: tuple[int | None, ...]) -> SystemCall:
-        # socketcall(2) is one call for all operations of sockets: the number of one, and the address of its arguments.
+        # socketcall(2) is one system call for all operations on sockets. Its arguments are the number of the operation,
+        # and the address of the operation's arguments.
         which, address = arguments[:2]
         unknown = SystemCall(None, None, (None,) * _SOCKET_ARGUMENTS)
         if which is None or address is None:

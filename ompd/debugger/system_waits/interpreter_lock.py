@@ -3,7 +3,8 @@
 From release 3.13 on ``_PyRuntime`` begins with ``_Py_DebugOffsets``: a mark, the version, and the offsets of members in
 the interpreter's structures (``Include/internal/pycore_debug_offsets.h``). That table itself differs between releases,
 so only those of known releases are read. The lock names the thread state that took it last. A thread state notes the
-thread that made it, but another thread may use it. So the holder is the thread whose ``_Py_tss_tstate`` is that state.
+thread that made it, but another thread may use the state. So the holder is the thread whose ``_Py_tss_tstate`` is the
+lock's thread state.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class InterpreterLock:
         """Return the native id of the thread that holds the lock.
 
         :raises Unavailable: if the release is older than 3.13 or not known yet, if symbols are missing, if there are
-            several locks or none is held, and if memory contradicts itself
+            several locks or none is held, or if memory contradicts itself
         """
         try:
             return self._holder()

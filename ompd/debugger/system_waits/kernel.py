@@ -94,9 +94,8 @@ class ProcessIdentity:
 
 
 def is_same_process(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
-    """Return whether two identities belong to the same process, which has executed no other program in between.
-
-    None if the known facts do not decide it.
+    """Return whether two identities belong to the same process, which has executed no other program in between. None if
+    the known facts do not decide it.
     """
     if one.process_ids and other.process_ids and not one.process_ids & other.process_ids:
         return False
@@ -132,7 +131,7 @@ class SystemFacts:
     def usable_processors(self) -> Processors:
         """Return which processors the process may use, and the quota of its control group.
 
-        :raises Unavailable: if the target does not say, as a core
+        :raises Unavailable: if the target does not have these facts, as a core
         """
         target = self._target
         if target.kind not in ("live", "gdb") or target.process_id is None:
@@ -145,11 +144,12 @@ class SystemFacts:
     def cpu_time_ns(self, thread: int) -> int:
         """Return the processor time that *thread* has used so far, in nanoseconds.
 
-        A live process has it exactly in ``schedstat``, or in clock ticks in ``stat``. A core has it in the note's
-        ``pr_utime`` and ``pr_stime``. These count the clock ticks at which the thread ran, and so are 0 for short runs.
+        A live process has the exact time in ``schedstat``, or clock ticks in ``stat``. A core has the time in the
+        note's ``pr_utime`` and ``pr_stime``. These count the clock ticks at which the thread ran, and so are 0 for
+        short runs.
 
-        :raises Unavailable: if the target does not have it. gdb's cores do not. The kernel's do not for the first
-            thread, because its note has the time of all threads together
+        :raises Unavailable: if the target does not have it. gdb's cores do not have it for any thread. The kernel's
+            cores do not have it for the first thread, because its note has the time of all threads together
         """
         time_ns = self.status(thread).time_ns
         if time_ns is None:
@@ -157,7 +157,7 @@ class SystemFacts:
         return time_ns
 
     def status(self, thread: int) -> StatusNote:
-        """Return processor time and masks of signals of *thread*.
+        """Return the processor time and the signal masks of *thread*.
 
         :raises Unavailable: if the target has neither
         """
@@ -185,7 +185,7 @@ class SystemFacts:
     def pending_signals(self, thread: int) -> PendingSignals:
         """Return the signals that are pending for *thread*.
 
-        :raises Unavailable: if the target does not say
+        :raises Unavailable: if the target does not have them
         """
         noted = self._target.noted_status(thread)
         if noted is not None:
@@ -199,7 +199,7 @@ class SystemFacts:
     def timers(self) -> list[Timer]:
         """Return the POSIX timers that the process has made (``timer_create``).
 
-        The kernel does not tell which of them are set. Alarms (``alarm``, ``setitimer``) are not among them.
+        The kernel does not show which timers are set. Alarms (``alarm``, ``setitimer``) are not among them.
 
         :raises Unavailable: if the target does not have them, as cores and kernels without CONFIG_CHECKPOINT_RESTORE
         """
@@ -219,7 +219,7 @@ class SystemFacts:
             raise Unavailable("status does not say which signals are handled") from error
 
     def describe(self, descriptor: int) -> str:
-        """Return a text for the file behind a descriptor: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
+        """Return a text for the file with that descriptor: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
 
         :raises Unavailable: if the target does not have it
         """
@@ -237,7 +237,7 @@ class SystemFacts:
     def note(self) -> ProcessNote:
         """The flags of the process's first thread, and its parent's number.
 
-        :raises Unavailable: if the target does not say
+        :raises Unavailable: if the target does not have them
         """
         noted = self._target.noted_process()
         if noted is not None:
@@ -287,8 +287,8 @@ class SystemFacts:
     def is_shared(self, address: int) -> bool:
         """Return whether other processes may share the memory at *address*.
 
-        A core does not note which mappings are shared. But all shared memory is mapped from a file, if only from one of
-        the kernel's own, and modules are never shared.
+        A core does not note which mappings are shared. But all shared memory is mapped from a file, which may be one of
+        the kernel's own. Modules are never shared.
 
         :raises Unavailable: if that is unknown
         """
@@ -307,7 +307,7 @@ class SystemFacts:
         raise Unavailable(f"whether other processes share the mapping of {file.name} is not known")
 
     def identity(self) -> ProcessIdentity:
-        """Return the facts that distinguish this process from others, as far as the target has them."""
+        """Return the facts that distinguish this process from others. Unknown facts are None or empty."""
         target = self._target
         numbers = {target.process_id} - {None}
         start = None

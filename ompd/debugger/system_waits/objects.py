@@ -1,9 +1,9 @@
 """The objects of glibc that threads wait for: mutexes, conditions, threads, read-write locks, barriers, semaphores.
 
-A thread sleeps on a word inside of the object. The routine that was called gives the object's type, and the member that
-the word belongs to gives its address. glibc's ABI fixes the offsets of members, because programs allocate these objects
-themselves (``bits/pthreadtypes.h``, ``bits/thread-shared-types.h``). An object whose other members contradict its type
-is not reported.
+A thread sleeps on a word inside of the object. The called routine shows the object's type. The object's address follows
+from the member to which the word belongs. glibc's ABI fixes the offsets of members, because programs allocate these
+objects themselves (``bits/pthreadtypes.h``, ``bits/thread-shared-types.h``). An object whose other members contradict
+its type is not reported.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ if TYPE_CHECKING:
     from ompd.debugger.system_waits.kernel import SystemFacts
 
 # Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. The library itself may
-# add ELISION, which has two bits.
+# add the flag ELISION, which has two bits.
 _MUTEX_TYPE, _RECURSIVE = 3, 1
 _ROBUST, _PRIO_INHERIT, _PRIO_PROTECT, _PROCESS_SHARED = 16, 32, 64, 128
 _MUTEX_KINDS = _MUTEX_TYPE | _ROBUST | _PRIO_INHERIT | _PRIO_PROTECT | _PROCESS_SHARED | 256 | 512
-# The lock word is 2 if threads may sleep on it. In robust and PI mutexes it is the owner with two flags (futex.h).
+# The lock word is 2 if threads may sleep on it. In robust and PI mutexes it has the owner's number and two flags
+# (futex.h).
 _CONTENDED = 2
 _FUTEX_TID, _OWNER_DIED = 0x3FFFFFFF, 0x40000000
 _CEILING = 0xFFF80000  # PTHREAD_MUTEX_PRIO_CEILING_MASK
 _MAX_THREADS = 1 << 22
-# __g_signals in pthread_cond_t: two words. Before them the latest releases have no __g_refs.
+# Offsets of the two words of __g_signals in pthread_cond_t. The latest releases have no __g_refs before these words.
 _COND_WORDS = (40, 44, 32, 36)
 _RW_PHASE, _RW_WRITERS = 8, 12  # __wrphase_futex, __writers_futex
 _RW_READER_SHIFT = 3  # PTHREAD_RWLOCK_READER_SHIFT of __readers
-_RW_FLAGS = 3  # the most that these two hold
+_RW_FLAGS = 3  # largest value of __wrphase_futex and __writers_futex
 _RW_WRITE_PHASE = 1  # PTHREAD_RWLOCK_WRPHASE in __readers
 _BARRIER_ROUND = 4  # current_round in struct pthread_barrier
 # libstdc++, include/std/barrier: __tree_barrier has _M_expected, _M_state, _M_expected_adjustment, _M_completion, and
-# the byte _M_phase. The size of _M_completion differs: a byte without data, else mostly a pointer or a std::function.
+# the byte _M_phase. The size of _M_completion differs: one byte if it has no data, otherwise usually that of a pointer
+# or a std::function.
 _STD_NODE = 64
 _COMPLETIONS = (1, 8, 16, 32)
 _MOST_MISSING = 1 << 16
@@ -55,7 +57,8 @@ _MOST_OF_FRAME = 1024
 
 
 class AwaitedObject(NamedTuple):
-    """An object that a thread waits for. ``unavailable`` has the reason for each member that exists and is None.
+    """An object that a thread waits for. ``unavailable`` has the reason for each member that is None although the
+    object has it.
 
     ``is_shared`` is None if the object itself does not decide it. ``expected``, ``missing`` and ``readers`` are those
     of :class:`ompd.model.stalls.SystemWait`.
@@ -75,9 +78,9 @@ class AwaitedObject(NamedTuple):
 
 
 def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    # *noted* has each thread's own number, native id and struct pthread. In a container the own numbers of all threads
-    # differ from their native ids, else those of none. So a single number that differs may be overwritten, and likewise
-    # one of two equal numbers.
+    # *noted* has each thread's own number, native id and struct pthread. In a container the own number of every thread
+    # differs from its native id; otherwise no number differs. So if a single number differs, memory may be overwritten,
+    # and likewise if two numbers are equal.
     times = Counter(own for own, _, _ in noted)
     is_same = any(own == native for own, native, _ in noted)
     natives = {native for _, native, _ in noted}
@@ -89,9 +92,11 @@ def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
 
 
 class Owners:
-    """The native ids of threads, by their own numbers inside of the process. glibc notes owners by these numbers.
+    """The native ids of threads, by the numbers that the threads have inside of the process. glibc notes owners by
+    these own numbers.
 
-    The two differ if the process is in a container, in a live process and in a core that gdb wrote from outside.
+    The two differ if the process is in a container. This concerns live processes, and cores that gdb wrote from
+    outside.
 
     :param first: the native id of the process's first thread
     """
@@ -109,7 +114,7 @@ class Owners:
 
     @cached_property
     def _natives(self) -> tuple[dict[int, tuple[int, int | None]], bool]:
-        # Native id and struct pthread by the own number, and whether they are known of all threads.
+        # Native id and struct pthread by the own number, and whether these are known for all threads.
         natives: dict[int, tuple[int, int | None]] = {}
         noted: list[tuple[int, int, int]] = []
         is_whole = self._threads.names_all
@@ -118,14 +123,15 @@ class Owners:
                 pthread = pthread_of(self._threads.thread_pointer(native), self._architecture, self._glibc)
                 noted.append((self._glibc.native_id(pthread), native, pthread))
             except Unavailable:
-                # The target lacks its thread pointer. If glibc's list has its native id, the own number is the same.
+                # The target lacks the thread pointer. If glibc's list has the thread's native id, the own number is the
+                # same.
                 descriptor = self._listed.get(native)
                 if descriptor is None:
                     is_whole = False
                 else:
                     natives.setdefault(native, (native, descriptor))
             except OmpdError:
-                is_whole = False  # it is lost, or the thread is ending and the kernel has cleared its number
+                is_whole = False  # memory is lost, or the thread is ending and the kernel has cleared its number
         agreed = _agreed(noted)
         natives.update({own: (native, pthread) for own, native, pthread in agreed})
         return natives, is_whole and len(agreed) == len(noted)
@@ -190,11 +196,11 @@ class PthreadWaits:
 
         :param is_shared: whether other processes may wake the thread, None if that is unknown
         :param stack: the thread's stack
-        :param own: the number of the C library's functions that are innermost on it
+        :param own: how many of the innermost functions on the stack belong to the C library
         """
         try:
             if not any(self._memory.read(futex.word - futex.word % PAGE, PAGE)):
-                # A lost page reads as zeros. The page of a real object has been written to.
+                # Lost pages read as zeros. The page of a real object is not all zeros.
                 why = f"the page of {futex.word:#x} is all zeros, as pages are that were lost"
                 return _unknown(kind, futex.word if kind == "mutex" else None, why, "is_recursive")
             if futex.operation in FUTEX_LOCKS:
@@ -261,7 +267,7 @@ class PthreadWaits:
 
     def _refused(self, futex: Futex, frames: Sequence[Frame]) -> AwaitedObject:
         # The kernel refuses to let a thread wait for a mutex with priority inheritance if that would be a deadlock, or
-        # if the owner has ended. pthread_mutex_lock() then sleeps for ever on a word of its own, which is 0.
+        # if the owner has ended. pthread_mutex_lock() then sleeps for ever on a local word, which is 0.
         mutexes = []
         for address in sorted(self._values_of(frames)):
             with suppress(MemoryFault):
@@ -274,7 +280,7 @@ class PthreadWaits:
         return _unknown("mutex", None, "the kernel refused the mutex as a deadlock, and which one it is was not found")
 
     def _mutex_owner(self, kind: int, lock: int, noted: int) -> tuple[int | None, str]:
-        # The owner's own number, or the reason why it is unknown.
+        # Return the owner's own number, or the reason why it is unknown.
         if kind & (_ROBUST | _PRIO_INHERIT):
             owner = lock & _FUTEX_TID
             if lock & _OWNER_DIED:
@@ -298,7 +304,7 @@ class PthreadWaits:
 
     def _condition(self, futex: Futex, is_shared: bool | None, stack: Stack, own: int) -> AwaitedObject:
         if futex.operation == FUTEX_WAIT and futex.expected == _CONTENDED:
-            mutex = self._mutex(futex, is_shared)  # the thread was signalled, and takes the mutex again
+            mutex = self._mutex(futex, is_shared)  # the thread was signalled, and is taking the mutex again
             if mutex.kind == "mutex" and mutex.owner is not None:
                 return mutex
         # A function of the C library has the condition's address on its stack, or in a register if those are known.
@@ -314,7 +320,7 @@ class PthreadWaits:
         return AwaitedObject("condition", seen.pop(), unavailable=reasons)
 
     def _values_of(self, frames: Sequence[Frame]) -> set[int]:
-        # All numbers in the registers and on the stacks of frames.
+        # Return all numbers in the registers and on the stacks of frames.
         return _values_in_registers(frames) | set(self._words_on_stack(frames))
 
     def _words_on_stack(self, frames: Iterable[Frame]) -> Iterable[int]:
@@ -346,7 +352,7 @@ class PthreadWaits:
         return self._owners.add(joined, expected, is_shared=False, pthread=pthread)
 
     def _rwlock(self, futex: Futex, is_shared: bool | None) -> AwaitedObject:
-        # A reader that lets writers go first sleeps on the count of readers, the only one of the words above 3.
+        # If readers let writers go first, a reader sleeps on the count of readers. Only this word can be above 3.
         expected = futex.expected
         if expected is None:
             return _unknown("rwlock", None, "the arguments of the system call are unknown")
@@ -379,7 +385,7 @@ class PthreadWaits:
     # Objects of libstdc++, which have the same layout since GCC 11
 
     def _latch(self, futex: Futex) -> AwaitedObject:
-        # std::latch has one member, the number of count_down() that are left.
+        # std::latch has one member: how many calls of count_down() are left.
         left = self._word(futex.word)
         if not 0 < left <= _MOST_MISSING:
             return AwaitedObject("futex", futex.word)
@@ -387,8 +393,8 @@ class PthreadWaits:
         return AwaitedObject("latch", futex.word, missing=left, unavailable={"owner": why})
 
     def _std_barrier(self, frames: Sequence[Frame]) -> AwaitedObject:
-        # Threads sleep on a word of the library that serves many objects. A frame of the library has the address of the
-        # barrier's phase in a register or on its stack.
+        # Threads sleep on a word inside of libstdc++ that serves many objects. A frame of the library has the address
+        # of the barrier's phase in a register or on its stack.
         barriers = {}
         for phase, size in product(self._values_of(frames), _COMPLETIONS):
             address = phase - 3 * self._memory.pointer_size - size
@@ -404,8 +410,8 @@ class PthreadWaits:
         return AwaitedObject("std_barrier", address, expected=expected, missing=missing, unavailable=reasons)
 
     def _std_counts(self, address: int, phase: int) -> tuple[int, int] | None:
-        # The numbers of expected and of missing threads, None if no barrier is there. In the tree's first round
-        # two threads share a node. Its ticket is the phase plus the number of these threads that have arrived.
+        # Return the numbers of expected and of missing threads, None if no barrier is there. In the tree's first round
+        # two threads share a node. The node's ticket is the phase plus the number of these threads that have arrived.
         size = self._memory.pointer_size
         expected, nodes = (read_unsigned(self._memory, address + n * size, size) for n in (0, 1))
         if address % size or not 1 < expected <= _MOST_MISSING or nodes % _STD_NODE or not nodes:

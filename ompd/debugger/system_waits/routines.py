@@ -12,7 +12,7 @@ from ompd.debugger.stacks.calls import Calls
 from ompd.debugger.symbols import Symbols
 
 _MAX_FRAMES = 128
-_MAX_OWN = 24  # frames of the C library's own one within another
+_MAX_OWN = 24  # the most nested frames of the C library's own functions
 
 KINDS = {
     **dict.fromkeys(("pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"), "mutex"),
@@ -32,7 +32,8 @@ KINDS = {
 ENDLESS = frozenset(name for name in KINDS if "timed" not in name and "clock" not in name)
 """The routines without a time limit."""
 
-# In a program that is linked statically: functions that these routines call, and other functions that wait.
+# Names of functions of the C library in statically linked programs: functions that these routines call, and other
+# functions that wait.
 _OWN = re.compile(
     r"lll_\w*lock_wait\w*|futex_wait|futex_lock_pi\w*|futex_abstimed_wait\w*|do_futex_wait|sem_wait_\w+"
     r"|pthread_(?:mutex|cond|rwlock|once|barrier|clockjoin|timedjoin)_\w+|syscall_cancel\w*|internal_syscall_cancel"
@@ -45,8 +46,8 @@ _C_LIBRARY = re.compile(
     r"(?: \(deleted\))?$|^\[?(?:vdso|linux-vdso|linux-gate)"
 )
 _BY_COMPILER = re.compile(r"\.(?:constprop|part|isra|cold|lto_priv)\.?\d*")
-# The standard reserves names that begin with MPI_. Fortran programs use such names nevertheless, so in lower case only
-# the routines that may wait count.
+# The standard reserves names that begin with MPI_. Fortran programs use such names nevertheless. So of the lower-case
+# names, only routines that may wait count.
 _MPI = re.compile(
     r"P?MPI_[A-Z][A-Za-z0-9_]*|p?mpi_(?:[bsr]?send|send(?:_init)?|m?recv|sendrecv(?:_replace)?|m?probe|wait(?:all|any|some)?"
     r"|test(?:all|any|some)?|barrier|bcast|(?:all)?gatherv?|scatterv?|alltoall[vw]?|(?:all)?reduce|reduce_scatter(?:_block)?"
@@ -55,7 +56,7 @@ _MPI = re.compile(
     r"|win_(?:create|allocate|free|fence|(?:un)?lock(?:_all)?|flush(?:_all)?|start|complete|post|wait)"
     r"|file_(?:open|close|sync|(?:i?read|i?write)\w*))_{1,2}"
 )
-# CPython, Python/ceval_gil.c: the function that waits, and its callers, which count if its own name was stripped.
+# CPython, Python/ceval_gil.c: the function that waits. If its name was stripped, its callers count.
 _TAKES_GIL = "take_gil"
 _CALLERS_OF_IT = frozenset(
     (
@@ -63,9 +64,10 @@ _CALLERS_OF_IT = frozenset(
         *("_PyThreadState_Attach", "_PyEval_EvalFrameDefault", "_Py_HandlePending"),
     )
 )
-# libstdc++, bits/atomic_futex.h: the shared state of futures waits in functions of this class.
+# libstdc++, bits/atomic_futex.h: the shared state of a future waits in functions of this class.
 _FUTURE = "_ZNSt28__atomic_futex_unsigned_base"
-# libstdc++, bits/atomic_wait.h: instances of its waiting template name the function that supplied the condition.
+# libstdc++, bits/atomic_wait.h: the name of an instance of the waiting template contains the function that supplied the
+# condition.
 _ATOMIC_WAITS = {"NKSt5latch4wait": "latch", "NKSt14__tree_barrierI": "std_barrier"}
 _MAX_ATOMIC = 8  # frames of libstdc++ around such a wait
 _TIMED = frozenset(("pthread_cond_timedwait", "pthread_cond_clockwait"))
@@ -80,7 +82,7 @@ POOLS = {
     "_queue_SimpleQueue_get": "a queue of Python",
 }
 """Thread pools, by the symbol of the function in which their idle threads wait for work."""
-# Functions between such a function and the C library's routine.
+# Functions between a function of this table and the C library's routine.
 _BETWEEN = re.compile(
     r"_ZNSt18condition_variable\w*4wait\w*|_?Py(?:Thread|Semaphore|ParkingLot)_\w+|_queue_SimpleQueue_get_impl"
 )
@@ -90,9 +92,9 @@ _POOL_WAITS = (None, "condition", "semaphore")  # None: the pool makes the syste
 class Callers(NamedTuple):
     """The facts about a wait that follow from the functions on the stack.
 
-    ``routine`` is the C library's function that other code called, None if that is unknown or no such function is
-    innermost. ``kind`` is the kind of object that it waits for, None if no name shows it. ``own`` is the number of
-    innermost frames that belong to the C library, or to libstdc++ if its functions show the kind. ``mpi`` is the
+    ``routine`` is the function of the C library that other code called, None if it is unknown, or if the thread is not
+    in the C library. ``kind`` is the kind of object that the thread waits for, None if no name shows it. ``own`` is how
+    many of the innermost frames belong to the C library, or to libstdc++ if its functions show the kind. ``mpi`` is the
     function of MPI that the thread is in. ``python`` is the module of CPython if the thread waits for the interpreter
     lock. ``pool`` is the thread pool of an idle thread. The last three are None for all other threads.
     """
@@ -160,7 +162,7 @@ class Routines:
             return None
         module, symbol = names[own - 1]
         if own < len(names):
-            # The call instruction names the function, even if that has left the stack by a jump to another one.
+            # The call instruction names the function, even if the function has left the stack by a jump to another one.
             called = self._calls.routine_called(pcs[own])
             if called is not None and module is not None:
                 name = plain(called)
@@ -173,7 +175,7 @@ class Routines:
 
 
 def _python(outer: Sequence[tuple[Module | None, str | None]], routine: str | None) -> Module | None:
-    # The module of CPython, if the functions around the C library's wait for the interpreter lock.
+    # Return the module of CPython, if the functions around the C library's wait for the interpreter lock.
     for module, name in outer:
         if name is not None and plain(name) == _TAKES_GIL:
             return module
@@ -185,7 +187,7 @@ def _python(outer: Sequence[tuple[Module | None, str | None]], routine: str | No
 
 
 def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], own: int) -> tuple[str | None, int]:
-    # The kind of object that a function of libstdc++ waits for, and the number of frames up to this function.
+    # Return the kind of object that a function of libstdc++ waits for, and the number of frames up to this function.
     for index, (_, name) in enumerate(names[own : own + _MAX_ATOMIC], own):
         if name is None or not name.startswith(("_ZNSt", "_ZNKSt", "_ZSt")):
             break
@@ -204,8 +206,8 @@ def _pool(outer: Sequence[tuple[Module | None, str | None]]) -> str | None:
 
 
 def _mpi(names: Sequence[tuple[Module | None, str | None]]) -> str | None:
-    # The outermost function of MPI. None if it has called code of the program, such as the operation of a reduction:
-    # that works and does not wait.
+    # Return the outermost function of MPI. None if it has called code of the program, such as the operation of a
+    # reduction: then the thread works and does not wait.
     indexes = [index for index, (_, name) in enumerate(names) if name is not None and _MPI.fullmatch(name)]
     if not indexes:
         return None
@@ -214,5 +216,5 @@ def _mpi(names: Sequence[tuple[Module | None, str | None]]) -> str | None:
     is_library = library is None or not library.is_program
     if is_library and any(module is not None and module.is_program for module in inside):
         return None
-    # Libraries have each routine under two names. The program calls the plain one, tools the one with a P.
+    # Libraries have each routine under two names: programs call the name without a P, tools the name with a P.
     return routine.removeprefix("P") if routine is not None and routine.startswith("PMPI_") else routine

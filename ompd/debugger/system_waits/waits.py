@@ -19,7 +19,7 @@ from ompd.records import record
 if TYPE_CHECKING:
     from ompd.debugger.process import StoppedProcess
 
-_MAX_DESCRIPTORS = 8  # of a poll that are described
+_MAX_DESCRIPTORS = 8  # the most descriptors of a poll that are described
 _SOCKETS = ("socket:", "tcp", "udp", "unix")
 _NO_ROUTINE = "no function of the C library made the system call, or its symbols are not known"
 _NO_ARGUMENTS = "the arguments of the system call are unknown"
@@ -30,7 +30,7 @@ class ThreadWait:
     """A thread's wait, with the members of :class:`ompd.model.stalls.SystemWait`.
 
     ``pool`` names the thread pool of an idle thread. ``deadline`` is ``relative`` if the time limit counts from the
-    begin of the wait, else ``absolute``. It is None without a limit, or if its kind is unknown.
+    beginning of the wait, otherwise ``absolute``; None without a limit, or if the kind of limit is unknown.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class SystemWaits:
         owners = Owners(process.threads, process.glibc, architecture, process.system, process.target.process_id)
         offsets = architecture.pthread_objects
         self._objects = PthreadWaits(process.memory, owners, process.glibc, offsets) if offsets is not None else None
-        # By the start of CPython's module: the holder of its interpreter lock, or why it is unknown.
+        # The holder of CPython's interpreter lock, or why it is unknown, by the start of CPython's module.
         self._holders: dict[int, int | str] = {}
 
     def of(self, thread: int) -> ThreadWait | None:
@@ -107,7 +107,7 @@ class SystemWaits:
         return self._of_other(call, meaning, callers)
 
     def _of_gil(self, call: SystemCall | None, callers: Callers, module: Module) -> ThreadWait:
-        # CPython waits for a few milliseconds at a time, until it has the lock: no call of its has a real time limit.
+        # CPython waits for a few milliseconds at a time, until it has the lock. So no call has a real time limit.
         wait = ThreadWait(kind="gil", routine=callers.routine, is_timed=False, is_shared=False)
         holder = self._holder_of_gil(module)
         if isinstance(holder, str):
@@ -117,7 +117,7 @@ class SystemWaits:
         return _with_call(wait, call)
 
     def _holder_of_gil(self, module: Module) -> int | str:
-        # The native id of the holder, or why it is unknown.
+        # Return the native id of the holder, or why it is unknown.
         if module.start in self._holders:
             return self._holders[module.start]
         process = self._process
@@ -179,7 +179,8 @@ class SystemWaits:
         return replace(wait, object=only, is_timed=timed, is_shared=is_shared, unavailable=reasons)
 
     def _sharing(self, word: int, is_private: bool) -> tuple[bool | None, str | None]:
-        # Whether other processes may wake threads that sleep on a word. If that is unknown: None, and the reason.
+        # Return whether other processes may wake threads that sleep on a word. If this is unknown, return None and the
+        # reason.
         if is_private:
             return False, None
         try:
@@ -223,7 +224,7 @@ class SystemWaits:
         timed = self._calls.is_timed(call, meaning)
         kind = meaning.kind
         if descriptors == [] and timed is not None:
-            kind = "sleep" if timed else "signal"  # poll() and select() of nothing
+            kind = "sleep" if timed else "signal"  # poll() and select() without descriptors
         peer, reasons = self._peer(descriptors) if descriptors else (None, {})
         if timed is None and meaning.is_timed is None and peer is not None and not peer.startswith(_SOCKETS):
             timed = False
