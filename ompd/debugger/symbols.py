@@ -71,9 +71,7 @@ class Symbols:
 
     @property
     def unseen_libraries(self) -> Sequence[str]:
-        """The names of libraries that the program needs, but that were not found in what is left of a damaged
-        target.
-        """
+        """The names of libraries that the program needs, but that a damaged target has lost."""
         return self._modules.needed
 
     def lost_data(self, module: Module) -> int | None:

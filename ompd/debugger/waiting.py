@@ -31,8 +31,8 @@ _SIZE_FLAGS, _SIZE_U32 = 3, 2
 
 # Values in the result register of a system call that has not ended (Linux, include/linux/errno.h). ERESTARTSYS,
 # ERESTARTNOINTR, ERESTARTNOHAND and ERESTART_RESTARTBLOCK: a stop or a core interrupted the call. ENOSYS: it has no
-# result yet. EINTR: an interrupted call that is not restarted, such as epoll_wait. For futex() EINTR is a result: it
-# ended because a handler of a signal ran.
+# result yet. EINTR: the kernel interrupted a call that it does not restart, such as epoll_wait. For futex() EINTR is a
+# result: the call ended because a signal handler ran.
 _NO_ANSWER = frozenset((-512, -513, -514, -516, -38))
 _EINTR = -4
 
@@ -40,7 +40,7 @@ _EINTR = -4
 def is_answer(value: int, size: int, *, is_futex: bool) -> bool:
     """Return whether *value*, of *size* bytes, in the result register means that the system call has ended.
 
-    The thread was woken up then, though it may not have run since.
+    If so, the thread was woken up, though it may not have run since.
     """
     value &= (1 << 8 * size) - 1
     signed = value - (1 << 8 * size) if value >> (8 * size - 1) else value
@@ -94,7 +94,7 @@ class Waiting:
         self._memory, self._threads, self._stacks, self._calls = memory, threads, stacks, calls
         self._symbols = symbols
         self._handled: dict[Shape, int] = {}
-        self._code: dict[tuple[int, int], bytes] = {}  # the code in front of a pc, by the pc and the size
+        self._code: dict[tuple[int, int], bytes] = {}  # the code before a pc, by the pc and its size
 
     def futex_word(self, frame: Frame) -> int | None:
         """Return the address of the word on which a thread sleeps, None if it is in no system call.
@@ -129,7 +129,7 @@ class Waiting:
             return None
 
     def _code_before(self, pc: int, size: int) -> bytes:
-        # Kept, because many threads wait at the same place.
+        # Cached, because many threads wait at the same place.
         code = self._code.get((pc, size))
         if code is None:
             code = self._code[pc, size] = self._memory.read(pc - size, size)
@@ -144,7 +144,7 @@ class Waiting:
         return int.from_bytes(numbers[-1], "little") if numbers else None
 
     def _number_in_register(self, thread: int, calls: SystemCalls) -> int | None:
-        # 0 may be that of restart_syscall(), or mean that the debugger did not give the register.
+        # 0 may be the number of restart_syscall(), or mean that the debugger did not give the register.
         number = self._threads.registers(thread).get(calls.register, 0) if calls.register is not None else 0
         return number if 0 < number < _MAX_CALLS else None
 
@@ -169,7 +169,8 @@ class Waiting:
     def progress(self, thread: int, flags: int = 0) -> str | None:
         """Return ``blocked``, ``released`` or ``spinning`` for a waiting thread, as :meth:`Process.progress` has them.
 
-        A thread in a signal handler still waits. If the handler itself waits by a futex, its wait is the one returned.
+        A thread in a signal handler still waits. But if the handler itself waits by a futex, the result is about the
+        handler's wait.
         """
         calls, stack = self._calls, self._stacks.stack(thread)
         if calls is None:
@@ -186,8 +187,8 @@ class Waiting:
         sleeps = self._has_called(frame, calls.instruction)
         if not sleeps:
             return None if sleeps is None else "spinning"
-        # If the target lacks the register with the number, the code may show it. If the code does not either, the call
-        # is taken for futex(), by which runtimes wait.
+        # If the target lacks the register with the number, the code may show it. If neither has it, the call is assumed
+        # to be futex(), by which runtimes wait.
         number = self._number_in_register(thread, calls) if not handled else None
         if number is None:
             # All calls may go through code of the vDSO, whose caller sets the number.
@@ -198,7 +199,7 @@ class Waiting:
                 return None
         is_futex = number is None or number in calls.futexes
         is_futex = is_futex or number == _FUTEX_WAITV
-        # A thread that was woken up and has not run yet is still at the call, and its word may not have changed.
+        # A thread that was woken up, but has not run yet, is still at the call. The word may not have changed.
         answer = frame.registers.get(calls.result) if not handled else None
         if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
             return "spinning"
@@ -209,7 +210,7 @@ class Waiting:
         return self._in_futex(thread, frame, calls, flags) if is_futex else "blocked"
 
     def _in_futex(self, thread: int, frame: Frame, calls: SystemCalls, flags: int) -> str | None:
-        # A thread that wakes others is in the same call, and does not sleep.
+        # A thread may also wake others by this call. It then does not sleep.
         operation = frame.registers.get(calls.second_argument)
         which = operation & 0xFFFFFFFF & ~_FUTEX_FLAGS if operation is not None else None
         if which in _FUTEXES_WITHOUT_WAIT:
@@ -239,7 +240,7 @@ class Waiting:
         return "released" if now != [word.expected for word in words] else "blocked"
 
     def _word(self, address: int) -> int | None:
-        # The value of the word, None if it is lost: a lost page reads as zeros.
+        # Return the value of the word, None if it is lost: a lost page reads as zeros.
         memory = self._memory
         try:
             now = int.from_bytes(memory.read(address, 4), memory.byte_order)

@@ -87,9 +87,7 @@ class LoadedModule:
         self._debug_files: dict[str, DebugFiles] = {}
         self._extracts: dict[int, bytes | None] = {}
         self.looked_up: set[str] = set()
-        """The kinds of facts that were looked up in its files: ``symbols``, ``lines``, ``unwind_table``,
-        ``debug_elf``.
-        """
+        """The facts that were looked up in its files: ``symbols``, ``lines``, ``unwind_table``, ``debug_elf``."""
         self.image, self._page_size = MappedImage(target, mappings), page_size(target)
         self.name, self.start, self.end = self.image.name, self.image.start, self.image.end
 
@@ -206,9 +204,7 @@ class LoadedModule:
 
     @property
     def damaged_bytes(self) -> int:
-        """Number of bytes that differ between target and file. They are few, because the file would not be proven
-        otherwise.
-        """
+        """Number of bytes that differ between target and file: few, or the file would not be proven."""
         return self._opened.proof.damaged_bytes
 
     @property

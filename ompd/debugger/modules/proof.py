@@ -178,9 +178,7 @@ class MappedImage:
         return different
 
     def implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
-        """Return why *elf* cannot be the mapped file, None if it might be. This is for targets that have lost all
-        proof.
-        """
+        """Return why *elf* cannot be the mapped file, None if it might be. For targets without any proof."""
         try:
             written = os.stat(elf.name).st_mtime  # noqa: PTH116  the hot path knows no pathlib
         except OSError as error:

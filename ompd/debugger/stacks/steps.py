@@ -39,9 +39,7 @@ class UnwindStep(NamedTuple):
 
 
 Steps = dict[int, "UnwindStep | str"]
-"""The unwind step at each address, or why there is none. The steps depend only on files, so they are the same at every
-stop.
-"""
+"""The unwind step at each address, or why there is none. They depend only on files, so every stop has the same."""
 
 
 class StepTable:

@@ -38,9 +38,7 @@ class StackExtent(NamedTuple):
 
 
 class Omitted(NamedTuple):
-    """The writable memory that a core omits: the numbers of regions and bytes, and the threads whose stacks it
-    omits.
-    """
+    """The writable memory that a core omits: numbers of regions and bytes, and the threads whose stacks are omitted."""
 
     regions: int
     bytes: int
@@ -102,7 +100,7 @@ class StackExtents:
         return None
 
     def omitted(self) -> Omitted:
-        """Return the writable memory, without mappings of files, that the target omits, and the threads whose stacks it
+        """Return the writable memory that the target omits, apart from mapped files, and the threads whose stacks it
         omits.
         """
         target, process = self._process.target, self._process

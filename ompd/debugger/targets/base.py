@@ -1,4 +1,4 @@
-"""The interface of all kinds of targets. Everything else is written once, for all kinds."""
+"""The interface of all kinds of targets. All other code is the same for every kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALLEST_PAGE, _LARGEST_PAGE = 1 << 12, 1 << 16  # on all processors that Linux
 
 
 class PageOmitted(MemoryFault):
-    """The memory was mapped, but the target omits it, as cores omit unchanged pages of files."""
+    """The memory was mapped, but the target omits it, as cores omit unchanged pages of mapped files."""
 
 
 class Loss(NamedTuple):
@@ -88,14 +88,14 @@ class Target(Protocol):
     def siginfo(self, thread: int) -> SignalInfo | None:
         """Return the details of the signal that *thread* took, None if it took none.
 
-        A debugger's stop does not count as a signal. A running process has taken no signal that ended it.
+        A debugger's stop does not count as a signal. For a process that still runs, the result is None.
 
         :raises Unavailable: if it is unknown
         """
 
     @property
     def loss(self) -> Loss | None:
-        """The missing parts, None if the target is whole. Their absence is no fact about the process."""
+        """The missing parts, None if the target is whole. Missing parts prove nothing about the process."""
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*.
@@ -123,7 +123,7 @@ class Target(Protocol):
         """Return the mappings of files, by address."""
 
     def segment_starts(self) -> Sequence[int]:
-        """Return the start addresses of memory segments in the target. Modules without a name may begin there.
+        """Return the start addresses of memory segments in the target. Modules without a name may begin at them.
 
         Empty if every module has a name.
         """
@@ -158,7 +158,7 @@ class Target(Protocol):
 
 
 def readable_regions(mappings: Sequence[MemoryMapping]) -> Sequence[MemoryRegion]:
-    """Return the readable ones of the kernel's mappings, in their order."""
+    """Return the readable mappings among the kernel's, in their order."""
     return [
         MemoryRegion(m.start, m.end, PF_R | (PF_W if m.is_writable else 0) | (PF_X if m.is_executable else 0))
         for m in mappings

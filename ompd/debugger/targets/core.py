@@ -1,4 +1,6 @@
-"""ELF core files, of the Linux kernel (notes first, sparse, without clean pages) and of gdb's gcore (notes last)."""
+"""ELF core files. Cores of the Linux kernel have their notes first, are sparse, and omit clean pages. Cores of gdb's
+gcore have their notes last.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class CoreTarget:
 
     A core that is cut off behind its program headers can be opened, and has a :attr:`loss`.
 
-    :param data: the core, if it is not the file at *path*, but was unpacked from it
+    :param data: the core that was unpacked from the file at *path*; None if that file is the core itself
     :raises BadFile: if *path* is no readable ELF core of a supported architecture
     """
 
@@ -91,8 +93,8 @@ class CoreTarget:
         header = parse_header(data, path)
         count: int | None = None
         if header.e_phnum == gabi.PN_XNUM and header.e_shoff >= size:
-            # The section header with the count is at the file's end, which is lost. But the notes follow the program
-            # headers directly.
+            # The number of segments is in a section header at the file's end, which is lost. But the notes follow the
+            # program headers directly.
             count = self._count_up_to_notes(path)
         entry = sizeof_segment(header.ident_class)
         end = header.e_phoff + entry * (header.e_phnum if count is None else count)
@@ -140,10 +142,10 @@ class CoreTarget:
         self.signal: int | None = None
         self._prstatus: dict[int, bytes] = {}
         self._signals: dict[int, SignalInfo] = {}
-        self._has_stray_signal = False  # a signal's thread is unknown, because its own note is lost
+        self._has_stray_signal = False  # whether a signal's thread is unknown, because the thread's own note is lost
         self._is_debuggers = False  # gdb's notes begin with the process, the kernel's with a thread
         self._descriptors: dict[int, bytes] = {}
-        self._thread_of_notes: int | None = None  # the thread of the last NT_PRSTATUS; its other notes follow that
+        self._thread_of_notes: int | None = None  # the thread of the last NT_PRSTATUS, whose other notes follow
         descriptors = arch.descriptors.note if arch.descriptors is not None else None
         self._notes_are_cut = self._notes_have_holes = False
         self._mappings: list[FileMapping] = []
@@ -211,8 +213,8 @@ class CoreTarget:
             yield from iter_note_places(self.file, order, start, end)
 
     def _iter_around_holes(self, start: int, end: int, order: ByteOrder) -> Iterator[NotePlace]:
-        # A lost page reads as zeros, and no note of a core begins with zeros. Skip the page:
-        # search the next note that the kernel or gdb writes.
+        # A lost page reads as zeros, and no note of a core begins with zeros. Skip the page, and search the next note
+        # that the kernel or gdb wrote.
         while True:
             try:
                 for note in iter_note_places(self.file, order, start, end):
@@ -237,7 +239,8 @@ class CoreTarget:
             start = name - _NOTE_HEADER
 
     def _find_owner(self, start: int, end: int) -> int:
-        # The offset of the next owner's name of the kernel's notes, -1 if there is none. Holes of the file are skipped.
+        # Return the offset of the next owner's name of the kernel's notes, -1 if there is none. Holes of the file are
+        # skipped.
         name = b"CORE\0"
         while start < end:
             low = self.file.data_from(start)
@@ -251,8 +254,8 @@ class CoreTarget:
         return -1
 
     def _find_loss(self) -> Loss | None:
-        # Section headers are ignored. In gdb's cores they are useless, and the kernel's, at most the number of
-        # segments, was determined otherwise.
+        # Section headers are ignored. In gdb's cores they are useless. The kernel has at most one, for the number of
+        # segments, which was determined otherwise.
         size, header = len(self.file), self._elf.header
         end = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
         if size >= end:
@@ -282,8 +285,9 @@ class CoreTarget:
         thread = int.from_bytes(desc[arch.prstatus_pid : arch.prstatus_pid + 4], arch.byte_order)
         values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
         pointer = arch.descriptors.selector if arch.descriptors is not None else arch.thread_pointer
-        # The kernel's own threads for io_uring never run the program's code, and have their creator's thread pointer.
-        # A lost page would have zeroed all between the two registers that are not zero.
+        # The kernel's own threads for io_uring never run the program's code, and have the thread pointer of their
+        # creator. The two registers that are not zero prove that no page was lost: it would have zeroed all words
+        # between the two.
         is_kernel_thread = (
             thread
             and not values[arch.sp]
@@ -318,15 +322,15 @@ class CoreTarget:
     def siginfo(self, thread: int) -> SignalInfo | None:
         """Return the contents of the ``NT_SIGINFO`` note of *thread* (:meth:`Target.siginfo`).
 
-        The kernel writes one such note, for the thread that took the signal, and that signal's number into the
-        ``NT_PRSTATUS`` of all threads. gdb writes one for each thread, with the last reason of its stop.
+        The kernel writes one such note, for the thread that took the signal. It writes the signal's number into the
+        ``NT_PRSTATUS`` of all threads. gdb writes one for each thread, with the reason for the thread's last stop.
         """
         info = self._signals.get(thread)
         is_damaged = self._notes_are_cut or self._notes_have_holes
         if info is None and is_damaged and (self._has_stray_signal or self._is_debuggers or not self._signals):
             raise Unavailable("the note with the thread's signal is lost")
         if info is None:
-            # In a core without such notes the kernel's first thread took the signal.
+            # In a kernel's core without such notes, the first thread took the signal.
             is_first = not self._signals and not self._is_debuggers and thread == next(iter(self._prstatus), None)
             info = SignalInfo(self.signal) if is_first and self.signal is not None else None
         if info is None or info.number in (0, signal.SIGSTOP) or (self._is_debuggers and info.number == signal.SIGTRAP):
@@ -385,7 +389,7 @@ class CoreTarget:
 
     @cached_property
     def _file_ends(self) -> tuple[list[int], list[int]]:
-        # The start addresses of mappings of files, and for each the furthest end of the mappings up to it.
+        # The start addresses of mappings of files. For each of them, the largest end of all mappings up to it.
         ends = (mapping.end for mapping in self._mappings)
         return [mapping.start for mapping in self._mappings], list(accumulate(ends, max))
 
@@ -402,7 +406,7 @@ class CoreTarget:
         return tuple(self._prstatus)
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread* from its ``NT_PRSTATUS`` note, the thread pointer also from descriptors."""
+        """Return the registers of *thread* from ``NT_PRSTATUS``. The thread pointer may come from its descriptors."""
         arch = self.architecture
         try:
             desc = self._prstatus[thread]
@@ -424,7 +428,7 @@ class CoreTarget:
         return [segment.p_vaddr for segment in self._loads if segment.p_filesz]
 
     def regions(self) -> Sequence[MemoryRegion]:
-        """Return the ``PT_LOAD`` segments, by address. Overlaps are cut at the start of the next one."""
+        """Return the ``PT_LOAD`` segments, by address. Overlapping segments end at the start of the next one."""
         limit = 1 << 8 * self.architecture.pointer_size
         nexts = (*(start for start in self._starts[1:]), limit)
         return [
@@ -447,12 +451,12 @@ class CoreTarget:
         own = self._statuses.get(thread)
         if own is None or not any(status.time_ns for status in self._statuses.values()):
             return None
-        # For the first thread the kernel notes the time of all threads together; a snapshot notes none.
+        # The kernel's time for the first thread is that of all threads together. A snapshot has 0 in its place.
         is_time_unknown = thread == self.process_id and (not self._extracts or not own.time_ns)
         return own._replace(time_ns=None) if is_time_unknown else own
 
     def noted_process(self) -> ProcessNote | None:
-        """Return the contents of ``NT_PRPSINFO``, if it has flags: a snapshot's may lack them."""
+        """Return the contents of ``NT_PRPSINFO``. None if a snapshot's note has no flags, because they are unknown."""
         return self._process if self._process is None or self._process.flags or not self._extracts else None
 
     @cached_property
@@ -471,8 +475,9 @@ class CoreTarget:
 
 
 def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
-    # Yield the segments with bytes in the file, the last one first. In a core, the bytes of a PT_LOAD segment do not
-    # reach into those of the next one. If they do, it is left out: a changed header may claim bytes that never existed.
+    # Yield the segments with bytes in the file, the last one first. In a core, the bytes of a PT_LOAD segment end
+    # before those of the next one. A segment that overlaps the next one is left out: a changed header may claim bytes
+    # that never existed.
     limit = 1 << 63
     for segment in reversed(segments):
         end = segment.p_offset + segment.p_filesz

@@ -1,5 +1,5 @@
 """Threads, their structures in the C library, and the addresses of their thread-local variables.
 
-``glibc`` and ``emutls`` know structures of the C library and of compiler libraries. ``gone_code`` finds threads whose
+``glibc`` and ``emutls`` read structures of the C library and of compiler libraries. ``gone_code`` finds threads whose
 code was unloaded.
 """

@@ -1,9 +1,10 @@
-"""Emulated thread-local storage: variables that libgcc or compiler-rt keep by a POSIX thread key.
+"""Emulated thread-local storage: thread-local variables whose copies libgcc or compiler-rt keep under a POSIX thread
+key.
 
 For each variable the program has a control object ``__emutls_v.NAME``: size, alignment, a number from 1 on (0 until a
-thread uses it), initial value. Under one key, each thread keeps an array: its ``size``, then pointers to the thread's
-copies. In compiler-rt, and in libgcc since GCC 13, a count ``skip_destructor_rounds`` precedes ``size``. If the key
-has no symbol, it is recognised by the values that threads keep under it.
+thread uses the variable), initial value. Under one key, each thread keeps an array: its ``size``, then pointers to the
+thread's copies by number. In compiler-rt, and in libgcc since GCC 13, a count ``skip_destructor_rounds`` precedes
+``size``. If the key has no symbol, it is recognised by the values that threads keep under it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MAX_KEPT = 1 << 20
 
 
 class Control(NamedTuple):
-    """A variable's control object: size and alignment in bytes, and the number, 0 until a thread uses it."""
+    """A variable's control object: size and alignment in bytes, and the number, 0 until a thread uses the variable."""
 
     address: int
     size: int
@@ -67,21 +68,21 @@ class EmulatedTls:
         """Return the address of *thread*'s copy of a variable, None if it has none yet.
 
         :param control_address: the address of the variable's control object
-        :raises Unavailable: if several keys may be the key of the copies, or none
+        :raises Unavailable: if no key, or more than one, may be the key of the copies
         """
         control = self.control(control_address)
         if not control.number:
             return None
         if control.number > _MAX_VARIABLES:
-            return control.number  # in a program without threads it is the variable's address
+            return control.number  # in a program without threads, this member is the variable's address
         if control_address not in self._keys:
             self._keys[control_address] = self._find_key(control)
         array = self._storage.key_value(thread, self._keys[control_address])
         return self._copy(array, control.number) if array is not None else None
 
     def _array(self, address: int) -> tuple[int, int]:
-        # The address and the number of the pointers in a thread's array. Arrays have room for some dozen pointers from
-        # the start, so a small first word is skip_destructor_rounds.
+        # Return the address and the number of the pointers in a thread's array. Arrays have room for some dozen
+        # pointers from the start, so a small first word is skip_destructor_rounds.
         word = self._memory.pointer_size
         first = read_unsigned(self._memory, address, word)
         if first > _MAX_ROUNDS:
@@ -144,7 +145,7 @@ class EmulatedTls:
         return has_copy
 
     def _plausible_copy(self, array: int, control: Control) -> bool | None:
-        # Return whether the array has a copy of the variable; None if it is no such array.
+        # Return whether the array has a copy of the variable; None if it cannot be such an array.
         word = self._memory.pointer_size
         if array % word:
             return None

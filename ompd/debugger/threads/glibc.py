@@ -1,8 +1,9 @@
 """glibc's structures of threads, read by the descriptions that glibc publishes.
 
-For libthread_db, glibc has constants ``_thread_db_T_m`` of three 32-bit words, the width in bits, number of elements
-and offset of a member, and ``_thread_db_sizeof_T``. A stripped libc keeps them, because they are exported
-(nptl_db/structs.def). So we can read every version that has them, without libthread_db.
+For libthread_db, glibc has constants. ``_thread_db_T_m`` has three 32-bit words: the width in bits, the number of
+elements and the offset of member ``m`` of structure ``T``. ``_thread_db_sizeof_T`` is the size of ``T``. A stripped
+libc keeps them, because they are exported (nptl_db/structs.def). So every version with these constants can be read
+without libthread_db.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _VARIABLES = ("__nptl_rtld_global", "__pthread_keys", "pthread_setcancelstate")
 _LOADER_VARIABLES = ("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list")
 _NAMES = (*(_PREFIX + name for name in (*_MEMBERS, *_SIZES)), *_VARIABLES)
 
-_PROGRAM = 1  # the program's rank among the modules that may have the descriptions
+_PROGRAM = 1  # the program's rank among the kinds of modules that may have the descriptions
 
-# Bits of the member `cancelhandling` (nptl/descr.h). Some releases use separate bytes, which no constant describes; in
-# them pthread_setcancelstate does not access `cancelhandling`.
+# Bits of the member `cancelhandling` (nptl/descr.h). Some releases use separate bytes, which no constant describes;
+# their pthread_setcancelstate does not access `cancelhandling`.
 _CANCELSTATE, _CANCELTYPE = 1, 2
 _SIZEOF_SETCANCELSTATE = 64
 
@@ -51,7 +52,7 @@ class _Member(NamedTuple):
 
 
 class GlibcThreads:
-    """glibc's structures in one process. Facts that are the same for all threads are kept.
+    """glibc's structures in one process. Facts that are the same for all threads are read once.
 
     Every method raises Unavailable if this libc does not publish the fact, and MemoryFault or CorruptState if its
     memory is unreadable or contradicts itself.
@@ -66,12 +67,12 @@ class GlibcThreads:
 
     @cached_property
     def _home(self) -> tuple[Module, Mapping[str, int]]:
-        # The module with the descriptions, and their addresses: libc since glibc 2.34, libpthread before, or a program
-        # without shared libraries.
+        # The module with the descriptions, and their addresses. Since glibc 2.34 it is libc, before that libpthread, or
+        # a program without shared libraries.
         missing = ""
         candidates = [module for module in self._symbols.modules() if _rank(module) <= _PROGRAM]
         if sum(_rank(module) < _PROGRAM for module in candidates) > 1:
-            # A tool loaded by LD_AUDIT or dlmopen() has its own libc. The first one has the threads.
+            # A tool loaded by LD_AUDIT or dlmopen() has its own libc. The libc that was loaded first has the threads.
             candidates.sort(key=lambda module: self._loader.position(module.start, module.end))
         for module in sorted(candidates, key=_rank):
             addresses = self._symbols.symbols_in(module, _NAMES)
@@ -112,7 +113,7 @@ class GlibcThreads:
         return structure + member.offset + index * (member.bits // 8)
 
     def _value(self, name: str, structure: int) -> int:
-        # The member as a number. A larger member, such as a structure, is none.
+        # Return the member as a number. A member larger than a pointer, such as a structure, is refused.
         size = self.member(name).bits // 8
         if size > self._memory.pointer_size:
             raise CorruptState(structure, f"{_PREFIX}{name} describes a number of {size} bytes")
@@ -139,7 +140,8 @@ class GlibcThreads:
 
     @cached_property
     def _pthreads(self) -> dict[int, int]:
-        # Two rings: threads on stacks that glibc allocated, and on the user's, including the initial thread.
+        # Two rings of threads: on stacks that glibc allocated, and on stacks of the user, with the initial thread among
+        # them.
         heads = (
             self._loader_variable("_dl_stack_used", "_dl_stack_used", "stack_used"),
             self._loader_variable("_dl_stack_user", "_dl_stack_user", "__stack_user"),
@@ -147,7 +149,7 @@ class GlibcThreads:
         nodes = (node for head in heads for node in self._ring(head))
         pthreads = (node - self.member("pthread_list").offset for node in nodes)
         threads = ((self._value("pthread_tid", pthread), pthread) for pthread in pthreads)
-        return {thread: pthread for thread, pthread in threads if thread}  # 0: it has ended, and is not joined yet
+        return {thread: pthread for thread, pthread in threads if thread}  # 0: ended, and not joined yet
 
     def native_id(self, pthread: int) -> int:
         """Return the operating system's identifier of the thread whose ``struct pthread`` is at *pthread*.
@@ -160,8 +162,8 @@ class GlibcThreads:
         return identifier
 
     def cancelling(self, pthread: int) -> tuple[bool, bool]:
-        """Return whether the thread of *pthread* can be cancelled, and whether asynchronously: otherwise only at
-        cancellation points.
+        """Return whether the thread of *pthread* can be cancelled, and whether this can happen at any point
+        (asynchronously), not only at cancellation points.
         """
         member = self.member("pthread_cancelhandling")
         code = self._memory.read(self._symbol("pthread_setcancelstate"), _SIZEOF_SETCANCELSTATE)
@@ -192,7 +194,7 @@ class GlibcThreads:
         return self._value("link_map_l_tls_modid", link_map), self._value("link_map_l_tls_offset", link_map)
 
     def dynamic_block(self, pthread: int, module_id: int, link_map: int) -> int | None:
-        """Return the address of a module's TLS block outside of static TLS, None if the thread has none yet.
+        """Return the address of a module's TLS block outside of static TLS, None if the thread has no block yet.
 
         :param pthread: the address of the thread's ``struct pthread``
         """
@@ -201,8 +203,8 @@ class GlibcThreads:
         generation = self._generation(module_id, link_map)
         vector = self._value("pthread_dtvp", pthread)
         first = self._address("dtv_dtv", vector)
-        # A thread's vector is updated when the thread uses a variable. Until then the entry may be missing, or belong
-        # to an unloaded module that had this number before.
+        # A thread's vector is updated when the thread uses a variable. Until then the module's entry may be missing, or
+        # belong to an unloaded module that had the same number before.
         if self._value("dtv_t_counter", first) < generation:
             return None
         entry = self._address("dtv_dtv", vector, module_id)
@@ -253,7 +255,7 @@ class GlibcThreads:
             return None
         data = self._address("pthread_key_data_level2_data", level) + second * self._size("sizeof_pthread_key_data")
         if self._value("pthread_key_data_seq", data) != sequence:
-            return None  # it is the value of a deleted key of the same number
+            return None  # the value is that of a deleted key with the same number
         return self._value("pthread_key_data_data", data) or None
 
     def read_keys(self, pthread: int) -> None:

@@ -1,4 +1,4 @@
-"""Threads that sleep in code that was unloaded, and the library that the code belonged to."""
+"""Finds threads that sleep in unloaded code, and the library to which the code belonged."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _RUNTIMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 
 
 class GoneCode(NamedTuple):
-    """The program counters of threads in system calls from unloaded code, by thread; and the file of the OpenMP runtime
-    that the code belonged to, None if it is unknown.
+    """The program counters of threads in system calls from unloaded code, by thread, and the file of the OpenMP runtime
+    to which the code belonged, None if it is unknown.
     """
 
     threads: dict[int, int]
@@ -36,7 +36,8 @@ def gone_code(process: StoppedProcess) -> GoneCode | None:
 
 
 def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
-    # The program counters by thread. A damaged core may have lost mappings of existing code, so it has none.
+    # The program counters by thread. A damaged core may have lost mappings of code that still exists, so the result is
+    # empty.
     target = process.target
     calls, arguments = target.architecture.system_calls, target.architecture.kernel_arguments
     if target.kind not in ("live", "core") or target.loss is not None or calls is None or arguments is None:
@@ -53,7 +54,7 @@ def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
 
 
 def _is_mapped(process: StoppedProcess, pcs: dict[int, int]) -> bool:
-    # Return whether unreadable memory is mapped there, or the mappings are unknown.
+    # Return whether the code is mapped but unreadable, or the mappings are unknown.
     if process.target.kind != "live":
         return False
     try:
@@ -64,7 +65,7 @@ def _is_mapped(process: StoppedProcess, pcs: dict[int, int]) -> bool:
 
 
 def _former_module(process: StoppedProcess, pcs: dict[int, int]) -> str | None:
-    # The first runtime's file whose code fits.
+    # The first file of a runtime that fits the code and the stacks.
     words = [word for thread in sorted(pcs)[:_MAX_THREADS] for word in _stack_words(process, thread)]
     fitting = [name for name in _candidates(process) if _fits(process, name, set(pcs.values()), words)]
     return fitting[0] if fitting else None
@@ -90,8 +91,8 @@ def _stack_words(process: StoppedProcess, thread: int) -> Sequence[int]:
 
 
 def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int]) -> bool:
-    # Return whether the file fits at some distance: each program counter is behind one of its system calls, and some
-    # word on the stacks is a return address in it.
+    # Return whether the file fits at some load address: each program counter is behind one of the file's system calls,
+    # and some word on the stacks is a return address in the file.
     architecture = process.target.architecture
     try:
         path = Path(process.finder.resolve(name))

@@ -16,14 +16,14 @@ NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
 
 
 class Threads:
-    """The target's threads, and for a damaged target also the threads that only glibc's lists have."""
+    """The target's threads. For a damaged target, these include the threads that only glibc's lists have."""
 
     def __init__(self, target: Target, glibc: GlibcThreads) -> None:
         self._target, self._glibc = target, glibc
         self._loses_threads = target.loss is not None and bool(target.loss.threads)
         self._registers: dict[int, Mapping[str, int]] = {}
         self._thread_pointers: dict[int, int] = {}
-        self._pthreads: dict[int, int] = {}  # by native id, struct pthread of threads that are not in the target
+        self._pthreads: dict[int, int] = {}  # by native id: the struct pthread of threads that the target does not have
 
     def ids(self) -> Sequence[int]:
         """Return the operating system's identifiers of all threads, in the target's order."""
@@ -77,7 +77,7 @@ class Threads:
             if pointer is None:
                 pointer = self._listed_thread_pointer(thread)
             elif self._loses_threads and not self._is_pointer_of(pointer, thread):
-                # The register is lost with a part of the notes.
+                # The register is lost if a part of the notes is lost.
                 with suppress(OmpdError):
                     pointer = self._listed_thread_pointer(thread)
             self._thread_pointers[thread] = pointer
@@ -88,7 +88,8 @@ class Threads:
         return pthread_of(self.thread_pointer(thread), self._target.architecture, self._glibc)
 
     def _is_pointer_of(self, thread_pointer: int, thread: int) -> bool:
-        # Return whether glibc has the thread there, True if this glibc does not describe the member.
+        # Return whether the struct pthread there has the thread's number, True if this glibc does not describe the
+        # member.
         try:
             return self._glibc.native_id(pthread_of(thread_pointer, self._target.architecture, self._glibc)) == thread
         except Unavailable:

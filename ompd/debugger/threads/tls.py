@@ -1,7 +1,7 @@
 """The addresses of thread-local variables: in static TLS, and in blocks of modules loaded later.
 
-The ELF ABI defines the place of the program's own block for every C library. For shared libraries glibc's loader keeps
-it, which :mod:`ompd.debugger.threads.glibc` reads.
+The ELF ABI defines the place of the program's own block for every C library. The places of shared libraries' blocks are
+in structures of glibc's loader, which :mod:`ompd.debugger.threads.glibc` reads.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class ThreadLocalStorage:
     def address(self, module: LoadedModule, symbol: Symbol, thread: int) -> int:
         """Return the address of *thread*'s copy of the thread-local *symbol* of *module*.
 
-        :raises NoStorage: if it has none yet
-        :raises Unavailable: if this C library does not publish it
+        :raises NoStorage: if the thread has no copy yet
+        :raises Unavailable: if this C library does not publish the place of the block
         :raises MalformedFile: if the symbol is not in the module's TLS segment
         :raises CorruptState: if the loader's structures contradict themselves
         """
@@ -74,7 +74,7 @@ class ThreadLocalStorage:
 
         :param name: the variable's name in errors
         :raises NoStorage: if the thread has no block yet
-        :raises Unavailable: if this C library does not publish it
+        :raises Unavailable: if this C library does not publish the place of the block
         :raises MalformedFile: if the variable is not in the module's TLS segment
         :raises CorruptState: if the loader's structures contradict themselves
         """
@@ -84,10 +84,11 @@ class ThreadLocalStorage:
         return self._block_address(module, segment, name, thread) + offset
 
     def block(self, module: LoadedModule, thread: int) -> tuple[int, int] | None:
-        """Return the address and size in bytes of *thread*'s TLS block of *module*; None if it has no TLS segment.
+        """Return the address and size in bytes of *thread*'s TLS block of *module*; None if the module has no TLS
+        segment.
 
         :raises NoStorage: if the thread has no block yet
-        :raises Unavailable: if this C library does not publish it, or the module's file is unknown
+        :raises Unavailable: if this C library does not publish the place of the block, or the module's file is unknown
         :raises CorruptState: if the loader's structures contradict themselves
         """
         if module.elf is None:
@@ -135,7 +136,7 @@ class ThreadLocalStorage:
         """Return *thread*'s value of a POSIX thread key, None if it is unset.
 
         :raises BadInput: if the process has no such key
-        :raises Unavailable: if its C library does not publish it
+        :raises Unavailable: if its C library does not publish the values
         """
         return self._glibc.key_value(self._threads.pthread_self(thread), key)
 
@@ -164,9 +165,10 @@ class ThreadLocalStorage:
         return _Block(-offset if self._architecture.tls_variant == 2 else offset, module_id, link_map.address)
 
     def _relocated_distance(self, module: LoadedModule) -> int | None:
-        # The distance of the block that the loader stored for the module's own code, None if the module has no code of
-        # the "initial-exec" model, which OpenMP runtimes use. This works with every C library. Relocations of named
-        # symbols are skipped, because they may refer to another module's variable.
+        # Return the distance of the module's block from the thread pointer, as the loader stored it for the module's
+        # own code. None if the module has no code of the "initial-exec" model, which OpenMP runtimes use. This works
+        # with every C library. Relocations of named symbols are skipped, because they may refer to another module's
+        # variable.
         elf = module.elf
         distances = set()
         for section in elf.sections if elf is not None else ():
@@ -218,7 +220,7 @@ def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int
 
 
 def _addend_in_place(elf: ElfFile, address: int) -> int:
-    # The value in the file at the address that the loader relocates.
+    # The file's contents at the address that the loader relocates.
     offset = elf.file_offset(address, elf.pointer_size)
     if offset is None:
         raise MalformedFile(f"{elf.name}: a relocation of {address:#x}, which is not in it")
@@ -226,8 +228,8 @@ def _addend_in_place(elf: ElfFile, address: int) -> int:
 
 
 def _program_distance(segment: Segment, architecture: Architecture) -> int:
-    # The linker put this into the program's code, so the loader has no choice ("ELF Handling For Thread-Local Storage",
-    # 3.4.6; lld and glibc's _dl_determine_tlsoffset agree if p_vaddr is not aligned).
+    # The linker put this distance into the program's code, so the loader has no choice ("ELF Handling For Thread-Local
+    # Storage", 3.4.6; lld and glibc's _dl_determine_tlsoffset agree if p_vaddr is not aligned).
     align = max(segment.p_align, 1)
     if architecture.tls_variant == 2:
         return -(segment.p_memsz + (-segment.p_vaddr - segment.p_memsz) % align)

@@ -27,8 +27,8 @@ class StaticVariable:
     ``name`` is its name in the source, ``mechanism`` one of :data:`TLS` …, None for a variable without a place.
     ``offset`` is a target address; for a thread-local variable, an offset in the module's TLS block; for an emulated
     one, the address of the control object. ``type`` is None if unknown. ``members`` are the members of a COMMON block,
-    from its start. ``constant`` are the bytes of a variable that the compiler turned into a constant. ``fault`` is the
-    reason for a missing place.
+    from its start. ``constant`` has the bytes of a variable that the compiler turned into a constant. ``fault`` is the
+    reason why the place is unknown.
     """
 
     name: str
@@ -59,7 +59,7 @@ def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswe
 
 
 def is_meant(entry: NamedVariable, name: VariableName) -> bool:
-    """Return whether *name*, with its file and scopes, may mean a variable of that name in debug information."""
+    """Return whether *name*, with its file and scopes, may mean the variable *entry* of debug information."""
     wanted = list(name.scopes)
     if name.is_global:
         return not any(not scope.optional for scope in entry.scopes) and entry.block is None and not wanted
@@ -70,7 +70,7 @@ def is_meant(entry: NamedVariable, name: VariableName) -> bool:
 
 
 def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
-    # Whether the innermost scopes match *wanted*, apart from scopes that the source may omit.
+    # Return whether the innermost scopes match *wanted*, apart from scopes that the source may omit.
     rest = list(wanted)
     for scope in reversed(scopes):
         if not rest:
@@ -102,8 +102,8 @@ def qualified_name(entry: NamedVariable) -> str:
 
 
 def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
-    """Return the variables that *name* means, one per place. Variables with a place take precedence, then variables
-    with exactly this name.
+    """Return the variables that *name* means, one per place. If some have a place or a constant value, the others are
+    left out. If *name* has scopes, and some variables have exactly this name, the others are left out, too.
     """
     unique: dict[object, StaticVariable] = {}
     for variable in found:
@@ -122,8 +122,8 @@ def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVari
 
 
 def distinguished(found: Sequence[StaticVariable]) -> list[StaticVariable]:
-    """Return the variables under distinct names, in their order. Ambiguous names are prefixed with the file's name or
-    the module's.
+    """Return the variables under distinct names, sorted by name. The file's or the module's name precedes ambiguous
+    names.
     """
     if len(found) < 2:
         return list(found)

@@ -11,16 +11,16 @@ _WORD, _STACK_ALIGNMENT = 8, 16  # for processors whose code omits the frame poi
 def kept_frame_size(offsets: Sequence[int]) -> int | None:
     """Return the distance in bytes from stack pointer to CFA that a function keeps between its calls.
 
-    The function has no frame pointer.
+    This is for functions without a frame pointer.
 
     :param offsets: the distance in each row of the function's unwind data
     :returns: None if the function does not make its frame exactly once
     """
     top = next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets)) - 1
     if top + 1 >= len(offsets):
-        return offsets[top] if offsets else None  # it never returns
-    # An epilogue undoes the prologue's last step first. Arguments are pushed word by word, so that the stack is aligned
-    # at the call, and removed in one step.
+        return offsets[top] if offsets else None  # the function never returns
+    # An epilogue undoes the prologue's last step first. Arguments of a call are pushed word by word, up to an aligned
+    # stack, and removed in one step.
     last = offsets[top] - offsets[top - 1] if top else 0
     size = offsets[top + 1]
     if offsets[top] - size == last:

@@ -11,7 +11,7 @@ from ompd.binary.types.types import TypeInfo
 from ompd.errors import Unavailable
 
 LAID = 1 << 80
-"""No process has this address, whatever its pointers."""
+"""An address for values outside of memory: no process has it, whatever its pointers contain."""
 
 
 class FrameTypes(TypeReader):

@@ -45,21 +45,21 @@ _MAX_BOUND_BYTES = 8
 _NO_PLACE = "the compiler did away with it"
 
 Parts = Callable[[str], Sequence[Step]]
-"""The steps from the variable of a name to the part of it that is wanted, none for all of it."""
+"""Returns the steps from the variable of a name to its requested part, none for all of the variable."""
 
 
 class LocalValue(NamedTuple):
-    """A variable of a function in one frame.
+    """A variable of a function, with its value in one frame.
 
-    ``name`` is ``""`` for a variable without a name. ``type`` is spelled as in the source. For a reference ``referred``
-    is the referent's type, and ``address`` and ``shown`` belong to the referent. ``address`` is None outside of memory.
-    ``shown`` is None if the value is unknown, with the reason in ``fault``. ``depth`` counts the enclosing blocks,
-    ``line`` is the line of the declaration. ``is_artificial`` marks a variable that the compiler declares as its own.
-    ``is_copy`` marks a variable that an enclosing function declares in the same place of the source. ``derefs`` is for
-    variables reached through the argument of a construct's function (gcc): 0 for a member of the structure behind it, 1
-    for the target of a pointer in that structure; None otherwise. ``register`` is the register that holds the whole
-    variable, None without one. ``storage`` is ``frame``, ``static``, ``thread`` for thread-local storage, or ``""`` if
-    unknown.
+    ``name`` is ``""`` for a variable without a name. ``type`` is spelled as in the source. For a reference,
+    ``referred`` is the referent's type, and ``address`` and ``shown`` are the referent's. ``address`` is None outside
+    of memory. ``shown`` is None if the value is unknown, with the reason in ``fault``. ``depth`` counts the enclosing
+    blocks, ``line`` is the line of the declaration. ``is_artificial`` marks a variable of the compiler itself.
+    ``is_copy`` marks a variable that an enclosing function has, too, by the same declaration in the source. ``derefs``
+    is for variables reached through the argument of a construct's function (gcc): 0 for a member of the structure
+    behind it, 1 for the target of a pointer in that structure; None otherwise. ``register`` is the register that holds
+    the whole variable, None without one. ``storage`` is ``frame``, ``static``, ``thread`` for thread-local storage, or
+    ``""`` if unknown.
     """
 
     name: str
@@ -96,7 +96,7 @@ class _Prepared(NamedTuple):
 
 class _Code(NamedTuple):
     # Facts from the file about an address: the functions there, innermost first, and the base of their frame. If the
-    # base is the stack pointer, frame_size is its distance to the CFA between calls, None if unknown.
+    # base is the stack pointer, frame_size is the distance from it to the CFA between calls, None if unknown.
     scopes: list[list[_Prepared]]
     known: dict[Key, _Prepared]
     frame_base: bytes | None
@@ -225,8 +225,8 @@ class _ModuleLocals:
         )
 
     def _frame_size(self, address: int) -> int | None:
-        # LLVM describes places relative to the stack pointer between calls. While arguments of a call are pushed, the
-        # pointer is lower. Unwind data has its value between calls.
+        # LLVM describes places relative to the value that the stack pointer has between calls. While arguments of a
+        # call are pushed, the pointer is lower. The size follows from all rows of the function's unwind data.
         row = self._module.row(address)
         if row is None:
             return None
@@ -241,11 +241,12 @@ class _ModuleLocals:
         if at < row.function_end or any(register != self._stack_pointer for register, _ in rows):
             return None
         size = kept_frame_size([offset for _, offset in rows])
-        # If the distance is smaller, the frame does not exist yet, or any more.
+        # If the distance is smaller, the function has not made its frame yet, or has removed it.
         return size if size is not None and row.cfa.offset >= size else None
 
     def _declared_around(self, function: EntryRef) -> set[tuple[str, int | None]]:
-        # Names and lines of variables of enclosing functions. gcc may describe these again in a construct's function.
+        # Return names and lines of variables of enclosing functions. gcc may describe these again in a construct's
+        # function.
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
             name = function.unit.string(self._info.index.entry(function)[1].get(dw.DW_AT_NAME))
@@ -298,7 +299,7 @@ class _ModuleLocals:
         )
 
     def _referred(self, place: EntryRef) -> EntryRef | None:
-        # The final referent of a reference, None for other types.
+        # The final referent of a reference; None for all other types.
         target: EntryRef | None = None
         try:
             for _ in range(_MAX_REFERENCES):
@@ -347,7 +348,7 @@ class _ModuleLocals:
         )
 
     def _source(self, row: _Prepared, context: FrameContext) -> tuple[EntryRef, int | bytes]:
-        # Type, and address or bytes, of the variable, for a reference of the referent.
+        # Return type, and address or bytes, of the variable. For a reference, these are the referent's.
         variable = row.variable
         if row.fault is not None:
             raise Unsupported(row.fault)

@@ -11,7 +11,7 @@ from ompd.debugger.variables.locals import FunctionLocals, Locals, LocalValue
 
 
 class _Elsewhere(NamedTuple):
-    # The same frame at another address of its function, with the same stack.
+    # The same frame, with the same stack, at another address of its function.
     pc: int
     call_site: int
     sp: int
@@ -24,8 +24,8 @@ class _Elsewhere(NamedTuple):
 
 
 def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[FunctionLocals]:
-    """Return the variables that the function of *frame* has at another address of its code. Their places are right for
-    that address; values are current, not past ones.
+    """Return the variables that the function of *frame* has at another address of its code. Their places are those at
+    that address. Their values are the present ones, not those when that code ran.
     """
     there = _Elsewhere(
         address,

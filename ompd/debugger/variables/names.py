@@ -99,7 +99,7 @@ def is_called(name: str, wanted: str, fold: bool) -> bool:
 
 
 def canonical(name: str) -> str:
-    """Return *name* without spaces, with arguments of templates in a common spelling of all compilers."""
+    """Return *name* without spaces, with arguments of templates in one spelling for all compilers."""
     return shortened(name).replace(" ", "")
 
 

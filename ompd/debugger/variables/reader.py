@@ -176,7 +176,7 @@ class VariableReader:
     def initialised(self, thread: int) -> bool | None:
         """Return whether the initialiser of the copy of *thread* has run, None without an initialiser.
 
-        A thread runs it at the first use of the variable, or of another one in the same file.
+        A thread runs it at its first use of the variable, or of another variable in the same file.
 
         :raises Unavailable: if this variable's guard is unknown
         """

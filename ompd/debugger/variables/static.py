@@ -1,7 +1,7 @@
 """Finds variables of a process by their names in the source.
 
 The program's debug information is searched first, then its symbols. Other modules are searched only if the program has
-no such variable, or if the name is qualified by a module's. A symbol gives address and size, but no type.
+no such variable, or if a module's name precedes the variable's. A symbol gives address and size, but no type.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Variables:
             if variable is not None:
                 found.append(variable)
         if not found and not name.scopes:
-            # The name may mean a COMMON block, although the source has it between slashes.
+            # The name may mean a COMMON block, although in the source its name is between slashes.
             found = self._in_blocks(module, info, replace(name, block=name.name, name=""))
         return found
 
@@ -162,7 +162,8 @@ class Variables:
         return replace(made, fault="its debug information gives no location: the compiler may have removed it")
 
     def _preempted(self, module: LoadedModule, entry: NamedVariable, made: StaticVariable) -> StaticVariable:
-        # If the program exports a library's variable, the loader binds both to the program's copy (a copy relocation).
+        # If a library's variable is also exported by the program, the loader binds the program and the library to the
+        # program's copy (a copy relocation).
         name = entry.linkage or entry.name
         if module.record.is_program or not entry.is_external or name not in _exported(module):
             return made
@@ -173,7 +174,7 @@ class Variables:
         return made
 
     def _declared(self, made: StaticVariable) -> StaticVariable | None:
-        # A variable that is defined in a file without debug information. The symbol has its address.
+        # A variable that is defined in a file without debug information: the symbol has its address.
         for module in sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library)):
             symbol = _symbol(module, made.linkage or made.short_name)
             if symbol is None:
@@ -185,7 +186,8 @@ class Variables:
         return None
 
     def _emulated(self, module: LoadedModule, entry: NamedVariable) -> int | None:
-        # The address of a variable's control object, named after the variable, in a function after both.
+        # Return the address of the variable's control object. It has the variable's name; in a function, the names of
+        # function and variable.
         symbols = _symbols(module)
         function = next((scope.name for scope in reversed(entry.scopes) if scope.kind == "function"), None)
         names = [entry.linkage or entry.name]
@@ -273,7 +275,8 @@ class Variables:
                 yield made
 
     def guards(self, variable: StaticVariable) -> list[Symbol]:
-        """Return the symbols of possible guards of a thread-local *variable* of C++, which record its initialisation.
+        """Return the symbols of possible guards of a thread-local *variable* of C++. A guard records that the variable
+        was initialised.
 
         Empty for static initialisation (Itanium C++ ABI, 2.8, and the thread wrappers of gcc and clang).
         """
@@ -359,7 +362,7 @@ def _symbols(module: LoadedModule) -> SymbolTable:
 
 
 def _block_offset(module: LoadedModule, number: int) -> int:
-    # With split debug information gcc makes the linker write an address in place of the offset in the TLS block.
+    # With split debug information gcc makes the linker write an address where the offset in the TLS block should be.
     segment = next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
     if segment is not None and segment.p_memsz <= segment.p_vaddr <= number < segment.p_vaddr + segment.p_memsz:
         return number - segment.p_vaddr
@@ -394,7 +397,7 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
 
 
 def _around(symbol: str, name: str) -> list[str]:
-    # The scopes of a variable in a function of C++, by its linker's name.
+    # Return the scopes of a variable in a function of C++, by its linker's name.
     from ompd.binary.demangle import demangle
 
     parts = split_scopes(demangle(symbol) or "")
@@ -412,11 +415,11 @@ def _symbol(module: LoadedModule, name: str) -> Symbol | None:
     try:
         return _symbols(module).find(name)
     except OmpdError:
-        return None  # no file, or a damaged table
+        return None  # there is no file, or its table is damaged
 
 
 def _storage_of(module: LoadedModule, name: str) -> str | None:
-    # The symbol of a static variable in a function: its name and a number.
+    # Return the symbol of a static variable in a function, which is called by the variable's name and a number.
     try:
         symbols = module.symbols.find_prefix(f"{name}.") if module.symbols is not None else ()
     except MalformedFile:

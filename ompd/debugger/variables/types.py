@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Types:
-    """The types of all modules of a process. A module's debug information is opened at its first use."""
+    """The types of all modules of a process. A module's debug information is opened when it is first needed."""
 
     def __init__(self, modules: ModuleList) -> None:
         self._modules = modules
@@ -36,8 +36,8 @@ class Types:
         self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
 
     def find(self, name: str) -> TypeRef:
-        """Return the type *name* of the first module that defines it. The program is first, then modules by address, C
-        and compiler libraries last.
+        """Return the type *name* of the first module that defines it. The order is: the program, then modules by
+        address, C and compiler libraries last.
 
         :raises TypeNotFound: if no module defines it
         """
@@ -81,7 +81,7 @@ class Types:
         return layout
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
-        """Return all objects in static storage of *module* whose type has one of *names*; see
+        """Return all objects in static storage of *module* whose type is named in *names*; see
         :meth:`Process.variables_of_type`. Arrays of more than 65,536 elements are left out.
         """
         key = module.start, tuple(names)

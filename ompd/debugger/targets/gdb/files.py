@@ -1,4 +1,4 @@
-"""Files of a target in gdb: by gdb's settings, and where gdb has found them. They are verified all the same."""
+"""Finds files of a target in gdb by gdb's settings, and where gdb has found them. Such files are verified, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_TARGET = "target:"
 
 def file_options() -> FileOptions:
     """Return the options from gdb's settings ``sysroot`` and ``debug-file-directory``."""
-    # The default, "target:", means the machine of the process, which is this one.
+    # The default, "target:", means the machine of the process. Here that is always this machine.
     sysroot = (gdb.parameter("sysroot") or "").removeprefix(_OF_TARGET).rstrip("/")
     folders = (gdb.parameter("debug-file-directory") or "").split(os.pathsep)
     return FileOptions(sysroot=sysroot or None, debug_dirs=[folder for folder in folders if folder.startswith("/")])

@@ -21,7 +21,7 @@ _CONNECTED = ("native", "core")
 class Stops:
     """Counts the events of one gdb that may change inferiors.
 
-    ``count`` is the same as long as nothing has changed. ``loaded`` counts the events that may change loaded files.
+    ``count`` changes with every such event. ``loaded`` counts only the events that may change the loaded files.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Stops:
         self.loaded += 1
 
     def of(self, inferior: Any) -> tuple[int, int, int]:
-        """Return a value that is the same as long as nothing in *inferior*, a ``gdb.Inferior``, has changed."""
+        """Return a value that stays the same until something in *inferior*, a ``gdb.Inferior``, changes."""
         return inferior.num, inferior.pid, self.count
 
 
@@ -86,7 +86,7 @@ def core_of(inferior: Any) -> str | None:
     """
     if inferior.connection is None or inferior.connection.type != "core":
         return None
-    # Before gdb 17 no Python attribute has it.
+    # Before gdb 17 no Python attribute has the path.
     core = _CORE.search(gdb.execute("info files", to_string=True))
     if core is None:
         raise TargetError("gdb does not say which core file it has opened", hint="use `ompd CORE` in a shell")

@@ -1,11 +1,11 @@
 """A process under gdb, at one stop.
 
-gdb provides threads, registers, memory and signals. Its Python does not list mappings; the kernel does, because gdb
-runs on the machine of the process. Symbols, unwinding, thread-local storage and lines are ours, as for every kind of
-target, so that the kinds cannot disagree.
+gdb provides threads, registers, memory and signals. gdb's Python does not list mappings, so they are read from the
+kernel: gdb runs on the machine of the process. Symbols, unwinding, thread-local storage and lines come from ompd, as
+for every kind of target, so that the kinds cannot disagree.
 
-A core file in gdb needs no target of its own: we read the file itself. gdb fills pages that a core omits from any file
-of the right name; we verify the file first.
+A core file in gdb needs no target of its own, because ompd reads the core itself. gdb fills pages that a core omits
+from any file of the right name; ompd verifies the file first.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from ompd.isa.processors import ARCHITECTURES, architecture_by_gdb_name
 _MAX_READ = 1 << 28
 # Members of gdb's own siginfo_t (linux_get_siginfo_type), in the order of SignalInfo's.
 _SIGINFO = (("si_signo",), ("si_code",), ("_sifields", "_kill", "si_pid"), ("_sifields", "_sigfault", "si_addr"))
-# A debugger's own stops, which are no signals of the program.
+# A debugger's own stops, which are not signals of the program.
 _STOPS = (0, signal.SIGSTOP, signal.SIGTRAP)
 
 
 class GdbTarget:
     """The process *inferior*, a ``gdb.Inferior`` of this machine, at its present stop.
 
-    :param alone: the only stopped thread, a ``gdb.InferiorThread`` that is selected; others then have no registers, and
-        memory may change
+    :param alone: the only stopped thread, a ``gdb.InferiorThread`` that is selected; the other threads then have no
+        registers, and memory may change
     :raises TargetGone: if there is no process
     :raises TargetError: if it is running, or cannot be inspected
     :raises Unsupported: if its architecture is not supported
@@ -117,8 +117,8 @@ class GdbTarget:
         return {native_id(thread): thread for thread in threads}
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread*. If it is not selected, the registers of all threads are read, because gdb
-        has to select each thread for that.
+        """Return the registers of *thread*. If *thread* is not selected, this reads the registers of all threads,
+        because gdb has to select each thread to read it.
         """
         self.check()
         if thread not in self._threads:
@@ -147,7 +147,7 @@ class GdbTarget:
                 self._registers.setdefault(native, {})
 
     def _read_registers(self) -> dict[str, int]:
-        # The registers of the selected thread.
+        # Return the registers of the selected thread.
         mask = (1 << 8 * self.architecture.pointer_size) - 1
         registers: dict[str, int] = {}
         try:

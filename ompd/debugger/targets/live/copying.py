@@ -18,19 +18,20 @@ from ompd.isa.architecture import ThreadDescriptors
 if TYPE_CHECKING:
     from ompd.debugger.targets.live.live import LiveProcess
 
-# Bytes to copy of all stacks, from the stack pointers upwards. Each is copied to its end if there is room for it. The
-# deepest ones share the rest evenly, but get at least _LEAST_STACK each. The outermost frames are at a stack's end, far
-# from the others if the program or the runtime (it spreads stacks over cache lines) has left space between.
+# The most bytes of stacks to copy, from the stack pointers upwards. A stack is copied to its end if its share suffices.
+# The deepest stacks share the rest evenly, but get at least _LEAST_STACK each. Of these the ends are copied, too: they
+# have the outermost frames, which are far from the others if the program or the runtime has left space between.
+# Runtimes do so to spread stacks over cache lines.
 _ALL_STACKS, _LEAST_STACK = 8 << 20, 8 << 10
 _STACK_END = 2 * PAGE
-_DEEP_STACKS = 64 << 20  # after an answer needed more of them
-_SPARE = 16  # stacks of threads that are created meanwhile
+_DEEP_STACKS = 64 << 20  # in place of _ALL_STACKS, after an answer needed more of the stacks
+_SPARE = 16  # room for the stacks of threads that are created meanwhile
 _MAX_CAPTURE = 128 << 20
-# Pages that are only possibly needed do not justify a much longer stop. These are their parts of its limit, before and
-# after some of them were needed.
+# Pages that may be needed do not justify a much longer stop. These are the parts of the limit after which they are no
+# longer copied: before, and after, some of them were needed.
 _NEARBY_PART, _LIKELY_PART = 0.2, 0.6
 _MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
-# Maps of this many bytes are read in no time, so they are read first: without them the copy is useless.
+# Maps up to this many bytes are read quickly. So they are read before the memory: without maps the copy is useless.
 _SHORT_MAPS = 64 << 10
 
 
@@ -39,7 +40,7 @@ class UnknownMappings(BadProcess):
 
 
 class Copy:
-    """The copy of one stop: the tops of the stacks, *pages*, and if time is left *nearby*, likely ones first.
+    """The copy of one stop: the tops of the stacks, *pages*, and *nearby* if time is left, the likely ones first.
 
     :param threads: the approximate number of threads
     :param deep: whether to copy the stacks to their ends, unless they are too large
@@ -101,8 +102,8 @@ class Copy:
             else:
                 other = 64 if arch.elf_class == 32 else 32
                 raise BadProcess(process.process_id, f"thread {thread} runs {other}-bit code, which is not supported")
-        # Read through a stopped thread: the first one may have ended, which loses the memory, and a sleeping one may
-        # wake up and end.
+        # Read by the number of a stopped thread. The first thread may have ended, and then gives no access to the
+        # memory. A sleeping thread may wake up and end.
         reader = next((thread for thread, raw in registers.items() if isinstance(raw, bytes)), process.reader)
         if len(self._before) <= _SHORT_MAPS:
             self._maps = process.maps_of(reader, stop)
@@ -132,7 +133,7 @@ class Copy:
             self._tried += tried
 
     def _stacks(self, pointers: Collection[int]) -> Iterator[tuple[int, int]]:
-        # The shallow stacks first, so that the deep ones get the rest of their shares.
+        # The shallow stacks come first, so that the deep ones get what remains of their shares.
         used = []
         for sp in pointers:
             index = bisect_right(self._starts, sp) - 1
@@ -191,7 +192,7 @@ class Copy:
 
 
 def _split(start: int, size: int) -> Iterator[tuple[int, int]]:
-    # Split a range into pieces of one system call each.
+    # Split a range into pieces that one system call can read.
     for piece in range(start, start + size, ptrace.MAX_PIECE):
         yield piece, min(ptrace.MAX_PIECE, start + size - piece)
 
@@ -209,7 +210,7 @@ def _descriptors(thread: int, descriptors: ThreadDescriptors) -> bytes | None:
 
 
 def _buffer(size: int) -> mmap.mmap:
-    # Populate the pages before the stop begins. Huge pages, if the kernel has them, take a quarter of the time.
+    # Allocate the pages before the stop begins. Huge pages, if the kernel has them, take a quarter of the time.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     buffer = mmap.mmap(-1, max(size, PAGE), flags=flags)
     try:
@@ -223,8 +224,8 @@ def _buffer(size: int) -> mmap.mmap:
 
 
 def _ranges(pages: Sequence[int], starts: Collection[int]) -> Iterator[tuple[int, int]]:
-    # Addresses and sizes of rows of adjacent pages, in the given order. A row is at most as long as one system call
-    # reads, and in one mapping, because the next may be unreadable.
+    # Yield addresses and sizes of rows of adjacent pages, in the given order. A row is at most as long as one system
+    # call reads. It lies in one mapping, because the next mapping may be unreadable.
     borders = {start >> PAGE_BITS for start in starts}
     start = end = None
     for number in pages:

@@ -1,4 +1,4 @@
-"""The files of a live process, in its own root folder; deleted ones by the kernel's links."""
+"""The files of a live process, in its own root folder. The kernel's links lead to deleted files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LiveFiles(FileFinder):
             if name == self._program:
                 yield str(self._proc / "exe")
             yield str(self._proc / "map_files" / f"{mapping.start:x}-{mapping.end:x}")
-            yield plain  # the file that replaced it may be the same
+            yield plain  # the file that replaced the mapped one may have the same contents
 
     def _inside(self, name: str) -> str:
         # Follow links inside the process's own root folder.

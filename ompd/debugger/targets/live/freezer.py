@@ -13,13 +13,13 @@ def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
     :param groups: the text of ``/proc/PID/cgroup``
     :param cgroups: where control groups are mounted
     """
-    for line in groups.split("\n"):  # names of groups may hold other separators
+    for line in groups.split("\n"):  # names of groups may have other line separators in them
         _, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if ".." in PurePosixPath(name).parts:
-            continue  # it is of another namespace
+            continue  # the group is in another namespace
         path = name.lstrip("/")
-        if not controllers:  # version 2, in the folder "unified" if version 1 is mounted, too
+        if not controllers:  # version 2, whose folder is "unified" if version 1 is mounted, too
             for folder in (cgroups / path, cgroups / "unified" / path):
                 if "frozen 1" in _lines(folder / "cgroup.events"):
                     return folder

@@ -1,12 +1,12 @@
 """Live processes of Linux: stopped while memory is copied, and running while the answer is computed.
 
-A :class:`LiveProcess` gives one :class:`Moment` after another, each a target of its own. There are two kinds.
+A :class:`LiveProcess` makes one :class:`Moment` after another. Each is a target of its own, of one of two kinds.
 
-A glance stops nothing: memory is read while it changes, registers as ``/proc`` shows them. If all threads slept
-meanwhile, its answer is valid. Otherwise its answer is dropped, but shows which pages the real answer will read.
+A glance stops nothing. It reads memory while memory changes, and registers from ``/proc``. If all threads slept
+meanwhile, the answer is valid. Otherwise the answer is dropped, but the pages that it read are noted.
 
-A stop stops the running threads, and usually not the sleeping ones. Registers, the tops of the stacks and those pages
-are copied within milliseconds. If an answer needs a page or register that was not copied, another stop copies it.
+A stop stops the running threads, and usually not the sleeping ones. Registers, the tops of the stacks and the noted
+pages are copied within milliseconds. If an answer needs a page or register that was not copied, another stop copies it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.process import RunningProcess
 from ompd.debugger.targets.live.tracer import Asleep, NotStopped, Stop
 
-# The limit of a stop, and the allowance for each thread beyond the included ones. On a busy machine the threads may not
-# get processors in time to stop on; another moment may be better.
+# The limit of a stop, and how much each thread above the included number adds. On a busy machine the threads may not
+# get the processors that they need in order to stop; another moment may be better.
 DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
 STOP_TRIES = 3
-# Attempts that leave sleeping threads alone. If one ran during each of them, the next attempt stops them, too.
+# Attempts that do not stop sleeping threads. If a sleeping thread ran during each of them, the next attempt stops all.
 _TRIES_ASLEEP = 2
 
 
@@ -51,7 +51,8 @@ class LiveProcess(RunningProcess):
         """Return the process as it runs. The registers of running threads are unknown."""
         self.wanted.clear()
         asleep = {thread: self.asleep(thread) for thread in self.thread_ids()}
-        # A thread may have created another one since the list was read, and sleep now.
+        # The new threads are not known to have slept: a thread may have created them after the list was read, and sleep
+        # now.
         asleep |= {thread: None for thread in self.thread_ids() if thread not in asleep}
         registers = {
             thread: self.registers_asleep(how) if how is not None else self.blocked_at(thread)
@@ -60,11 +61,13 @@ class LiveProcess(RunningProcess):
         return Moment(self, registers, self.mappings(self.maps()), asleep=asleep)
 
     def surface(self) -> Moment:
-        """Return the process for reading constant memory. It has no threads, and does not keep the pages it reads."""
+        """Return the process for reading constant memory. It has no threads, and does not keep the pages that it
+        reads.
+        """
         return Moment(self, {}, self.mappings(self.maps()), keeps_pages=False)
 
     def limit_ns(self, threads: int) -> int:
-        """Return the limit of a stop of that many threads, in nanoseconds."""
+        """Return the limit of a stop in nanoseconds, for a process with *threads* threads."""
         if self._max_stop_ns is not None:
             return self._max_stop_ns
         return DEFAULT_STOP_NS + max(0, threads - _THREADS_INCLUDED) * _EACH_FURTHER_NS
@@ -80,8 +83,8 @@ class LiveProcess(RunningProcess):
     ) -> Moment:
         """Stop the running threads, copy the tops of their stacks, *pages*, and *nearby* if time is left, and release.
 
-        Pages are left out if the time is over. Sleeping threads are not stopped, except those of *lacking*. If one runs
-        meanwhile, the copy is repeated; the third attempt stops sleeping threads, too.
+        Pages are left out if the time is over. Sleeping threads are not stopped, except those of *lacking*. If a
+        sleeping thread runs meanwhile, the copy is repeated; the third attempt stops sleeping threads, too.
 
         :param nearby: pages that may be needed, the likely ones first
         :param lacking: sleeping threads whose registers are needed
@@ -123,7 +126,7 @@ class LiveProcess(RunningProcess):
 
 
 class Sleepers:
-    """Decides which sleeping threads one stop stops.
+    """Decides which sleeping threads are stopped, during one stop of the process.
 
     ``unstoppable`` are threads whose registers are needed, but whose system call would not restart.
 
@@ -135,7 +138,7 @@ class Sleepers:
         self.unstoppable: set[int] = set()
 
     def leave(self, thread: int) -> Asleep | None:
-        """Return how a thread sleeps if it is left alone, None if it runs or has to be stopped."""
+        """Return how a thread sleeps if it is not to be stopped, None if it runs or has to be stopped."""
         asleep = self._process.asleep(thread)
         if asleep is None or (self._lacking is not None and thread not in self._lacking):
             return asleep

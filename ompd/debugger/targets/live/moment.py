@@ -13,13 +13,13 @@ from ompd.debugger.targets.live.process import PAGE, PAGE_BITS, RunningProcess
 from ompd.debugger.targets.live.tracer import Asleep
 from ompd.errors import BadInput, MemoryFault, StaleHandle, TargetGone, Unavailable
 
-# When the program has moved on, it likely uses neighbours of the heap pages that were read before. These are the block
-# sizes, in pages, after no stop, one, and more.
+# If the program has run on, it likely uses neighbours of the heap pages that were read before. These are the sizes of a
+# neighbourhood in pages, after no stop, one stop, and more stops have missed pages.
 _BLOCKS = (8, 64, 512)
-# The most pages to copy as neighbours; more would take long. After a stop that missed pages, whole mappings around them
-# are copied, the smallest first, within this limit.
+# The most pages to copy as neighbours; more would take too long. After a stop that missed pages, whole mappings around
+# the pages are copied, the smallest first, within this limit.
 _MAX_EXPANDED = 8192
-_GROWS = 32  # pages by which a heap may grow until it is copied as a whole
+_GROWS = 32  # pages that are copied behind the end of a mapping, because a heap may grow
 _MAX_READ = 128 << 20
 _MAX_GLANCE = 128 << 20
 _MAX_CONSTANTS = 4096  # pages
@@ -27,11 +27,12 @@ _MAX_WANTED = 1 << 14  # files of /proc
 
 
 class Moment:
-    """A live process at one stop or, for a glance, as it runs: a :class:`ompd.debugger.targets.base.Target`.
+    """A live process at one stop, or at a glance while it runs: a :class:`ompd.debugger.targets.base.Target`.
 
     ``missed`` are the numbers of writable pages that were read but not copied. They were read while the process ran, so
     an answer that depends on them is invalid. ``left_out`` counts the pages that the time limit of the stop left out.
-    ``lacking`` are threads whose missing registers an answer needs; ``unread`` those of them that may not be stopped.
+    ``lacking`` are threads whose missing registers an answer needs; ``unread`` are such threads that may not be
+    stopped.
 
     :param threads: the known registers of each thread, None for a running one
     :param copied: the copied pages by their numbers; None for a glance
@@ -66,7 +67,7 @@ class Moment:
         self.lacking: set[int] = set()
         self.unread: set[int] = set()
         self.is_stopped = copied is not None
-        """Whether all its facts are of one moment; a glance becomes so by :meth:`confirm`."""
+        """Whether all facts are of one moment. For a glance, :meth:`confirm` finds this out."""
         self.asleep = asleep or {}
         self.left_out = left_out
         self._process = process
@@ -75,7 +76,7 @@ class Moment:
         self._memory = memory
         self._starts = [mapping.start for mapping in memory]
         self._mappings = file_mappings(memory)
-        # An answer reads only some of the copied pages, so each becomes `bytes` in `_pages` on its first read.
+        # An answer reads only some of the copied pages. So a page becomes `bytes` in `_pages` when it is first read.
         self._copied = copied if copied is not None else {}
         self._pages: dict[int, bytes] = {}
         self._room = (_MAX_GLANCE >> PAGE_BITS) - len(self._copied)
@@ -94,11 +95,11 @@ class Moment:
         return PartialRegisters(registers, thread, self.unread if thread in unstoppable else self.lacking)
 
     def confirm(self) -> bool:
-        """Return whether all threads slept when this glance began, and have not run since. It is then equal to a stop,
-        because the memory that it has read has not changed.
+        """Return whether all threads slept when this glance began, and have not run since. The glance is then as good
+        as a stop, because the memory that it has read has not changed.
 
-        This presumes that neither the kernel, for a read in progress, nor another process with shared memory wrote
-        meanwhile.
+        This assumes that nothing else wrote meanwhile: neither the kernel, for a system call in progress, nor another
+        process with shared memory.
         """
         if not self.asleep or None in self.asleep.values():
             return False
@@ -193,7 +194,7 @@ class Moment:
         return self._threads[thread] or {}
 
     def unknown_threads(self) -> Sequence[int]:
-        """Return the threads without any register, which did not stop, or ran meanwhile."""
+        """Return the threads without any register, which did not stop or which ran meanwhile."""
         return tuple(thread for thread, registers in self._threads.items() if registers is None)
 
     def mappings(self) -> Sequence[FileMapping]:
@@ -205,7 +206,7 @@ class Moment:
         return [mapping for mapping in self._memory if mapping.is_executable and mapping.is_file]
 
     def siginfo(self, thread: int) -> SignalInfo | None:
-        """Return None: the process goes on, so no signal ended it."""
+        """Return None: the process still runs, so no signal has ended it."""
         return None
 
     def proc_text(self, path: str) -> bytes:
@@ -245,7 +246,7 @@ class Moment:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the answer had every page and every register of a sleeping thread that it needs."""
+        """Whether the target had every page, and every register of a sleeping thread, that the answer needs."""
         return not self.missed and not self.lacking
 
     def misses_stacks(self) -> bool:
@@ -254,7 +255,7 @@ class Moment:
         return any(mapping is not None and mapping.start in self._stacks for mapping in mappings)
 
     def pages_nearby(self, stops: int) -> Sequence[int]:
-        """Return the neighbours of the missed pages, stacks excepted, likely ones first.
+        """Return the neighbours of the missed pages, the likely ones first. Pages of stacks are left out.
 
         :param stops: how many stops have missed pages; more stops give more neighbours
         """
@@ -282,7 +283,7 @@ class Moment:
         why: str = "it was not copied when the process was stopped",
         hint: str = "what is asked within one call of Session.ask() is copied",
     ) -> None:
-        """Read no more pages of the running process: the answer is of this moment, perhaps with gaps.
+        """Read no more pages of the running process. The answer is then of this moment, perhaps with gaps.
 
         :param why: the fault of a page that was not copied, with its *hint*
         """

@@ -41,7 +41,7 @@ class RunningProcess:
     """A running process of this machine.
 
     ``note`` is a note for the user about the given number, or None. ``constants`` are pages that are not writable, by
-    number: they stay the same until the process executes another program.
+    number. They stay the same until the process executes another program.
 
     :raises BadProcess: if it cannot be inspected
     """
@@ -53,12 +53,12 @@ class RunningProcess:
         self.architecture: Architecture = findings.architecture
         self.constants: dict[int, bytes] = {}
         self.wanted: dict[str, None] = {}
-        """Paths in its folder that a query reads. Like pages, they are read again while the process is stopped."""
-        self._is_kernels: dict[int, bool] = {}  # by thread
+        """Paths in its folder that a query has read. Like pages, they are read again while the process is stopped."""
+        self._is_kernels: dict[int, bool] = {}  # whether a thread is the kernel's, by the thread's number
         self._parsed: tuple[bytes, Sequence[MemoryMapping]] | None = None
         self._memory = ptrace.Reader(ptrace.MAX_PIECE)
         self.reader = self.process_id
-        """A thread that still has the memory: the first one may have ended before the others."""
+        """A thread by which the memory can be read. The first thread may have ended before the others."""
         # The descriptor stays this process's, even if another one gets its number.
         self.folder = _open(f"/proc/{self.process_id}", None, os.O_DIRECTORY, self.process_id)
         try:
@@ -74,7 +74,7 @@ class RunningProcess:
             self.folder = -1
 
     def refresh(self) -> None:
-        """Read again the facts that change only if a library is loaded or another program executed."""
+        """Read again the facts that change only if a library is loaded, or if another program is executed."""
         self.constants.clear()
         arguments = self._read("cmdline").rstrip(b"\0").replace(b"\0", b" ")
         self.command: str | None = arguments.decode("utf-8", "surrogateescape") or None
@@ -84,8 +84,8 @@ class RunningProcess:
         )
 
     def held_by(self) -> str | None:
-        """Return the cause that no thread can run: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger``, or the name of a
-        frozen control group; None if the process runs.
+        """Return the reason why no thread can run: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger``, or the name of a
+        frozen control group. None if the process runs.
         """
         try:
             state = parse_stat(self._read(f"task/{self.reader}/stat")).state
@@ -128,8 +128,8 @@ class RunningProcess:
         raise TargetGone(f"process {self.process_id} ended while it was looked at")
 
     def thread_ids(self) -> list[int]:
-        """Return the numbers of the threads, in order, without the kernel's for io_uring, which never run the program's
-        code.
+        """Return the numbers of the threads, in order. The kernel's own threads for io_uring are left out, because they
+        never run the program's code.
 
         :raises TargetGone: if the process has ended
         """
@@ -152,7 +152,7 @@ class RunningProcess:
         return self._is_kernels[thread]
 
     def serves_page_faults(self) -> bool:
-        """Return whether threads of the process may supply pages of its own memory (userfaultfd(2))."""
+        """Return whether threads of the process may supply pages of its memory by themselves (userfaultfd(2))."""
         try:
             descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder)
         except OSError:
@@ -176,13 +176,13 @@ class RunningProcess:
         return self._read_of_program("maps")
 
     def mappings(self, maps: bytes) -> Sequence[MemoryMapping]:
-        """Return the mappings in the text *maps*. The last text is parsed once only, because it seldom changes."""
+        """Return the mappings in the text *maps*. An unchanged text is not parsed again, because it seldom changes."""
         if self._parsed is None or self._parsed[0] != maps:
             self._parsed = maps, parse_maps(maps)
         return self._parsed[1]
 
     def maps_of(self, thread: int, stop: Stop) -> bytes | None:
-        """Return the maps by a thread that stands still; None if *stop* is over first, or the thread is gone."""
+        """Return the maps by a thread that stands still. None if *stop* is over first, or the thread is gone."""
         try:
             descriptor = _open(f"task/{thread}/maps", self.folder, 0, self.process_id)
         except TargetGone:
@@ -207,7 +207,7 @@ class RunningProcess:
         return self._memory.read(self.reader, address, size)
 
     def own_thread_ids(self) -> dict[int, int]:
-        """Return the threads' numbers in their own namespace, empty if it is ours."""
+        """Return the threads' numbers in their own namespace, by their numbers here; empty if the namespace is ours."""
         own_ids = {}
         with suppress(TargetGone):
             for thread in self.thread_ids():
@@ -219,8 +219,8 @@ class RunningProcess:
         return own_ids
 
     def asleep(self, thread: int) -> Asleep | None:
-        """Return how a thread sleeps; None if it runs or has ended, or if a signal or a debugger holds it: then its
-        system call may have returned.
+        """Return how a thread sleeps. None if it runs or has ended, or if a signal or a debugger holds it, because its
+        system call may then have returned.
         """
         try:
             turns = self._read_line(f"task/{thread}/schedstat").split()
@@ -228,7 +228,7 @@ class RunningProcess:
             call = self._read_line(f"task/{thread}/syscall")
         except OSError:
             return None
-        # A kernel without these statistics writes zeros.
+        # A kernel without statistics of the scheduler writes zeros.
         has_turns = len(turns) == 3 and turns[2].isdigit() and int(turns[2])
         if not has_turns or state not in ([b"S"], [b"D"]) or parse_syscall(call) is None:
             return None
@@ -246,12 +246,13 @@ class RunningProcess:
         """Return the known registers of a sleeping thread."""
         registers, arch = dict(self._registers_in(asleep.call)), self.architecture
         if arch.kernel_arguments is not None and arch.kernel_arguments.number in registers:
-            # The kernel keeps this in the result's register until the call returns (x86: entry_64.S, entry_32.S).
+            # While a call is in progress, the kernel keeps this value in the result's register (x86: entry_64.S,
+            # entry_32.S).
             registers[arch.kernel_arguments.result] = -errno.ENOSYS & (1 << 8 * arch.pointer_size) - 1
         return registers
 
     def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return the known registers of a thread in the kernel, whose call may have returned; None if it runs."""
+        """Return the known registers of a thread in the kernel, None if it runs. Its call may have returned."""
         try:
             return self._registers_in(self._read(f"task/{thread}/syscall")) or None
         except (TargetGone, BadProcess):
@@ -271,15 +272,16 @@ class RunningProcess:
         return registers
 
     def can_restart(self, thread: int, asleep: Asleep) -> bool:
-        """Return whether a sleeping thread may be stopped, because the kernel restarts the interrupted system call.
+        """Return whether a sleeping thread may be stopped, because the kernel then restarts the interrupted system
+        call.
 
         Some calls return early instead. To restart a call, the kernel goes back to the instruction before the program
-        counter. That may be gone with an unloaded library, or replaced if it was generated at run time. A seccomp
-        filter checks the restarted call again, and may kill the process (for ``restart_syscall``, for example).
+        counter. This instruction may be gone with an unloaded library, or replaced if it was generated at run time. A
+        seccomp filter checks the restarted call again, and may kill the process (for ``restart_syscall``, for example).
         """
         arch, registers = self.architecture, self.registers_asleep(asleep)
         if not parse_syscall_arguments(asleep.call):
-            return True  # a page fault, which the thread takes again
+            return True  # a page fault; the thread takes it again
         if arch.system_calls is None or arch.kernel_arguments is None:
             return False
         pc, number = registers[arch.pc], registers[arch.kernel_arguments.number]

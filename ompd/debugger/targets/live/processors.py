@@ -56,7 +56,7 @@ def usable_processors(process_id: int, proc: Path = _PROC, cgroups: Path = _CGRO
 
 
 def _statuses(folder: Path) -> Iterator[dict[str, str]]:
-    # Each thread may be bound to its own place.
+    # Each thread may be bound to another place.
     try:
         threads = sorted((folder / "task").iterdir())[:_MAX_THREADS]
     except OSError:
@@ -83,7 +83,7 @@ def parse_cpu_list(text: str) -> set[int]:
 
 
 def _quota(folder: Path, cgroups: Path) -> tuple[float | None, str | None]:
-    # Control groups of version 2: each one on the way to the root may have a limit.
+    # Control groups of version 2: each group on the path to the root may have a limit.
     lines = (folder / "cgroup").read_bytes().decode("utf-8", "surrogateescape").split("\n")
     name = next((line[3:] for line in lines if line.startswith("0::/")), None)
     if name is None or ".." in PurePosixPath(name).parts:
@@ -95,7 +95,7 @@ def _quota(folder: Path, cgroups: Path) -> tuple[float | None, str | None]:
         try:
             words = file.read_text().split()
         except FileNotFoundError:
-            words = []  # the root group has no such file, nor a group whose controller is off
+            words = []  # neither the root group has such a file, nor a group whose controller is off
         if len(words) == 2 and words[0].isdecimal() and words[1].isdecimal() and int(words[1]):
             quota = int(words[0]) / int(words[1])
             least = (quota, str(file)) if least is None or quota < least[0] else least

@@ -1,8 +1,8 @@
 """System calls through the C library: ptrace(2), process_vm_readv(2), which reads memory in bulk, and kcmp(2).
 
-A stop never uses SIGSTOP. PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread without a trace that the program could see,
-and the stop ends when the tracing thread ends. Waits use WNOWAIT: collecting a report would also take the signal out of
-the stopped thread, and if we were killed then, the program would never receive it.
+A stop never uses SIGSTOP. PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread in a way that the program cannot notice, and
+the stop ends when the tracing thread ends. Waits use WNOWAIT. Without this flag, a wait would also take the signal out
+of the stopped thread. If ompd were killed at that moment, the program would never receive the signal.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _SIZEOF_SIGINFO = 128
 # si_signo, si_errno, si_code; si_pid, si_uid, si_status of SIGCHLD, aligned as pointers are
 _SIGINFO = struct.Struct("=iii4xiIi" if ctypes.sizeof(ctypes.c_void_p) == 8 else "=iiiiIi")
 
-# PyDLL keeps the interpreter's lock. In a program with other Python threads, getting it back after each of thousands of
-# calls would take longer than the stop itself. Calls that may block use CDLL: PTRACE_SEIZE, which waits for an
-# execve(2), and reading memory, which may be swapped out.
+# PyDLL keeps the interpreter's lock. In a program with other Python threads, taking the lock again after each of
+# thousands of calls would take longer than the stop itself. Calls that may block use CDLL: PTRACE_SEIZE, which waits
+# for an execve(2), and reading memory, which may be swapped out.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC_AT_ONCE = ctypes.PyDLL(None, use_errno=True)
 for _library in (_LIBC, _LIBC_AT_ONCE):
@@ -59,12 +59,13 @@ class Report(NamedTuple):
     signal: int
 
 
-# The unreadable pages in a range after which its rest is skipped. Guard pages of stacks are between readable ones.
+# The number of unreadable pages in a range after which its rest is skipped. Guard pages of stacks lie between readable
+# ones.
 _MAX_HOLES = 8
 
 
 class Copied(NamedTuple):
-    """Memory that was read: ``size`` bytes at ``address`` of the process, which begin at ``place`` in the buffer."""
+    """Memory that was read: ``size`` bytes at ``address`` of the process. They begin at ``place`` in the buffer."""
 
     address: int
     size: int
@@ -78,9 +79,9 @@ def _ptrace(request: int, thread: int, address: int = 0, data: int = 0, library:
 
 
 def seize(thread: int) -> None:
-    """Trace *thread* without stopping it. This blocks while its process executes another program.
+    """Trace *thread* without stopping it. This call blocks while the thread's process executes another program.
 
-    :raises OSError: if it is gone (ESRCH), or may not be traced (EPERM)
+    :raises OSError: if the thread is gone (ESRCH), or may not be traced (EPERM)
     """
     _ptrace(_PTRACE_SEIZE, thread, library=_LIBC)
 
@@ -109,11 +110,11 @@ def report(thread: int) -> Report | None:
 
 
 def bury(thread: int) -> None:
-    """Collect the status of a traced thread if it has ended. It must not be the first one of its process.
+    """Collect the status of a traced thread if it has ended. The thread must not be the first one of its process.
 
-    An execve(2) of another thread waits until this is done.
+    An execve(2) in another thread of the process waits until the status is collected.
     """
-    # Do not wait for a living thread: that would collect reports of stops, too, whatever the options.
+    # Do not wait for a living thread: this would also collect reports of stops, whatever the options.
     status = report(thread)
     if status is not None and status.is_gone:
         with suppress(ChildProcessError):
@@ -122,7 +123,7 @@ def bury(thread: int) -> None:
 
 def general_registers(thread: int) -> bytes:
     """Return the general registers of a stopped thread, in the format of ``pr_reg`` in ``NT_PRSTATUS`` notes. Their
-    size shows in which mode of the processor its code runs.
+    size shows in which mode of the processor the thread's code runs.
 
     :raises OSError: if it is gone
     """
@@ -130,10 +131,10 @@ def general_registers(thread: int) -> bytes:
 
 
 def register_set(thread: int, note: int, size: int) -> bytes:
-    """Return the register set of a stopped thread that cores have in notes of type *note*.
+    """Return a register set of a stopped thread, as cores have it in notes of type *note*.
 
     :param size: its largest size in bytes, a multiple of a register's
-    :raises OSError: if it is gone (ESRCH), or has no such set (EINVAL, ENODEV)
+    :raises OSError: if the thread is gone (ESRCH), or has no such set (EINVAL, ENODEV)
     """
     buffer = ctypes.create_string_buffer(size)
     vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), size)
@@ -172,12 +173,12 @@ def read_memory(
 ) -> tuple[list[Copied], list[tuple[int, int]], int]:
     """Read *ranges* (address, size) of the memory of *process* in order into *buffer*.
 
-    Reading goes on behind an unreadable page, a few times in each range.
+    Reading continues behind an unreadable page, a few times in each range.
 
     :param ranges: each begins at a page, and *buffer* has room for all
     :param is_over: called between pieces of some hundred kilobytes; reading ends if it returns true
-    :returns: the memory that was read; the ranges that were tried, of which the unread parts are unreadable; and how
-        many of *ranges* there was time for
+    :returns: the memory that was read; the ranges that were tried, whose unread parts are unreadable; and the number of
+        *ranges* that were tried before the time was over
     :raises OSError: if the process is gone (ESRCH), or its memory may not be read (EPERM)
     """
     base = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
@@ -217,7 +218,7 @@ def read_memory(
 
 
 def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int, int]]:
-    # The ranges from *index* on that one call reads.
+    # Return the end of the ranges from *index* on that one call reads.
     end, total = index, 0
     while end < len(ranges) and end - index < _IOV_MAX and (end == index or total + ranges[end][1] <= MAX_PIECE):
         total += ranges[end][1]
@@ -228,8 +229,8 @@ def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int,
 def find_sharers(process_id: int, thread: int) -> list[int] | None:
     """Return the numbers of other processes with the same memory, None if the kernel cannot compare.
 
-    clone(2) with CLONE_VM and without CLONE_THREAD makes them. All visible processes are compared, which takes some
-    microseconds each.
+    clone(2) with CLONE_VM and without CLONE_THREAD makes such processes. All visible processes are compared, which
+    takes some microseconds each.
 
     :param thread: the native id of a thread of the process that has not ended
     """

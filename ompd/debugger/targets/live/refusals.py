@@ -26,7 +26,7 @@ _IN_CONTAINER = "in a container it has to be allowed: docker run --cap-add=SYS_P
 
 
 class Findings(NamedTuple):
-    """A readable process: its number, a note for the user about that number, and its architecture."""
+    """A readable process: its number, a note for the user about the given number, and its architecture."""
 
     process_id: int
     note: str | None
@@ -60,14 +60,14 @@ def examine(process_id: int, proc: Path = _PROC) -> Findings:
                 raise BadProcess(process_id, f"cannot be read: {os.strerror(error.errno or 0)}") from error
             if not folder.exists():
                 break
-            time.sleep(_PAUSE)  # perhaps it executes another program now
+            time.sleep(_PAUSE)  # perhaps the process is executing another program now
     raise TargetGone(f"process {process_id} ended while it was looked at")
 
 
 def find_refusal(process_id: int, *, nonblocking: bool = False, proc: Path = _PROC) -> BadProcess | None:
-    """Return why the process with that number cannot be inspected, None if it can be, or does not exist.
+    """Return why the process with that number cannot be inspected. None if it can be inspected, or does not exist.
 
-    :param nonblocking: whether it will only be read, and not stopped
+    :param nonblocking: whether the process will only be read, and not stopped
     """
     if not (proc / str(process_id)).exists():
         return None

@@ -1,11 +1,12 @@
-"""Stops all running threads of a process at once, and releases them whatever happens.
+"""Stops all running threads of a process at once, and always releases them.
 
-Threads that sleep in the kernel do not move. They are stopped only if the caller needs their registers. Each is
-examined before and after the reading: if one has run in between, the stop is worthless.
+Threads that sleep in the kernel do not move. They are stopped only if the caller needs their registers. Each sleeping
+thread is examined before and after the copy. If one of them has run in between, the stop is worthless.
 
 A thread of our own makes the stop. When it ends, the kernel releases every thread that it traces. So the program runs
-on even if we fail, are interrupted, or are killed. Python raises an interrupt from the keyboard in its main thread, so
-it cannot come between two calls here. Ending that thread is also the fastest way to release.
+on even if ompd fails, is interrupted, or is killed. Python raises KeyboardInterrupt in its main thread, so it cannot
+come between two calls in the tracing thread. Ending the tracing thread is also the fastest way to release the traced
+ones.
 
 A stop has a time limit. When it is reached, the threads are released, even if work is left.
 """
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
     from ompd.debugger.targets.live.copying import Copy
     from ompd.debugger.targets.live.live import LiveProcess, Sleepers
 
-# A thread that waits for a device or a file server cannot stop. It does not run either, so we stop waiting for it after
-# this time, or this part of the stop's limit, whichever is less.
+# A thread that waits for a device or a file server cannot stop. It does not run either, so it is no longer waited for
+# after this time, or this part of the stop's limit, whichever is less.
 _PATIENCE_ASLEEP_NS, _PATIENCE_ASLEEP_PART = 20_000_000, 0.4
-# The time reserved for the release: at most so much, or this part of the limit.
+# The time reserved for the release: this time, or this part of the stop's limit, whichever is less.
 _RESERVE_NS, _RESERVE_PART = 1_000_000, 0.1
 _UNDERTAKER_AFTER = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 50e-6, 1e-3
 _REFUSALS = 5
-_MAX_ROUNDS = 100  # of searching for new threads
+_MAX_ROUNDS = 100  # rounds of searching for new threads
 
 
 LONGER_STOPS = "--max-stop MS allows longer stops; --nonblocking reads without stopping"
@@ -47,8 +48,8 @@ LONGER_STOPS = "--max-stop MS allows longer stops; --nonblocking reads without s
 class Asleep(NamedTuple):
     """How a thread sleeps in the kernel.
 
-    ``call`` is its ``/proc/PID/task/TID/syscall``. ``turns`` counts how often it got a processor, the third field of
-    ``schedstat``. If both are the same again, the thread has not run in between.
+    ``call`` is the contents of its ``/proc/PID/task/TID/syscall``. ``turns`` counts how often it got a processor (the
+    third field of ``schedstat``). If both are the same later, the thread has not run in between.
     """
 
     call: bytes
@@ -73,8 +74,8 @@ class NotStopped(BadProcess):
 
 
 Registers = dict[int, "bytes | Asleep | None"]
-"""By thread: its general registers if it was stopped, how it sleeps if it was not; None if it cannot stop because it
-waits for a device.
+"""The general registers of each stopped thread, and how each other thread sleeps. None for a thread that cannot stop
+because it waits for a device.
 """
 
 
@@ -95,12 +96,12 @@ class Stop:
         self._clock = process.clock
         self._release = threading.Event()
         self._error: BaseException | None = None
-        # By traced thread: the signal to release it with, None while it has not stopped.
+        # By traced thread: the signal with which to release it, None while it has not stopped.
         self._traced: dict[int, int | None] = {}
         self._left: dict[int, Asleep] = {}
         self._is_seizing = False
         self._began_ns: int | None = None
-        # A daemon: the interpreter does not wait for it at its end, and the end of the process releases all threads.
+        # A daemon thread: the interpreter does not wait for its end, and the end of the process releases all threads.
         self._thread = threading.Thread(target=self._run, name="ompd-stop", daemon=True)
         self._tracer_id = 0
 
@@ -124,22 +125,23 @@ class Stop:
             raise stop_error(error, self._process_id) if isinstance(error, OSError) else error
 
     def _await_end(self) -> None:
-        # If a thread of the process executes another program now, the kernel ends the other threads and waits until we
-        # have collected their status. PTRACE_SEIZE waits for the kernel. So this thread collects it.
+        # If a thread of the process executes another program now, the kernel ends the other threads, and waits until
+        # their status is collected. The tracing thread is blocked in PTRACE_SEIZE, which waits for the kernel. So this
+        # thread collects the status.
         while self._thread.is_alive():
             self._thread.join(_UNDERTAKER_AFTER)
             if self._is_seizing:
                 for thread in list(self._traced):
                     if thread != self._process_id:
                         ptrace.bury(thread)
-        # A thread ends for Python a little before it ends for the kernel, which releases then.
+        # Python sees the end of a thread a little before the kernel, which then releases the traced threads.
         while self._tracer_id and os.access(f"/proc/self/task/{self._tracer_id}", os.F_OK):
             time.sleep(_FIRST_PAUSE)
 
     # In the thread that traces
 
     def _run(self) -> None:
-        # A signal for the program that uses us must not wait for this thread.
+        # A signal for the program that uses ompd must not be delivered to this thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self._tracer_id = threading.get_native_id()
         try:
@@ -149,8 +151,9 @@ class Stop:
                 self.woken = {thread for thread, asleep in self._left.items() if self._process.asleep(thread) != asleep}
         except BaseException as error:  # noqa: BLE001  run() raises it
             self._error = error
-        # When this thread ends, the kernel releases all threads at once. Released one by one, they would get the
-        # processors that this thread needs to release the next: that took ten times as long for 64 busy threads.
+        # When this thread ends, the kernel releases all threads at once. If they were released one by one, the released
+        # threads would take the processors that this thread needs for the next ones. For 64 busy threads this took ten
+        # times as long.
         if self._began_ns is not None:
             self.duration_ns = self._clock() - self._began_ns
 
@@ -171,8 +174,8 @@ class Stop:
             raise NotStopped(self._process_id, running, len(self._traced), self._limit)
 
     def _stop_all(self) -> None:
-        # Tracing a thread does not stop it, so all are traced first. A thread that has not stopped yet may wake up a
-        # sleeping one, or may have created another one since the list was read. So repeat until a round changes
+        # Tracing a thread does not stop it, so all threads are traced first. A thread that still runs may wake up a
+        # sleeping thread, or may have created another one since the list was read. So repeat until a round changes
         # nothing.
         for round_number in range(_MAX_ROUNDS):
             slept = dict(self._left)
@@ -186,7 +189,7 @@ class Stop:
                 return
             if self._began_ns is None and seized:
                 self._began_ns = self._clock()
-            # Interrupt all before waiting for any.
+            # Interrupt all threads before waiting for any.
             for thread in seized:
                 with suppress(ProcessLookupError):
                     ptrace.interrupt(thread)
@@ -197,7 +200,7 @@ class Stop:
         raise NotStopped(self._process_id, len(seized), len(self._traced), self._limit)
 
     def _seize_new(self) -> tuple[list[int], bool]:
-        # The newly traced threads, and whether tracing another one was refused.
+        # Return the newly traced threads, and whether tracing another thread was refused.
         seized, refused = [], False
         for thread in self._process.thread_ids():
             if thread in self._traced:
@@ -213,8 +216,8 @@ class Stop:
             except ProcessLookupError:
                 continue
             except PermissionError:
-                # The first thread may end before the others. A traced thread that executes another program gets the
-                # first one's number.
+                # A thread that has ended cannot be traced: the first one may end before the others. A thread may also
+                # be traced already: if a traced thread executes another program, it gets the first thread's number.
                 if self._state(thread) in "ZX":
                     continue
                 if self._tracer(thread) != threading.get_native_id():
@@ -229,8 +232,8 @@ class Stop:
         return seized, refused
 
     def _await_stops(self) -> None:
-        # Poll the threads in turn, and block on none: one that ends, by itself or by another one's execve(), may hold
-        # up the others until its status is collected.
+        # Poll the threads in turn, and block on none. A thread that ends, by itself or by another thread's execve(),
+        # may hold up the others until its status is collected.
         start = self._clock()
         patience = min(_PATIENCE_ASLEEP_NS, int(self._limit * _PATIENCE_ASLEEP_PART))
         pause = _FIRST_PAUSE
@@ -253,7 +256,7 @@ class Stop:
             return False
         if report.is_gone:
             del self._traced[thread]
-            if thread != self._process_id:  # the status of the first one is its parent's
+            if thread != self._process_id:  # the parent of the process collects the status of the first thread
                 ptrace.bury(thread)
         else:
             self._traced[thread] = report.signal

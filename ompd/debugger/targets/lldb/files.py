@@ -10,7 +10,7 @@ from ompd.debugger.files.finder import FileFinder
 
 
 class LldbFiles(FileFinder):
-    """Finds files where LLDB has found them, and otherwise as for any target. They are verified all the same."""
+    """Finds files where LLDB has found them, and otherwise as for any target. All files are verified."""
 
     program_option = "target create FILE --core CORE"
 
@@ -41,8 +41,8 @@ def path_of(spec: Any) -> str:
 
 
 def target_name(module: Any) -> str:
-    """Return the target's name of the file of an ``SBModule``. If LLDB read it under that name, links are resolved, as
-    in the kernel's names.
+    """Return the target's name of the file of an ``SBModule``. If LLDB read the file under this name, links in it are
+    resolved, as in the kernel's names.
     """
     name, local = path_of(module.GetPlatformFileSpec()), path_of(module.GetFileSpec())
     return os.path.realpath(name) if name and name == local and os.path.exists(name) else name or local  # noqa: PTH110

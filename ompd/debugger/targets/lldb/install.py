@@ -47,11 +47,12 @@ def find_installs() -> Iterator[LldbInstall]:
 def find_commands() -> Iterator[str]:
     """Yield the paths of LLDB's commands that no other user could have changed.
 
-    They are run to find their modules, so relative folders of ``PATH``, which depend on the current one, are skipped.
+    The commands are run to find their modules. So relative folders of ``PATH``, which depend on the current folder, are
+    skipped.
     """
     folders = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib").glob("llvm-*/bin"))]
     for folder in folders:
-        with suppress(OSError):  # it is missing or unreadable
+        with suppress(OSError):  # the command is missing or unreadable
             for name in sorted(os.listdir(folder)) if folder.startswith("/") else ():  # noqa: PTH208
                 path = f"{folder}/{name}"
                 is_name = re.fullmatch(r"lldb(-\d+(\.\d+)*)?", name)

@@ -1,4 +1,4 @@
-"""Loads LLDB's Python module: the one that Python finds, or an LLDB's of this machine."""
+"""Loads LLDB's Python module: the one that Python finds, or that of an LLDB of this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def load_lldb() -> ModuleType:
 
 def _import_from(install: LldbInstall) -> ModuleType:
     if install.server is not None:
-        # LLDB searches its server beside the program that loaded it, which is Python.
+        # LLDB searches its server beside the program that loaded LLDB. Here this program is Python.
         os.environ.setdefault("LLDB_DEBUGSERVER_PATH", install.server)
     sys.path += [install.folder, _DISTRIBUTION]
     try:

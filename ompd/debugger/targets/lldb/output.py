@@ -1,7 +1,7 @@
 """The standard error of a program that was started under LLDB.
 
-It is kept apart from the standard output, because LLDB has one terminal for both. The line that the runtime writes
-because of our settings is dropped.
+It gets a pipe of its own, because LLDB has one terminal for both outputs. The line that the runtime writes because of
+ompd's settings is dropped.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ErrorOutput:
         self._thread.start()
 
     def close(self) -> None:
-        """Copy the rest, without waiting for children of the program that live on."""
-        if self._writer >= 0:  # it was never started
+        """Copy the rest, without waiting for children of the program that still run."""
+        if self._writer >= 0:  # nothing was started
             os.close(self._writer)
             os.close(self._reader)
         else:
@@ -57,7 +57,7 @@ class ErrorOutput:
         os.close(self._reader)
 
     def _split(self, text: bytes, begins_line: bool) -> tuple[bytes, bytes, bool]:
-        # Return the text to show, the text that may be the beginning of the note, and whether a line begins then.
+        # Return the text to show, the text that may be the beginning of the note, and whether a line begins behind it.
         if not self._without_note:
             return text, b"", True
         shown = b""

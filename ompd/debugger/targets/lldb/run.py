@@ -55,10 +55,10 @@ _THREADS = ("libc.so", "libc-", "libpthread", "ld-musl")
 
 
 class LldbRun:
-    """An ``SBProcess`` that can run on.
+    """An ``SBProcess`` that can be continued.
 
     :param debugger: the ``SBDebugger`` that was created for it, which is closed with it
-    :param errors: its standard error
+    :param errors: the standard error of the process
     """
 
     def __init__(self, process: Any, debugger: Any = None, errors: ErrorOutput | None = None) -> None:
@@ -112,7 +112,7 @@ class LldbRun:
             raise
 
     def close(self) -> None:
-        """End the program if it was launched here; another is left as it is."""
+        """End the program if it was launched here; otherwise leave the process as it is."""
         if self._own is not None:
             own, self._own = self._own, None
             self.process.Kill()
@@ -196,11 +196,13 @@ class LldbRun:
         return runtimes
 
     def _has_code(self, module: Any, names: Sequence[str]) -> bool:
-        # Symbols of code only: a module also has symbols of functions that it calls elsewhere.
+        # Search symbols of code only: a module also has symbols of the functions that it calls in other modules.
         return any(module.FindSymbol(name, self._lldb.eSymbolTypeCode).IsValid() for name in names)
 
     def at_begin(self, runtime: RuntimeModule) -> list[Any]:
-        """Return a breakpoint where a runtime with events is initialised, and has decided whether to pass them."""
+        """Return a breakpoint at the place where a runtime is initialised, and has decided whether to report events.
+        Empty for a runtime without events.
+        """
         symbol = runtime.module.FindSymbol(_BEGUN)
         return [self.target.BreakpointCreateBySBAddress(symbol.GetStartAddress())] if symbol.IsValid() else []
 
@@ -241,12 +243,12 @@ class LldbRun:
         return addresses
 
     def is_in_runtime(self, address: int) -> bool:
-        """Return whether an OpenMP runtime has code there."""
+        """Return whether an OpenMP runtime has code at *address*."""
         module = self._module_at(address)
         return any(runtime.module == module for runtime in self.runtimes())
 
     def is_in_program(self, address: int) -> bool:
-        """Return whether the program itself has code there."""
+        """Return whether the program itself has code at *address*."""
         return bool(self._module_at(address) == self.target.GetModuleAtIndex(0))
 
     def _module_at(self, address: int) -> Any:
@@ -265,7 +267,7 @@ class LldbRun:
         return int(self.target.GetAddressByteSize())
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory, fewer bytes or none if it is unreadable."""
+        """Return memory: *size* bytes, or fewer bytes or none if it is unreadable."""
         data = self.process.ReadMemory(address, size, self._lldb.SBError())
         return bytes(data or b"")
 
@@ -289,7 +291,7 @@ class LldbRun:
     ) -> Sequence[Hit]:
         """Run until threads reach some of *places*, and return the hits.
 
-        :param places: create a breakpoint, or return None until the library with the place is loaded
+        :param places: functions that create a breakpoint, or return None until the library with the place is loaded
         :param what: the places in words
         :param more: returns new breakpoints at other places, with their names; called at the start and whenever a
             library was loaded
@@ -345,7 +347,8 @@ class LldbRun:
             self._lldb.SBDebugger.SetInternalVariable(_LIBRARY_STOPS, "false", name)
 
     def _continue(self, seconds: float) -> bool:
-        # Return whether the process stopped by itself. LLDB has no time limit, but another thread can interrupt it.
+        # Return whether the process stopped by itself. LLDB has no time limit for this, but another thread can
+        # interrupt it.
         late = threading.Event()
 
         def interrupt() -> None:
@@ -383,7 +386,7 @@ class LldbRun:
         self.process.SetSelectedThreadByID(thread)
 
     def _check_stop(self, what: str, in_time: bool, seconds: float) -> None:
-        # Raise unless the stop was only for a library.
+        # Raise unless the process stopped only because a library was loaded.
         number, lldb = self.process.GetProcessID(), self._lldb
         if self.process.GetState() == lldb.eStateExited:
             raise ProgramEnded(

@@ -1,7 +1,7 @@
 """A process in LLDB, live or from a core file, through LLDB's ``SBProcess``.
 
 LLDB provides memory, registers, threads, and the loaded files with their addresses. Symbols, unwinding, thread-local
-storage and lines are ours, as for every kind of target, so that the kinds cannot disagree.
+storage and lines come from ompd, as for every kind of target, so that the kinds cannot disagree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from ompd.isa.processors import ARCHITECTURES, architecture_by_triple
 _PAGE = 4096
 # LLDB allocates the memory of a read before it checks whether the address is readable.
 _MAX_READ = 1 << 28
-# The largest arguments, environment and auxiliary vector of a Linux program (fs/exec.c), and bounds of their parts.
+# The most bytes of a Linux program's arguments, environment and auxiliary vector (fs/exec.c), and bounds of their
+# parts.
 _MAX_STACK_TOP = 6 << 20
 _MAX_AUXV_KEY = 1 << 10
 _MAX_ARGUMENTS = 1 << 12
@@ -51,7 +52,7 @@ class LldbTarget:
 
     :param lasting: whether it may be used at later stops, too, for facts about files and their places
     :raises TargetGone: if there is no process, or it has ended
-    :raises TargetError: if it is running, or a core of which LLDB has found no file
+    :raises TargetError: if it is running, or if it is a core and LLDB has found none of its files
     :raises Unsupported: if its architecture is not supported
     """
 
@@ -119,7 +120,7 @@ class LldbTarget:
     def siginfo(self, thread: int) -> SignalInfo | None:
         """Return LLDB's details of the signal that *thread* took (:meth:`Target.siginfo`).
 
-        For a core, LLDB 14 and 19 have only the number, so the details are read from the core's own note.
+        For a core, LLDB 14 and 19 have only the number. So the details are read from the notes of the core file.
         """
         self.check()
         number = self._signals.get(thread)
@@ -139,7 +140,7 @@ class LldbTarget:
 
     @cached_property
     def _signals(self) -> dict[int, int]:
-        # The numbers of the signals that stopped threads, by thread.
+        # Return the number of the signal that stopped each thread.
         numbers = {}
         for thread in self.process:
             if thread.GetStopReason() == self._lldb.eStopReasonSignal and thread.GetStopReasonDataCount():
@@ -150,7 +151,7 @@ class LldbTarget:
 
     @cached_property
     def _noted_signals(self) -> dict[int, SignalInfo]:
-        # The signals in the notes of a core, by thread.
+        # Return the signals in the notes of a core, by thread.
         signals: dict[int, SignalInfo] = {}
         if self.is_core and os.path.isfile(self.name):  # noqa: PTH113
             with suppress(OmpdError):
@@ -198,7 +199,7 @@ class LldbTarget:
         error = self._lldb.SBError()
         try:
             data = self.process.ReadMemory(address, size, error)
-        except (OverflowError, ValueError):  # it is no possible address
+        except (OverflowError, ValueError):  # the address is impossible
             return None
         return bytes(data) if error.Success() and data is not None and len(data) == size else None
 
@@ -263,8 +264,8 @@ class LldbTarget:
         return registers
 
     def _positions(self, general: Any) -> tuple[tuple[str, int], ...]:
-        # The names of our registers, with their positions among LLDB's general registers. They are kept, because LLDB
-        # takes long for the names, and all threads have the same.
+        # The names of our registers, with their positions among LLDB's general registers. They are read once, because
+        # LLDB takes long for the names, and they are the same for all threads.
         count = general.GetNumChildren()
         if count not in self._layouts:
             names = (general.GetChildAtIndex(position).GetName() for position in range(count))
@@ -302,7 +303,7 @@ class LldbTarget:
 
     @cached_property
     def _initial_stack(self) -> int | None:
-        # The address of argc. The loader stores it in a variable when it runs.
+        # Return the address of argc. The loader stores it in a variable when it runs.
         for context in self._target.FindSymbols("__libc_stack_end"):
             address = context.GetSymbol().GetStartAddress().GetLoadAddress(self._target)
             if address != self._lldb.LLDB_INVALID_ADDRESS:
@@ -311,7 +312,8 @@ class LldbTarget:
                         return stack_end
                 except MemoryFault:
                     continue
-        # At the first instruction it is the stack pointer. In a program without a loader it is above that later.
+        # At the program's first instruction this is the stack pointer. Later, in a program without a loader, it is
+        # above the stack pointer.
         threads = self.thread_ids()
         return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
 
@@ -366,7 +368,7 @@ class LldbTarget:
             vector = self._find_auxiliary_vector(headers)
         except MemoryFault:
             vector = {}
-        # Without it, LLDB still knows which module is the program.
+        # Without the vector, LLDB still knows which module is the program.
         return vector or {AT_PHDR: headers}
 
     @cached_property
@@ -381,8 +383,8 @@ class LldbTarget:
             return first.start + 64
 
     def _find_auxiliary_vector(self, headers: int) -> dict[int, int]:
-        # It follows arguments and environment, whose size is unknown because programs rewrite them. So search for the
-        # one entry whose value is known, then go back to the first entry.
+        # The vector follows arguments and environment, whose size is unknown because programs rewrite them. So search
+        # for the one entry whose value is known, then go back to the first entry.
         top = self._initial_stack
         if top is None:
             return {}
@@ -401,7 +403,7 @@ class LldbTarget:
             if not AT_NULL < key < _MAX_AUXV_KEY:
                 break
             place -= 2 * size
-        with suppress(MemoryFault):  # it may end with the page
+        with suppress(MemoryFault):  # memory may end with the page
             raw += self._rest_of_page(top + len(raw))
         return parse_auxv(raw[place:], size, order)
 
@@ -414,7 +416,7 @@ class LldbTarget:
 
 
 def stop_of(process: Any) -> tuple[int, int]:
-    """Return a value that is the same as long as nothing has run in *process*, including the user's expressions."""
+    """Return a value that stays the same until something runs in *process*, which includes the user's expressions."""
     return process.GetUniqueID(), process.GetStopID(True)
 
 
