@@ -19,7 +19,7 @@ from ompd.model.kinds import Confidence
 def concluded(
     moment: Moment, earlier: Sequence[Moment] = (), seconds: float | None = None
 ) -> tuple[tuple[VerdictRecord, ...], tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
-    """Return the verdicts on a moment, the first one to read first, and the nodes and edges of its wait-for graph.
+    """Return the verdicts on a moment, the most important one first, and the nodes and edges of its wait-for graph.
 
     :param earlier: other moments of the same process, the first one *seconds* before
     """

@@ -1,7 +1,7 @@
-"""Compares two moments: threads and tasks matched over both, states by their general name.
+"""Compares two moments: matches threads and tasks, and compares states by their general name.
 
-In the same process threads are matched by the system's ids and tasks by their addresses. Two runs of a program have
-neither in common: there a thread is its number in its team, and tasks are counted.
+In the same process, threads are matched by the system's ids and tasks by their addresses. Two runs of a program have no
+ids and addresses in common. There a thread is matched by its number in its team, and tasks are only counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ompd.records import record
 
 @record(kw_only=True)
 class Sight:
-    """The records of one moment that are compared. Records that were not asked for or not readable are None.
+    """The records of one moment that are compared. A field is None if its records were not read, or not readable.
 
     ``processor_ns`` is the processor time that each thread has used, by its native id.
     """
@@ -58,15 +58,15 @@ class Differences:
 
 
 def general_state(state: str | None) -> str | None:
-    """Return the name of a state that all runtimes use. Only libomp distinguishes kinds of barriers."""
+    """Return the general name of a state, which all runtimes use. Only libomp distinguishes kinds of barriers."""
     return "wait_barrier" if state is not None and state.startswith("wait_barrier") else state
 
 
 def compare(before: Sight, after: Sight, *, same_process: bool | None) -> Differences:
     """Return the differences from one moment to a later one.
 
-    :param same_process: whether both moments belong to one process. If that is unknown (None), they are compared as if
-        they did, without conclusions about the time in between
+    :param same_process: whether both moments belong to one process. If this is unknown (None), they are compared as
+        moments of one process, but without conclusions about the time in between
     """
     is_same = same_process is not False
     threads: tuple[ThreadChange, ...] = ()
@@ -92,7 +92,7 @@ def _by_native(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) ->
 
 def _by_number(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) -> _Pairs:
     kinds = [{row.runtime for row in rows if row.runtime is not None} for rows in (before, after)]
-    # Two runs with one runtime each may have different runtimes.
+    # Two runs may use different runtimes. So runtimes count by name only if a run has several.
     named = any(len(names) > 1 for names in kinds)
     return _matched(before, after, [_number(row, named) for row in before], [_number(row, named) for row in after])
 
@@ -110,7 +110,7 @@ def _matched(
     old_keys: Iterable[Hashable],
     new_keys: Iterable[Hashable],
 ) -> _Pairs:
-    # Rows with the same key are matched in their order. Rows without a key are matched with none.
+    # Rows with the same key are matched in their order. Rows with the key None are not matched.
     left: dict[Hashable, list[ThreadRecord]] = defaultdict(list)
     for row, key in zip(before, old_keys, strict=True):
         left[key].append(row)
@@ -162,7 +162,7 @@ def _thread(
 
 
 def _facts(old: ThreadRecord, new: ThreadRecord, unknown: dict[str, str], *, is_same: bool) -> Iterator[FactChange]:
-    # A fact that one of the rows does not have is not compared.
+    # A fact is not compared if one of the rows does not have it.
     values_before, values_after = _values(old, is_same), _values(new, is_same)
     for name, keys in _FACTS.items():
         reasons = [row.unavailable[key] for row in (old, new) for key in keys if key in row.unavailable]
@@ -172,12 +172,12 @@ def _facts(old: ThreadRecord, new: ThreadRecord, unknown: dict[str, str], *, is_
         if values_before[name] != values_after[name]:
             before, after = _text(values_before[name], name, old), _text(values_after[name], name, new)
             if before == after and name == "wait":
-                # Two objects of one kind without a name, such as barriers.
+                # Two objects of one kind without names, such as barriers, are told apart by their addresses.
                 before, after = (_with_object(text, row) for text, row in ((before, old), (after, new)))
             yield FactChange(name, before, after)
 
 
-# Each fact, and the keys of the rows that it is made of.
+# Each fact, with the keys of the members of a row from which it is made.
 _FACTS: Mapping[str, tuple[str, ...]] = {
     "state": ("state",),
     "team": ("thread_num", "team_size", "level"),
@@ -231,7 +231,7 @@ def _text(value: Hashable, name: str, row: ThreadRecord) -> str | None:
     if value is None:
         return None
     if name == "where":
-        # Places of one line differ in their addresses.
+        # Two places in the same line differ in their addresses.
         address = row.where.address if row.where is not None and len(value) > 3 else None  # type: ignore[arg-type]
         return f"{_place(row.where)}" + (f" ({address:#x})" if address is not None else "")
     if name == "wait":

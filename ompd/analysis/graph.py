@@ -1,7 +1,7 @@
-"""An AND-OR wait-for graph, and which of its nodes can be released.
+"""An AND-OR wait-for graph, and its nodes that can be released.
 
-A node is released when each of its needs is met, a need when enough of its targets are released. The other nodes can
-never go on: releasing is monotonic, so the order of events does not change the outcome. The work is linear in the
+A node is released when each of its needs is met. A need is met when enough of its targets are released. The other nodes
+can never go on: releasing is monotonic, so the order of events does not change the outcome. The work is linear in the
 number of edges.
 """
 
@@ -17,26 +17,26 @@ from ompd.records import record
 class Outlook(Enum):
     """Whether a node goes on by itself."""
 
-    WAITS = "waits"  # it goes on when its needs are met
-    RUNS = "runs"  # it goes on in any case
-    NEVER = "never"  # it does not go on, as a thread that has ended
-    UNKNOWN = "unknown"  # something outside of the process, or that could not be read, decides
+    WAITS = "waits"  # the node goes on when its needs are met
+    RUNS = "runs"  # the node goes on in any case
+    NEVER = "never"  # the node does not go on, as a thread that has ended
+    UNKNOWN = "unknown"  # something decides that is outside of the process, or could not be read
 
 
 class View(Enum):
     """How a solution treats unknowns."""
 
-    OPTIMISTIC = "optimistic"  # each turns out well: a node that is stuck all the same is stuck for certain
+    OPTIMISTIC = "optimistic"  # each turns out well: a node that is stuck nevertheless is stuck for certain
     REASONED = "reasoned"  # the likely holders are the holders
     PESSIMISTIC = "pessimistic"  # each turns out badly: an unknown thread never goes on
 
 
 @record
 class Need:
-    """What a node needs: ``count`` of its ``targets`` (indices of nodes) to be released.
+    """What a node needs: the release of ``count`` of its ``targets`` (indices of nodes).
 
     ``is_known`` is False if the targets are only candidates, such as all threads for a lock without a recorded holder.
-    In the pessimistic view no candidate releases the node. ``reasoned`` are the likely candidates, empty without any.
+    Candidates meet no need in the pessimistic view. ``reasoned`` are the likely candidates; empty if there are none.
     ``kind``, ``source`` and ``evidence`` are those of :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` belong
     to the word in memory from which the need was read.
     """
@@ -81,7 +81,7 @@ class Node:
 
 @record
 class Rescue:
-    """Another possible way to set a node free: the node ``by`` goes on, and then does what ``reason`` says."""
+    """Another way in which a node may be set free: if the node ``by`` goes on, it may do what ``reason`` says."""
 
     by: int
     reason: str
@@ -107,7 +107,7 @@ class WaitGraph:
         return self._index.get(key)
 
     def add(self, node: Node) -> int:
-        """Add a node, or find the one with its key; return its index."""
+        """Add a node if there is none with its key, and return the index of the node with this key."""
         index = self._index.setdefault(node.key, len(self.nodes))
         if index == len(self.nodes):
             self.nodes.append(node)
@@ -115,11 +115,11 @@ class WaitGraph:
         return index
 
     def need(self, index: int, need: Need) -> None:
-        """Let a node need something. One that can never be met makes the node stuck."""
+        """Let a node need something. A need that can never be met makes the node stuck."""
         self.needs[index].append(need)
 
     def rescue(self, index: int, by: int, reason: str) -> None:
-        """Let a node go on if another one does, although no need of the node names that one."""
+        """Let a node go on if the node *by* goes on, although no need of the node has *by* as a target."""
         self.rescues.setdefault(index, []).append(Rescue(by, reason))
 
     def released(self, view: View, also: Collection[int] = ()) -> set[int]:
@@ -139,11 +139,11 @@ class Release:
 
     def __init__(self, graph: WaitGraph, view: View) -> None:
         nodes = graph.nodes
-        self._unmet = [0] * len(nodes)  # needs of each node that are not met, -1 for one that never goes on
-        self._missing: list[int] = []  # targets that each need still lacks
-        self._owner: list[int] = []  # whose need it is
-        self._users: list[list[int]] = [[] for _ in nodes]  # the needs that have the node as a target
-        self._rescued: dict[int, list[int]] = {}  # whom the node sets free without a need
+        self._unmet = [0] * len(nodes)  # unmet needs of each node; -1 if the node never goes on
+        self._missing: list[int] = []  # for each need, how many more targets have to be released
+        self._owner: list[int] = []  # for each need, its node
+        self._users: list[list[int]] = [[] for _ in nodes]  # for each node, the needs that have it as a target
+        self._rescued: dict[int, list[int]] = {}  # for each node, the nodes that it sets free by rescues
         if view is View.OPTIMISTIC:
             for index, rescues in graph.rescues.items():
                 for rescue in rescues:
@@ -159,7 +159,7 @@ class Release:
                 if not self._unmet[index]:
                     first.append(index)
         self.released: set[int] = set()
-        self.steps = 0  # how much work simulations were
+        self.steps = 0  # the work of all simulations so far
         self.keep(first)
 
     def _add_needs(self, index: int, needs: Iterable[Need], view: View) -> int:
@@ -177,15 +177,15 @@ class Release:
         return unmet
 
     def also(self, nodes: Collection[int]) -> set[int]:
-        """Return the nodes that go on if the given ones do."""
+        """Return the nodes that go on if the nodes *nodes* do."""
         return self.released | set(self.more(nodes) or ())
 
     def more(self, nodes: Iterable[int], *, stop: int | None = None) -> list[int] | None:
-        """Return the nodes that go on only if the given ones do, these among them.
+        """Return the nodes that go on only if the nodes *nodes* do, including these.
 
         The work grows with the number of these nodes, not with the graph.
 
-        :param stop: a node that ends the search. If it goes on, return None
+        :param stop: a node that ends the search; if it goes on, the result is None
         """
         found: list[int] = []
         decided: list[int] = []
@@ -199,7 +199,8 @@ class Release:
         return None if is_stopped else found
 
     def _go_on(self, first: Iterable[int], found: list[int], decided: list[int], stop: int | None = None) -> bool:
-        # Add released nodes to *found* and needs that got a target to *decided*; False if *stop* was released.
+        # Add released nodes to *found*, and needs with newly released targets to *decided*. Return False if *stop* was
+        # released.
         released, missing, unmet = self.released, self._missing, self._unmet
         for index in first:
             if index not in released:
@@ -225,14 +226,15 @@ class Release:
         return True
 
     def keep(self, nodes: Iterable[int]) -> list[int]:
-        """Let nodes go on for good; return all that go on because of it."""
+        """Let nodes go on for good, and return all nodes that therefore go on."""
         found: list[int] = []
         self._go_on(nodes, found, [])
         return found
 
 
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield the strongly connected components of a graph (Tarjan), each after the components that it leads to.
+    """Yield the strongly connected components of a graph (Tarjan), each after the components that can be reached from
+    it.
 
     :param nodes: the nodes to begin with
     :param successors: the successors of each node, by index
@@ -244,7 +246,7 @@ def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Ite
     for start in nodes:
         if start in order:
             continue
-        # No recursion: the target decides how long a chain is.
+        # Without recursion, because the target decides how long a chain is.
         work = [(start, iter(successors[start]))]
         order[start] = low[start] = len(order)
         stack.append(start)

@@ -1,4 +1,4 @@
-"""The facts of one look at a program, from which the analysis starts."""
+"""The records of one look at a program, on which the analysis is based."""
 
 from __future__ import annotations
 
@@ -12,67 +12,69 @@ from ompd.records import record
 
 @record(kw_only=True)
 class Moment:
-    """The records of one stop, or of one core. Threads are named by native ids, runtimes and regions by their own."""
+    """The records of one stop, or of one core. Threads are identified by native ids, runtimes and regions by ids."""
 
     threads: tuple[ThreadRecord, ...]
     tasks: tuple[TaskRecord, ...] | None = None
-    """None if no thread waits for any, so that nobody looked."""
+    """The tasks; None if they were not read, because no thread waits for tasks."""
     regions: tuple[ParallelRecord, ...] | None = None
-    """None if it is known of all barriers who is missing."""
+    """The regions; None if they were not read, because all barriers have lists of their missing members."""
     system: Mapping[int, SystemWait] = field(default_factory=dict)
-    """What threads wait for of which no runtime names a wait."""
+    """The waits outside of OpenMP, of threads for which no runtime records a wait."""
     unread: Mapping[int, str] = field(default_factory=dict)
-    """Why that is unknown of a thread."""
+    """The reason why a thread's wait outside of OpenMP is unknown."""
     held: Mapping[int, tuple[HeldRecord, ...]] = field(default_factory=dict)
-    """In which constructs threads stand by their code, of those threads that were looked at."""
+    """The constructs in which threads stand, by their code. Only threads that were examined have an entry."""
     variables: Mapping[int, int] = field(default_factory=dict)
-    """Which variable stands for the runtime's own object of a lock, by that object's address, where no name says it;
-    ``held`` has the object then.
+    """The variables of locks whose name is unknown: the variable's address, by the address of the runtime's object.
+    ``held`` then has the runtime's object.
     """
     processor_ns: Mapping[int, int] = field(default_factory=dict)
-    """How much processor time each thread has used, in nanoseconds."""
+    """The processor time that each thread has used so far, in nanoseconds."""
     has_all_threads: bool = True
     """Whether the target names all threads of the process."""
     is_fork: bool = False
     """Whether it is a forked child without the threads of its parent."""
     forked: int | None = None
-    """The thread that fork() copied, None unless the process was made so and has executed no program since."""
+    """The thread that fork() copied. None unless fork() made the process, and it has executed no program since."""
     is_held: bool = False
-    """Whether the process did not run: a signal had stopped it, a debugger held it, or its control group was frozen.
-    Then none of its threads could go on.
+    """Whether the process did not run, so that none of its threads could go on. A signal had stopped it, a debugger
+    held it, or its control group was frozen.
     """
     outside: tuple[str, ...] = ()
-    """What may act on the process from outside."""
+    """Texts about anything outside of the process that may act on it."""
     signals: Mapping[int, str] = field(default_factory=dict)
-    """How a signal may take a thread out of its wait."""
+    """How a signal may end a thread's wait."""
     cancels: Mapping[int, str] = field(default_factory=dict)
     """How another thread may end a thread's wait by cancelling the thread."""
     cancels_regions: frozenset[str] = frozenset()
-    """Runtimes in which a member may end its region, and its barriers, by ``cancel``, or of which that is unknown."""
+    """The runtimes in which a member may end its region, and the region's barriers, by ``cancel``. A runtime is
+    included if this is unknown.
+    """
     makes_tasks: bool = False
     """Whether the program's code may create tasks."""
     moves_tasks: bool = False
-    """Whether its untied tasks may go on on another thread."""
+    """Whether the program's untied tasks may continue on another thread."""
     points: Mapping[int, SchedulingRecord] = field(default_factory=dict)
-    """Where threads wait for tasks, and which ones they may execute there."""
+    """The places where threads wait for tasks, with the tasks that they may execute there."""
     unfinished: Mapping[str, int | None] = field(default_factory=dict)
-    """How many tasks of a region are not complete, at least, where members wait at a barrier that others have not
-    reached. None where that is unknown.
+    """The least number of incomplete tasks of a region whose members wait at a barrier that others have not reached.
+    None if the number is unknown.
     """
     how: Mapping[int, str | None] = field(default_factory=dict)
-    """How threads wait, as :class:`~ompd.model.Wait` has it, of those of which no runtime names a wait."""
+    """How threads wait, as in :class:`~ompd.model.Wait`, if no runtime records their wait."""
     alone: Mapping[int, str] = field(default_factory=dict)
-    """Primary threads at a barrier behind a branch that lets them in alone, and where that branch is."""
+    """The place of a branch through which only the primary thread came to its barrier, by the primary thread."""
     queued: frozenset[int] = frozenset()
-    """Threads that a lock has in its queue: they wait, whether they sleep or spin."""
+    """Threads in the queue of a lock. They wait, whether they sleep or spin."""
     handlers: frozenset[int] = frozenset()
-    """Threads that wait in a handler of a signal."""
+    """Threads that wait in a signal handler."""
     may_hold_interpreter: frozenset[int] = frozenset()
-    """Threads that may hold Python's interpreter lock by their stacks, where the interpreter does not say who does."""
+    """Threads that may hold Python's interpreter lock by their stacks, if the interpreter records no holder."""
     gone: Mapping[str, int] = field(default_factory=dict)
-    """How many threads a runtime counts among its own that the process does not have, where regions were asked for."""
+    """The number of a runtime's threads that the process does not have. Empty if regions were not read."""
     processors: int | None = None
-    """How many processors the process may use, None if that is unknown."""
+    """The number of processors that the process may use, None if it is unknown."""
     loss: str | None = None
     """The loss of a core that was cut off, None for a whole target."""
     unknowns: tuple[str, ...] = ()

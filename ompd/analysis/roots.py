@@ -1,4 +1,4 @@
-"""Where waits end: the cycles, and the nodes on which all others depend."""
+"""The ends of waits: cycles, and nodes on which other nodes depend."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model.kinds import Confidence, EdgeKind
 from ompd.records import record
 
-_MOST_STEPS = 1 << 22  # in all simulations of released threads: some seconds
+_MOST_STEPS = 1 << 22  # limit for the work of all simulations of released threads: some seconds
 
 
 class End(Enum):
-    """What waits end at."""
+    """What is at the end of waits."""
 
     CYCLE = "cycle"
     ENDED = "ended"  # a thread that has ended
     RUNS = "runs"  # a thread that goes on by itself
     OUTSIDE = "outside"  # something outside of the process
-    OPEN = "open"  # nobody is known to end the wait
+    OPEN = "open"  # no thread is known that would end the wait
 
 
 @record(eq=False)
 class Root:
-    """An end of waits: ``nodes`` are the nodes of a cycle in order, or a single node. ``threads`` are the nodes of all
-    threads whose waits lead there.
+    """An end of waits. ``nodes`` are the nodes of a cycle (in order, unless holders are uncertain), or nodes that end
+    waits in the same way. ``threads`` are the nodes of all threads whose waits end there.
     """
 
     end: End
@@ -48,11 +48,11 @@ class Solved:
         self.stuck = {view: everything - release.released for view, release in self._releases.items()}
         self.next = [tuple(self._next(index)) for index in range(len(self.graph))]
         self._with_everybody = self._releases[View.REASONED]
-        self._anybody: int | None = None  # how many go on if any thread does
+        self._anybody: int | None = None  # how many waiting threads go on if any thread does
         self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck))
 
     def _next(self, index: int) -> Iterable[int]:
-        # A need without a known or likely target leads nowhere.
+        # A need without a known or likely target has no successors.
         if self.graph.nodes[index].outlook is not Outlook.WAITS:
             return
         for need in self.graph.needs[index]:

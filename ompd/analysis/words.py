@@ -1,4 +1,4 @@
-"""How verdicts speak of threads."""
+"""Words for threads in verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = 4
 
 
 def of_thread(row: ThreadRecord) -> str:
-    """Return the name of a thread in texts: by its number in its team where it has one, and by its native id."""
+    """Return the name of a thread in texts: its number in its team if it has one, and its native id."""
     native = row.native_thread_id
     if native is None:
         return f"the thread whose data are at {row.address or 0:#x}"
@@ -33,7 +33,7 @@ def counted(count: int, what: str) -> str:
 
 
 def listed(names: Sequence[str], what: str = "thread") -> str:
-    """Return some names in a row, or how many there are if they are many: ``a``, ``a and b``, ``62 threads``."""
+    """Return the names as a list in words, or the count if there are many: ``a``, ``a and b``, ``62 threads``."""
     if len(names) > _NAMED:
         return counted(len(names), what)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else f"no {what}"

@@ -31,14 +31,14 @@ class StatusCommand(shared.StatusCommand[Gdb]):
 
     def names(self, debugger: Gdb) -> Mapping[str, str]:
         """Return the prefixes of the commands that are in use."""
-        # A package that was loaded later may have taken the name.
+        # A package that was loaded later may have taken the prefix.
         ours = [prefix for prefix in debugger.prefixes if _is_taken(f"{prefix} {self.name}")]
         taken = "" if _LONG_PREFIX in ours else "; ompd is another package's here"
         return {"prefix": f"{' or '.join(ours)}{taken}"}
 
 
 def _is_taken(name: str) -> bool:
-    # gdb's Python does not list commands, but completing a word does.
+    # gdb's Python cannot list commands, but completion of a word shows them.
     with suppress(gdb.error):
         return name in gdb.execute(f"complete {name}", to_string=True).splitlines()
     return False

@@ -27,16 +27,16 @@ _MOST_FRAMES = 256  # between a thread's innermost frame and the user's first
 
 
 class Gdb(Debugger):
-    """gdb, and the state of the commands in it. Make only one object."""
+    """gdb, and the state of ompd's commands in it. Make only one object."""
 
     name, prompt, script = "gdb", "(gdb) ", "gdb_script.py"
 
     def __init__(self) -> None:
         self.stops = Stops()
         self.prefixes: tuple[str, ...] = ()
-        self.walks = False  # whether one of our commands runs the program, and prints its stop
+        self.walks = False  # whether a command of ours runs the program, and prints its stop itself
         self.events: set[int] = set()  # numbers of breakpoints at events
-        self.arm: Callable[[], None] = lambda: None  # watches for runtimes that begin, if anything needs it
+        self.arm: Callable[[], None] = lambda: None  # sets a breakpoint at runtimes' begin, if anything needs it
         self._prints_stops = False
         self._sessions: Sessions[Inspection] = Sessions()
         self._alone: tuple[tuple[int, int, int], Inspection] | None = None
@@ -47,7 +47,7 @@ class Gdb(Debugger):
         return self._prints_stops
 
     def print_stops(self, on: bool) -> None:
-        """Print a line at each stop from now on, or no more."""
+        """Print a line at each stop from now on, or stop doing so."""
         self._prints_stops = on
         self.arm()
 
@@ -56,14 +56,15 @@ class Gdb(Debugger):
         return str(gdb.VERSION)
 
     def screen(self) -> Screen:
-        """Return gdb's settings, if it writes to a terminal."""
+        """Return gdb's settings for colour and width. Without a terminal: no colour, and no width."""
         terminal = os.isatty(1)
         return Screen(
             color=terminal and bool(gdb.parameter("style enabled")), width=gdb.parameter("width") if terminal else None
         )
 
     def session(self, ompd_library: str | None = None) -> Inspection:
-        """Return the session of the selected inferior at this stop, the same one until something in it changes.
+        """Return the session of the selected inferior at this stop. It is the same object until something in the
+        inferior changes.
 
         :param ompd_library: as for :func:`ompd.open_core`
         """
@@ -77,8 +78,8 @@ class Gdb(Debugger):
         )
 
     def session_of_thread(self) -> Inspection:
-        """Return a session for the selected thread only, usable while other threads run, for example in the condition
-        of a breakpoint. The list of modules is kept until gdb's modules change.
+        """Return a session for the selected thread only. It can be used while other threads run, for example in the
+        condition of a breakpoint. The list of modules is kept until gdb's modules change.
         """
         inferior = gdb.selected_inferior()
         thread = thread_selected()
@@ -137,7 +138,7 @@ class Gdb(Debugger):
         thread_of(thread).switch()
 
     def thread_numbers(self) -> Sequence[str]:
-        """Return the OpenMP numbers of the threads in the team of the selected one, none if they are unknown."""
+        """Return the OpenMP numbers of the threads in the team of the selected one, empty if they are unknown."""
         with suppress(gdb.error):
             return super().thread_numbers()
         return ()
@@ -149,7 +150,7 @@ class Gdb(Debugger):
             for _ in range(_MOST_FRAMES):
                 if candidate is None:
                     return False
-                # gdb ends a stack with main. Without a caller, main's address is unknown.
+                # gdb ends a stack with main. main then has no caller, so its frame address is unknown.
                 cfa = _cfa_of(candidate, stack_pointer) if candidate.pc() == frame.address else 0
                 if cfa in (frame.cfa, None):
                     candidate.select()

@@ -1,9 +1,9 @@
 """A frame filter, which hides frames in gdb's own ``bt`` and names the bodies of regions and tasks.
 
 The filter hides three kinds of frames: frames of an OpenMP runtime; frames of the C library that the runtime called, or
-that began its thread; and clang's frames around the body of a construct. The session derives the owner of a frame from
-the frame's address, as for ``omp stack --raw``. Frame 0 is always shown, because the thread executes it. Frames keep
-their numbers. ``bt -no-filters`` shows all frames, and ``disable frame-filter global ompd`` turns the filter off.
+that began its thread; and clang's frames around the body of a construct. The owner of a frame follows from the frame's
+address, as for ``omp stack --raw``. Frame 0 is always shown, because the thread executes it. Frames keep their numbers.
+``bt -no-filters`` shows all frames, and ``disable frame-filter global ompd`` turns the filter off.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ompd.render.words import basename, clean
 from ompd.safety.isolation import Isolation
 
 _NAME = "ompd"
-_PRIORITY = 90  # the user's filters usually have 100, run before this one and see all frames
+_PRIORITY = 90  # filters of users usually have 100, so they run before this one and see all frames
 
 
 @record
@@ -40,7 +40,7 @@ class Known:
 
 
 def known_of(frames: Sequence[StackFrame]) -> Known:
-    """Return the facts from the raw stack of a thread, given innermost frame first."""
+    """Return the facts from the raw stack of a thread, whose innermost frame is first."""
     kinds = [frame.kind for frame in frames]
     inner, outer = _nearest(kinds), _nearest(kinds[::-1])[::-1]
     hides = {
@@ -58,7 +58,8 @@ def known_of(frames: Sequence[StackFrame]) -> Known:
 
 
 def _nearest(kinds: Sequence[str]) -> list[str | None]:
-    # Return for each frame its kind, for the C library's frames the last other kind before, None if there is none.
+    # Return the kind of each frame. For frames of the C library, return the kind of the last other frame before, None
+    # if there is none.
     found: list[str | None] = []
     for kind in kinds:
         found.append(kind if kind != SYSTEM else found[-1] if found else None)
@@ -95,7 +96,7 @@ def shown(decorated: Iterable[Any], known: Known) -> Iterator[Any]:
     for each in decorated:
         frame = each.inferior_frame()
         name, at = frame.name() or "", frame.pc()
-        # gdb adds functions that left the stack by a jump: they are hidden if the function they called is.
+        # gdb adds functions that left the stack by a jump. They are hidden if the function that they called is hidden.
         is_hidden = known.hides.get(at, is_hidden)
         is_wrapper = _is_wrapper(name, inner)
         inner = name
@@ -107,7 +108,7 @@ def shown(decorated: Iterable[Any], known: Known) -> Iterator[Any]:
 
 
 class FrameFilter:
-    """The filter for gdb. After an error it shows all frames, because gdb must not get our errors."""
+    """The filter for gdb. After an error it shows all frames, because no error of ours may reach gdb."""
 
     name = _NAME
     enabled = True
@@ -128,7 +129,7 @@ class FrameFilter:
         return decorated
 
     def _isolated(self, frames: Iterator[Any]) -> Iterator[Any]:
-        # gdb takes one frame after the other.
+        # gdb takes the frames one by one, so each step is isolated.
         while True:
             with self._isolation:
                 frame = next(frames, None)
@@ -137,7 +138,8 @@ class FrameFilter:
             yield frame
 
     def _has_runtime(self) -> bool:
-        # A quick test, because `bt` is for all programs: the file of a runtime, or entry points in a static program.
+        # A quick test, because `bt` is used for all programs: is there a file of a runtime, or an entry point in a
+        # static program?
         loaded = gdb.selected_inferior().progspace.objfiles()
         if any(naming.is_runtime_file(objfile.filename or "") for objfile in loaded):
             return True
@@ -152,7 +154,8 @@ class FrameFilter:
         if moment != self._moment:
             self._moment, self._known = moment, {}
         if native not in self._known:
-            # The second request may be one of hundreds, as in `thread apply all bt`: then read all stacks.
+            # The second request may be one of hundreds, as in `thread apply all bt`. So it reads the stacks of all
+            # threads.
             wanted = None if self._known else native
             for row in self._debugger.session().ask_stacks(raw=True, thread=wanted).rows:
                 if row.native_thread_id is not None:

@@ -1,7 +1,7 @@
 """``$_ompd_thread_num()``, ``$_ompd_team_size()`` and ``$_ompd_level()``: numbers of the selected thread, for
 expressions and for conditions of breakpoints.
 
-If gdb evaluates a condition, only the thread at the breakpoint has stopped. The other threads still run and change
+When gdb evaluates a condition, only the thread at the breakpoint has stopped. The other threads still run and change
 memory, and their registers cannot be read. So these functions use only data of the selected thread.
 """
 

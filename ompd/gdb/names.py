@@ -19,7 +19,7 @@ _ADAPTER = "gdb.dap"
 
 def add_names(debugger: Gdb, isolation: Isolation) -> None:
     """Name the threads at each stop if an editor shows them."""
-    given: dict[int, str] = {}  # by native id
+    given: dict[int, str] = {}  # the names given so far, by native id
 
     @isolation
     def name_threads(_event: object = None) -> None:
@@ -29,7 +29,7 @@ def add_names(debugger: Gdb, isolation: Isolation) -> None:
             tags = tags_of(debugger.session())
             for thread in gdb.selected_inferior().threads():
                 native = native_id(thread)
-                # Keep a name that the user has set.
+                # Do not replace a name that the user has set.
                 if thread.name in (given.get(native), _own_name(native)):
                     thread.name = tags.get(native)
             given.clear()

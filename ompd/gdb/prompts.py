@@ -17,7 +17,7 @@ def add_command(name: str, command: PromptCommand[Gdb], debugger: Gdb, isolation
 
     class Added(gdb.Command):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
-            # gdb shows the first line in lists of commands.
+            # gdb shows the first line of this text in lists of commands.
             self.__doc__ = f"{command.summary}\n\n{command.help(debugger.prompt)}"
             super().__init__(name, gdb.COMMAND_DATA)
 
@@ -39,8 +39,8 @@ def add_command(name: str, command: PromptCommand[Gdb], debugger: Gdb, isolation
 
 
 def _complete(command: PromptCommand[Gdb], debugger: Gdb, text: str, word: str | None) -> list[str]:
-    # Return completions of the text's last word, without the part of it before *word*. gdb ends a word at `-`: for
-    # `--js` it wants completions of `js`. gdb's first call has no word.
+    # Return completions of the text's last word, without the part of them before *word*. gdb ends a word at `-`: for
+    # `--js` it wants completions of `js`. In gdb's first call *word* is None.
     if word is None:
         return []
     *before, last = text.split(" ")

@@ -1,7 +1,7 @@
 """Running the inferior in gdb from one stop to another, for the commands that walk.
 
-After each run its own breakpoints are deleted, and the user's breakpoints are unchanged. This also holds if the program
-ends or gets a signal, if Ctrl-C stops it, or if an error is raised.
+After each run, the breakpoints that were set for it are deleted, and the user's breakpoints are unchanged. This also
+holds if the program ends or gets a signal, if Ctrl-C stops it, or if an error is raised.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def spots_of(location: str) -> list[Spot]:
 
 
 def expression_of(spot: Spot) -> str | None:
-    """Return gdb's expression for the place, valid at any load address, None if gdb has no name for the place."""
+    """Return gdb's expression for the place, valid at any load address. None if gdb has no name for it."""
     known = symbol_at(spot.address)
     if known is None or "'" in known[0]:
         return None
@@ -103,7 +103,8 @@ def run(command: str) -> Stopped:
 
 
 class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
-    # Listed for deletion before gdb creates it, because Ctrl-C may come between any two steps.
+    # The object is listed for deletion before gdb creates the breakpoint, because Ctrl-C may come between any two
+    # steps.
 
     def __init__(self, made: list[_Temporary], point: Point) -> None:
         made.append(self)
@@ -115,7 +116,7 @@ class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
 
 @contextmanager
 def temporary(points: Sequence[Point]) -> Iterator[list[int]]:
-    """Set breakpoints at *points* for the time of the context, and yield their numbers."""
+    """Set breakpoints at *points* while the context lasts, and yield their numbers."""
     made: list[_Temporary] = []
 
     def undo() -> None:
@@ -132,10 +133,10 @@ def temporary(points: Sequence[Point]) -> Iterator[list[int]]:
 
 @contextmanager
 def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
-    """Restrict the user's breakpoints to *thread*, a ``gdb.InferiorThread``, for the time of the context. With
+    """Restrict the user's breakpoints to *thread*, a ``gdb.InferiorThread``, while the context lasts. With
     *others_stand* only this thread runs.
     """
-    # By conditions, because gdb deletes breakpoints with a ``thread`` when the thread ends.
+    # This is done by conditions, because gdb deletes breakpoints with a ``thread`` when the thread ends.
     conditions: list[tuple[Any, str | None, str]] = []
     locking = gdb.parameter(_LOCKING)
 

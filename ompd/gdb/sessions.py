@@ -17,7 +17,7 @@ from ompd.inspection import Inspection
 
 
 def opened(inferior: Any, core: str | None, stops: Stops, ompd_library: str | None) -> Inspection:
-    """Return a session on a ``gdb.Inferior``, or on its *core* file, at this stop."""
+    """Return a session on *inferior*, a ``gdb.Inferior``, at this stop, or on its core file *core*."""
     target: Target
     files: FileFinder
     if core is not None:

@@ -56,7 +56,7 @@ def add_stops(debugger: Gdb, isolation: Isolation) -> None:
     @isolation
     def note_exit(event: Any) -> None:
         if not hasattr(event, "exit_code"):
-            return  # it was killed
+            return  # the program was killed
         with suppress(gdb.error):
             for point in _event_points(debugger):
                 if point.pending:
@@ -64,7 +64,7 @@ def add_stops(debugger: Gdb, isolation: Isolation) -> None:
 
     class Begin(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
-            # A breakpoint by name: gdb finds the place again in the next run.
+            # A breakpoint by name, because gdb finds the place again in the next run.
             super().__init__(DLL_LOCATIONS_VALID, internal=True)
             self.silent = True
 
@@ -74,7 +74,7 @@ def add_stops(debugger: Gdb, isolation: Isolation) -> None:
 
     @isolation
     def arm(_event: object = None) -> None:
-        # gdb reports an error for a breakpoint at an unknown symbol: so wait for a file that has the symbol.
+        # For a breakpoint at an unknown symbol gdb reports an error. So wait until a file with the symbol is loaded.
         if any(point.is_valid() for point in begin) or not (debugger.prints_stops or _event_points(debugger)):
             return
         with suppress(gdb.error):

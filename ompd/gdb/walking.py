@@ -28,7 +28,7 @@ _NO_PLACES_HINT = (
     "libgomp has none in any build; an LLVM libomp has them unless it was stripped, as distributions' are, and Intel's"
     " libiomp5 has them"
 )
-_CODE_SIZES = (512, 256, 128, 64, 32)  # bytes of a function that calls the user's code
+_CODE_SIZES = (512, 256, 128, 64, 32)  # tried sizes, in bytes, of the code of a function that calls the user's code
 
 
 class BreakCommand(shared.BreakCommand[Gdb]):
@@ -90,7 +90,7 @@ def _check_runs(command: str) -> None:
 
 
 def _body_of(spot: Spot) -> Spot:
-    # If the function only wraps the user's code (clang), return that code.
+    # Return the user's code if the function at *spot* only calls it (clang), otherwise *spot*.
     known = symbol_at(spot.address)
     if known is None or not naming.is_construct_code(spot.function) or naming.is_by_gcc(spot.function):
         return spot
@@ -102,7 +102,7 @@ def _body_of(spot: Spot) -> Spot:
     for size in _CODE_SIZES:
         try:
             code = bytes(gdb.selected_inferior().read_memory(start, size))
-        except gdb.error:  # the section is shorter
+        except gdb.error:  # the section ends before
             continue
         body = walking.body_called(references.calls(code, start), start, symbol_at)
         if body is not None:
@@ -119,7 +119,7 @@ def _condition(thread: int | None, level: int | None) -> str | None:
 
 
 def _set(location: str, condition: str | None, *, may_wait: bool = False) -> str:
-    # gdb prints the place of a breakpoint itself: capture its output.
+    # gdb prints the place of a new breakpoint itself, so this captures gdb's output.
     words = "with breakpoint pending on -- break" if may_wait else "break"
     made = gdb.execute(f"{words} {location}" + (f" if {condition}" if condition else ""), to_string=True)
     return clean_lines(made.strip().rstrip("."))
@@ -141,7 +141,7 @@ class _Driver:
 
     def __init__(self, debugger: Gdb) -> None:
         self._debugger = debugger
-        self.has_printed = False  # gdb prints the place itself after a step
+        self.has_printed = False  # whether gdb has printed the place itself, as it does after a step
 
     def session(self) -> Inspection:
         return self._debugger.session()
@@ -164,7 +164,7 @@ class _Driver:
         if reached:
             return Halt(here, reached)
         if stopped.signal == _INTERRUPT and here != thread:
-            # Ctrl-C is for the whole program, but the signal may reach any thread.
+            # Ctrl-C is meant for the whole program, but any thread may receive the signal.
             self.has_printed = False
             self.select(thread)
         if stopped.signal is not None:
@@ -190,10 +190,10 @@ class WalkCommand(shared.WalkCommand[Gdb]):
     """``omp step``, ``next`` and ``finish``."""
 
     def walk(self, debugger: Gdb, *, only: bool) -> str:
-        """Run the program, and return that part of the stop's description that gdb has not printed."""
+        """Run the program, and return the part of the stop's description that gdb has not printed."""
         _check_runs(self.name)
         driver = _Driver(debugger)
-        driver.session()  # raises the reason if there is no session
+        driver.session()  # raises the reason if there can be no session
         debugger.walks = True
         try:
             outcome = Walker(driver, debugger.selected_thread(), only=only).walk(self.name)

@@ -1,9 +1,9 @@
 """LLDB's adapter of ``ompd/frontends/``, and what only LLDB has.
 
-``debugger`` gives the commands LLDB's process, threads and frames; ``prompts`` has the methods of a command that
+``debugger`` gives LLDB's process, threads and frames to the commands; ``prompts`` has the methods of a command that
 LLDB calls; ``commands`` lists all commands. ``stops`` prints a line when the program stops. ``frames`` hides frames in
 LLDB's own commands, ``control`` runs a program under LLDB.
 
-``ompd/lldb_script.py``, which users load, makes LLDB's commands from these modules. ``ompd.launch()`` and
+Users load ``ompd/lldb_script.py``, which makes LLDB's commands from these modules. ``ompd.launch()`` and
 ``ompd.from_lldb()`` use ``control``. Nothing else imports from here.
 """

@@ -16,7 +16,7 @@ from ompd.lldb.frames import Frames
 from ompd.lldb.walking import BreakCommand, WalkCommand
 
 CAN_HIDE = hasattr(lldb.SBFrame, "IsHidden")
-"""Whether LLDB can leave frames out. Before it had this attribute, it accepted recognisers and never called them."""
+"""Whether LLDB can hide frames. Earlier versions accepted recognisers, but never asked them."""
 
 _SINCE_WHEN = "LLDB 20 and later can; ompd stack leaves them out in every version"
 
@@ -39,7 +39,7 @@ class FramesCommand(shared.SwitchCommand[Lldb]):
             frames_of(debugger.debugger, debugger.module).switch(on)
 
     def describe(self, debugger: Lldb) -> str:
-        """Return the current setting, and what it means or why it cannot be changed."""
+        """Return the current setting, and its meaning, or why it cannot be changed."""
         if not CAN_HIDE:
             return f"off: {_cannot_hide(debugger)}, {_SINCE_WHEN}"
         if not frames_of(debugger.debugger, debugger.module).are_on():
@@ -60,7 +60,7 @@ def _cannot_hide(debugger: Lldb) -> str:
 
 
 def frames_of(debugger: Any, script: str) -> Frames:
-    """Return the recognisers of frames in the targets of an ``SBDebugger``; *script* is as for :class:`Lldb`."""
+    """Return the recognisers of frames for the targets of an ``SBDebugger``; *script* is as for :class:`Lldb`."""
     return Frames(debugger, lambda text, target: run_command(debugger, text, target), script)
 
 

@@ -1,4 +1,4 @@
-"""Sessions on a process under LLDB: queried at one stop, and run to the next by a script."""
+"""Sessions on a process under LLDB. A script queries the process at one stop, and runs it to the next."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from ompd.safety.isolation import AwayFromHere
 from ompd.session.stop import LoadedRuntime
 
 SECONDS = 60.0
-"""How long a program may take to come to a place unless something else is said."""
+"""How long a program may take to come to a place, unless the caller gives another time."""
 
 _T = TypeVar("_T")
-# LLDB's Python also searches the current folder, where anybody may have put a module with an optional one's name.
+# LLDB's Python also searches the current folder, where anybody may have put a module with the name of an optional
+# module.
 _AWAY = AwayFromHere()
 _NO_PLACES = "{} has no places for events (ompd_bp_*), and when its tasks begin and end nothing else says"
 _NO_PLACES_HINT = (
@@ -88,13 +89,13 @@ class LldbInspection(Inspection):
             self._run.close()
 
     def continue_to(self, place: str, *, seconds: float = SECONDS) -> Event:
-        """Run until a thread reaches *place*, and return which; the session then belongs to that stop.
+        """Run until a thread reaches *place*, and return this event. The session then belongs to the new stop.
 
         :param place: an event of the specification (:data:`EVENTS`), a line ``file.c:12``, or the name of a function
         :raises BadInput: if there is no such place in the program
         :raises Unavailable: if the runtime does not report events
         :raises TargetGone: if the program ended
-        :raises TimeLimit: if it took longer than *seconds*; the session then belongs to the place reached
+        :raises TimeLimit: if it took longer than *seconds*; the session then belongs to the stop that was reached
         """
         return self._continue([place], seconds)[0]
 
@@ -109,7 +110,8 @@ class LldbInspection(Inspection):
         return self._run_to({what: lambda: run.at_functions_like(CONSTRUCT_EXPRESSION, thread)}, what, seconds)[0]
 
     def events(self, *names: str, seconds: float = SECONDS, limit: int | None = None) -> Iterator[Event]:
-        """Run the program, and yield each of its events (:data:`EVENTS`; all without *names*), stopped there.
+        """Run the program, and yield each event named in *names* (:data:`EVENTS`; without names, all). The program is
+        stopped at the yielded event.
 
         Ends with the program, or after *limit* events. Each event costs the program some milliseconds.
 
@@ -190,7 +192,7 @@ class LldbInspection(Inspection):
             self._renew(run)
 
     def _renew(self, run: LldbRun) -> None:
-        # All data so far belong to the previous stop. Objects that callers still have are marked stale.
+        # All data so far belong to the previous stop. Objects that callers still have become stale.
         if run.can_be_asked():
             self.process.close()
             target = LldbTarget(run.process)
@@ -204,9 +206,9 @@ class LldbInspection(Inspection):
 
 
 class _Watch:
-    """Watches for runtimes that are loaded, and reports events of a runtime that it cannot see.
+    """Watches for runtimes that are loaded, and notices if a runtime's events cannot be seen.
 
-    :param wanted: names of the events to see
+    :param wanted: the names of the events to see
     """
 
     def __init__(self, run: LldbRun, entries: EntryEvents, process: StoppedProcess, wanted: Sequence[str]) -> None:
@@ -237,7 +239,7 @@ class _Watch:
             if self._needs_places:
                 found += [(_UNSEEN + runtime.name, breakpoint) for breakpoint in run.at_entries(runtime)]
         if not self._has_begun and without:
-            # Only at the start: no thread is yet inside of a runtime that is loaded later.
+            # Only once, at the start: no thread is inside of a runtime that is loaded later.
             found += self._entries.returns(self._process, self._wanted)
         self._has_begun = True
         return found

@@ -26,18 +26,18 @@ class State:
 
     def __init__(self) -> None:
         self.auto = False
-        self.hooked = False  # whether targets have our stop hook
-        self.said: tuple[int, int] | None = None  # the stop at which the line was printed
-        self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # a stop, and its names of threads
+        self.hooked = False  # whether targets have ompd's stop hook
+        self.said: tuple[int, int] | None = None  # the stop at which the line was last printed
+        self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # a stop, and the names of its threads
         self.hides = True  # whether LLDB hides frames of runtimes if it can
         self._sessions: Sessions[LldbInspection] = Sessions()
         self._of_hits: tuple[tuple[int, int], LldbTarget, Inspection] | None = None
 
     def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
-        """Return the session of this stop of *process*, the same one until the process runs or loads modules.
+        """Return the session of this stop of *process*. It is the same object until the process runs or loads modules.
 
         Sessions of earlier stops are closed. A session with a library also closes other sessions with a library,
-        because each has a process for its library.
+        because each of them has a process for its library.
 
         :param ompd_library: as for :func:`ompd.from_lldb`
         """
@@ -54,9 +54,9 @@ class State:
         return self._sessions.find(own, moment, lambda: LldbInspection(process, ompd_library=ompd_library))
 
     def session_of_hit(self, process: Any) -> Inspection:
-        """Return a session for a breakpoint hit after which the process may continue at once.
+        """Return a session for a hit of a breakpoint, after which the process may continue at once.
 
-        Data of files are kept from one hit to the next while LLDB's modules stay the same.
+        Facts from files are kept from one hit to the next while LLDB's modules stay the same.
         """
         loaded = process.GetUniqueID(), process.GetTarget().GetNumModules()
         known, target, session = self._of_hits or (None, None, None)
@@ -82,7 +82,7 @@ def state_of(internal_dict: dict[str, Any]) -> State:
 def run_command(debugger: Any, text: str, target: Any = None) -> str:
     """Run an LLDB command and return its output.
 
-    :param target: the target or thread that it is for, None for no special one
+    :param target: the target or thread for which it runs, None for no particular one
     :raises OmpdError: if LLDB refuses it
     """
     result = lldb.SBCommandReturnObject()
@@ -98,7 +98,7 @@ class Lldb(Debugger):
 
     :param debugger: an ``SBDebugger``
     :param script: LLDB's name for the module that users load
-    :param exe_ctx: the context of the command, the current selection if None
+    :param exe_ctx: the context of the command; None for the current selection
     """
 
     name, prompt, script = "LLDB", "(lldb) ", "lldb_script.py"
@@ -113,9 +113,10 @@ class Lldb(Debugger):
         return self.state.auto
 
     def print_stops(self, on: bool) -> None:
-        """Print a line at each stop from now on, or no more."""
+        """Print a line at each stop from now on, or stop doing so."""
         self.state.auto = on
-        # Only a command makes a stop hook, and LLDB returns no number to delete it: it stays, and is silent if off.
+        # Only a command makes a stop hook, and LLDB does not return its number, by which it could be deleted. So the
+        # hook stays, and prints nothing if the line is off.
         if on and not self.state.hooked:
             self.state.hooked = True
             for target in targets_of(self.debugger):
@@ -127,7 +128,7 @@ class Lldb(Debugger):
         return str(self.debugger.GetVersionString()).splitlines()[0].removeprefix("lldb version ")
 
     def screen(self) -> Screen:
-        """Return LLDB's settings, if it writes to a terminal."""
+        """Return LLDB's settings for colour and width. Without a terminal: no colour, and no width."""
         terminal = os.isatty(1)
         return Screen(
             color=terminal and bool(self.debugger.GetUseColor()),
@@ -216,14 +217,14 @@ class Lldb(Debugger):
 
 
 def targets_of(debugger: Any) -> list[Any]:
-    """Return all targets of *debugger*, and the dummy target, from which LLDB copies later targets."""
+    """Return all targets of *debugger*, and the dummy target, whose settings LLDB copies to later targets."""
     targets = (debugger.GetTargetAtIndex(number) for number in range(debugger.GetNumTargets()))
     return [debugger.GetDummyTarget(), *targets]
 
 
 def _watch_begin(target: Any, script: str) -> None:
-    # A runtime passes this place once it is initialised. A breakpoint by name would be behind a supposed prologue, but
-    # the place may be a label: so Arming sets the breakpoint at its address, in each module that is loaded.
+    # A runtime passes this place once it is initialised. The place may be a label, but LLDB sets a breakpoint by name
+    # behind an assumed prologue. So Arming sets the breakpoint at the address, in each module that is loaded.
     breakpoint = target.BreakpointCreateFromScript(
         f"{script}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
     )

@@ -2,9 +2,9 @@
 
 A region begins at a call of the runtime's entry point for regions, and ends when that call returns.
 
-A runtime calls its own entry points, too, by direct calls in its code. By pointers it calls code of the user, which
-may have jumped on to an entry point. A thread of the runtime begins in the function passed to ``pthread_create``. It
-ends when that function returns or calls ``pthread_exit``.
+A runtime also calls its own entry points, by direct calls in its code. Such calls are no events. By pointers a runtime
+calls code of the user, which may jump on to an entry point. A thread of the runtime begins in the function that is
+passed to ``pthread_create``. It ends when that function returns or calls ``pthread_exit``.
 
 Two kinds of events cannot be seen: tasks, which a runtime begins by itself, and the moment when it registers a thread
 that it did not create.
@@ -31,11 +31,11 @@ _CLOSING = re.compile(r"GOMP_parallel_end|__kmpc_end_serialized_parallel")
 
 _CALL, _CREATE, _EXIT, _WORKER, _RETURN = "call of a runtime", "pthread_create", "pthread_exit", "a worker", "a return"
 MARKS = frozenset((_CALL, _CREATE, _EXIT, _WORKER, _RETURN))
-"""Names of places that are no events themselves."""
+"""Names of places that are not events themselves."""
 
 
 class _Call(NamedTuple):
-    # A call that has not returned: its return address, and the stack pointer there.
+    # A call that has not returned yet: its thread, its return address, and the stack pointer after the return.
     thread: int
     back: int
     stack: int
@@ -46,11 +46,11 @@ class EntryEvents:
 
     def __init__(self, run: LldbRun) -> None:
         self._run = run
-        self._kinds: dict[int, re.Pattern[str]] = {}  # of entry points, by address
+        self._kinds: dict[int, re.Pattern[str]] = {}  # patterns of entry points, by address
         self._workers: set[int] = set()  # addresses of functions in which workers begin
         self._regions: set[_Call] = set()
         self._threads: set[_Call] = set()
-        self._known_at: int | None = None  # the stop up to which the calls are known
+        self._known_at: int | None = None  # the stop up to which calls were noted
 
     def places(self, runtime: RuntimeModule, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
         """Yield breakpoints for the *wanted* events of a runtime, with names for :meth:`events`."""
@@ -77,7 +77,7 @@ class EntryEvents:
         yield from ((_RETURN, self._run.at_address(address)) for address in {call.back for call in calls})
 
     def _find_calls(self, process: StoppedProcess) -> None:
-        # The program ran unobserved meanwhile: look for open calls on the stacks.
+        # The program has run unobserved since the last stop. So look for open calls on the stacks.
         self._regions, self._threads = set(), set()
         for thread in process.threads.ids():
             frames = list(process.stacks.stack(thread).frames)
@@ -97,8 +97,8 @@ class EntryEvents:
                 self._threads.add(outermost)
 
     def _is_own(self, back: int) -> bool:
-        # Return whether the call before this return address is a runtime's call of its own entry point, direct or by
-        # its linkage table.
+        # Return whether a runtime calls its own entry point before this return address, directly or by its linkage
+        # table.
         if not self._run.is_in_runtime(back - 1):
             return False
         before = self._run.read(back - 6, 6)

@@ -1,15 +1,15 @@
 """Frames that LLDB hides in ``bt``, ``up`` and ``down``: those of OpenMP runtimes and the frames around them.
 
-LLDB 20 and later ask a recogniser whether to hide a frame. Expressions on file and function choose the recogniser.
-Our recognisers hide three kinds of frames: frames of a runtime, in its own file or linked into a module of the user;
-frames of the C library that the runtime called, or that began its thread; and clang's frames around the body of a
-construct. ``bt -u`` shows all frames. LLDB keeps the numbers of frames, and always shows the selected frame. Frame 0
-is never hidden: ``up`` from a hidden frame would skip no frames.
+LLDB 20 and later ask a recogniser whether to hide a frame. Expressions on file and function choose the recogniser. Our
+recognisers hide three kinds of frames: frames of a runtime, in its own file or linked into a module of the user; frames
+of the C library that the runtime called, or that began its thread; and clang's frames around the body of a construct.
+``bt -u`` shows all frames. LLDB keeps the numbers of frames, and always shows the selected frame. Frame 0 is never
+hidden: ``up`` from a hidden frame would skip no frames.
 
-A thread that the runtime began keeps two frames, so that ``up`` always has a frame to go to. One is the runtime's
-outermost frame, which identifies the thread. The other is the frame that called the user's code, in which ``finish``
-ends with or without these recognisers. LLDB asks once per frame and keeps the answer while the frame lives: the answer
-must not depend on the function that the frame currently calls.
+Of a thread that the runtime began, two frames of the runtime stay visible, so that ``up`` always has a frame to go to.
+One is the runtime's outermost frame, which identifies the thread. The other is the frame that called the user's code,
+in which ``finish`` ends with or without these recognisers. LLDB asks once per frame, and keeps the answer while the
+frame exists. So the answer must not depend on the function that the frame currently calls.
 
 LLDB makes the recognisers by name and without arguments. It adds and lists them only by its commands.
 """
@@ -27,10 +27,11 @@ from ompd.contract.process import is_system_file
 from ompd.records import record
 
 _CODE_SYMBOL = 2  # lldb.eSymbolTypeCode; stubs of the procedure linkage table are of another type
-# Frames examined for one frame of a thread. Stacks with frames of the runtime only have some ten.
+# The most frames to examine for one frame of a thread. Stacks of runtime frames only have some ten.
 _MOST_FRAMES = 64
 
-# Expressions on names as LLDB shows them, valid for LLDB (POSIX) and Python. Frames that match are examined further.
+# Expressions on names as LLDB shows them. They are valid for LLDB (POSIX) and for Python. Matching frames are examined
+# further.
 _SYSTEM_NAME = (
     "^(__GI_)?_*(futex_[a-z0-9_]+|do_futex_wait|lll_[a-z_]*lock[a-z0-9_]*|(new_)?sem_[a-z0-9_]+"
     "|pthread_(create|cond|mutex|rwlock|barrier|spin|once|join|clockjoin|timedjoin)[a-z0-9_]*|create_thread"
@@ -54,7 +55,7 @@ def side_of(frame: Any) -> str:
     symbol = _symbol(frame)
     has_line = frame.GetLineEntry().IsValid()
     if naming.is_runtime_symbol(symbol) and _defines(module, *naming.FORKS):
-        # A function of the user may have such a name.
+        # A function of the user may have such a name, too.
         return RUNTIME if naming.is_reserved(symbol) or not has_line else USER
     if has_line or naming.is_construct(symbol):
         return USER
@@ -73,7 +74,7 @@ def _defines(module: Any, *names: str) -> bool:
 
 
 def _sides(frame: Any, step: int) -> Iterator[str]:
-    # Yield the owners of the frames after *frame*, outwards (1) or inwards (-1).
+    # Yield the owners of the frames around *frame*, going outwards (1) or inwards (-1).
     thread, index = frame.GetThread(), frame.GetFrameID()
     for _ in range(_MOST_FRAMES):
         index += step
@@ -84,7 +85,7 @@ def _sides(frame: Any, step: int) -> Iterator[str]:
 
 
 def _next_side(frame: Any, step: int, *passed: str) -> str | None:
-    # Return the first owner after *frame* that is not in *passed*, None if there is no such frame.
+    # Return the first owner on the way from *frame* that is not in *passed*, None if there is none.
     return next((side for side in _sides(frame, step) if side not in passed), None)
 
 
@@ -107,10 +108,10 @@ class _Recognizer:
 
 
 class OpenMPRuntimeFrames(_Recognizer):
-    """The frames of a runtime, except two for each thread that the runtime began."""
+    """The frames of a runtime. For each thread that the runtime began, two of them stay visible."""
 
     def hides(self, frame: Any) -> bool:
-        """Return whether *frame* is a frame of the runtime that need not stay."""
+        """Return whether *frame* is a frame of the runtime that does not have to stay visible."""
         return side_of(frame) == RUNTIME and not self._stays(frame)
 
     def _stays(self, frame: Any) -> bool:
@@ -122,8 +123,9 @@ class SystemFramesOfOpenMP(_Recognizer):
     """The frames of the C library that the runtime called, or that began a thread of the runtime."""
 
     def hides(self, frame: Any) -> bool:
-        """Return whether *frame* is the C library's, and the next frame outwards of another owner is the runtime's. If
-        the library has all outer frames, the next frame inwards of another owner decides."""
+        """Return whether *frame* is the C library's, and the next outer frame with another owner is the runtime's. If
+        all outer frames are the C library's, the next inner frame with another owner decides.
+        """
         if side_of(frame) != SYSTEM:
             return False
         outer = _next_side(frame, 1, SYSTEM)
@@ -131,7 +133,7 @@ class SystemFramesOfOpenMP(_Recognizer):
 
 
 class ClangWrapperFrames(_Recognizer):
-    """Clang's frames around the body of a construct: outlined functions that call another, and entries of tasks."""
+    """Clang's frames around the body of a construct: outlined functions that call another one, and entries of tasks."""
 
     def hides(self, frame: Any) -> bool:
         """Return whether *frame* only calls the body, which is the next frame inwards."""
@@ -181,7 +183,7 @@ def runtime_file_expression() -> str:
     return naming.RUNTIME_FILE.pattern.replace("(?:", "(").replace(r"\d", "[0-9]")
 
 
-# LLDB takes the first match, and tries the rule that was added last first.
+# LLDB uses the first matching rule, and tries the rule that was added last first.
 _RULES = (
     _Rule(OpenMPRuntimeFrames, ".*", naming.RUNTIME_EXPRESSION),
     _Rule(SystemFramesOfOpenMP, ".*", f"{_SYSTEM_NAME}|{_UNNAMED}"),
@@ -191,7 +193,7 @@ _RULES = (
 
 
 class Frames:
-    """Our recognisers in the targets of one debugger.
+    """ompd's recognisers in the targets of one debugger.
 
     :param run: runs one of LLDB's commands for a target, and returns its output
     :param module: LLDB's name for the module with the classes
@@ -203,12 +205,12 @@ class Frames:
         self._module = module
 
     def are_on(self) -> bool:
-        """Return whether the selected target has all recognisers; without a target, whether new targets get them."""
+        """Return whether the selected target has all recognisers. Without a target: whether new targets get them."""
         target = self._debugger.GetSelectedTarget()
         return self._has_all(target if target.IsValid() else self._debugger.GetDummyTarget())
 
     def switch(self, on: bool) -> None:
-        """Add our recognisers to all targets, present and future, or remove them. Other recognisers stay."""
+        """Add ompd's recognisers to all targets, present and future, or remove them. Other recognisers stay."""
         # LLDB copies later targets from the dummy target.
         targets = (self._debugger.GetTargetAtIndex(number) for number in range(self._debugger.GetNumTargets()))
         for target in (self._debugger.GetDummyTarget(), *targets):
@@ -226,7 +228,7 @@ class Frames:
         return len(ours) == len(_RULES) and all(enabled for _, enabled in ours)
 
     def _ours(self, target: Any) -> list[tuple[int, bool]]:
-        # Return the number of each of our recognisers, and whether it is enabled.
+        # Return the number of each of ompd's recognisers, and whether it is enabled.
         names = {f"{self._module}.{recognizer.__name__}" for recognizer in RECOGNIZERS}
         listed = _LISTED.findall(self._run("frame recognizer list", target))
         return [(int(number), not disabled) for number, disabled, name in listed if name in names]

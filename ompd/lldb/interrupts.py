@@ -20,14 +20,14 @@ _END = b"\0"  # no signal has that number
 
 
 class Interrupts:
-    """Interrupts by Ctrl-C: ``noted`` if LLDB runs the process (``runs``), raised otherwise."""
+    """Interrupts by Ctrl-C: ``noted`` while LLDB runs the process (``runs``), raised at other times."""
 
     def __init__(self) -> None:
         self.runs = False
         self.noted = False
 
     def note(self, _number: int, _frame: object) -> None:
-        """Note the interrupt, as the handler of Python.
+        """Note the interrupt. This is Python's handler of the signal.
 
         :raises KeyboardInterrupt: unless LLDB runs the process
         """
@@ -49,7 +49,8 @@ def stopping(process: Any) -> Iterator[Interrupts]:
     action(signal.SIGINT, None, before)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    # While LLDB waits for the process, Python runs no handler in this thread, but writes the signal to the pipe.
+    # While LLDB waits for the process, Python cannot run the handler in this thread, but it writes the signal's number
+    # to the pipe.
     helper = threading.Thread(target=_stop_when_told, args=(reading, process, found), daemon=True)
     helper.start()
     try:

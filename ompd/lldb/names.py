@@ -1,4 +1,4 @@
-"""Names of threads in LLDB's list and in editors, if the format of threads has
+"""Names of threads in LLDB's list and in editors. LLDB asks for them if the format of threads has
 ``${script.thread:lldb_script.thread_name}``.
 """
 

@@ -15,8 +15,8 @@ from ompd.lldb.debugger import Lldb, state_of
 PARSES = find_spec("lldb.plugins.parsed_cmd") is not None
 """Whether LLDB parses options, as 19 and later do."""
 
-_FIRST_UNPRINTABLE = 2  # replaces the letter of options without one
-# Keeps LLDB from completing values of its own. LLDB 14 does not have it.
+_FIRST_UNPRINTABLE = 2  # stands for the letter of options without a letter
+# Keeps LLDB from completing values by itself. LLDB 14 does not have this constant.
 _NO_COMPLETION = getattr(lldb, "eNoCompletion", 0)
 _MAX_WORD = 1 << 12
 
@@ -43,8 +43,8 @@ class Prompt:
     """An LLDB command. LLDB makes one for each debugger and calls its methods.
 
     LLDB 19 and later parse and complete options by ``get_options_definition``; older versions pass the words as they
-    were typed. The script, which LLDB calls ``script``, makes a class for each ``command``. The classes are isolated
-    from the folder that LLDB runs in.
+    were typed. The module that LLDB calls ``script`` makes a class for each ``command``. The classes are isolated from
+    the folder that LLDB runs in.
     """
 
     command: PromptCommand[Lldb]
@@ -80,12 +80,12 @@ class Prompt:
         return self.command.summary
 
     def get_long_help(self) -> str:
-        """Return the help of the command, for LLDB 19 and later without the options, which LLDB adds."""
+        """Return the help of the command. For LLDB 19 and later it is without the options, because LLDB adds them."""
         text = self.command.help(Lldb.prompt)
         return text.partition("\n\nOptions:\n")[0] if PARSES else text
 
     def get_flags(self) -> int:
-        """Return 0: LLDB checks nothing before a call, because our messages say more."""
+        """Return 0: LLDB has to check nothing before a call, because ompd's messages are better."""
         return 0
 
     def get_options_definition(self) -> Mapping[str, Mapping[str, object]]:
@@ -94,7 +94,7 @@ class Prompt:
         return {**_OPTIONS_OF_ALL, **own}
 
     def get_args_definition(self) -> list[list[dict[str, object]]]:
-        """Return the definition of the argument, empty for a command without one, for LLDB 19 and later."""
+        """Return the definition of the argument, for LLDB 19 and later. Empty for a command without an argument."""
         argument = self.command.argument
         return [[{"arg_type": _ARGUMENT_TYPES[argument.kind], "repeat": argument.repeat}]] if argument else []
 
@@ -109,7 +109,7 @@ class Prompt:
 
 
 class CompletingPrompt(Prompt):
-    """A command that completes its own argument. LLDB completes the arguments of other commands."""
+    """A command that completes its own argument. For all other commands LLDB completes the arguments."""
 
     def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
         """Return completions of the argument."""
@@ -122,8 +122,8 @@ def _completion(values: Sequence[str], typed: str) -> dict[str, list[str]]:
 
 
 def _describe_option(flag: Flag, number: int) -> Mapping[str, object]:
-    # LLDB numbers options without a letter from 0, and then believes that the first one was not typed. It treats an
-    # option without a type as a flag. By default it completes names of any kind with names of types.
+    # LLDB numbers options without a letter from 0, and takes number 0 for an option that was not typed. It treats an
+    # option without a type as a flag. By default it completes any word with names of types.
     return {
         "short_option": flag.short or chr(_FIRST_UNPRINTABLE + number),
         "required": False,

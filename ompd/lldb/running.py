@@ -1,7 +1,7 @@
 """Running the process in LLDB from one stop to another, for the commands that walk.
 
-After each run its own breakpoints are deleted, and the user's breakpoints are unchanged. This also holds if the program
-ends or gets a signal, if Ctrl-C stops it, or if an error is raised.
+After each run, the breakpoints that were set for it are deleted, and the user's breakpoints are unchanged. This also
+holds if the program ends or gets a signal, if Ctrl-C stops it, or if an error is raised.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Driver:
         return self._state.session(self._process)
 
     def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
-        """Run *thread* until its step is done or it reaches one of *points*."""
+        """Run *thread* until its step is done, or until a thread reaches one of *points*."""
         walking = self._thread(thread)
         self._process.SetSelectedThread(walking)
         walking.SetSelectedFrame(0)
@@ -56,7 +56,7 @@ class Driver:
                 self._interrupts.runs = False
             halt = self._halt(thread, made)
             if self._interrupts.noted and isinstance(halt, Halt):
-                # LLDB stops the process by a signal, which may reach any thread.
+                # LLDB stops the process by a signal, which any thread may receive.
                 self.select(thread)
                 halt = Halt(thread, why="Ctrl-C")
             if command != CONTINUE and isinstance(halt, Halt) and (halt.points or halt.why):
@@ -70,7 +70,7 @@ class Driver:
             return Ended(status if status >= 0 else None)  # negative if LLDB lost its server
         if process.GetState() not in (lldb.eStateStopped, lldb.eStateCrashed):
             raise TargetGone("the process does not stop", hint="process interrupt")
-        # A thread's stop reason may still be an earlier breakpoint, which it has not left.
+        # A thread's stop reason may still be an earlier breakpoint, from which the thread has not moved.
         reasons: list[tuple[bool, bool, int, str]] = []
         for each in process:
             reason = each.GetStopReason()
@@ -87,7 +87,7 @@ class Driver:
         return Halt(thread)
 
     def _forget_plan(self, thread: Any) -> None:
-        # Otherwise LLDB continues the interrupted step, and stops at its end.
+        # Otherwise LLDB would continue the interrupted step, and stop at its end.
         with suppress(OmpdError):
             if thread.IsValid():
                 run_command(self._debugger, "thread plan discard 1", thread)
@@ -103,7 +103,7 @@ class Driver:
 
     @contextmanager
     def _alone(self, thread: int) -> Iterator[None]:
-        # The user's breakpoints count for one thread.
+        # Restrict the user's breakpoints to one thread.
         changed: list[int] = []
 
         def undo() -> None:
@@ -127,7 +127,7 @@ class Driver:
         before = {one.GetID() for one in self._target.breakpoint_iter()}
 
         def undo() -> None:
-            # Ctrl-C may have come before the interrupt could be noted.
+            # Ctrl-C may have come before a breakpoint's number was noted.
             ours = {number for _, number in made}
             for number in [one.GetID() for one in self._target.breakpoint_iter()]:
                 if number in ours or (number not in before and len(made) < len(points)):
@@ -168,7 +168,7 @@ class Driver:
 
 
 def prologue_of(address: Any) -> int:
-    """Return the prologue's size in the function that begins at an ``SBAddress``, 0 if no function begins there."""
+    """Return the prologue's size of the function that begins at an ``SBAddress``, 0 if none begins there."""
     function, symbol = address.GetFunction(), address.GetSymbol()
     for each in (function, symbol):
         if each.IsValid() and each.GetStartAddress() == address:

@@ -23,7 +23,7 @@ class StopHook:
         self._state = state_of(internal_dict)
 
     def handle_stop(self, exe_ctx: Any, stream: Any) -> bool:
-        """Print the line once per stop, and return True, by which the program stays stopped."""
+        """Print the line once per stop. Return True, so that the program stays stopped."""
         with suppress(BaseException):
             process = exe_ctx.GetProcess()
             if self._state.auto and self._state.said != stop_of(process):
@@ -39,7 +39,7 @@ def _line(state: State, process: Any, thread: int | None) -> str | None:
         return format_summary(state.session(process).ask_threads(), thread)
     except NoAnswer as error:
         if process.GetStopID() <= 1:
-            return None  # the program has not even loaded its libraries
+            return None  # the program has not loaded its libraries yet
         return clean_lines(f"OpenMP: {str(error).removeprefix(f'process {process.GetProcessID()}: ')}")
     except OmpdError as error:
         return clean_lines(f"OpenMP: {error}")
@@ -52,7 +52,7 @@ class Arming:
         self._breakpoint = breakpoint
 
     def __callback__(self, context: Any) -> bool:
-        """Add the place in the module of *context* if the module has it; return True to go on."""
+        """Add the place in the module of *context* if the module has it. Return True, so that LLDB goes on."""
         with suppress(BaseException):
             symbol = context.GetModule().FindSymbol(DLL_LOCATIONS_VALID)
             if symbol.IsValid():
@@ -68,7 +68,7 @@ class Arming:
 
 
 def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool:
-    """Print that a runtime has begun, and return False, by which the program continues."""
+    """Print that a runtime has begun. Return False, so that the program continues."""
     with suppress(BaseException):
         if state_of(internal_dict).auto:
             print(clean(f"OpenMP: {frame.GetModule().GetFileSpec().GetFilename()} has begun"))

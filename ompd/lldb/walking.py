@@ -23,7 +23,7 @@ from ompd.questions.numbers import numbers_of
 from ompd.render.words import basename, clean
 
 _LINE = re.compile(r"(?:(.+):)?(\d+)")
-_MOST_CODE = 512  # bytes of a function that calls the user's code
+_MOST_CODE = 512  # bytes to read of a function that calls the user's code
 
 
 class BreakCommand(shared.BreakCommand[Lldb]):
@@ -57,7 +57,7 @@ def _restrict(breakpoint: Any, request: BreakRequest, script: str) -> None:
 
 
 def stops_at(frame: Any, _location: Any, data: Any, internal_dict: dict[str, Any]) -> bool:
-    """Return whether a breakpoint stops the thread of *frame*. If the thread's number is unreadable, print the reason
+    """Return whether a breakpoint stops the thread of *frame*. If the thread's number cannot be read, print the reason
     and return True.
     """
     thread = frame.GetThread()
@@ -70,7 +70,7 @@ def stops_at(frame: Any, _location: Any, data: Any, internal_dict: dict[str, Any
         return True
     stops = known.level == level if number is None else known.at(level) == number
     if stops:
-        # If several threads arrive at once, LLDB would select any of them.
+        # If several threads arrive at once, LLDB would select an arbitrary one.
         thread.GetProcess().SetSelectedThread(thread)
     return stops
 
@@ -116,7 +116,7 @@ def _spot(address: Any) -> Spot:
 
 
 def _body_of(target: Any, address: Any) -> Any:
-    # If the function only wraps the user's code (clang), return that code.
+    # Return the user's code if the function at *address* only calls it (clang), otherwise *address*.
     name, symbol = _name(address), address.GetSymbol()
     if not naming.is_construct_code(name) or naming.is_by_gcc(name):
         return address
@@ -140,7 +140,7 @@ def _body_of(target: Any, address: Any) -> Any:
 
 
 def _describe(made: Any) -> str:
-    # In the words of LLDB's own breakpoints.
+    # The text is worded like LLDB's own for breakpoints.
     address = made.GetLocationAtIndex(0).GetAddress()
     entry = address.GetLineEntry()
     at = f" at {basename(entry.GetFileSpec().GetFilename() or '?')}:{entry.GetLine()}" if entry.IsValid() else ""

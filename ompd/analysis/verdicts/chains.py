@@ -57,7 +57,7 @@ class Chains:
         return tuple(way)
 
     def _towards(self, root: Root) -> dict[int, int]:
-        # The next node on a shortest way to the root, of each node that leads there.
+        # Return the next node on a shortest way to the root, for each node from which there is a way.
         before: dict[int, list[int]] = {}
         members = set(root.threads)
         seen = set(members)
@@ -114,7 +114,7 @@ class Chains:
         return tuple(links)
 
     def _ends(self, root: Root, last: int) -> Iterator[Link]:
-        # One link for each place where threads do not wait, first the place at the end of the way.
+        # Yield one link for each place of threads that do not wait. The place at the end of the way comes first.
         rows = self._nodes.rows
         places: dict[tuple[Place | None, str | None], list[int]] = {}
         for node in dict.fromkeys((last, *root.nodes)):
@@ -173,7 +173,7 @@ class Chains:
                 yield origin, target, need
 
     def evidence(self, root: Root) -> tuple[Evidence, ...]:
-        """Return the evidence for each step, read or reasoned."""
+        """Return the evidence for each step of the way, read or reasoned."""
         steps = []
         for origin, target, need in self._steps(root):
             names = self._graph.nodes[origin].name, self._graph.nodes[target].name
@@ -191,10 +191,10 @@ class Chains:
         return open_ + [rescue.reason for node in way for rescue in graph.rescues.get(node, ())]
 
     def place(self, root: Root) -> Place | None:
-        """Return the place to look at first."""
+        """Return the place that the user should look at first."""
         rows = [self._nodes.rows[node] for node in self.root_threads(root) if node in self._nodes.rows]
-        if all(row.where is None for row in rows):  # they have ended, are idle, or in another process
+        if all(row.where is None for row in rows):  # these threads have ended, are idle, or are in another process
             rows = [self._nodes.rows[node] for node in self.way(root) if node in self._nodes.rows]
-        # Threads at the region's end have left its code, so the places of other threads come first.
+        # Threads at the end of a region have left the region's code. So the places of other threads come first.
         rows.sort(key=lambda row: row.state in ("wait_barrier_implicit_parallel", "wait_barrier_implicit"))
         return next((row.where for row in rows if row.where is not None), None)

@@ -1,4 +1,4 @@
-"""Compares moments of one process: which threads have moved, and which have only used processor time."""
+"""Compares moments of one process: finds threads that have moved, and threads that have only used processor time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Progress:
 
     ``moved`` are the native ids of threads that are elsewhere, wait for something else, or are new. ``used_ns`` has the
     known processor times in between, in nanoseconds. ``asleep_though_free`` are threads that slept at both moments
-    although their word had changed. ``was_held`` means that the process did not run at one of the moments. Threads that
-    have not moved then prove nothing.
+    although the word on which they sleep had changed. ``was_held`` means that the process did not run at one of the
+    moments. Then it proves nothing that threads have not moved.
     """
 
     moved: frozenset[int]
@@ -52,7 +52,8 @@ class Progress:
     def over(cls, moments: Sequence[Moment]) -> Progress:
         """Return the changes over several moments of one process, the latest last.
 
-        A thread has moved if it moved between any two of them, and is asleep though free if it was so at all.
+        A thread has moved if it moved between any two of them. It is asleep though free only if it was so between all
+        of them.
         """
         steps = [cls.between(earlier, later) for earlier, later in pairwise(moments)]
         asleep = frozenset.intersection(*(step.asleep_though_free for step in steps))
@@ -62,7 +63,7 @@ class Progress:
 
 
 def _doing(row: ThreadRecord, moment: Moment) -> Hashable:
-    # Equal at both moments for a thread that has not moved.
+    # Return a value that is equal at both moments for a thread that has not moved.
     wait = row.wait
     system = moment.system.get(row.native_thread_id or 0)
     return (
@@ -81,9 +82,10 @@ def weighed(
 ) -> tuple[VerdictRecord, ...]:
     """Return the verdicts on the later *moment*, weighed by an earlier one.
 
-    Threads that have moved are not stuck. If none has moved or used processor time, a ``possible`` wait is ``likely``.
+    If threads of a verdict have moved, they are hardly stuck: ``proven`` becomes ``likely``, all else becomes
+    ``unknown``. If none has moved or used processor time, ``possible`` becomes ``likely``.
 
-    :param seconds: how long lies between the moments, None if that is unknown
+    :param seconds: the time between the moments, None if it is unknown
     """
     passing = [verdict for verdict in verdicts if _has_passed(verdict, progress)]
     found = [_weighed(verdict, progress, seconds) for verdict in verdicts if verdict not in passing]
@@ -128,7 +130,7 @@ def _has_passed(verdict: VerdictRecord, progress: Progress) -> bool:
 
 
 def _passing(verdicts: Sequence[VerdictRecord]) -> VerdictRecord:
-    # All of these threads went on between the moments.
+    # All threads of these verdicts went on between the moments.
     count = len({thread for verdict in verdicts for thread in verdict.explains})
     wait = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'}"
     return VerdictRecord(

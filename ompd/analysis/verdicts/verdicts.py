@@ -15,7 +15,7 @@ from ompd.model import Evidence, HeldRecord, Link, ThreadRecord, VerdictRecord
 from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 
 _AT_BARRIERS = frozenset((VerdictKind.BARRIER_MISMATCH, VerdictKind.BARRIER_ABSENT, VerdictKind.LOCK_CYCLE))
-# Objects of the C library: nothing records which thread ends a wait for them.
+# Objects of the C library. For these, no record names the thread that will end a wait.
 _OUTSIDE = frozenset((Kind.CONDITION, Kind.CALL, Kind.JOIN, Kind.MUTEX, Kind.GIL))
 
 
@@ -32,7 +32,7 @@ class Verdicts:
         found = [(verdict, root) for root in self._solved.roots if (verdict := self._of(root)) is not None]
         is_beside = [self._is_beside(verdict, root) for verdict, root in found]
         order = sorted(range(len(found)), key=lambda n: (is_beside[n], _rank(found[n][0])))
-        # Simulating released threads has a limit in all, which the first verdicts use first.
+        # The limit of simulations is for all verdicts together. So the most important verdicts are simulated first.
         verdicts = [replace(found[n][0], what_if=self._sentences.what_if(found[n][1])) for n in order]
         if not all(is_beside):
             return verdicts
@@ -53,8 +53,8 @@ class Verdicts:
         )
 
     def _is_beside(self, verdict: VerdictRecord, root: Root) -> bool:
-        # While OpenMP threads have work, threads of other pools may wait for work for ever. A proven deadlock is a
-        # fault in any case.
+        # While OpenMP threads have work, threads of other pools may wait for work for ever, which is no fault. But a
+        # proven deadlock is one in any case.
         if verdict.stuck is Confidence.PROVEN and root.end in (End.CYCLE, End.ENDED):
             return False
         return self._is_busy and not any(map(self._nodes.is_of_openmp, root.threads))
@@ -65,7 +65,7 @@ class Verdicts:
 
     @cached_property
     def _waiting(self) -> list[int]:
-        # Without threads outside of OpenMP while OpenMP is busy.
+        # Threads outside of OpenMP are left out while OpenMP is busy.
         return [n for n in self._nodes.waiting if self._nodes.is_of_openmp(n) or not self._is_busy]
 
     def _nobody_works(self) -> VerdictRecord | None:
@@ -96,7 +96,7 @@ class Verdicts:
         return any(row.runtime is not None or "runtime" in row.unavailable for row in self._nodes.rows.values())
 
     def _asleep_though_free(self) -> list[VerdictRecord]:
-        # A thread sleeps although its wait is over, and no other thread runs that could still wake it up.
+        # A thread sleeps although its wait is over, and no other thread runs that could wake it up.
         rows = self._nodes.rows
         free = [n for n, row in rows.items() if row.wait is not None and row.wait.how == "released"]
         running = [n for n in rows if self._graph.nodes[n].outlook in (Outlook.RUNS, Outlook.UNKNOWN)]
@@ -118,7 +118,7 @@ class Verdicts:
 
     def _no_stall(self) -> VerdictRecord:
         is_open = bool(self._unknowns()) and not self._waiting
-        # Needs that likely holders meet decide for some of the waiting threads.
+        # If waiting threads are stuck in the pessimistic view, the verdict depends on the likely holders.
         reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._waiting) else []
         return VerdictRecord(
             kind=VerdictKind.UNDECIDED if is_open else VerdictKind.NO_STALL,
@@ -131,7 +131,7 @@ class Verdicts:
         )
 
     def _reasoned(self) -> list[Need]:
-        # Needs with unknown targets that have likely ones.
+        # Return the needs whose targets are unknown, but for which there are likely ones.
         return [need for needs in self._graph.needs for need in needs if need.reasoned]
 
     def _unknowns(self) -> tuple[str, ...]:
@@ -191,8 +191,9 @@ class Verdicts:
         return kind
 
     def _is_orphaned(self, root: Root) -> bool:
-        # A thread waits at a barrier inside of code that not all threads of its team execute. If others wait for
-        # a lock, this has to be certain: a thread that has left a critical section by a jump may be at any barrier.
+        # Return whether a thread waits at a barrier inside of code that not all threads of its team execute. If other
+        # threads wait for a lock, this has to be certain: a thread that has left a critical section by a jump may be at
+        # any barrier.
         needs_certainty = any(self._graph.nodes[node].kind.is_lock for node in root.nodes)
         for node in self._chains.way(root):
             row = self._nodes.rows.get(node)
@@ -203,8 +204,8 @@ class Verdicts:
         return False
 
     def _branch_of_one(self, links: Sequence[Link]) -> str | None:
-        # The branch through which only the primary thread comes to the first barrier inside of the region. It is all
-        # that gcc makes of master and masked.
+        # Return the branch through which only the primary thread comes to the first barrier inside of the region. gcc
+        # makes only such a branch from master and masked.
         for link in links:
             row = self._nodes.rows.get(self._nodes.threads.get(link.thread or 0, -1))
             if row is not None and is_at_barrier_inside(row):
@@ -237,7 +238,7 @@ class Verdicts:
             return VerdictKind.RUNTIME_REENTRY if Kind.INTERNAL_LOCK in objects or in_handler else VerdictKind.SELF_LOCK
         if not {Kind.TASK, Kind.TASKWAIT, Kind.TASKGROUP}.isdisjoint(objects):
             return VerdictKind.TASKWAIT_STARVED
-        # If it is unknown at which barriers threads wait for their team, there may be another reason.
+        # If it is unknown at which barriers the threads wait for their team, there may be another reason.
         if Kind.BARRIER not in objects:
             return VerdictKind.UNDECIDED
         return VerdictKind.BARRIER_MISMATCH if objects.count(Kind.BARRIER) > 1 else VerdictKind.BARRIER_ABSENT
@@ -299,22 +300,23 @@ class Verdicts:
         return Confidence.LIKELY if any(item.source != "runtime" for item in evidence) else Confidence.PROVEN
 
     def _has_left(self, root: Root) -> bool:
-        # Whether no thread is inside of the critical section. For another lock: whether no waiting thread is at a place
-        # where the lock is held, and all other threads are idle.
+        # Return whether no thread is inside of the critical section. For another lock: whether no waiting thread is at
+        # a place where the lock is held, and all other threads are idle.
         node = self._graph.nodes[root.nodes[0]]
         if self._held is None or node.kind in _NOT_BY_CODE or any(self._may_be(node, held) for held in self._held):
             return False
         return node.kind is Kind.CRITICAL or self._active <= set(root.threads)
 
     def _may_be(self, node: Node, held: HeldRecord) -> bool:
-        # Whether a held lock may be the object of a node. The runtime's object may differ from the lock's variable.
+        # Return whether a held lock may be the object of a node. The runtime's object may differ from the lock's
+        # variable.
         kind = held.kind.node
         if kind not in _WITH_OBJECTS or (kind is Kind.CRITICAL) is not (node.kind is Kind.CRITICAL):
             return False
         if node.object is None or held.object in (None, node.object):
             return True
         if node.object in self._nodes.moment.variables:
-            return False  # the held lock would have the same object
+            return False  # otherwise the held lock would have the same object
         names = self._symbols.get(node.object)
         return names is None or held.symbol is None or held.symbol in names
 
@@ -329,7 +331,7 @@ class Verdicts:
 
     @cached_property
     def _held(self) -> list[HeldRecord] | None:
-        # Everything that threads hold by their code; None unless it is known for all threads.
+        # All objects that threads hold by their code; None unless they are known for all threads.
         moment = self._nodes.moment
         natives = {row.native_thread_id for row in moment.threads}
         if not moment.has_all_threads or not natives <= moment.held.keys():
@@ -352,7 +354,7 @@ class Verdicts:
 
     @cached_property
     def _open_threads(self) -> list[str]:
-        # The threads whose outlook is unknown.
+        # The threads whose outlook is unknown, with the reasons.
         open_ = sorted(self._solved.stuck[View.PESSIMISTIC] - self._solved.stuck[View.OPTIMISTIC])
         named = (self._graph.nodes[node] for node in open_ if node in self._nodes.rows)
         return [f"when {node.name} goes on: {node.reason}" for node in named if node.reason is not None][
@@ -361,8 +363,8 @@ class Verdicts:
 
 
 def _may_be_in_outer(row: ThreadRecord) -> bool:
-    # The primary thread of a nested team may stand in a construct of the enclosing region; and all threads of a team
-    # reach the end of its region.
+    # Return whether a thread's barrier may be no fault. The primary thread of a nested team may stand in a construct of
+    # the enclosing region, and all threads of a team reach the end of its region.
     is_nested = row.thread_num == 0 and (row.level is None or row.level > 1)
     return is_nested or row.state == "wait_barrier_implicit_parallel"
 

@@ -1,3 +1,4 @@
-"""The wait-for graph of one moment. ``build`` makes it of ``threads``, ``tasks`` and ``systems``, which has the waits
-outside of OpenMP. ``holders`` finds likely holders if no runtime records one, ``others`` what else may end a wait.
+"""The wait-for graph of one moment. ``build`` makes it from ``threads``, ``tasks`` and ``systems``; the last has the
+waits outside of OpenMP. ``holders`` finds likely holders if no runtime records one. ``others`` finds other tasks that
+may end a wait.
 """

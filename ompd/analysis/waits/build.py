@@ -1,4 +1,4 @@
-"""Builds the wait-for graph of one moment: waiting threads, the objects of their waits, and who can end these."""
+"""Builds the wait-for graph of one moment: waiting threads, the objects of their waits, and what can end the waits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Waits:
             if row.wait is not None:
                 self._wait(index, row, row.wait)
             elif nodes.is_idle(index):
-                # Only a thread that has work for it or that ends wakes it up.
+                # Only another thread can wake it up: one that has work for it, or that ends.
                 graph.need(index, Need((nodes.everybody,), 1, EdgeKind.WAITS_FOR, "derived", "idle in the pool"))
             elif row.runtime is not None and self._is_in_fork(row):
                 nodes.waits_for(index, self._lost(row, "the runtime's own synchronization"))
@@ -60,7 +60,8 @@ class _Waits:
         return self._nodes.moment.system[row.native_thread_id or 0]
 
     def _inside(self, row: ThreadRecord) -> int:
-        # It sleeps in the runtime for an unknown reason, likely for the members of its team that are elsewhere.
+        # The thread sleeps in the runtime for an unknown reason. Likely it waits for the members of its team that are
+        # elsewhere.
         nodes = self._nodes
         node = self._graph.add(Node(f"inside:{row.native_thread_id}", Kind.CALL, "its team, inside of the runtime"))
         if not self._graph.needs[node]:
@@ -72,7 +73,7 @@ class _Waits:
         return node
 
     def _is_in_fork(self, row: ThreadRecord) -> bool:
-        # The runtime waits for threads that only the parent process has.
+        # Return whether the runtime waits for threads that only the parent process has.
         moment = self._nodes.moment
         is_futex = self._system_wait(row).kind is Kind.FUTEX
         return (
@@ -95,7 +96,7 @@ class _Waits:
             self._nodes.waits_for(index, node)
 
     def _doacross(self, index: int, row: ThreadRecord, wait: Wait) -> None:
-        # Only the thread that executes an iteration reports it as done. It is a member of the team.
+        # Only the thread that executes an iteration reports it as done. This thread is a member of the team.
         nodes, graph = self._nodes, self._graph
         which = wait.symbol or "an iteration"
         key = f"{wait.object:#x}:{which}" if wait.object is not None else str(row.native_thread_id)
@@ -110,7 +111,7 @@ class _Waits:
             source = wait.owner_source or "runtime"
             graph.need(node, Need((nodes.thread(wait.owner),), 1, EdgeKind.HELD_BY, source, why))
         elif len(team) == row.team_size:
-            # A thread at a barrier has left the loop.
+            # A thread at a barrier has left the loop already.
             waits = {other: nodes.rows[other].wait for other in team if other != index}
             inside = {other: each for other, each in waits.items() if each is None or each.kind is not Kind.BARRIER}
             if wait.iteration is not None:
@@ -120,7 +121,7 @@ class _Waits:
                     left, why = tuple(waits), "all members have left the loop, or execute later iterations"
                 graph.need(node, Need(left, 1, EdgeKind.HELD_BY, "derived", why))
                 return
-            # A thread that waits for an iteration likely executes a later one.
+            # A thread that itself waits for an iteration likely executes a later iteration.
             at_work = [other for other, each in inside.items() if each is None or each.kind is not Kind.DOACROSS]
             one = tuple(at_work) if len(at_work) == 1 else ()
             need = nodes.unknown(
@@ -140,7 +141,7 @@ class _Waits:
         if missing is None:
             self._nodes.waits_for(index, self._barrier_of_some(row, wait))
             return
-        # Threads at one barrier usually share the tuple: then comparing it is not necessary.
+        # Threads at one barrier usually share the tuple of missing members, so its identity is tried first.
         known = self._barriers.get((row.parallel, id(missing)))
         if known is None:
             key = f"barrier:{row.runtime}:{row.parallel}:{','.join(map(str, missing[:2]))}:{wait.arrived}"
@@ -154,7 +155,7 @@ class _Waits:
         self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
 
     def _barrier_of_some(self, row: ThreadRecord, wait: Wait) -> int:
-        # It is unknown which members have arrived. Members that the process does not have will not arrive.
+        # It is unknown which members have arrived. But members that the process does not have will not arrive.
         graph = self._graph
         if wait.how == "blocked" and self._lost_members.get(row.parallel or ""):
             return self._lost(row, barrier_name(row))
@@ -179,14 +180,14 @@ class _Waits:
 
     @cached_property
     def _lost_members(self) -> dict[str, int]:
-        # The number of members of each region's team that the process does not have.
+        # The number of members of each region's team that the process does not have. Empty if it is uncertain.
         moment = self._nodes.moment
-        # An unreadable member may be any unidentified thread.
+        # An unreadable thread may be any missing member.
         is_open = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
         if not moment.has_all_threads or is_open or self._has_newcomers() or self._has_strays():
             return {}
         lost = {region.id: region.threads.count(None) for region in moment.regions or ()}
-        # The runtime's list of threads has to name as many threads that are gone.
+        # The runtime's own list must have at least as many threads that are gone.
         by_runtime = Counter({region.runtime: 0 for region in moment.regions or ()})
         for region in moment.regions or ():
             by_runtime[region.runtime] += lost[region.id]
@@ -198,7 +199,7 @@ class _Waits:
         return {region: count for region, count in lost.items() if region in whole}
 
     def _has_strays(self) -> bool:
-        # A thread in no team, or that no region lists, may be a member whose record is damaged.
+        # A thread without a team, or one that no region lists, may be a member whose record is damaged.
         listed = {native for region in self._nodes.moment.regions or () for native in region.threads}
         return any(
             row.runtime is None or (row.parallel is not None and row.native_thread_id not in listed)
@@ -254,12 +255,12 @@ class _Waits:
     def _hold(self, node: int, row: ThreadRecord, wait: Wait) -> None:
         graph = self._graph
         if wait.owner_gone is not None:
-            # The word of the owner names a thread that has ended.
+            # The lock's owner word names a thread that has ended.
             gone = graph.add(
                 Node(f"gone:{wait.object:#x}", Kind.THREAD, "its owner", Outlook.NEVER, reason=wait.owner_gone)
             )
             if any(other.runtime is None for other in self._nodes.rows.values()):
-                # Only a thread's own record identifies it, and that may be damaged.
+                # Only a thread's own record identifies it, and this record may be damaged.
                 reason = "a thread of the process that no runtime knows may be its owner"
                 graph.need(node, self._nodes.unknown(reason, [gone], wait.owner_gone))
             else:
@@ -280,15 +281,15 @@ class _Waits:
         if not reasoned and wait.kind is Kind.ORDERED:
             reasoned, why = self._turn(row, wait)
         if not reasoned and wait.kind is Kind.INTERNAL_LOCK:
-            # Code of the runtime holds the runtime's own locks for moments only.
+            # The runtime's code holds the runtime's own locks only for moments.
             nodes = self._nodes
             reasoned = [i for i, r in nodes.rows.items() if nodes.is_inside_runtime(i) and r.runtime == row.runtime]
             why = "threads that are awake inside of the runtime may have set it" if reasoned else why
         graph.need(node, self._nodes.unknown(reason, reasoned, why))
 
     def _turn(self, row: ThreadRecord, wait: Wait) -> tuple[list[int], str | None]:
-        # The thread whose iteration is next in an ordered loop: the only member of the team that neither waits for its
-        # turn nor is at a barrier behind the loop.
+        # Return the thread whose iteration is next in an ordered loop. It is the only member of the team that neither
+        # waits for its turn nor is at a barrier behind the loop.
         nodes = self._nodes
         team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
         others = [index for index in team if not _is_done(nodes.rows[index].wait)]
@@ -304,8 +305,9 @@ class _Waits:
 
 
 def _is_beyond(wait: Wait | None, awaited: Wait) -> bool:
-    # A thread waits for earlier iterations than its own, and executes its iterations in order. So one that waits for an
-    # iteration executes neither that iteration nor an earlier one of the same loop.
+    # Return whether a thread is beyond the awaited iteration. A thread waits for iterations before its own, and
+    # executes its iterations in order. So a thread that waits for an iteration executes neither this nor an earlier one
+    # of the same loop.
     return (
         wait is not None
         and wait.loop == awaited.loop is not None
@@ -320,7 +322,7 @@ def _is_done(wait: Wait | None) -> bool:
 
 
 def barrier_name(row: ThreadRecord) -> str:
-    """Return the name of a thread's barrier in texts: that at the end of a region by its construct."""
+    """Return the name of a thread's barrier in texts. A barrier at the end of a region is named after the construct."""
     end = row.at_end_of
     if end is None or end.file is None or end.line is None:
         return "a barrier"

@@ -9,13 +9,13 @@ from ompd.model import HeldRecord, Wait
 from ompd.model.kinds import Kind
 from ompd.records import record
 
-# A nestable lock may be called either by the owner's code and by the runtime.
+# The kinds of a nestable lock, by the owner's code and by the runtime, may differ.
 _SAME = {Kind.NEST_LOCK: Kind.LOCK}
 
 
 @record
 class Holding:
-    """The native ids of the likely holders of an object, empty without any, and the reason."""
+    """The native ids of the likely holders of an object, and the reason. Without likely holders, the ids are empty."""
 
     threads: tuple[int, ...]
     reason: str | None
@@ -23,7 +23,7 @@ class Holding:
 
 
 class Holders:
-    """Likely holders in one moment: by the code in which threads stand, then by elimination."""
+    """Likely holders at one moment: found by the code in which threads stand, then by elimination."""
 
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
@@ -49,17 +49,17 @@ class Holders:
                 self._waiting.setdefault(row.wait.object, set()).add(row.native_thread_id)
 
     def of(self, wait: Wait, kind_of: Kind) -> Holding:
-        """Return who likely holds the lock of a wait."""
+        """Return the likely holders of the lock of a wait."""
         if wait.object is None:
             return Holding((), None)
         found = self._named(_SAME.get(kind_of, kind_of), wait)
         if kind_of is Kind.ATOMIC:
-            # Each runtime has one lock for all unnamed atomic updates.
+            # Each runtime has one lock for all unnamed atomic constructs.
             waiting = {self._runtimes.get(thread) for thread in self._waiting.get(wait.object, ())}
             found = {thread: why for thread, why in self._atomic.items() if {self._runtimes.get(thread)} == waiting}
         if found:
             return self._chosen(found)
-        # Only a thread that stands in a critical section holds it.
+        # Only a thread inside of the construct can hold a lock of this kind.
         if not kind_of.is_passed_on:
             return Holding((), None)
         return self._of_interrupted(wait.object) or self._of_some(wait.object) or self._left_over(wait.object)
@@ -67,7 +67,7 @@ class Holders:
     def at(self, address: int) -> tuple[Kind, str | None, Holding] | None:
         """Return the kind of the lock at an address, its name and its likely holders; None if no code shows a lock.
 
-        It serves threads that no runtime knows, as those that wait for a lock before their first region.
+        This is for threads that no runtime knows, such as threads that wait for a lock before their first region.
         """
         for kind, known in self._by_object:
             if known == address:
@@ -92,7 +92,7 @@ class Holders:
         return Holding((), f"{len(chosen)} threads stand in code that holds it")
 
     def _named(self, kind: Kind, wait: Wait) -> dict[int, tuple[str, bool]]:
-        # libomp's object of a lock may differ from the user's variable: then the name decides.
+        # libomp's object of a lock may differ from the user's variable. Then the name decides.
         assert wait.object is not None
         found = self._by_object.get((kind, wait.object))
         if found is not None or wait.symbol is None:
@@ -100,7 +100,7 @@ class Holders:
         return self._by_symbol.get((kind, wait.symbol), {})
 
     def _of_interrupted(self, lock: int) -> Holding | None:
-        # A signal handler waits for the lock; the interrupted code holds a lock, possibly this one.
+        # A signal handler waits for the lock. The code that the signal interrupted holds a lock, possibly this one.
         for thread in sorted(self._waiting.get(lock, set()) & self._moment.handlers):
             for held in self._moment.held.get(thread, ()):
                 if held.kind.is_passed_on and held.object in (None, lock):
@@ -108,7 +108,7 @@ class Holders:
         return None
 
     def _of_some(self, lock: int) -> Holding | None:
-        # Threads hold an unidentified lock, possibly this one.
+        # Some threads hold an unidentified lock, possibly this one.
         waiting = self._waiting.get(lock, set())
         found = tuple(thread for thread in self._of_unknown if thread not in waiting)
         if not found:
@@ -116,7 +116,7 @@ class Holders:
         return Holding(found, "it holds a lock, and its code does not show which one", "derived")
 
     def _left_over(self, lock: int) -> Holding:
-        # A waiting thread may hold the lock itself, unless its code was followed.
+        # A waiting thread may hold the lock itself, unless its code was followed and shows no lock.
         waiting = self._waiting.get(lock, set())
         if not self._moment.has_all_threads or not waiting <= self._moment.held.keys():
             return Holding((), None)
@@ -132,6 +132,6 @@ class Holders:
 
 
 def _keep(known: dict[int, tuple[str, bool]], thread: int, held: HeldRecord) -> None:
-    # Keep the innermost record that is certain.
+    # Keep the innermost record of a thread, but prefer a certain one.
     if thread not in known or (held.is_certain and not known[thread][1]):
         known[thread] = held.reason, held.is_certain

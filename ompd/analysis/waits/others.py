@@ -1,4 +1,4 @@
-"""Tasks that may release a lock in place of its recorded owner, so that the wait is not proven to last."""
+"""Finds tasks that may release a lock in place of its recorded owner. A wait for such a lock is not proven to last."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Others:
     def release(self, node: int, owner: int) -> None:
         """Add the tasks that may release the lock of a node.
 
-        An owner that waits at a scheduling point may execute tasks there, and these may release its locks.
+        An owner that waits at a scheduling point may execute tasks there, and these tasks may release its locks.
 
-        :param owner: the node of the thread that is recorded to hold it
+        :param owner: the node of the lock's recorded holder
         """
         nodes, graph, row = self._nodes, self._nodes.graph, self._nodes.rows.get(owner)
         if row is None or row.wait is None or not row.wait.kind.is_scheduling_point:
@@ -40,7 +40,7 @@ class Others:
             return
         members = nodes.by_region.get(row.parallel, [])
         if row.team_size is None or len(members) < row.team_size:
-            members = [nodes.everybody]  # the others are in inner regions, from which they return
+            members = [nodes.everybody]  # the other members are in inner regions, from which they return
         member = graph.add(Node(f"member:{row.parallel}", Kind.TEAM, "a thread of the team"))
         if not graph.needs[member]:
             graph.need(member, Need(tuple(members), 1, EdgeKind.MEMBER, "derived"))
@@ -49,7 +49,7 @@ class Others:
     def release_by_untied(self, node: int) -> None:
         """Add the untied tasks that may hold an OpenMP lock.
 
-        The runtime records its owner by thread number, and an untied task may have moved to another thread.
+        The runtime records a lock's owner by its thread number, and an untied task may have moved to another thread.
         """
         nodes, graph = self._nodes, self._nodes.graph
         if not nodes.moment.moves_tasks:
@@ -62,7 +62,7 @@ class Others:
             graph.rescue(node, self._any_of("untied", untied), _UNTIED)
 
     def _any_of(self, key: str, tasks: Sequence[TaskRecord]) -> int:
-        # All locks share the node: there may be as many locks as threads.
+        # All locks share this node, because there may be as many locks as threads.
         graph = self._nodes.graph
         node = graph.add(Node(key, Kind.TASK, "any of some tasks"))
         if not graph.needs[node]:

@@ -1,4 +1,4 @@
-"""Nodes of what threads wait for outside of OpenMP: mutexes, conditions, joins."""
+"""Nodes for objects outside of OpenMP for which threads wait: mutexes, conditions, joins."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
     node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object, counts=_counts(wait)))
     if is_new:
         if wait.owner is not None and "is_owner_alive" in wait.unavailable:
-            # The number of the owner may be that of another thread.
+            # The noted number of the owner may belong to another thread now.
             named = [nodes.threads[wait.owner]] if wait.owner in nodes.threads else []
             reason = wait.unavailable["is_owner_alive"]
             copied = nodes.threads.get(nodes.moment.forked) if nodes.moment.forked is not None else None
             if copied is not None and not named and nodes.moment.has_all_threads:
-                # The owner is a thread that only the parent process has, or the thread that fork() copied.
+                # The owner is a thread that only the parent process has, or it is the thread that fork() copied.
                 graph.need(node, Need((nodes.ended(wait.owner),), 1, EdgeKind.HELD_BY, "derived", reason))
                 graph.rescue(node, copied, reason)
                 nodes.waits_for(index, node)
@@ -44,7 +44,7 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
             why = f"{wait.owner} is noted as its owner" if wait.owner_source == "runtime" else reason
             graph.need(node, nodes.unknown(reason, named, why if named else None))
         elif wait.owner is not None:
-            # Only the thread itself can end a join.
+            # Only the joined thread itself can end a join, so no task releases it.
             kind = EdgeKind.HELD_BY if wait.kind is not Kind.JOIN else EdgeKind.WAITS_FOR
             owner = nodes.thread(wait.owner)
             graph.need(node, Need((owner,), 1, kind, wait.owner_source or "runtime"))
@@ -59,7 +59,8 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
 
 
 def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders) -> bool:
-    # No runtime knows the thread, for example before its first region. The lock's holder is a thread whose code set it.
+    # No runtime knows the waiting thread, for example before its first region. The lock's holder is a thread whose code
+    # set the lock.
     known = holders.at(wait.object) if wait.object is not None else None
     if known is None:
         return False

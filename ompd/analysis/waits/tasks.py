@@ -1,7 +1,7 @@
-"""Nodes of tasks: which tasks have to complete before a thread goes on, and which threads execute them.
+"""Nodes of tasks: the tasks that have to complete before a thread goes on, and the threads that execute them.
 
-If it is unknown which tasks count, a wait needs only the tasks that count in any case. A node that is stuck then is
-stuck for certain.
+If it is unknown which tasks count, a wait needs only the tasks that count in any case. So a node that is stuck is stuck
+for certain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ompd.model.kinds import EdgeKind, Kind
 
 class _Ready(NamedTuple):
     # Threads of a team at scheduling points, as nodes. Those in ``any`` may execute any task, those in ``of_parent``
-    # only children of the task that is the key, and those in ``of_ancestor`` only its descendants.
+    # only children of the task that is the key, and those in ``of_ancestor`` only descendants of this task.
     any: list[int]
     of_parent: dict[str | None, list[int]]
     of_ancestor: dict[str, list[int]]
@@ -57,7 +57,7 @@ class TaskNodes:
         return regions
 
     def wait(self, row: ThreadRecord, wait: Wait) -> int:
-        """Return the node of a taskwait, the end of a taskgroup, or a wait for dependences, of one thread."""
+        """Return the node for the wait of one thread: a taskwait, the end of a taskgroup, or a wait for dependences."""
         kind = wait.kind
         node = self._graph.add(Node(f"{kind}:{row.task or row.native_thread_id}", kind, kind.noun or kind))
         point = self._nodes.moment.points.get(row.native_thread_id or 0)
@@ -69,14 +69,14 @@ class TaskNodes:
         if kind is Kind.TASKWAIT and task is not None and task.unfinished_children is not None:
             self._all(node, children, task.unfinished_children - len(children), row.parallel)
         elif kind is Kind.TASKGROUP and children:
-            # It is unknown which tasks belong to the group; one of them has to complete in any case.
+            # It is unknown which of these tasks belong to the group, but at least one of them has to complete.
             self._graph.need(node, self._any(self._descendants(children)))
         else:
             self._graph.need(node, self._nodes.unknown("which tasks it waits for is not known"))
         return node
 
     def _at(self, node: int, point: SchedulingRecord, row: ThreadRecord) -> None:
-        # libomp records a task in the group that it began itself, and no task waits for itself.
+        # libomp counts the task that began a group among the group's tasks. But no task waits for itself.
         around = self._with_ancestors(row.task)
         known = [self._by_id[task] for task in point.tasks if task in self._by_id and task not in around]
         known = [task for task in known if task.status != "complete"]
@@ -115,9 +115,9 @@ class TaskNodes:
         return len(self._of_regions.get(region, ()))
 
     def of_region(self, node: int, row: ThreadRecord, count: int) -> None:
-        """Let the node of a barrier that all threads have reached need the region's tasks.
+        """Let the node of a barrier need the region's tasks, after all threads have reached the barrier.
 
-        :param count: the number of incomplete tasks, at least
+        :param count: the least number of incomplete tasks
         """
         tasks = self._of_regions.get(row.parallel, [])
         self._all(node, tasks, count - len(tasks), row.parallel)
@@ -137,7 +137,7 @@ class TaskNodes:
     def node(self, task: TaskRecord) -> int:
         """Return the node of a task that is not complete."""
         index = self._add(task)
-        # No recursion: the target decides how long a chain of dependences is.
+        # Without recursion, because the target decides how long a chain of dependences is.
         while self._new:
             self._needs(*self._new.pop())
         return index
@@ -145,7 +145,8 @@ class TaskNodes:
     def _add(self, task: TaskRecord) -> int:
         graph = self._graph
         if task.status == "queued":
-            # The same threads execute the queued tasks of one team, except for children of tasks at a taskwait.
+            # The same threads execute the queued tasks of one team, except for children of a task at a taskwait. So the
+            # tasks of one parent share a node.
             key, name = f"queue:{task.parallel}:{task.generating}", "tasks in a queue"
         else:
             key, name = f"task:{task.id}", _name(task)
@@ -181,16 +182,16 @@ class TaskNodes:
             nodes.has_loose_tasks = True
 
     def _loose(self, index: int, region: str | None, evidence: str) -> None:
-        # A task that was not found, or whose thread is unknown: settle() reasons about it.
+        # The task was not found, or its thread is unknown. settle() looks for its likely threads.
         self._graph.need(index, self._nodes.unknown(evidence))
         if region is not None:
             self._open.setdefault(region, []).append((index, len(self._graph.needs[index]) - 1))
 
     def settle(self) -> None:
-        """Find the likely threads of tasks that were not found, once the graph is whole.
+        """Find the likely threads of tasks that were not found. This needs the whole graph.
 
-        Such a task is below another task on the stack of a team's thread, or a thread is about to take it. If only
-        tasks hold up members of the team, and some members go on for certain, the task goes on, too.
+        Such a task is below another task on the stack of a team's thread, or a thread is about to take it. Some members
+        of the team go on for certain. If only tasks hold up the other members, the task goes on, too.
         """
         if not self._open:
             return
@@ -208,11 +209,11 @@ class TaskNodes:
                 self._graph.needs[index][number] = replace(need, reasoned=(team,), reasoning=reason)
 
     def _going(self, region: str, going: Set[int]) -> tuple[int, ...]:
-        # The members of a team that go on; none if something other than tasks holds up a member.
+        # Return the members of the team that go on. Empty if something other than tasks holds up a member.
         nodes = self._nodes
         members = nodes.by_region.get(region, [])
         if not members or len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
-            return ()  # the others are in inner regions
+            return ()  # the other members are in inner regions
         has_runtime_moving = any(nodes.is_inside_runtime(index) for index in members)
         for index in members:
             row = nodes.rows[index]
@@ -229,7 +230,7 @@ class TaskNodes:
         return tuple(index for index in members if index in going)
 
     def _executors(self, task: TaskRecord) -> Need:
-        # Any thread of the team that is at a scheduling point or comes to one.
+        # Need any thread of the team that is at a scheduling point, or comes to one.
         nodes, members = self._nodes, self._nodes.by_region.get(task.parallel, [])
         if not members:
             return nodes.unknown("no thread of the task's team was found")
@@ -238,14 +239,14 @@ class TaskNodes:
             return Need((ready,), 1, EdgeKind.MAY_RUN, "derived")
         if len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
             return nodes.unknown("threads of the task's team are in other regions")
-        # One node stands for the team: there may be as many queues as threads.
+        # One node stands for the team, because there may be as many queues as threads.
         team = self._graph.add(Node(f"team:{task.parallel}", Kind.TEAM, "a thread of the team"))
         if not self._graph.needs[team]:
             self._graph.need(team, Need(tuple(members), 1, EdgeKind.MAY_RUN, "derived"))
         return Need((team,), 1, EdgeKind.MAY_RUN, "derived")
 
     def _ready_node(self, task: TaskRecord) -> int | None:
-        # The node of the threads that may execute a queued task where they are, None if there are none.
+        # Return the node of the threads that may execute a queued task at their present places, None if there are none.
         count, first = self._free(task)
         if not count:
             return None
@@ -254,7 +255,7 @@ class TaskNodes:
         return self._graph.add(Node(key, Kind.TEAM, name, Outlook.RUNS, self._nodes.rows[first].native_thread_id))
 
     def add_others(self) -> None:
-        """Add the threads that execute tasks for which no thread waits. Such a task may set other threads free."""
+        """Add the threads that may execute tasks for which no thread waits. Such a task may set other threads free."""
         seen = set()
         for task in self._tasks:
             if task.kind != "explicit" or task.status == "complete":
@@ -268,13 +269,13 @@ class TaskNodes:
                 self._nodes.has_loose_tasks = True
 
     def _is_settled(self, task: TaskRecord) -> bool:
-        # Whether the thread or the wait of a task is known.
+        # Return whether the thread of a task, or what the task waits for, is known.
         if task.status in ("executing", "suspended"):
             return task.thread is not None
         return task.status in ("waiting", "detached")
 
     def _free(self, task: TaskRecord) -> tuple[int, int]:
-        # The number of team threads that may execute a queued task where they are, and the first one.
+        # Return the number of team threads that may execute a queued task at their present places, and the first one.
         if task.parallel not in self._ready:
             self._ready[task.parallel] = self._ready_in(task.parallel)
         ready, parent = self._ready[task.parallel], task.generating
@@ -286,7 +287,8 @@ class TaskNodes:
         return _counted([ready.any, beside, *self._of_ancestors(ready, parent)])
 
     def _of_ancestors(self, ready: _Ready, parent: str) -> Sequence[Sequence[int]]:
-        # The threads that may execute descendants of their tasks, if the parent or a task around it is such a task.
+        # Return the threads that may execute only descendants of their own task, if the task's parent is this task or a
+        # descendant of it.
         found: list[Sequence[int]] = []
         seen: set[str] = set()
         around: str | None = parent
@@ -294,7 +296,7 @@ class TaskNodes:
             seen.add(around)
             known = self._by_id.get(around)
             if known is None:
-                return [*ready.of_ancestor.values()]  # its origin is unknown: any of them may
+                return [*ready.of_ancestor.values()]  # the parent's origin is unknown: any of these may
             found.append(ready.of_ancestor.get(around, ()))
             around = known.generating
         return found
@@ -322,7 +324,7 @@ class TaskNodes:
 
 
 def _counted(some: Sequence[Sequence[int]]) -> tuple[int, int]:
-    # The number of nodes, and the first one; each sequence is in order.
+    # Return the number of nodes, and the first one. Each sequence is in ascending order.
     return sum(map(len, some)), min((each[0] for each in some if each), default=0)
 
 

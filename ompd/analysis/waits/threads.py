@@ -1,4 +1,4 @@
-"""The threads of a moment as nodes, to which the other nodes are linked."""
+"""The threads of a moment as nodes, to which other nodes are linked."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ThreadNodes:
     """The threads of a moment as nodes of a graph.
 
     ``threads`` maps native ids to nodes, ``rows`` these nodes to the threads' records, and ``waiting`` the nodes of
-    waiting threads to the nodes of their waits. ``has_loose_tasks`` is set if the thread or the wait of a task is
-    unknown: any thread that looks for tasks may just have taken it. ``everybody`` is a node that is released as soon
-    as any thread goes on; it stands for an unrecorded thread.
+    waiting threads to the nodes for which they wait. ``has_loose_tasks`` is set if the thread or the wait of a task is
+    unknown: any thread that looks for tasks may just have taken this task. ``everybody`` is a node that is released as
+    soon as any thread goes on. It stands for a thread that is not recorded.
     """
 
     def __init__(self, moment: Moment) -> None:
@@ -53,11 +53,11 @@ class ThreadNodes:
     def close(self) -> None:
         """Add the members of ``everybody``, once the graph has all waits.
 
-        A thread with an unknown wait that was not seen to sleep may be about to go on. A thread that executes tasks
-        while it waits may do anything in them, although its own wait never ends.
+        A thread whose wait is unknown may be about to go on, unless it was seen to sleep. A thread that executes tasks
+        while it waits may do anything in these tasks, although its own wait never ends.
         """
         goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
-        # A doubt acts through the nodes that it may set free.
+        # A doubt does not release ``everybody`` itself. It acts through the nodes that it may set free.
         others = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n not in self._doubts)
         members = list(dict.fromkeys((*self._members, *others)))
         if any(self._may_go_on(index) for index in self.rows):
@@ -90,11 +90,13 @@ class ThreadNodes:
         return self.graph.nodes[index].outlook is Outlook.RUNS and row.wait is None and row.state == "overhead"
 
     def outside(self, reason: str) -> int:
-        """Return the node of the outside of the process."""
+        """Return the node that stands for everything outside of the process."""
         return self.graph.add(Node("outside", Kind.OUTSIDE, "the outside", Outlook.UNKNOWN, reason=reason))
 
     def doubt(self, index: int, reason: str) -> None:
-        """Let a node go on if an unknown turns out well, for example if a signal comes."""
+        """Let a node go on if an unknown turns out well, for example if a signal comes. Only the optimistic view has
+        this.
+        """
         node = self.graph.add(Node(f"doubt:{reason}", Kind.OUTSIDE, "what is not known", Outlook.UNKNOWN))
         self._doubts.add(node)
         self.graph.rescue(index, node, reason)
@@ -138,17 +140,17 @@ class ThreadNodes:
         return row.state == "idle" or (wait is not None and wait.pool is not None)
 
     def is_of_openmp(self, index: int) -> bool:
-        """Return whether the thread with a node is OpenMP's, or may be."""
+        """Return whether the thread with a node belongs to OpenMP, or may belong to it."""
         row = self.rows[index]
         return row.runtime is not None or "runtime" in row.unavailable
 
     def _sleeps(self, native: int | None) -> bool:
-        # The C library may show a wait that the runtime does not.
+        # The C library may show a wait that the runtime does not record.
         wait = self.moment.system.get(native or 0)
         return wait is not None and _outlook_of_system(wait)[0] is Outlook.WAITS
 
     def ended(self, native: int | None) -> int:
-        """Return the node of a thread that the process does not have, or whose end is unknown."""
+        """Return the node of a thread that the process does not have. The thread has ended, unless this is unknown."""
         if not self.moment.has_all_threads or native is None:
             reason = "the target does not say which thread it is" if native is None else "the target has no such thread"
             return self.graph.add(
@@ -164,7 +166,7 @@ class ThreadNodes:
         return found if found is not None else self.ended(native)
 
     def unknown(self, evidence: str, reasoned: Sequence[int] = (), reasoning: str | None = None) -> Need:
-        """Return a need that any thread may meet, none for certain."""
+        """Return a need that any thread may meet, but no thread for certain."""
         return Need(
             (self.everybody,),
             1,
@@ -183,8 +185,8 @@ class ThreadNodes:
 
 
 def _outlook_in_no_team(row: ThreadRecord) -> tuple[Outlook, str | None]:
-    # It is a thread of the pool, or is entering or leaving a team, or its record is damaged. The pool has only workers,
-    # without code of the program on their stacks.
+    # The thread is idle in the pool, or is entering or leaving a team, or its record is damaged. Threads in the pool
+    # are workers without code of the program on their stacks.
     if row.where is not None:
         return Outlook.UNKNOWN, "it is in no team by the runtime's records, and in the code of the program"
     if "where" in row.unavailable:
@@ -205,7 +207,7 @@ def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:
 
 
 def call_name(wait: SystemWait) -> str:
-    """Return the name of a call that ends by itself or from outside, with its other side if that is known."""
+    """Return the name of a call that ends by itself or from outside, with the call's other side if it is known."""
     routine = wait.routine if wait.routine != "syscall" else None
     name = routine or wait.system_call or "a call of the kernel"
     if wait.peer is None:
@@ -225,7 +227,7 @@ def _outlook_of_system(wait: SystemWait) -> tuple[Outlook, str | None]:
     if wait.is_timed is None:
         return Outlook.UNKNOWN, f"it is in {name}, and whether that has a time limit is not known"
     if wait.owner is not None and wait.is_owner_alive:
-        return Outlook.WAITS, None  # only its owner releases it
+        return Outlook.WAITS, None  # only the owner can end the wait
     if wait.is_shared:
         return Outlook.UNKNOWN, f"it is in {name}, which another process may end"
     return Outlook.UNKNOWN, f"it is in {name}, and whether another process may end that is not known"
