@@ -1,6 +1,7 @@
 """Inspection of OpenMP programs: core files and running processes.
 
-The public functions of the library. Its import loads nothing else and needs neither LLDB nor an optional package.
+This module has the public functions of the library. Its import loads no other module of ompd, and needs neither LLDB
+nor an optional package.
 
 >>> import ompd
 >>> with ompd.open_core("core.1234") as session:            # doctest: +SKIP
@@ -41,19 +42,19 @@ def open_core(
     """Return a session on the ELF core file *core*; close it, or use it in a ``with`` statement.
 
     A compressed core (gzip, xz, zstd, lz4) is unpacked into a temporary file without a name. ``coredumpctl:MATCH`` is
-    the core that systemd's ``coredumpctl`` selects by MATCH, ``coredumpctl:`` the newest.
+    the core that systemd's ``coredumpctl`` selects by MATCH, ``coredumpctl:`` is the newest one.
 
     :param exe: the program's executable, if the core does not name it or the file has changed since
     :param sysroot: folder that holds the files of the machine on which the program ran
     :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
     :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
     :param max_size: largest size in bytes of a compressed core once it is unpacked
-    :param progress: receives a line to show while something takes long: unpacking, downloading
+    :param progress: receives lines to show during long operations: unpacking, downloading
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
-        that the runtime names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of ompd's own plugins, or ``named`` for the
+        library that the runtime names (docs/hosted.md)
     :param source_dirs: folders with source files, if they are not where they were compiled
-    :raises BadFile: if *core* is not a readable core file, or a file it needs is another build
+    :raises BadFile: if *core* is not a readable core file, or a file that it needs is of another build
     :raises BadInput: if *debuginfod* is set and DEBUGINFOD_URLS names no server, or a folder has no plugin
     """
     from ompd.debugger.files.finder import FileOptions
@@ -90,15 +91,15 @@ def attach(
     :param sysroot: folder that holds the process's files, if it is not the process's root folder
     :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
     :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
-    :param nonblocking: never stop the process: facts about different threads may then be of different moments
+    :param nonblocking: never stop the process; facts about different threads may then be of different moments
     :param max_stop: longest stop, in milliseconds; if None, 50, and 0.2 more for each thread above 256
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
-        that the runtime names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of ompd's own plugins, or ``named`` for the
+        library that the runtime names (docs/hosted.md)
     :param source_dirs: folders with source files, if they are not where they were compiled
     :raises BadInput: if *max_stop* is not positive, or is more than an hour, or a folder has no plugin
-    :raises BadProcess: if there is no such process, or it may not be read; also raised by queries if the process
-        does not stop in time
+    :raises BadProcess: if there is no such process, or it may not be read; also raised by queries if the process does
+        not stop in time
     """
     from ompd.debugger.files.finder import FileOptions
     from ompd.inspection import Inspection
@@ -124,8 +125,8 @@ def from_lldb(
     The session belongs to this stop: once the process has run, queries raise :class:`~ompd.errors.StaleHandle`.
 
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
-        that the runtime names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of ompd's own plugins, or ``named`` for the
+        library that the runtime names (docs/hosted.md)
     :raises BadInput: if a folder in *plugins* has no plugin
     :raises TargetGone: if there is no process, or it has ended
     :raises TargetError: if it is running
@@ -142,8 +143,8 @@ def from_gdb(*, ompd_library: str | PathLike[str] | None = None) -> Inspection:
     The session belongs to this stop: once gdb has run the process, queries raise :class:`~ompd.errors.StaleHandle`.
     Open a new session for the next stop.
 
-    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
-        that the runtime names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of ompd's own plugins, or ``named`` for the
+        library that the runtime names (docs/hosted.md)
     :raises TargetGone: if there is no process
     :raises TargetError: if it is running
     :raises Unsupported: if this is not gdb's Python, or gdb reaches the process through another program
@@ -176,12 +177,12 @@ def launch(
     the program: use it in a ``with`` statement.
 
     :param arguments: the program and its arguments
-    :param env: environment variables to add to those of this process, None removes one
+    :param env: environment variables to add to those of this process; a variable with None is removed
     :param cwd: the folder in which the program runs, by default the current folder of this process
-    :param omp_debug: whether to start it with ``OMP_DEBUG=enabled``, without which Intel's runtime has no events
+    :param omp_debug: whether to start the program with ``OMP_DEBUG=enabled``; without it, Intel's runtime has no events
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :param ompd_library: file of an OMPD library that answers in place of our own plugins, or ``named`` for the library
-        that the runtime names (docs/hosted.md)
+    :param ompd_library: file of an OMPD library that answers in place of ompd's own plugins, or ``named`` for the
+        library that the runtime names (docs/hosted.md)
     :raises BadInput: if the program cannot be started, or a folder has no plugin
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """

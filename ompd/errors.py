@@ -32,7 +32,8 @@ class Rc(IntEnum):
 class OmpdError(Exception):
     """Base of every error that this package raises on purpose.
 
-    ``hint`` is one or more sentences of advice for the user, or ``""``. From Python 3.11 on it ends a traceback.
+    ``hint`` is one or more sentences of advice for the user, or ``""``. From Python 3.11 on, a traceback ends with the
+    hint.
     """
 
     rc: Rc = Rc.ERROR
@@ -62,7 +63,7 @@ class Unsupported(OmpdError):
 class PluginFault(OmpdError):
     """A third-party plugin cannot be used, or has failed.
 
-    ``plugin`` is its name and distribution, ``fault`` the problem.
+    ``plugin`` is the plugin's name and distribution, ``fault`` the problem.
     """
 
     def __init__(self, plugin: str, fault: str, *, hint: str = "") -> None:
@@ -74,10 +75,10 @@ class PluginFault(OmpdError):
 class LibraryError(OmpdError):
     """A library for debuggers that the user named (``--ompd-library``) refused a call, or has failed.
 
-    ``name`` is its file's name, ``call`` the called function of its interface, or None. ``fault`` is the failure,
-    ``reason`` the debugger's refusal of a request that the library made. ``rc`` is the library's return code if the
-    standard defines that code. ``has_ended`` is True if the library's process has ended and every later call
-    fails.
+    ``name`` is the name of the library's file, ``call`` the called function of its interface, or None. ``fault`` is the
+    failure. ``reason`` is the reason why the debugger refused a request of the library. ``rc`` is the library's return
+    code if the standard defines that code. ``has_ended`` is True if the library's process has ended and every later
+    call fails.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class TargetGone(TargetError):
 
 
 class TimeLimit(TargetError):
-    """The program did not reach the requested place or event in time. It can be queried."""
+    """The program did not reach the requested place or event in time. The program can be queried nevertheless."""
 
 
 class BadFile(TargetError):
@@ -145,7 +146,7 @@ class BadFile(TargetError):
 class BadProcess(TargetError):
     """A process cannot be inspected: it does not exist, may not be read, or is of an unsupported kind.
 
-    ``process_id`` is the user's number.
+    ``process_id`` is the number that the user gave.
     """
 
     def __init__(self, process_id: int, fault: str, *, hint: str = "") -> None:
@@ -169,19 +170,19 @@ class MalformedFile(OmpdError):
 
 
 class StaleHandle(OmpdError):
-    """A handle outlived the stop it was made for."""
+    """A handle was used after the stop for which it was made."""
 
     rc = Rc.STALE_HANDLE
 
 
 class Unavailable(OmpdError):
-    """The fact exists and is unknown; the message says why."""
+    """The fact exists, but is unknown; the message has the reason."""
 
     rc = Rc.UNAVAILABLE
 
 
 class NoCall(Unavailable):
-    """The runtime is read through a foreign interface that has no call for the fact."""
+    """The runtime is read through a foreign interface, which has no call for the fact."""
 
 
 class NotInitialised(Unavailable):
@@ -189,17 +190,17 @@ class NotInitialised(Unavailable):
 
 
 class NotBegun(Unavailable):
-    """A thread is a member of a team, but has not started its work there."""
+    """A thread is a member of a team, but has not begun its work there."""
 
 
 class NoStorage(Unavailable):
-    """A thread has no copy of a variable yet: the first use creates it."""
+    """A thread has no copy of a variable yet, because its first use creates the copy."""
 
 
 class CorruptState(OmpdError):
     """The runtime's structures contradict themselves.
 
-    ``address`` is the address of the structure at fault.
+    ``address`` is the address of the contradictory structure.
     """
 
     def __init__(self, address: int, reason: str) -> None:
@@ -210,7 +211,7 @@ class CorruptState(OmpdError):
 class TooMuch(OmpdError):
     """One query read more than any real program needs, because structures are linked in a cycle or absurdly many.
 
-    ``reads`` is the number of reads, ``size`` their total in bytes.
+    ``reads`` is the number of reads, ``size`` the total of their bytes.
     """
 
     def __init__(self, reads: int, size: int) -> None:

@@ -2,12 +2,13 @@
 ``ompd`` if that name is free.
 
 The commands come from the same table as the shell's. They read the program or core file in gdb and do not change it.
-gdb's own Python does not see a virtual environment, so the packages are searched beside this file. LLVM's plugin for
-gdb uses the name ``ompd``, too, for its package and its command. Our modules have that name only while they run.
+gdb's own Python does not use virtual environments, so the packages are searched beside this file. LLVM's plugin for gdb
+also uses the name ``ompd``, for its package and its command. The modules of this package have the name only while they
+run.
 """
 
-# gdb runs this file in its module __main__, which it shares with the user: only two names are left there. Before
-# the path of modules is safe, only `sys` is imported, which is built in.
+# gdb runs this file in its module __main__, which it shares with the user. So only two names are left there. Before the
+# path of modules is safe, only `sys` is imported, which is built in.
 import sys
 
 
@@ -58,7 +59,7 @@ try:
         raise ImportError("ompd needs Python 3.10 or later, and this gdb has {}.{}".format(*sys.version_info[:2]))
     _load_ompd(__file__)
 except ImportError as _error:
-    # A traceback does not help the user of gdb.
+    # gdb would print a traceback, which does not help the user.
     sys.stderr.write(f"ompd: {_error}\n")
 finally:
     del _load_ompd

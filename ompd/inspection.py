@@ -1,4 +1,4 @@
-"""A session with its queries as methods, which the functions of :mod:`ompd` return."""
+"""A session that has the queries as methods. The functions of :mod:`ompd` return it."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer", bound=Answer[Any])
 _T = TypeVar("_T")
-# Deprecated names, which `dir` does not list.
+# Deprecated names, which `dir` leaves out.
 _OLD = frozenset(("ask_variable",))
 _QUERIES = re.compile("ask(_[a-z]+)?")
 _PUBLIC = ("close", "process", "runtimes", "snapshot", "wait_until")
 
 
 class Inspection(Session):
-    """A stopped program and the queries on it. Each returns frozen records (:mod:`ompd.model`)."""
+    """A stopped program, with queries as methods. Each query returns frozen records (:mod:`ompd.model`)."""
 
     _running_methods: tuple[str, ...] = ()
-    """The names of methods that run the program, which some kinds of session have."""
+    """The names of the methods that run the program. Only some kinds of sessions have such methods."""
 
     def __dir__(self) -> list[str]:
         """Return the names that docs/api.md documents as public."""
@@ -70,7 +70,7 @@ class Inspection(Session):
         return _answer_of("threads", self.ask(threads.ask))
 
     def ask_why(self, samples: int = 2, interval: float = 0.5) -> WhyAnswer:
-        """Return the reasons why threads are blocked, most important first, and the wait-for graph.
+        """Return the reasons why threads are blocked, the most important one first, and the wait-for graph.
 
         :param samples: how often to sample a live process, which runs between two samples
         :param interval: seconds between two samples
@@ -98,13 +98,13 @@ class Inspection(Session):
     def ask_stacks(
         self, *, raw: bool = False, fold: bool = False, thread: int | None = None, locals: bool = False
     ) -> Answer[StackRecord]:
-        """Return the source-level stack of each thread. The stack of the thread that started the region continues a
-        worker's stack.
+        """Return the source-level stack of each thread. After a worker's own frames come those of the thread that
+        started the region.
 
         :param raw: return all frames of each thread's own stack instead
         :param fold: group threads with equal stacks in one row
-        :param thread: only the thread with this native id or, if there is none, threads with this thread number
-        :param locals: add the variables of your functions' frames
+        :param thread: return only the thread with this native id or, if there is none, threads with this thread number
+        :param locals: add the variables in frames of the user's functions
         :raises BadInput: if there is no such thread
         :raises NoAnswer: if the target has no threads
         """
@@ -114,7 +114,7 @@ class Inspection(Session):
         )
 
     def ask_icvs(self) -> Answer[IcvRecord]:
-        """Return each internal control variable for each handle of its scope.
+        """Return each internal control variable, for each handle of the variable's scope.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
@@ -132,10 +132,10 @@ class Inspection(Session):
         return _answer_of("doctor", self.ask(doctor.ask))
 
     def ask_check(self) -> CheckAnswer:
-        """Return the differences between the session's OMPD library and our own plugin, each with the known difference
-        that explains it.
+        """Return the differences between the session's OMPD library and ompd's own plugin. A difference that is known
+        has its explanation.
 
-        :raises NoAnswer: if no OMPD library reads a runtime of the program, or we have no plugin for that runtime
+        :raises NoAnswer: if no OMPD library reads a runtime of the program, or ompd has no plugin for that runtime
         """
         from ompd.questions.check import answering
 
@@ -171,7 +171,7 @@ class Inspection(Session):
     ) -> SnapshotRecord:
         """Write a small ELF core to *path*, with the memory and the parts of the modules' files that queries read.
 
-        :param data_limit: bytes of writable data to keep of each of the user's modules
+        :param data_limit: most bytes of writable data to keep of each of the user's modules
         :param keep_environment: keep the whole environment and the folders in arguments, not only OpenMP's variables
         :raises BadFile: if *path* cannot be written
         """
@@ -185,7 +185,7 @@ class Inspection(Session):
         interval: float = INTERVAL,
         seconds: float = SECONDS,
     ) -> _T:
-        """Return the result of *predicate*, called with this session, once it has been true *stable* times in a row.
+        """Return the result of *predicate*, called with this session, after it was true *stable* times in a row.
 
         The process runs between two calls. All reads in one call are of one moment. A call without an answer (no
         runtime is loaded yet, or the process did not stop in time) counts as false.
@@ -200,7 +200,7 @@ class Inspection(Session):
         return wait_until(self, predicate, self._let_run, stable=stable, interval=interval, seconds=seconds)
 
     def _let_run(self, seconds: float) -> None:
-        # Returns after the process has run for *seconds*. A live process runs between queries anyway.
+        # Return after the process has run for *seconds*. A live process runs between queries in any case.
         if self.target.kind == "core":
             raise Unavailable("a core file does not change, and what is waited for is not so in it")
         if self.target.kind == "gdb":

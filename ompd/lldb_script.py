@@ -1,7 +1,7 @@
 """OpenMP commands for LLDB: ``command script import`` of this file adds ``ompd`` with the commands of the shell's.
 
 The commands come from the same table as the shell's. They read the process in LLDB and do not change it. LLDB's own
-Python does not see a virtual environment, so the packages are searched beside this file.
+Python does not use virtual environments, so the packages are searched beside this file.
 """
 
 # Before the path of modules is safe, only `sys` is imported, which is built in.
@@ -28,7 +28,7 @@ try:
     sys.path.append(os.path.dirname(_HERE))  # noqa: PTH120
     from ompd.safety.isolation import Isolation
 finally:
-    # LLDB adds the folder of a script. Modules there must be found by their full names only.
+    # LLDB adds the folder of a script to the path. Modules in it must not be found by their short names.
     _USUAL_PATH[:] = [folder for folder in _USUAL_PATH if os.path.realpath(folder) != _HERE or folder[:1] != "/"]
     sys.path = _USUAL_PATH
 
@@ -55,7 +55,7 @@ with _ISOLATION:
     from ompd.lldb.prompts import PARSES, CompletingPrompt, Prompt
 
 _MODULE = __name__
-# Methods of a command that LLDB calls, except those that only return a word or two.
+# Methods of a command that LLDB calls, except for methods that only return a word or two.
 _CALLED = (
     "__call__",
     "get_long_help",

@@ -1,15 +1,14 @@
-"""Names made by compilers and OpenMP runtimes: their origin, their construct, and whether user code calls them.
+"""Names that compilers and OpenMP runtimes make: origin, construct, and whether user code calls the function.
 
-Text only, no target.
+This module looks at texts only, not at a target.
 
-Functions of constructs: gcc writes ``main._omp_fn.0``, for parallel regions and tasks alike, and
-``main._omp_cpyfn.1`` for copies of task arguments. clang up to 16 writes ``.omp_outlined.`` and
-``.omp_outlined._debug__`` (with -g the body is in the second), from 17 on ``main.omp_outlined`` and
-``main.omp_outlined_debug__``. A construct inside another construct appends a second mark:
-``main.omp_outlined_debug__.omp_outlined``. clang's tasks are entered at ``.omp_task_entry.`` and have their code in
-``.omp_outlined.`` functions of their own: ``.omp_outlined..3.omp_outlined`` is a region in a task. The code of a
-``target`` construct is ``__omp_offloading_DEVICE_FILE_main_l12``, with ``_debug__`` behind it as above. Copies of a
-function (``.isra.0``, ``.part.1``, ``.cold``) follow the name.
+Functions of constructs: gcc writes ``main._omp_fn.0``, for parallel regions and tasks alike, and ``main._omp_cpyfn.1``
+for copies of task arguments. clang up to 16 writes ``.omp_outlined.`` and ``.omp_outlined._debug__`` (with -g the body
+is in the second one), from 17 on ``main.omp_outlined`` and ``main.omp_outlined_debug__``. A construct inside another
+construct appends a second mark: ``main.omp_outlined_debug__.omp_outlined``. clang's tasks are entered at
+``.omp_task_entry.`` and have their code in further ``.omp_outlined.`` functions: ``.omp_outlined..3.omp_outlined`` is a
+region in a task. The code of a ``target`` construct is in ``__omp_offloading_DEVICE_FILE_main_l12``, to which
+``_debug__`` is added as above. Copies of a function (``.isra.0``, ``.part.1``, ``.cold``) follow the name.
 
 A runtime's functions: user code calls only its entry points (``__kmpc_barrier``, ``GOMP_parallel``, ``omp_set_lock``).
 In the symbol table an entry point may have a prefix or a version: see :func:`routine_name`.
@@ -23,12 +22,12 @@ from typing import NamedTuple
 
 from ompd.records import record
 
-_compiled = cache(re.compile)  # compiled at first use: few programs need all of these expressions
+_compiled = cache(re.compile)  # compiled at first use, because most programs need only some of these expressions
 
 # Functions that compilers make of constructs
 
-# The suffixes after the compilers' marks. Marks are searched from the end, each once, because a name in a damaged file
-# may contain megabytes of marks.
+# The suffixes after the compilers' marks. The search for marks goes backwards and visits each mark once, because a name
+# in a damaged file may contain megabytes of marks.
 _COPIES = r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\d+)?)*"
 _GCC, _CLANG, _CLANG_TASK = "._omp_fn.", ".omp_outlined", ".omp_task_entry."
 _BEHIND_GCC = r"\d+" + _COPIES
@@ -38,7 +37,7 @@ _BODY = r"_debug__(?:\.?\d+)?" + _COPIES + "$"
 _CLANG_TARGET_MARK = "__omp_offloading_"
 _CLANG_TARGET = r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(.+)_l\d+(?:_\d+)?(?:_debug__)?(?:\.\d+)?" + _COPIES
 
-# A mark anywhere in the name, also of helper functions.
+# A mark anywhere in the name. Helper functions have such marks, too.
 _CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)|^__omp_offloading_")
 
 CONSTRUCT_EXPRESSION = (
@@ -47,7 +46,7 @@ CONSTRUCT_EXPRESSION = (
 """POSIX expression that matches outlined functions of regions and tasks."""
 
 CLANG_EXPRESSION = "[.]omp_outlined|^[.]omp_task_entry[.]|^__omp_offloading_"
-"""POSIX and Python expression that matches the functions clang makes of constructs."""
+"""POSIX and Python expression that matches functions that clang makes from constructs."""
 
 # Entry points of GOMP to which gcc passes the function of a construct; in libomp their names have a prefix.
 _GCC_ROUTINE = r"(?:^|__kmp_api_)GOMP_(parallel|taskloop|task|target)(?![a-z])"
@@ -75,8 +74,7 @@ def is_added(name: str) -> bool:
 
 @record
 class Outlined:
-    """An outlined function: ``parent`` is the function with its construct, ``construct`` is ``task`` or ``target``.
-
+    """An outlined function. ``parent`` is the function that has the construct, ``construct`` is ``task`` or ``target``.
     Each is None if the name does not show it.
     """
 
@@ -93,17 +91,17 @@ def is_body(name: str) -> bool:
 
 
 def is_by_gcc(name: str) -> bool:
-    """Return whether *name* is an outlined function of gcc, whose names do not show the construct."""
+    """Return whether *name* is an outlined function of gcc. Such names do not show the construct."""
     return _GCC in name
 
 
 def is_construct(symbol: str) -> bool:
-    """Return whether *symbol* has the name of a function made of an OpenMP construct, helpers included."""
+    """Return whether *symbol* is a function that a compiler made for an OpenMP construct, or a helper of it."""
     return _CONSTRUCT.search(symbol) is not None
 
 
 def is_construct_code(symbol: str) -> bool:
-    """Return whether *symbol* has the name of a construct's code, which a runtime calls."""
+    """Return whether *symbol* is the name of a construct's code, which a runtime calls."""
     return is_construct(symbol) and "._omp_cpyfn." not in symbol
 
 
@@ -119,7 +117,7 @@ def without_cold(name: str) -> str | None:
 
 
 def construct_of_routine(name: str) -> str | None:
-    """Return the construct that gcc's code begins with the runtime routine *name*, None for other routines."""
+    """Return the construct that gcc's code begins by calling the runtime routine *name*, None for other routines."""
     match = _compiled(_GCC_ROUTINE).search(name)
     return match[1] if match is not None else None
 
@@ -157,15 +155,16 @@ def _is_clang_task(name: str) -> bool:
 
 
 def _written(parent: str) -> str | None:
-    # The user's function in a name without marks. A target construct wraps it once more; a task's name lacks it.
+    # Return the user's function from a name without marks. A target construct adds a prefix; a task's name does not
+    # have the function.
     target = _compiled(_CLANG_TARGET).fullmatch(parent)
     return target[1] if target is not None else None if _is_clang_task(parent) else parent or None
 
 
 # Functions of a runtime
 
-# Prefixes of entry points: for compilers, and for users by the specification and by vendors. No internal function of a
-# runtime has them.
+# Prefixes of entry points: for compilers, for users by the specification, and for users by vendors. No internal
+# function of a runtime has such a prefix.
 _ENTRIES = (
     "__kmpc_",
     "GOMP_",
@@ -185,7 +184,8 @@ _ENTRIES = (
     "kmp_free",
 )
 
-# The names of all functions of libomp and libgomp, C++ members mangled. Users may have omp_ functions of their own.
+# The names of all functions of libomp and libgomp, C++ members mangled. Users may have functions with the prefix omp_,
+# too.
 _RUNTIME_SYMBOL = re.compile(
     r"_{0,3}(?:kmpc?|itt|ompt|ompd)_|__kmp|GOMP_|GOACC_|gomp_|omp[cx]_|hwloc_"
     r"|omp_(?:(?:get|set|unset|init|destroy|test|in|is|pause|display|capture|control|target|fulfill)_"
@@ -199,12 +199,12 @@ _RESERVED = r"__kmp|_Z\w*(?:__kmp|\d+kmp_flag|__ompt|distributedBarrier|hierarch
 RUNTIME_EXPRESSION = (
     "(^|[ :])_*(kmp|itt_|ompt_|ompd_|omp[cx]_|hwloc_|GOMP_|GOACC_|gomp_|omp_[a-z])|distributedBarrier|hierarchy_info"
 )
-"""POSIX and Python expression that matches all functions of runtimes, demangled or not, and few others."""
+"""POSIX and Python expression for names of functions of runtimes, demangled or not. It matches few others."""
 
 RUNTIME_FILE = re.compile(
     r"(?:^|/)lib(?:i?omp5?|gomp|omp_stub(?:_label)?)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$"
 )
-"""Matches the file name of an OpenMP runtime, with or without folders, also if a package renamed it."""
+"""Matches the file name of an OpenMP runtime, with or without folders, even if a package has renamed the file."""
 
 FORKS = ("__kmpc_fork_call", "GOMP_parallel")
 """The entry points by which clang's and gcc's code begins a region. Each runtime has one of them or both."""
@@ -239,8 +239,8 @@ class Routine(NamedTuple):
 
     ``argument`` is the index of the argument with the object's address, None if there is none. ``on`` is the result
     that means success: True for nonzero, False for 0, None if the routine always succeeds. ``ends`` is False if no
-    routine ends the hold: it ends where control flow with and without it joins. ``pauses`` is True for a routine that
-    releases the object and takes it again before it returns.
+    routine ends the hold. Such a hold ends where control flow with the hold and control flow without it join.
+    ``pauses`` is True for a routine that releases the object and takes it again before it returns.
     """
 
     kind: str
@@ -256,7 +256,7 @@ def _routines() -> dict[str, Routine]:
     kinds: tuple[tuple[str, int | None, str, str, str], ...] = (
         ("lock", 0, "omp_set_lock", "omp_test_lock", "omp_unset_lock"),
         ("nest_lock", 0, "omp_set_nest_lock", "omp_test_nest_lock", "omp_unset_nest_lock"),
-        # Called by Fortran's compilers and `omp_*_with_hint`; the object is the third argument
+        # Fortran's compilers and `omp_*_with_hint` call these; the third argument is the object.
         ("lock", 2, "__kmpc_set_lock", "__kmpc_test_lock", "__kmpc_unset_lock"),
         ("nest_lock", 2, "__kmpc_set_nest_lock", "__kmpc_test_nest_lock", "__kmpc_unset_nest_lock"),
         ("critical", None, "GOMP_critical_start", "", "GOMP_critical_end"),
@@ -278,7 +278,8 @@ def _routines() -> dict[str, Routine]:
         routines.update((name, Routine(kind, False, argument)) for name in end.split())
     routines["GOMP_single_start"] = Routine("single", True, on=True, ends=False)
     routines["GOMP_single_copy_start"] = Routine("single", True, on=False)
-    # The initialization of a static variable in C++. The hold ends where control flow with and without it joins.
+    # The initialization of a static variable in C++. The hold ends where control flow with the hold and control flow
+    # without it join.
     routines["__cxa_guard_acquire"] = Routine("once", True, 0, on=True, ends=False)
     routines["pthread_mutex_lock"] = Routine("mutex", True, 0)
     routines["pthread_mutex_unlock"] = Routine("mutex", False, 0)
@@ -294,7 +295,7 @@ ROUTINES = cache(_routines)
 
 
 def routine_name(symbol: str | None) -> str:
-    """Return the source name of a runtime's routine, as user code calls it; ``""`` without a symbol."""
+    """Return the name of a runtime's routine as in user code that calls it; ``""`` without a symbol."""
     name = (symbol or "").partition("@")[0]
     if name.startswith("_Z") and (match := _CPLUSPLUS.match(name)):
         name = match[2][: int(match[1])]
@@ -308,7 +309,7 @@ def is_once(symbol: str | None) -> bool:
 
 
 def is_entry(symbol: str | None) -> bool:
-    """Return whether *symbol* has the name of a runtime's entry point, which user code calls."""
+    """Return whether *symbol* is the name of a runtime's entry point, which user code calls."""
     return routine_name(symbol).startswith(_ENTRIES)
 
 
@@ -318,12 +319,12 @@ def is_runtime_file(name: str) -> bool:
 
 
 def is_runtime_symbol(symbol: str) -> bool:
-    """Return whether *symbol*, in a module with an OpenMP runtime, has the name of the runtime's functions."""
+    """Return whether *symbol*, in a module with an OpenMP runtime, is a name of the runtime's functions."""
     return _RUNTIME_SYMBOL.match(symbol) is not None
 
 
 def is_reserved(symbol: str) -> bool:
-    """Return whether *symbol* is a name of libomp that no user function has."""
+    """Return whether *symbol* is a name of libomp that no function of a user has."""
     return re.match(_RESERVED, symbol) is not None
 
 
@@ -338,10 +339,10 @@ PROCESS_BEGIN = "_start"
 """The start of a program. It is in the program's file, but not in its source."""
 
 FORTRAN_PROGRAM = "MAIN__"
-"""gfortran's name of the main program; an added ``main`` calls it."""
+"""gfortran's name of the main program. The function ``main``, which gfortran adds, calls it."""
 
 TASKLOOP_BOUND = ".lb."
-"""The additional parameter of clang's taskloop code."""
+"""The additional parameter of the code that clang makes from a taskloop."""
 
 ITERATION, FIRST_ITERATION, LAST_ITERATION = ".omp.iv", ".omp.lb", ".omp.ub"
 """clang's names of the variables of a worksharing loop."""
@@ -358,7 +359,7 @@ CRITICAL_PREFIX = ".gomp_critical_user_"
 def is_own_variable(name: str) -> bool:
     """Return whether a compiler made the variable *name*.
 
-    clang makes some for constructs and array sizes, gcc for nested functions and merged variables.
+    clang makes such variables for constructs and array sizes, gcc for nested functions and merged variables.
     """
     return name.startswith(_OWN_VARIABLES)
 
@@ -379,11 +380,11 @@ def source_place(text: str) -> tuple[str, str, int] | None:
     return (parts[1], parts[2], line) if line else None
 
 
-# Environment variables that MPI launchers set for each rank. MPI's variables come before the batch system's: a launcher
-# in a batch script inherits the script's variables.
+# Environment variables that MPI launchers set for each rank. MPI's variables come before the batch system's, because a
+# launcher in a batch script inherits the script's variables.
 RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "ALPS_APP_PE")
 SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
 JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_JOBID")
-# A job of the batch system may run MPI more than once. Launchers name their own runs.
+# A job of the batch system may run MPI more than once. Launchers give each run a name.
 RUN = ("SLURM_STEP_ID", "SLURM_STEPID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 HOST = ("SLURMD_NODENAME", "PMIX_HOSTNAME", "OMPI_MCA_orte_hostname", "HOSTNAME")

@@ -1,9 +1,9 @@
 """Records: immutable classes of named members.
 
 Records are dataclasses: :func:`dataclasses.fields` and :func:`dataclasses.replace` work. A command loads many record
-classes and instantiates few, and the standard decorator compiles functions for each class. So a class first gets slots
-and functions that all records share. The standard decorator is applied to it for its first instance, or when its
-members are listed. Only the type checker refuses assignments to members.
+classes and instantiates few of them, but the standard decorator compiles functions for each class. So a class first
+gets slots, and functions that all records share. The standard decorator is applied when the class makes its first
+instance, or when its members are listed. Only the type checker refuses assignments to members.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def record(*, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Cal
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: Any = None, /, *, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Any:
-    """Return a record class made from *cls*, a class with annotations; a decorator.
+    """Return a record class made from *cls*, a class with annotations. This is a decorator.
 
-    :param eq: whether equality and hash use the members; else identity
+    :param eq: whether equality and hash use the members; otherwise they use identity
     :param kw_only: whether the constructor takes keywords only
     :param slots: whether the class has ``__slots__``; with a ``cached_property`` it cannot
     """
@@ -66,7 +66,7 @@ def _make_record(declared: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
 
 
 class _Later:
-    """An attribute of a record's class that is made on first use, together with the other attributes of its kind."""
+    """An attribute of a record class that is made on first use, together with the other attributes of this kind."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,11 +1,13 @@
-"""The installed command. Ctrl-C never prints a traceback: only built-in modules are imported before it is handled."""
+"""The installed command. Ctrl-C never prints a traceback: only built-in modules are imported before its handler is
+set.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
-# Not from `signal`: creating its enumerations takes as long as starting Python.
+# The module `signal` is not used: creating its enumerations takes as long as starting Python.
 from _signal import (  # type: ignore[import-not-found]
     SIG_DFL,
     SIG_IGN,
@@ -32,7 +34,7 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     os._exit(EXIT_INTERRUPTED)
 
 
-# An exception during an import may be replaced or ignored, in class creation and in callbacks of weak references. So
+# In class creation and in callbacks of weak references, an exception during an import may be replaced or ignored. So
 # Ctrl-C ends the process at once; there is nothing to clean up yet. Another handler of SIGINT is kept, SIG_IGN too.
 _IS_OURS = getsignal(SIGINT) is default_int_handler
 if _IS_OURS:
@@ -41,13 +43,14 @@ if _IS_OURS:
 import atexit  # noqa: E402  built in, like gc
 import gc  # noqa: E402  built in, but the import system searches for it by name
 
-# How a closed stream is opened: its reads and writes fail, as they do for a closed stream, and messages are dropped.
+# How a closed stream is opened. Its reads and writes fail, as they do for a closed stream, and messages are dropped.
 _STREAMS = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
 
 
 def _repair_inheritance() -> None:
-    # The parent process may have closed streams. Python has None for a closed stream, and the next opened file gets its
-    # number. The parent may also ignore SIGCHLD, and then the kernel keeps no exit status of our children.
+    # The parent process may have closed streams. Python has None for a closed stream, and the next opened file gets the
+    # stream's number. The parent may also ignore SIGCHLD. Then the kernel keeps no exit status of this process's
+    # children.
     for number, (name, mode, flags) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, flags)
@@ -59,7 +62,7 @@ def _repair_inheritance() -> None:
 
 
 def _pass_on(unraisable: UnraisableHookArgs) -> None:
-    # Ctrl-C came in a callback of a weak reference or in a destructor, and no exception leaves those. Send SIGINT again
+    # Ctrl-C came in a callback of a weak reference or in a destructor, which no exception can leave. Send SIGINT again
     # a little later, because an exception raised in this hook would be lost, too.
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         start_new_thread(_interrupt_soon, (get_ident(),))
@@ -74,7 +77,7 @@ def _interrupt_soon(thread: int) -> None:
 
 def _end_now(code: object) -> None:
     # Skip the destruction of all objects, which takes a tenth of the time of an answer. If there is a message to print,
-    # or a stream cannot be flushed, Python ends the usual way.
+    # or a stream cannot be flushed, Python ends in the usual way.
     if code is not None and not isinstance(code, int):
         return
     try:
@@ -90,7 +93,7 @@ def _end_now(code: object) -> None:
 
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
-    # An answer makes many records and classes, but few reference cycles: garbage collection does not pay.
+    # An answer makes many records and classes, but few reference cycles. So garbage collection is not worth its time.
     gc.disable()
     _repair_inheritance()
     from ompd.commands.main import main as run

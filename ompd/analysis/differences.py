@@ -172,7 +172,7 @@ def _facts(old: ThreadRecord, new: ThreadRecord, unknown: dict[str, str], *, is_
         if values_before[name] != values_after[name]:
             before, after = _text(values_before[name], name, old), _text(values_after[name], name, new)
             if before == after and name == "wait":
-                # Two objects of one kind without names, such as barriers, are told apart by their addresses.
+                # Two objects of one kind without names, such as barriers, are distinguished by their addresses.
                 before, after = (_with_object(text, row) for text, row in ((before, old), (after, new)))
             yield FactChange(name, before, after)
 

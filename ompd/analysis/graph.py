@@ -233,8 +233,7 @@ class Release:
 
 
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield the strongly connected components of a graph (Tarjan), each after the components that can be reached from
-    it.
+    """Yield the strongly connected components of a graph (Tarjan). A component comes after all that it can reach.
 
     :param nodes: the nodes to begin with
     :param successors: the successors of each node, by index

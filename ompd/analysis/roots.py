@@ -14,7 +14,7 @@ _MOST_STEPS = 1 << 22  # limit for the work of all simulations of released threa
 
 
 class End(Enum):
-    """What is at the end of waits."""
+    """The kinds of nodes at which waits end."""
 
     CYCLE = "cycle"
     ENDED = "ended"  # a thread that has ended
@@ -103,8 +103,8 @@ class Solved:
 def _roots(
     graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Mapping[View, Set[int]]
 ) -> list[Root]:
-    # Each component comes after the components that it leads to, so their ends are known. A cycle with a way out is
-    # also an end if none of its nodes can go on that way.
+    # Each component comes after all that it can reach, so their ends are known. A cycle with a way out is also an end
+    # if none of its nodes can go on that way.
     ends: dict[int, int] = {}  # of each node, as bits
     found: list[tuple[End, tuple[int, ...]]] = []
     merged: dict[tuple[End, str], int] = {}

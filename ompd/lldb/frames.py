@@ -6,7 +6,7 @@ of the C library that the runtime called, or that began its thread; and clang's 
 ``bt -u`` shows all frames. LLDB keeps the numbers of frames, and always shows the selected frame. Frame 0 is never
 hidden: ``up`` from a hidden frame would skip no frames.
 
-Of a thread that the runtime began, two frames of the runtime stay visible, so that ``up`` always has a frame to go to.
+If the runtime began a thread, two frames of the runtime stay visible in it, so that ``up`` always has a frame to go to.
 One is the runtime's outermost frame, which identifies the thread. The other is the frame that called the user's code,
 in which ``finish`` ends with or without these recognisers. LLDB asks once per frame, and keeps the answer while the
 frame exists. So the answer must not depend on the function that the frame currently calls.

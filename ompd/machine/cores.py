@@ -1,4 +1,4 @@
-"""Core files on this machine: where the kernel writes them, with how much memory, and which service keeps them."""
+"""Core files on this machine: where the kernel writes them, how much memory they have, and which service keeps them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The distribution's package of a file, and the command that installs its debug information.
 
 Only dpkg's lists are read (``/var/lib/dpkg/info/*.list``), without running a program. On other distributions the
-command names the file.
+command names the file in place of a package.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _settings(text: str) -> dict[str, str]:
 
 
 def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
-    """Return the Debian package of each file that one has installed."""
+    """Return the Debian package of each file that a package has installed."""
     wanted: dict[bytes, str] = {}
     for path in paths:
         if not path.startswith(_PACKAGED):
@@ -95,7 +95,7 @@ def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
 
 
 def _names_of(path: str) -> list[str]:
-    # dpkg may list a file by its name from before /lib became a link to /usr/lib.
+    # dpkg may list a file under the name that it had before /lib became a link to /usr/lib.
     names = dict.fromkeys((path, os.path.realpath(path)))
     for name in list(names):
         if name.startswith("/usr/lib"):
@@ -108,7 +108,7 @@ def _names_of(path: str) -> list[str]:
 def debug_command(distribution: Distribution, package: str | None, path: str) -> str | None:
     """Return the command that installs the debug information of the file *path*, None if that is unknown here.
 
-    :param package: the package that installed it, None if that is unknown
+    :param package: the package that installed the file, None if it is unknown
     """
     if distribution.family == "debian" and package is not None:
         return f"sudo apt install {package}-dbgsym"

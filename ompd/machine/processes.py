@@ -1,4 +1,4 @@
-"""The OpenMP processes on this machine, by what /proc shows: none is stopped."""
+"""The OpenMP processes on this machine, as /proc shows them. No process is stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ompd.errors import MalformedFile
 from ompd.records import record
 
 _PROC = Path("/proc")
-# Runtimes as distributions, wheels and vendors name their files; the last part of a mapping's line is its file.
+# File names of runtimes, as distributions, wheels and vendors use them. A line of the mappings ends with the file.
 _RUNTIME = re.compile(rb"/(lib(?:gomp|omp|iomp5)(?:-(?!plugin)[^/\s]*)?\.so[.0-9]*)(?: \(deleted\))?$", re.MULTILINE)
 _SECONDS = 0.2
 
@@ -23,9 +23,9 @@ _SECONDS = 0.2
 class OpenMpProcess:
     """A process that has loaded an OpenMP runtime.
 
-    ``program`` is the name of its program's file. ``runtimes`` are the names of the runtimes' files. ``threads`` counts
-    its threads, ``asleep`` those of them that slept when looked at. ``processors`` is the processor time that it used,
-    as a number of processors.
+    ``program`` is the name of its program's file. ``runtimes`` are the names of the runtimes' files. ``threads`` is the
+    number of its threads, ``asleep`` the number of threads that slept at that moment. ``processors`` is the processor
+    time that the process used, as a number of processors.
     """
 
     process_id: int
@@ -37,7 +37,8 @@ class OpenMpProcess:
 
 
 def find_processes(folder: Path = _PROC, seconds: float = _SECONDS) -> tuple[OpenMpProcess, ...]:
-    """Return the OpenMP processes that this user may look at, by number. Programs with a runtime inside are not found.
+    """Return the OpenMP processes that this user may read, by number. Programs with a statically linked runtime are not
+    found.
 
     :param folder: where the kernel shows processes
     :param seconds: how long their use of processors is measured
@@ -48,7 +49,7 @@ def find_processes(folder: Path = _PROC, seconds: float = _SECONDS) -> tuple[Ope
         time.sleep(seconds)
     rows = []
     for number, runtimes in found:
-        with suppress(OSError, MalformedFile):  # it has ended
+        with suppress(OSError, MalformedFile):  # the process has ended
             place = folder / str(number)
             used, passed = _ticks(place), time.monotonic() - begin
             states = [parse_stat((thread / "stat").read_bytes()).state for thread in (place / "task").iterdir()]
@@ -72,7 +73,7 @@ def _runtimes(place: Path) -> tuple[str, ...]:
     try:
         maps = (place / "maps").read_bytes()
     except OSError:
-        return ()  # another user has the process, or it has ended
+        return ()  # the process belongs to another user, or has ended
     return tuple(sorted({os.fsdecode(name) for name in _RUNTIME.findall(maps)}))
 
 

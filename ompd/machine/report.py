@@ -10,7 +10,7 @@ SEVERITIES = ("error", "warning", "note")
 
 
 class Report:
-    """The findings about one area: ``rows`` of faults, and texts about things ``in_order``.
+    """The findings about one area: ``rows`` about faults, and texts about things that are ``in_order``.
 
     :param area: the area, as in :class:`ompd.model.FindingRecord`
     """

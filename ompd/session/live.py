@@ -1,11 +1,12 @@
-"""Queries of a live process: rehearse the query while the process runs, stop it, copy the memory that the answer reads,
-resume it.
+"""Queries of a live process. A query is rehearsed while the process runs. Then the process is stopped, the memory that
+the answer reads is copied, and the process runs on.
 
 If all threads slept during the rehearsal, nothing has changed, and the rehearsal's answer is valid. So most hanging
 programs are never stopped.
 
 A program that keeps making tasks and regions may have other structures, at other addresses, at each stop. So there are
-a few stops, each with a time limit. If none of them is complete, the best one gives the answer, with gaps.
+several stops, each with a time limit. If no stop copies all that the answer needs, the best one gives an answer with
+gaps.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MAX_STOPS = 5
-# Reads of a rehearsal are limited: a walk of changing structures may not end. An answer may read more.
+# The reads of a rehearsal are limited, because a walk along changing structures may not end. An answer may read more.
 _MAX_REHEARSED, _MAX_REHEARSED_PER_THREAD = 400_000, 1_000
 _LONGEST_STOP = 3_600_000.0  # an hour, in milliseconds
 _NOT_STOPPED = "the process was not stopped: what this tells of different threads may be of different moments"
@@ -37,13 +38,13 @@ _UNREAD = "asleep in a system call that a stop might disturb, so that some regis
 
 _T = TypeVar("_T")
 Begin = Callable[[Moment, StoppedProcess], Stop]
-"""Switches a session to a moment of the process, and returns the stop for that moment."""
+"""Switches a session to a moment of the process, and returns the stop of that moment."""
 
 
 class Stopper:
     """The stops of one session on a live process.
 
-    :param nonblocking: whether the process is read while it runs, and never stopped
+    :param nonblocking: whether the process is only read while it runs, and never stopped
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class Stopper:
         self.nonblocking = nonblocking
         self.held_by: str | None = None
         self._moment: Moment | None = None
-        self._best: Moment | None = None  # the best earlier stop, which may give the answer
-        # Why the last answer is incomplete.
+        self._best: Moment | None = None  # the best stop so far, which may have to give the answer
+        # The reasons why the last answer is incomplete.
         self._shortfalls: list[str] = []
-        # Facts from files are read once, before the first stop, and belong to no moment.
+        # Facts from files are read before the first stop. They are kept for all moments.
         self.base = self._look()
 
     def _look(self) -> StoppedProcess:
@@ -113,15 +114,16 @@ class Stopper:
 
     @property
     def shortfalls(self) -> Sequence[str]:
-        """Why the last answer is incomplete: the data that no stop of the process copied."""
+        """The reasons why the last answer is incomplete: data that no stop of the process copied."""
         return tuple(self._shortfalls)
 
     def ask(self, begin: Begin, question: Callable[[], _T], *, may_stop: bool = True) -> _T:
-        """Return the result of *question*, whose reads through its session are all of one moment.
+        """Return the result of *question*. All its reads through its session are of one moment.
 
-        :param begin: is called for each moment at which *question* runs
-        :param may_stop: whether the process may be stopped; else it is read while it runs
-        :raises NotStopped: if the process did not stop within the limit of a stop
+        :param begin: called for each moment at which *question* runs
+        :param may_stop: whether the process may be stopped; otherwise it is read while it runs
+        :raises NotStopped: if the process did not stop within the limit of a stop, and the result cannot carry a
+            warning
         """
         first = len(self.process.stops_ns)
         self._shortfalls = []
@@ -165,7 +167,7 @@ class Stopper:
                 raise fault
             return result[0], stop
         if self.process.serves_page_faults():
-            # A read of such a page waits for a thread of the process, and a stop would stop that thread, too.
+            # To read such a page, the kernel waits for a thread of the process, which a stop would stop, too.
             why = "supplies pages of its own memory (userfaultfd), so that a stop might not end"
             hint = "--nonblocking reads it as it runs"
             return self._ask_unstopped(begin, question, BadProcess(self.process.process_id, why, hint=hint))
@@ -211,7 +213,7 @@ class Stopper:
         return self._answer_from(begin, best, stops, question, has_ended=has_ended)
 
     def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: BadProcess) -> tuple[_T, Stop]:
-        # Read a process that cannot be stopped while it runs, if its answer can carry a warning.
+        # Read a process that cannot be stopped while it runs. Raise *error* if the result cannot carry a warning.
         glance = self.process.glance()
         stop = self._show(begin, glance)
         try:
@@ -229,7 +231,7 @@ class Stopper:
     def _answer_from(
         self, begin: Begin, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
     ) -> tuple[_T, Stop]:
-        # Data from other moments is not used: the answer has gaps, but is of one moment.
+        # Data of other moments are not used. The answer has gaps, but is of one moment.
         pages, left_out = len(moment.missed), moment.left_out
         times = "one stop" if stops == 1 else f"any of {stops} stops"
         if left_out:
@@ -270,8 +272,8 @@ class Stopper:
         return begin(moment, process)
 
     def _fits(self, moment: Moment) -> bool:
-        # Whether the files that were read are those mapped at this moment. The program may have loaded a library or
-        # called execve since.
+        # Return whether the files that were read are those mapped at this moment. The program may have loaded a library
+        # or called execve since.
         return moment.code_mappings() == self._code
 
     def _notes(self, stop: Stop) -> list[str]:
@@ -295,7 +297,7 @@ class Stopper:
 
 
 def _answers(result: object) -> bool:
-    # Whether *result* holds answers, which can carry warnings.
+    # Return whether *result* has answers, which can carry warnings.
     return any(isinstance(each, Answer) for each in (result if isinstance(result, tuple) else (result,)))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ompd.session.live import Stopper
 
 PLUGINS = "OMPD_PLUGINS"
-"""The environment variable that names folders with plugins if a caller or a command names none."""
+"""The environment variable with folders of plugins. It counts if neither the caller nor the command names folders."""
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 class Session:
     """A stopped program, open for queries. Use it in a ``with`` statement, or close it.
 
-    A live process runs between queries; :meth:`ask` stops it for each.
+    A live process runs between queries; :meth:`ask` stops it for each query.
     """
 
     stop: Stop
@@ -58,7 +58,7 @@ class Session:
         self._is_open = True
         self._stopper = stopper
         self._is_asking = False
-        # Why a compressed core could not be unpacked completely, and a note about it.
+        # The reason why a compressed core could not be unpacked completely, and a note about the core.
         self.fault: str | None = None
         self.note: str | None = None
         process = process or StoppedProcess(target, finder, finder.exe)
@@ -125,16 +125,16 @@ class Session:
 
     @staticmethod
     def find_refusal(process_id: int, *, nonblocking: bool) -> BadProcess | None:
-        """Return why the process *process_id* cannot be inspected, None if it can be or does not exist."""
+        """Return why the process *process_id* cannot be inspected. None if it can be inspected, or does not exist."""
         from ompd.debugger.targets.live.refusals import find_refusal
 
         return find_refusal(process_id, nonblocking=nonblocking)
 
     def ask(self, question: Callable[[Self], _T], *, may_stop: bool = True) -> _T:
-        """Return the result of *question*, called with this session, with all its reads of one moment.
+        """Return the result of *question*, which is called with this session. All its reads are of one moment.
 
         For a live process *question* may be called more than once, and the last result is returned. Calls of
-        :meth:`ask` inside of it are of the same moment.
+        :meth:`ask` inside of *question* are of the same moment.
 
         :param may_stop: False to read a live process while it runs, as a nonblocking session does
         :raises TargetGone: if the session was closed, or the process ended
@@ -151,16 +151,16 @@ class Session:
 
     @property
     def may_stop(self) -> bool:
-        """Whether queries stop the process; False for a target that is no live process."""
+        """Whether queries stop the process. False for a target that is not a live process."""
         return self._stopper is not None and not self._stopper.nonblocking
 
     @property
     def is_held(self) -> bool:
-        """Whether a signal or a debugger had stopped the process before the last query."""
+        """Whether a signal, a debugger or a frozen control group held the process when the last query began."""
         return self._stopper is not None and self._stopper.held_by is not None
 
     def _ask(self, question: Callable[[Self], _T], *, may_stop: bool) -> _T:
-        # If a library fails during a query, drop it and run the query again with our own plugin.
+        # If a library fails during a query, drop the library and run the query again with ompd's own plugin.
         while True:
             lost = self._lost_libraries
             try:
@@ -183,24 +183,24 @@ class Session:
 
     @property
     def hosted_faults(self) -> Sequence[OmpdError]:
-        """The failures of libraries that the user named; a library that failed is not used again."""
+        """The failures of libraries that the user named. A library that failed is not used again."""
         return self._libraries.faults if self._libraries is not None else ()
 
     @property
     def changed_files(self) -> Sequence[str]:
-        """The core file and the modules' files that have changed since they were opened, by name."""
+        """The names of the core file and the modules' files that have changed since they were opened."""
         files = [self.target.file] if isinstance(self.target, CoreTarget) else []
         files += [file for module in self.process.modules for file in module.files]
         return [file.name for file in files if file.has_changed()]
 
     @property
     def shortfalls(self) -> Sequence[str]:
-        """Why the last answer on a live process is incomplete. Empty for other targets."""
+        """The reasons why the last answer on a live process is incomplete. Empty for other targets."""
         return self._stopper.shortfalls if self._stopper is not None else ()
 
     @property
     def hosted_notes(self) -> Sequence[str]:
-        """The output of OMPD libraries, and why libraries that a runtime names were not used."""
+        """The output of OMPD libraries, and the reasons why libraries that a runtime names were not used."""
         return self._libraries.notes if self._libraries is not None else ()
 
     def _begin(self, stop: Stop) -> Stop:
@@ -210,7 +210,7 @@ class Session:
     def begin_stop(self, target: Target, process: StoppedProcess) -> Stop:
         """Switch the session to a new stop of *process*, and return that stop.
 
-        Only the owners of code addresses are kept from the stop before, if the modules are the same.
+        The owners of code addresses are kept if the modules are the same. Nothing else is kept from the previous stop.
         """
         before = self.stop
         before.process.routines.close()
@@ -238,7 +238,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the target. Answers stay valid; later queries raise :class:`~ompd.errors.TargetGone`."""
+        """Close the target. Answers remain valid; later queries raise :class:`~ompd.errors.TargetGone`."""
         self._is_open = False
         if self._libraries is not None:
             self._libraries.close()

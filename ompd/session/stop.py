@@ -21,7 +21,7 @@ from ompd.runtimes.discovery import Found
 
 @record
 class LoadedRuntime:
-    """An OpenMP runtime of the process, with its address space handle, or ``fault``, the reason why it has none."""
+    """An OpenMP runtime of the process. It has an address space handle, or ``fault``: the reason why it has none."""
 
     id: str
     found: Found
@@ -35,7 +35,7 @@ class LoadedRuntime:
 
 
 class Straight(NamedTuple):
-    """The innermost user frame of a stack, by index, and its place, derived from code addresses only.
+    """The index of the innermost user frame of a stack, and its place, which follow from code addresses only.
 
     They are the same for all stacks of one shape. None if code addresses are not enough.
     """
@@ -45,7 +45,7 @@ class Straight(NamedTuple):
 
 
 class Stop:
-    """One moment of a program. Facts are added to it when they are needed, and all are dropped with it.
+    """One moment of a program. Facts are computed when they are needed, and dropped with this object.
 
     :param discover: finds the OpenMP runtimes of a process
     :param owners: owners of code addresses, from an earlier moment with the same files
@@ -60,8 +60,8 @@ class Stop:
     ) -> None:
         self.target, self.process = target, process
         self._discover = discover
-        # Caches of questions.places: the owner of the code at an address; the user's function of a region, by its id;
-        # the place of a thread, by the shape of its stack.
+        # Caches of questions.places: the owner of the code at an address; the user's function of a region, by the
+        # region's id; the place of a thread, by the shape of its stack.
         self.owners: dict[int, str] = {} if owners is None else owners
         self.source_functions: dict[str, str | None] = {}
         self.straight: dict[Shape, Straight] = {}
@@ -78,7 +78,7 @@ class Stop:
                 try:
                     self._check(found.module)
                     space = found.plugin.process_initialize(self.process.contract, found.module)
-                    with suppress(CorruptState, MemoryFault):  # the queries report it
+                    with suppress(CorruptState, MemoryFault):  # queries report this error
                         space.threads()
                 except NotInitialised as error:
                     fault = self._contradiction(found.module, error) or (error if space is None else None)
@@ -89,8 +89,8 @@ class Stop:
         return tuple(loaded)
 
     def _check(self, module: Module) -> None:
-        # The symbols of a module's file give the addresses of its variables: the file must be the right build, and the
-        # variables must be in the target.
+        # The symbols of a module's file give the addresses of its variables. So the file must be of the right build,
+        # and the variables must be in the target.
         if module.unproven is not None:
             raise Unavailable(
                 f"{module.name}: its variables are not read, since nothing that is left proves this file to be the"
@@ -101,7 +101,7 @@ class Stop:
             raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
 
     def _contradiction(self, module: Module, error: NotInitialised) -> CorruptState | None:
-        # Lost variables read as zeros, like those of an unused runtime. Stacks show which one it is.
+        # Lost variables read as zeros, as the variables of an unused runtime do. Stacks show which of the two it is.
         count = self.threads_inside(module)
         if count <= 1:  # a single thread may be initialising or leaving the runtime
             return None
@@ -122,7 +122,9 @@ class Stop:
 
     @cached_property
     def whole_runtimes(self) -> frozenset[Module]:
-        """The modules that hold nothing but a runtime, whatever their functions are named."""
+        """The modules whose code all belongs to the runtime, whatever its functions are named. These are unknown
+        runtimes that a library named by the user reads.
+        """
         return frozenset(
             runtime.found.module
             for runtime in self.runtimes
@@ -131,15 +133,15 @@ class Stop:
 
     @cached_property
     def lost_libraries(self) -> tuple[str, ...]:
-        """The faults in :attr:`lost_runtimes` of modules with the file name of an OpenMP runtime."""
+        """The faults in :attr:`lost_runtimes` whose modules have the file name of an OpenMP runtime."""
         return tuple(fault for name, fault in self._lost if is_runtime_file(name))
 
     @cached_property
     def lost_runtimes(self) -> tuple[str, ...]:
-        """The faults of modules that may hold an OpenMP runtime but cannot be read.
+        """The faults of modules that may hold an OpenMP runtime, but cannot be read.
 
-        They are the program and modules with the file name of a runtime. Their file is missing, or they were in a lost
-        part of the target.
+        These modules are the program, and modules with the file name of a runtime. Their file is missing, or they were
+        in a lost part of the target.
         """
         return tuple(fault for _, fault in self._lost)
 
@@ -161,7 +163,7 @@ class Stop:
         return TargetRecord(
             kind=target.kind,
             file=target.name if target.kind != "live" else None,
-            # A module whose name is lost has an invented name, which is no path.
+            # A module whose name is lost has an invented name without a path.
             executable=program.name if program is not None and "/" in program.name else None,
             process_id=target.process_id,
             command=target.command,

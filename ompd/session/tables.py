@@ -22,7 +22,7 @@ def add(path: str, name: str | None = None, runtime: str | None = None) -> tuple
     :param runtime: one of :data:`generate.FAMILIES`; if None, the types in the file decide
     :returns: the table, and notes about it for the user
     :raises BadFile: if the file is of the wrong kind, or damaged, or the table cannot be written
-    :raises BadInput: if the table's name is that of a shipped one
+    :raises BadInput: if a shipped table has the same name
     :raises LayoutUnavailable: if the debug information is missing, of no known runtime, or lacks a type
     """
     file = DebugFile(path)
@@ -66,7 +66,7 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> t
 def _read_again(
     file: DebugFile, family: generate.Family, structs: Mapping[str, generate.Shape]
 ) -> tuple[str, list[str]]:
-    # Return the readers of the debug information, for the table's provenance, and notes for the user.
+    # Return a text about the readers of the debug information, for the table's provenance, and notes for the user.
     # Raises LayoutUnavailable if the readers disagree.
     wanted = {name: [name, *([family.aliases[name]] if name in family.aliases else [])] for name in family.types}
     try:
@@ -84,7 +84,7 @@ def _read_again(
 
 
 def _difference(name: str, ours: generate.Shape | None, found: Sequence[generate.Shape]) -> str | None:
-    if ours is None:  # the type is optional; if several types have its name, none is taken
+    if ours is None:  # an optional type; ompd takes none if several types have its name
         return f"{name} is missing, and is there" if len(found) == 1 else None
     if not found:
         return f"{name} is there, and is missing"
@@ -120,7 +120,7 @@ def _has(file: DebugFile, type_name: str) -> bool:
 
 
 def _shape(file: DebugFile, family: generate.Family, type_name: str) -> generate.Shape | None:
-    # None for an optional type that is missing in this build or has an ambiguous name.
+    # None for an optional type that this build lacks, or whose name is ambiguous.
     try:
         found = file.types.find(type_name)
         if found is None and type_name in family.aliases:

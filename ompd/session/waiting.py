@@ -1,4 +1,4 @@
-"""Waits until a predicate holds in a process, and goes on holding."""
+"""Waits until a predicate holds in a process, and continues to hold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait_until(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> _T:
-    """Return the result of *predicate*, called with *session*, once it has been true *stable* times in a row.
+    """Return the result of *predicate*, called with *session*, after it was true *stable* times in a row.
 
     :param let_run: lets the process run for a number of seconds, then returns
     :param clock: returns the time in seconds

@@ -1,7 +1,8 @@
-"""Waits across ranks: which ranks of a job wait for which in MPI calls, and which ranks they all depend on.
+"""Waits across ranks: ranks of a job that wait for other ranks in MPI calls, and the ranks on which these depend.
 
-A collective call waits for the ranks of its communicator that are not in the same call. Only MPI_COMM_WORLD's ranks are
-known: they are the job's. A call that names a rank waits for that rank. Other calls wait for unknown ranks.
+A collective call waits for the ranks of its communicator that are not in the same call. Only the ranks of
+MPI_COMM_WORLD are known: all ranks of the job. A call that names a rank waits for that rank. Other calls wait for
+unknown ranks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ompd.model.triage import JobRecord, RankEnd, RankWait
 
-# The collective calls that return after all ranks have entered. Others, as a broadcast, need not wait for all.
+# The collective calls that return only after all ranks have entered. Others, such as a broadcast, may return before.
 _COLLECTIVE = frozenset(
     f"MPI_{name}"
     for name in (
@@ -30,10 +31,10 @@ _COLLECTIVE = frozenset(
         "Comm_create",
     )
 )
-_FINALIZE = "MPI_Finalize"  # has no communicator: it waits for all ranks
+_FINALIZE = "MPI_Finalize"  # the call has no communicator: it waits for all ranks
 _NOT_SHOWN = "the code does not show which rank or communicator the call is about"
-_MOST_MISSING = 1 << 20  # ranks that were not inspected: an environment may claim any size
-_MOST_ENDS = 64  # each lists all ranks that wait for it
+_MOST_MISSING = 1 << 20  # limit of ranks that were not inspected: an environment may claim any size
+_MOST_ENDS = 64  # limit of ends: each one lists all ranks that wait for it
 _ANOTHER = "which ranks another communicator has is not known"
 
 
@@ -46,13 +47,13 @@ class _Rank(NamedTuple):
 
 
 class Jobs:
-    """The ranks of jobs so far."""
+    """The jobs so far, each with its ranks."""
 
     def __init__(self) -> None:
         self._jobs: dict[str | None, dict[int, _Rank]] = {}
 
     def add(self, result: Mapping[str, Any], summary: str) -> None:
-        """Add a result if its target is a rank. Of several targets of a rank keep the last by name."""
+        """Add a result if its target is a rank. If several targets are the same rank, the last one by name is kept."""
         if result["rank"] is None:
             return
         calls = tuple((c["routine"], c["link"], c["rank"], c["world"]) for c in result.get("mpi", ()))
@@ -63,7 +64,7 @@ class Jobs:
             ranks[result["rank"]] = rank
 
     def records(self) -> tuple[JobRecord, ...]:
-        """Return the jobs with a rank in an MPI call."""
+        """Return the jobs in which a rank is in an MPI call."""
         names = sorted(self._jobs, key=lambda job: (job is not None, job or ""))
         return tuple(
             _job(job, self._jobs[job]) for job in names if any(rank.calls for rank in self._jobs[job].values())
@@ -98,7 +99,7 @@ def _waits(ranks: Mapping[int, _Rank], size: int | None) -> Iterator[RankWait]:
 
 
 def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[RankEnd]:
-    # Nodes are ranks, and calls as negative numbers. With a node for each call the edges stay few.
+    # Nodes are ranks, and MPI calls as negative numbers. With a node for each call there are few edges.
     edges: dict[int, list[int]] = {}
     for number, wait in enumerate(waits):
         if wait.missing:
@@ -116,7 +117,7 @@ def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[Ran
     for node, targets in edges.items():
         for target in targets:
             callers.setdefault(target, []).append(node)
-    # Ends often share their callers: many ranks are missing in the same call.
+    # Several ends often have the same callers, because many ranks are missing in the same call.
     reaching: dict[tuple[int, ...], tuple[int, ...]] = {}
     joined: dict[tuple[str, str | None, str | None, tuple[int, ...]], list[int]] = {}
     ends = []
@@ -152,7 +153,8 @@ def _reaching(circle: Sequence[int], callers: Mapping[int, Sequence[int]]) -> se
 
 
 def _circles(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    # Tarjan's strongly connected components, without recursion. A node outside of any circle is a component, too.
+    # Return the strongly connected components (Tarjan), without recursion. A node outside of any circle is a component,
+    # too.
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_path: dict[int, None] = {}

@@ -1,4 +1,4 @@
-"""An earlier triage, against which groups are new, grown, fewer or gone."""
+"""An earlier triage. Compared with it, groups are new, grown, fewer, the same or gone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Baseline:
 def read_baseline(path: str) -> Baseline:
     """Return the groups in a file that ``ompd triage --json`` has written.
 
-    :raises BadFile: if it is no such file, or its groups were made by other rules
+    :raises BadFile: if it is not such a file, or its groups were made by other rules
     """
     with open_paged(path) as data:
         if len(data) > _LARGEST:

@@ -1,4 +1,4 @@
-"""The engines of Dask and of ``mpi4py.futures``, which are imported when the user chooses them."""
+"""The engines of Dask and of ``mpi4py.futures``. Each package is imported only if the user chooses it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def dask(scheduler: str | None) -> Engine:
         client.close()
 
     def place(wanted: Wanted) -> tuple[Wanted, Mapping[str, Any]]:
-        # HOST:PATH goes to the workers on that host, because only they can open the path.
+        # A target HOST:PATH goes to the workers on that host, because only they can open the path.
         host, colon, path = wanted.name.partition(":")
         if not colon or host not in hosts:
             return wanted, {}

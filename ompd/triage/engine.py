@@ -1,7 +1,7 @@
-"""Distributes targets to workers through Python's ``Executor`` protocol, whichever engine provides it.
+"""Distributes targets to workers through Python's ``Executor`` protocol, for any engine.
 
 Few targets are submitted at a time, so that a list of a million needs little memory. If a worker dies, all submitted
-targets are lost. They are inspected again one at a time, which identifies the target that kills workers.
+targets are lost. They are inspected again, one at a time, so that the target that kills workers is found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ompd.triage.work import Limits, begin, inspect_target
 
 Result = dict[str, Any]
 
-_IN_FLIGHT = 3  # targets for each worker: the current one, and the next ones in its queue
+_IN_FLIGHT = 3  # targets per worker: the current one, and the next ones in its queue
 _ATTEMPTS = 2
 _MOST_REASON = 200
 
@@ -37,13 +37,13 @@ class Engine:
     workers: int
     """The number of workers."""
     place: Callable[[Wanted], tuple[Wanted, Mapping[str, Any]]] = lambda wanted: (wanted, {})
-    """Returns the target as its worker names it, and keyword arguments of ``submit`` that choose the worker."""
+    """Returns the target under its worker's name for it, and keyword arguments of ``submit`` that choose the worker."""
 
 
 def local(workers: int | None = None) -> Engine:
     """Return the engine whose workers are processes of this machine.
 
-    :param workers: their number; None for one on each processor that this process may use
+    :param workers: the number of workers; None for one on each processor that this process may use
     """
     count = workers or len(os.sched_getaffinity(0))
     context = multiprocessing.get_context("fork")  # safe, because this process has no other threads yet
@@ -57,13 +57,13 @@ def local(workers: int | None = None) -> Engine:
 
 
 class Inspecting:
-    """Has an engine's workers inspect targets."""
+    """Lets an engine's workers inspect targets."""
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self._engine = engine
         self._limits = astuple(limits)
         self._flying: dict[Future[Result], Wanted] = {}
-        # The targets to inspect again, and how often each was lost while it was submitted alone.
+        # The targets to inspect again, and how often each target was lost while no other was submitted.
         self._again: deque[Wanted] = deque()
         self._lost: Counter[Wanted] = Counter()
         self._alone: Wanted | None = None
@@ -109,7 +109,7 @@ class Inspecting:
                 self._again.append(wanted)
                 self._is_broken = True
                 return bool(self._flying) or self._send(waiting)
-            except (OSError, RuntimeError) as error:  # no process, or no thread, can be started
+            except (OSError, RuntimeError) as error:  # no process or no thread can be started
                 reason = error.strerror if isinstance(error, OSError) else error
                 hint = "raise the limit of processes (ulimit -u), or take fewer --workers"
                 raise OmpdError(f"no worker can be started: {reason}", hint=hint) from error

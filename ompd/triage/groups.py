@@ -15,9 +15,9 @@ from ompd.triage.results import frames_of
 from ompd.triage.targets import natural
 from ompd.triage.tree import Tree
 
-_MOST_NAMES = 8  # of targets in a warning
-_MOST_LINES = 16  # lines of one loop that are listed
-# Native ids behind the names of threads: they differ between targets.
+_MOST_NAMES = 8  # most targets that are named in a warning
+_MOST_LINES = 16  # most lines of one loop that are listed
+# Native ids behind names of threads, which differ between targets.
 _THREAD_IDS = re.compile(r" \([0-9,…]+\)")
 
 
@@ -54,7 +54,7 @@ class Groups:
         return len(self._failed)
 
     def answer(self, warnings: Sequence[str] = (), baseline: Baseline | None = None) -> TriageAnswer:
-        """Return the groups, outliers first, each compared with the baseline."""
+        """Return the groups, the smallest first, each compared with the baseline."""
         rows = [group.record(key, baseline) for key, group in self._groups.items()]
         failed = sorted(self._failed, key=lambda failure: natural(failure[0]))
         warnings = (*warnings, *_cut_off(sorted(self._cut, key=natural)))
@@ -91,7 +91,7 @@ class _Group:
         self._targets: list[str] = []
         self._ranks: set[Ranked] = set()
         self._first: tuple[Any, str, str, Sequence[Frame]] | None = None
-        # The differences that the key ignores, by frame: lines of one loop, and depths of one recursion.
+        # The differences that the key ignores, by frame: lines within one loop, and depths of one recursion.
         self._lines: dict[tuple[int, int, str, int], set[int]] = {}
         self._depths: dict[tuple[int, int, str], tuple[int, int]] = {}
 
@@ -109,7 +109,7 @@ class _Group:
                 self._note((number, place_on_stack), frame)
 
     def _note(self, place: tuple[int, int], frame: Frame) -> None:
-        # The group's key guarantees that a place has the same function in all targets.
+        # The group's key guarantees that all targets have the same function at a place.
         if frame.loop is not None and frame.line is not None:
             self._lines.setdefault((*place, function_name(frame.function), frame.loop), set()).add(frame.line)
         name = (*place, function_name(frame.function))

@@ -1,4 +1,4 @@
-"""The result of one target: a JSON object of at most ten kilobytes."""
+"""Makes the result of one target: a JSON object of at most ten kilobytes."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ LONGEST = 10_000
 CRASH, NO_OPENMP, UNDECIDED = "crash", "no_openmp", "undecided"
 
 _MOST_NAME, _MOST_TEXT = 160, 400
-_OUTERMOST, _INNERMOST = 8, 24  # frames of a stack that is cut
-_LOOKS, _SECONDS_BETWEEN = 2, 0.5  # samples of a live process
+_OUTERMOST, _INNERMOST = 8, 24  # frames to keep of a stack that is too long
+_LOOKS, _SECONDS_BETWEEN = 2, 0.5  # the samples of a live process
 _MOST_STACKS = 64
 _MOST_RUNTIMES = 8
 # The names of MPI's routines in C and Fortran, with or without the P of the profiling interface.
 _CALL = re.compile(r"P?MPI_[A-Z]\w*|p?mpi_\w+_")
-_MOST_CALLS = 8  # of MPI
-_MOST_THREADS = 512  # searched for MPI calls
+_MOST_CALLS = 8  # limit of MPI calls
+_MOST_THREADS = 512  # limit of threads that are searched for MPI calls
 _MPI = "libmpi"  # part of the names of Open MPI's, MPICH's and Intel's libraries
 
 
 def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: float | None = None) -> dict[str, Any]:
-    """Return the verdict on a target, the stacks of its threads, and its rank.
+    """Return the verdict on a target, the stacks of its threads, and its rank, as a result.
 
     :param max_size: the limit for an unpacked core, in bytes
     :param max_stop: how long a live process may be stopped, in milliseconds
@@ -121,7 +121,7 @@ def _rank(session: Session) -> dict[str, Any]:
 
 
 def _mpi_calls(session: Session, all_stacks: Answer[StackRecord]) -> list[dict[str, Any]]:
-    # The MPI calls in which threads wait, each once.
+    # Return the MPI calls in which threads wait, each once.
     calls: dict[str, dict[str, Any]] = {}
     if not any(_MPI in (module.name or "") for module in session.process.modules):
         return []
@@ -157,7 +157,7 @@ def _name(text: str | None) -> str | None:
 
 
 def _shown(frames: Sequence[StackFrame]) -> list[StackFrame]:
-    # Drop the frames inside an MPI call: a rank that waits polls, and its innermost functions are chance.
+    # Drop the frames inside of an MPI call. A waiting rank polls, so its innermost functions vary by chance.
     shown = [frame for frame in frames if frame.kind in ("user", "unknown")] or list(frames)
     call = next((n for n in range(len(shown) - 1, -1, -1) if _CALL.fullmatch(shown[n].function or "")), 0)
     return shown[call:]
@@ -174,7 +174,7 @@ def _role(row: StackRecord, thread_num: int | None) -> str:
 
 
 class _Stacks:
-    """The stacks of one target, each once, with the number of its threads by role."""
+    """The stacks of one target, each once, with the number of threads in each role."""
 
     def __init__(self, loops: Loops) -> None:
         self._loops = loops
@@ -183,7 +183,7 @@ class _Stacks:
 
     def add(self, row: StackRecord, *, counts: bool = True) -> int:
         """Add the stack of a row, and return its number."""
-        # A failed thread keeps its line, because a crash is at a line and not in a loop.
+        # A failed thread keeps its line instead of the line of a loop, because it has crashed at this line.
         loops = self._loops.around(row) if row.failed is not True else {}
         frames = tuple(rolled([_frame(frame, loops.get(id(frame))) for frame in reversed(_shown(row.frames))]))
         number = self._numbers.setdefault(frames, len(self._numbers))
@@ -207,7 +207,7 @@ def _frame(frame: StackFrame, loop: int | None) -> Frame:
 
 
 def _small(result: dict[str, Any], kept: _Stacks) -> dict[str, Any]:
-    # The verdict's stacks come first, then those with most threads, as long as there is room.
+    # The verdict's stacks come first, then the stacks with most threads, until the result is full.
     files: dict[str, int] = {}
     all_stacks = [(frames, dict(sorted(threads.items()))) for frames, threads in kept]
     about = dict.fromkeys(result["about"])

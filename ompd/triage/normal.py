@@ -1,6 +1,6 @@
-"""Which stacks count as the same: the key by which targets are grouped. Increase KEY with every change of its parts.
+"""The key by which targets are grouped: it decides which stacks count as the same. Increase KEY if its parts change.
 
-Key 1 consists of the verdict and the stacks of the threads that it names, without their chance differences:
+Key 1 consists of the verdict and the stacks of the threads that it names. It ignores differences that depend on chance:
 
 - the depth of a recursion: up to four functions that repeat in turn count once
 - the line within a loop, for threads that run the program's code
@@ -32,17 +32,17 @@ class Frame(NamedTuple):
     loop: int | None = None
     """The first line of the innermost loop around the frame, None if unknown."""
     depth: int = 1
-    """How often the function repeats on the stack."""
+    """How often the function repeats in its recursion."""
     construct: str | None = None
     """The kind of the OpenMP construct that the frame belongs to, None for a function's own code."""
 
 
 Part = tuple[str, str, int, str]
-"""A frame's contribution to the key: function, file name, line (of the loop, inside a loop), construct."""
+"""A frame's part of the key: function, file name, line (inside of a loop, the loop's), construct."""
 
 
 def part(frame: Frame) -> Part:
-    """Return a frame's contribution to the key."""
+    """Return a frame's part of the key."""
     line = frame.loop if frame.loop is not None else frame.line
     return function_name(frame.function), (frame.file or "").rpartition("/")[2], line or 0, frame.construct or ""
 
@@ -52,7 +52,7 @@ def function_name(name: str | None) -> str:
     """Return a function's name without compilers' suffixes, template arguments and parameters."""
     text = _SUFFIX.sub("", name or "?")
     if text.startswith("operator") or "::operator" in text:
-        return text  # its brackets are part of the name
+        return text  # the brackets are part of the name
     while (shorter := _NESTED.sub("", text)) != text and shorter:
         text = shorter
     return text
@@ -66,12 +66,12 @@ def group_id(verdict: str, stacks: Iterable[Sequence[Frame]]) -> str:
 
 
 def rolled(frames: Sequence[Frame]) -> list[Frame]:
-    """Return frames, outermost first, with each recursion once: its innermost turn, which has the current place."""
+    """Return *frames*, outermost first, with each recursion once: its innermost turn, which has the current place."""
     result: list[Frame] = []
     names = [(function_name(frame.function), frame.file, frame.construct) for frame in frames]
     index = 0
     while index < len(frames):
-        # Take the period that covers most frames, the shortest of several.
+        # Take the period that covers most frames. If several do, take the shortest.
         covered, negative = max(
             (_times(names, index, period) * period, -period) for period in range(1, _MOST_IN_TURN + 1)
         )
@@ -84,7 +84,8 @@ def rolled(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def _times(names: Sequence[object], start: int, period: int) -> int:
-    # How often the *period* names from *start* on follow each other. Without a repetition 1 for a single name, else 0.
+    # Return how often the *period* names from *start* on follow each other. Without a repetition: 1 for a single name,
+    # else 0.
     times = 1
     first = names[start : start + period]
     while names[start + times * period : start + (times + 1) * period] == first:

@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _MOST_WORD = 64
 
 Ranked = tuple[str | None, int]
-"""The name of a job, and a rank of it."""
+"""The name of a job, and the number of a rank in it."""
 
 
 @record

@@ -1,4 +1,4 @@
-"""A file of results, one JSON object a line, from which an interrupted triage continues."""
+"""A file of results, with one JSON object per line. An interrupted triage continues from it."""
 
 from __future__ import annotations
 
@@ -44,11 +44,12 @@ class ResultFile:
         self._file.close()
 
     def kept(self, targets: Iterable[Wanted]) -> Iterator[dict[str, Any]]:
-        """Yield the results for these targets, each once, unless a target's file has changed. Call it before ``add``.
+        """Yield the file's results for these targets, each once. Call it before ``add``.
 
-        Remove an unfinished last line, which a killed triage leaves.
+        A target's result is not used if the target's file has changed, or if the target is not a file. An unfinished
+        last line, which a killed triage leaves, is removed.
 
-        :raises BadFile: if it is no file of results
+        :raises BadFile: if it is not a file of results
         """
         wanted = {target.name: target for target in targets}
         whole = 0
@@ -85,7 +86,7 @@ class ResultFile:
 
 
 def _lines(path: str, file: BinaryIO) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    # Yields each line with its result. The first line is the header, and has None.
+    # Yields each line with its result. The first line is the header, with None.
     number = 0
     while line := file.readline(_LONGEST_LINE):
         number += 1
@@ -108,7 +109,7 @@ def _lines(path: str, file: BinaryIO) -> Iterator[tuple[bytes, dict[str, Any] | 
 
 
 def is_result(members: Any) -> bool:
-    """Return whether *members* are a valid result: all members that are used are there and have the right type."""
+    """Return whether *members* are a valid result: all members that are used exist and have the right types."""
     if not isinstance(members, dict) or not isinstance(members.get("target"), str):
         return False
     identity = members.get("identity")

@@ -25,13 +25,13 @@ def triage(
     warnings: Sequence[str] = (),
     progress: Callable[[str], None] = lambda _text: None,
 ) -> tuple[TriageAnswer, bool]:
-    """Return the groups of all targets, and whether Ctrl-C ended it before all were inspected.
+    """Return the groups of all targets, and whether Ctrl-C ended the triage before all targets were inspected.
 
-    :param results: a file for the results; targets that it has already are not inspected again
+    :param results: a file for the results; targets that have a result in it are not inspected again
     :param baseline: an earlier triage
-    :param warnings: further warnings of the answer
-    :param progress: is called with a line of text after each target
-    :raises BadFile: if *results* cannot be written, or is no file of results
+    :param warnings: further warnings for the answer
+    :param progress: called with a line of text after each target
+    :raises BadFile: if *results* cannot be written, or is not a file of results
     """
     groups = Groups()
     all_warnings = list(warnings)
@@ -49,7 +49,7 @@ def triage(
                 groups.add(result)
                 pace.step(groups.failed)
                 if file is not None:
-                    file.add(result)  # last, so that after Ctrl-C the answer has every result of the file
+                    file.add(result)  # last, so that after Ctrl-C the answer has every result in the file
         except KeyboardInterrupt:
             is_interrupted = True
             left = len(targets) - pace.kept - pace.done
@@ -59,14 +59,14 @@ def triage(
 
 
 class _Pace:
-    """The progress: the number of targets that are done, the rate, and the time that is left."""
+    """The progress: the number of finished targets, the rate, and the remaining time."""
 
     def __init__(self, total: int, progress: Callable[[str], None]) -> None:
         self._total = total
         self._progress = progress
         self._began = time.monotonic()
         self.kept = 0
-        """Targets whose results were in the file."""
+        """The number of targets that had results in the file."""
         self.done = 0
 
     def step(self, failed: int) -> None:

@@ -15,22 +15,22 @@ from ompd.records import record
 
 _MOST = 1 << 20
 _MOST_FILES = 1 << 22
-_LONGEST = 4096 + 64  # PATH_MAX, and a word in front of it
+_LONGEST = 4096 + 64  # PATH_MAX, and a word before the path
 _COREDUMPCTL = "coredumpctl:"
 _PATTERN = re.compile(r"[*?[]")
 
 
 @record
 class Wanted:
-    """A target by its name; ``process_id`` is None for a file."""
+    """A target by its name. ``process_id`` is None for a file."""
 
     name: str
     process_id: int | None = None
 
     def identity(self) -> tuple[int, ...] | None:
-        """Return the file's size and modification time in ns, which another file of the same name would not share.
+        """Return the file's size and modification time in ns, which another file of the same name would hardly share.
 
-        None for a process, and for a file without status.
+        None for a process, and for a file whose status is not available.
         """
         if self.process_id is not None:
             return None
@@ -44,12 +44,13 @@ class Wanted:
 def find_targets(
     words: Iterable[str], processes_of: Callable[[str], Sequence[int]], lines: TextIO
 ) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
-    """Return the targets that *words* name, each once, in natural order; and warnings about unread folders.
+    """Return the targets that *words* name, each once, in natural order, and warnings about folders that could not be
+    read.
 
-    A folder stands for all regular files below it whose first bytes may be those of a core.
+    A folder stands for all regular files below it that begin as a core may begin.
 
-    :param processes_of: returns the process ids that a word means, empty if it means none
-    :param lines: the input that ``-`` stands for: one word a line
+    :param processes_of: returns the ids of the processes that a word means, empty if it means no process
+    :param lines: the input for which ``-`` stands: one word per line
     :raises BadInput: if a pattern or a folder matches no file
     """
     targets: dict[Wanted, None] = {}
@@ -108,13 +109,13 @@ def _targets_of(word: str, processes_of: Callable[[str], Sequence[int]], left_ou
         yield Wanted(word)
 
 
-# ELF, zstd, lz4, gzip, bzip2, xz. Such a file may be a core; the inspection checks it.
+# First bytes of ELF, zstd, lz4, gzip, bzip2, xz. A file with one of these may be a core; the inspection checks this.
 _BEGINNINGS = (b"\x7fELF", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
 _E_TYPE, _ET_CORE = 16, 4
 
 
 def _in_folder(folder: str, left_out: list[str]) -> list[str]:
-    # Skip links to folders, and all but regular files, because opening a pipe may block.
+    # Skip links to folders, and all files that are not regular, because opening a pipe may block.
     cores: list[str] = []
     count = 0
     for place, folders, names in os.walk(folder, onerror=lambda error: left_out.append(_unread(error))):

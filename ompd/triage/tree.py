@@ -1,4 +1,4 @@
-"""The tree of all stacks: who calls whom, with how many threads, on which ranks."""
+"""The tree of all stacks: callers and callees, with numbers of threads and targets, and with ranks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _MOST_NODES = 1 << 16
 
 
 class Tree:
-    """A node for each function by its callers, from the outermost on."""
+    """A tree with a node for each function below its callers, from the outermost function on."""
 
     def __init__(self) -> None:
         self._root = _Node(Frame(None, None, None))
         self._count = 0
 
     def add(self, stacks: Iterable[tuple[Sequence[Frame], Mapping[str, int]]], rank: Ranked | None) -> None:
-        """Add all stacks of one target, each with its threads by their roles."""
+        """Add all stacks of one target, each with the numbers of its threads by role."""
         touched: set[_Node] = set()
         for frames, threads in stacks:
             if not threads:
-                continue  # a verdict's copy of a stack that is counted already
+                continue  # the verdict's copy of a stack that counts already
             node = self._root
             node.threads.update(threads)
             for frame in frames:
@@ -35,7 +35,7 @@ class Tree:
                     self._count += 1
                     below = node.children[part(frame)] = _Node(frame)
                 elif frame != below.frame and _words(frame) < _words(below.frame):
-                    below.frame = frame  # the smallest name, so that the order of targets makes no difference
+                    below.frame = frame  # take the smallest name, so that the order of targets makes no difference
                 node = below
                 node.threads.update(threads)
                 touched.add(node)
@@ -46,7 +46,7 @@ class Tree:
                 node.ranks.add(rank)
 
     def nodes(self) -> tuple[TreeNode, ...]:
-        """Return the nodes, callers before their callees, and among callees those of the fewest targets first."""
+        """Return the nodes. Callers come before their callees, and callees with the fewest targets come first."""
         return tuple(self._numbered())
 
     def _numbered(self) -> Iterator[TreeNode]:
@@ -87,5 +87,5 @@ class _Node:
         self.ends: Counter[str] = Counter()
 
     def sorted(self) -> list[_Node]:
-        """Return the callees, outliers first."""
+        """Return the callees, those with the fewest targets first."""
         return [child for _, child in sorted(self.children.items(), key=lambda item: (item[1].targets, item[0]))]

@@ -1,4 +1,4 @@
-"""The work of a worker, of any engine: it inspects a target in a child with limits.
+"""The work of a worker of any engine: inspects a target in a child process with limits.
 
 The worker has loaded everything before it forks, so that a child starts within milliseconds. If a target crashes the
 child, the worker goes on.
@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-# An inspection imports these modules when it needs them; loaded here, they are shared by all children.
+# An inspection imports these modules when it needs them. They are loaded here, so that all children share them.
 import ompd.binary.dwarf.calls
 import ompd.debugger.emulation.decode
 import ompd.debugger.emulation.linking
@@ -49,11 +49,11 @@ class Limits:
 
     seconds: float
     memory: int
-    """Bytes."""
+    """The limit of a child's memory, in bytes."""
     max_size: int
-    """Bytes of an unpacked core, as in ``inspect()``."""
+    """The limit of an unpacked core in bytes, as in ``inspect()``."""
     max_stop: float | None = None
-    """Milliseconds, as in ``inspect()``."""
+    """The limit of a stop in milliseconds, as in ``inspect()``."""
     exe: str | None = None
     sysroot: str | None = None
     debug_dir: tuple[str, ...] = ()
@@ -61,10 +61,10 @@ class Limits:
 
 
 def inspect_target(label: str, name: str, process_id: int | None, limits: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the result of one target: its verdict, or under ``failed`` the reason why there is none.
+    """Return the result of one target: its verdict, or the reason under ``failed`` why there is none.
 
     :param label: the user's name of the target
-    :param name: its name on this worker's machine
+    :param name: the target's name on this worker's machine
     """
     wanted = Wanted(name, process_id)
     limit = Limits(*limits)
@@ -107,11 +107,11 @@ def begin() -> None:
         end_with(parent.sentinel, os.getpid())
     _prepare()
     gc.collect()
-    gc.freeze()  # the children share the loaded objects, and need not collect them
+    gc.freeze()  # children share the loaded objects, and do not have to collect them
 
 
 def _prepare() -> None:
-    # Read and compile here what every inspection needs, so that no child has to.
+    # Read and compile everything that each inspection needs here, so that no child has to do it.
     with suppress(OmpdError):
         shipped_tables()
     for name in ("f._omp_fn.0", ".omp_outlined.", ".omp_task_entry.", "f.omp.reduction.reduction_func"):
