@@ -100,7 +100,7 @@ class DebugFile:
                 yield f"{bare}.so"
 
     def _is_of(self, library: ElfFile) -> bool:
-        # Whether this is the debug file of *library*.
+        # Return whether this is the debug file of *library*.
         build_id, library_build_id = self._elf.build_id(), library.build_id()
         if build_id is not None or library_build_id is not None:
             return build_id == library_build_id
@@ -169,7 +169,7 @@ def _has_dwarf(elf: ElfFile) -> bool:
 
 
 def _has_names(elf: ElfFile) -> bool:
-    # Whether there is a table of dynamic symbols. A separate debug file has only its header.
+    # Return whether there is a table of dynamic symbols. A separate debug file has only its header.
     try:
         return any(section.sh_type == SHT_DYNSYM and section.sh_size for section in elf.sections)
     except MalformedFile:

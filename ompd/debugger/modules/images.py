@@ -322,8 +322,8 @@ def _string_at(target: Target, address: int) -> str | None:
 def _folders(
     images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, multiarch: str
 ) -> Iterator[tuple[str, str]]:
-    # Yield folders to search, each by its name in the target and by its path here: those of the loader's search, and
-    # the folder of the program that the user named.
+    # Yield folders to search, each by its name in the target and by its path here: the folders of the loader's search,
+    # and the folder of the program that the user named.
     first = [program] if program is not None else []
     beside = str(Path(exe).absolute().parent) if exe is not None else None
     for image in [*first, *images]:

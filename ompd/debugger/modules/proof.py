@@ -213,7 +213,7 @@ def _differ_in_bytes(one: int, other: int, size: int) -> int:
 
 
 def _is_damage(held: bytes, ours: bytes) -> bool:
-    # Whether the difference is damage to the target. Another build would differ in more bytes.
+    # Return whether the difference is damage to the target. Another build would differ in more bytes.
     count = _count_different(held, ours)
     return count <= _MAX_DAMAGED or count * _DAMAGE_RATIO <= len(held)
 

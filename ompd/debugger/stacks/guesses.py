@@ -157,7 +157,7 @@ class Guesser:
     # Plausibility
 
     def _leads_to_callers(self, pc: int, sp: int, fp: int | None, end: int) -> bool:
-        # Whether unwind data at pc gives plausible callers.
+        # Return whether unwind data at pc gives plausible callers.
         steps = self._unwinder.steps
         for depth in range(_DEPTH):
             if self._unwinder.signals.is_return(pc):

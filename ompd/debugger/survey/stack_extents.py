@@ -1,8 +1,8 @@
 """The memory of the threads' stacks: its extent, overruns, and stacks that the target omits.
 
-The C library allocates stacks. It keeps its data of a thread, to which the thread pointer points, at the upper end of
-the thread's stack. The kernel allocates the stack of the first thread, and writes the auxiliary vector and its strings
-at the upper end.
+The C library allocates the stacks of all threads but the first. At a stack's upper end it keeps its data of the thread,
+to which the thread pointer points. The kernel allocates the first thread's stack, which has the strings of the
+auxiliary vector at its upper end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The holder of CPython's interpreter lock, by the offsets that the interpreter publishes.
 
 From release 3.13 on ``_PyRuntime`` begins with ``_Py_DebugOffsets``: a mark, the version, and the offsets of members in
-the interpreter's structures (``Include/internal/pycore_debug_offsets.h``). That table itself differs between releases,
-so only those of known releases are read. The lock names the thread state that took it last. A thread state notes the
-thread that made it, but another thread may use the state. So the holder is the thread whose ``_Py_tss_tstate`` is the
-lock's thread state.
+the interpreter's structures (``Include/internal/pycore_debug_offsets.h``). This table itself differs between releases,
+so only the tables of known releases are read. The lock names the thread state that took it last. A thread state notes
+the thread that made it, but another thread may use the state. So the holder is the thread whose ``_Py_tss_tstate`` is
+the lock's thread state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The kernel's facts about a process: processor time, signals, timers, files, shared memory, identity.
 
-Cores have some of them in their notes. Those of a live process are read while it is stopped.
+Cores have some of them in their notes. The facts about a live process are read while it is stopped.
 """
 
 from __future__ import annotations

@@ -286,8 +286,8 @@ class CoreTarget:
         values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
         pointer = arch.descriptors.selector if arch.descriptors is not None else arch.thread_pointer
         # The kernel's own threads for io_uring never run the program's code, and have the thread pointer of their
-        # creator. The two registers that are not zero prove that no page was lost: it would have zeroed all words
-        # between the two.
+        # creator. The two registers that are not zero prove that no page was lost: a lost page would have zeroed all
+        # words between the two.
         is_kernel_thread = (
             thread
             and not values[arch.sp]
@@ -476,8 +476,8 @@ class CoreTarget:
 
 def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
     # Yield the segments with bytes in the file, the last one first. In a core, the bytes of a PT_LOAD segment end
-    # before those of the next one. A segment that overlaps the next one is left out: a changed header may claim bytes
-    # that never existed.
+    # before those of the next one begin. A segment that overlaps the next one is left out: a changed header may claim
+    # bytes that never existed.
     limit = 1 << 63
     for segment in reversed(segments):
         end = segment.p_offset + segment.p_filesz

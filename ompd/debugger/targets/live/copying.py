@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ompd.debugger.targets.live.live import LiveProcess
 
 # The most bytes of stacks to copy, from the stack pointers upwards. A stack is copied to its end if its share suffices.
-# The deepest stacks share the rest evenly, but get at least _LEAST_STACK each. Of these the ends are copied, too: they
-# have the outermost frames, which are far from the others if the program or the runtime has left space between.
-# Runtimes do so to spread stacks over cache lines.
+# The deepest stacks share the rest evenly, but get at least _LEAST_STACK each. The ends of these stacks are copied,
+# too. They have the outermost frames, which are far from the others if the program or the runtime has left space
+# between. Runtimes do so to spread stacks over cache lines.
 _ALL_STACKS, _LEAST_STACK = 8 << 20, 8 << 10
 _STACK_END = 2 * PAGE
 _DEEP_STACKS = 64 << 20  # in place of _ALL_STACKS, after an answer needed more of the stacks
