@@ -2,7 +2,7 @@
 #include <omp.h>
 #include <stdio.h>
 #include <unistd.h>
-
+static int slowness = 1; /* the number of the program's arguments, and one */
 static double inner(double x) {
     double sum = 0;
 #pragma omp parallel num_threads(2) reduction(+ : sum)
@@ -12,7 +12,7 @@ static double inner(double x) {
 
 /* Thread 0 is here while the others wait for it. */
 static int together(void) {
-    usleep(100000 * omp_get_num_threads());
+    usleep(100000 * slowness * omp_get_num_threads());
     return omp_get_num_threads();
 }
 
@@ -31,7 +31,9 @@ double work(int threads) {
     return sum;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argv;
+    slowness = argc;
     double sum = 0;
     omp_set_max_active_levels(2);
     for (int threads = 2; threads <= 4; threads++)
