@@ -1,1 +1,1 @@
-"""A program that is stopped wherever its thread is on the way from one team to another."""
+"""Stop a program in each state of its thread on the way from one team to another."""

@@ -1,4 +1,4 @@
-"""``python -m tests.between CORE`` prints as JSON where a core has what :mod:`tests.between.stops` looks at."""
+"""``python -m tests.between CORE`` prints the places of the fields that :mod:`tests.between.stops` reads, as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""For gdb: writes a core of the program in each state of a worker of libgomp's, from where it begins the runtime's
-routine until it has taken its place.
+"""For gdb: write a core of the program in each state of a libgomp worker.
 
-A line for each goes to standard output: ``CORE``, its path and the worker's native id.
+The first core shows the worker at the start of the runtime's thread routine, the last one after the worker took its
+place. Each core has a line on standard output: ``CORE``, its path and the worker's native id.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gdb
 
-STEPS, QUIET = 400, 60  # instructions at most, and without a change
+STEPS, QUIET = 400, 60  # instructions: the most in all, and the most without a change
 SYSCALL = b"\x0f\x05"
 
 folder = os.environ["CORES"]
@@ -35,7 +35,7 @@ worker = gdb.selected_thread()
 assert int(gdb.parse_and_eval("$pc")) == routine
 gdb.execute("set scheduler-locking on")
 write(worker.ptid[1])
-# Its gomp_thread, and what it writes of itself elsewhere: it writes nothing but its stack besides.
+# The worker's gomp_thread and the heap. Apart from these the worker writes only to its stack.
 process = gdb.selected_inferior()
 writable = []
 for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines():
@@ -48,7 +48,7 @@ before = None
 quiet = 0
 for _ in range(STEPS):
     if bytes(process.read_memory(int(gdb.parse_and_eval("$pc")), 2)) == SYSCALL:
-        break  # it would wait for the others, which stand still
+        break  # the worker would wait for the other threads, which are stopped
     gdb.execute("stepi", to_string=True)
     now = [bytes(process.read_memory(start, size)) for start, size in writable]
     quiet = quiet + 1 if now == before else 0

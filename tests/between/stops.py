@@ -1,7 +1,7 @@
-"""For gdb: writes a core of the program in each state of its initial thread on the way into a team or out of it.
+"""For gdb: write a core of the program in each state of its initial thread while it enters or leaves a team.
 
-A line for each goes to standard output: ``CORE``, its path, the level that the program has noted, and whether the team
-of the thread and that of its task are two.
+Each core has a line on standard output: ``CORE``, its path, the level that the program has noted, and 1 if the team of
+the thread differs from the team of its task, else 0.
 """
 
 import json
@@ -10,8 +10,8 @@ import subprocess
 
 import gdb
 
-NEAR = 120  # instructions behind the last change, in which a team may still be completed
-MOST = 1000  # instructions between the changes
+NEAR = 120  # instructions to step after the last change, in which the runtime may still complete a team
+MOST = 1000  # instructions to step at most after a watched field has changed
 CORES = 120
 
 folder = os.environ["CORES"]

@@ -1,4 +1,4 @@
-"""``examples/blame``, a tool for OMPT: built, on a program that waits for one of its threads, and what it reports."""
+"""Build ``examples/blame``, a tool for OMPT, and its programs, and parse the tool's reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.runtimes import RUNTIMES
 from tests.support.stub import INCLUDE
 
 FOLDER = CHECKOUT / "examples" / "blame"
-WAYS = {  # of straggler.c: threads, laggard, and what the others' waiting is called
+WAYS = {  # of straggler.c: threads, laggard, and the report's name for the others' wait
     "barrier": (4, 2, "barriers"),
     "lock": (4, 2, "locks"),
     "task": (2, 1, "tasks"),
@@ -23,7 +23,9 @@ WAYS = {  # of straggler.c: threads, laggard, and what the others' waiting is ca
 
 @dataclass(frozen=True)
 class Charge:
-    """A line of the report: *seconds* of waiting for thread *number* of *size*, and its functions, innermost first."""
+    """A line of the report: *seconds* of waiting due to thread *number* of *size*, and its functions, innermost
+    first.
+    """
 
     seconds: float
     number: int
@@ -35,7 +37,9 @@ class Charge:
 
 @dataclass(frozen=True)
 class Report:
-    """What the tool has printed. *others* are too small to be shown, *nobody* is what no thread at work explains."""
+    """The tool's output. *others* is the share too small to be shown, *nobody* the share that no working thread
+    explains.
+    """
 
     threads: int
     seconds: float
@@ -65,7 +69,7 @@ def parsed(text: str) -> Report:
 
 @cache
 def tool(compiler_name: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
-    """Return the library, built by its Makefile's options and without a warning."""
+    """Return the tool's library, built without a warning, with the options of its Makefile."""
     used = compiler(compiler_name)
     sources = sorted(FOLDER.glob("*.[ch]"))
     names = ["blame.c", "accounts.c", "report.c", "symbols.c"]

@@ -1,5 +1,5 @@
-"""A campaign on programs that nobody here wrote: ``python -m tests.campaign``.
+"""A campaign on third-party programs: ``python -m tests.campaign``.
 
-``programs`` builds them from a folder that is given, ``samples`` asks ``ompd`` of them at random moments, and ``laws``
-judges what it answers, which needs no knowledge of the program.
+``programs`` builds them from a given folder, and ``samples`` asks ``ompd`` about them at random moments. ``laws``
+judges the answers without knowledge of the program.
 """

@@ -1,9 +1,10 @@
-"""``make real``: ``ompd`` is asked at random moments of programs that nobody here wrote, and laws judge its answers.
+"""``make real``: ask ``ompd`` about third-party programs at random moments, and judge its answers by laws.
 
     python -m tests.campaign [--programs FOLDER] [--samples N | --time SECONDS] [--seed SEED] [--runtimes NAME,NAME]
 
-FOLDER holds what ``tests/campaign/programs.py`` names, unpacked; without it programs of registries are run, and the
-project's own where there are none. Each broken law is kept in ``.cache/real/finds-SEED``, with what shows it again.
+FOLDER holds the unpacked projects that ``tests/campaign/programs.py`` names. Without it, programs of registries are
+run; if there are none, the project's own. Each broken law is kept in ``.cache/real/finds-SEED``, with the command that
+shows it again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CACHE = Path(__file__).parents[2] / ".cache" / "real"
 
 
 def own_programs(runtimes: Sequence[str]) -> Iterator[Built]:
-    """Yield a program of the project's own on each of *runtimes*, which works until it is ended."""
+    """Yield one of the project's own programs on each of *runtimes*. It works until it is ended."""
     for runtime in runtimes:
         try:
             file = build_live("busy", runtime=runtime)
@@ -43,9 +44,9 @@ def own_programs(runtimes: Sequence[str]) -> Iterator[Built]:
 def programs(
     folder: Path | None, into: Path, names: Sequence[str] | None, runtimes: Sequence[str], most: int | None = None
 ) -> list[Built]:
-    """Return the programs to run: those that can be had, else the project's own.
+    """Return the programs to run: third-party ones if available, else the project's own.
 
-    :param most: no more than so many of them are built
+    :param most: the maximum number of programs to build
     """
     found: list[Built] = []
     try:
@@ -66,9 +67,9 @@ def run(
     chance: random.Random,
     seen: Callable[[], None],
 ) -> None:
-    """Take so many samples of each kind of each program, or as many as there is time for.
+    """Take *samples* samples of each kind from each program, or sample for *seconds*.
 
-    :param seen: called after each program, so that what was seen is kept if the campaign is ended
+    :param seen: called after each program, to save its results in case the campaign is ended
     """
     end = time.monotonic() + seconds if seconds is not None else None
     while there:
@@ -83,7 +84,7 @@ def run(
 
 
 def main() -> int:
-    """Run a campaign; 1 if a law was broken."""
+    """Run a campaign. Return 1 if a law was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--programs", type=Path, help="the folder that holds some, unpacked")
     parser.add_argument("--names", help="only programs of these names, with commas between them")
@@ -108,7 +109,7 @@ def main() -> int:
     def keep() -> None:
         page.keep(campaign.results(given.seed), given.into / f"seen-{given.seed}.json")
 
-    # What was begun is ended, and what was seen is told, if the campaign is ended, too.
+    # When the campaign is terminated, end its programs and save and report its results.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_INTERRUPTED))
     try:
         run(campaign, there, given.samples, given.time, chance, keep)

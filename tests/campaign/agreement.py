@@ -1,4 +1,4 @@
-"""A process that stands still, its core, and snapshots of both are one moment: what is told of one is told of all."""
+"""Compare answers about a stopped process, its core, and snapshots of both. All show one moment and must agree."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ DIFFERENT: Mapping[str, str] = {
     "target.signal": "a snapshot of a process has SIGSTOP, since LLDB waits for a signal in a core",
     "target.signal_name": "as `target.signal`",
 }
-"""Where such answers may differ, and why."""
+"""The reason why system frames may differ in ``file``, ``line``, a function's name, and inlined functions."""
 LINES = "snapshots leave out the debug information of the C library's own files"
-"""Why frames of the system may differ in ``file``, ``line``, which of its names a function is called by, and in
-functions that are inlined."""
+"""The reason why system frames may differ in ``file``, ``line``, the chosen name of a function, and inlined
+functions."""
 _NO_LINES: Mapping[str, None] = dict.fromkeys(("function", "file", "line", "unavailable"))
 
 NOT_COMPARED: Mapping[str, str] = {
     "why": "timers and handlers of signals, which may set threads free, are known of a process only",
 }
-"""Which questions may be answered differently, and why."""
+"""The questions whose answers are not compared, with the reason."""
 
-_MOST = 5  # differences that are worded of two answers
+_MOST = 5  # differences to report for two answers
 
 
 def disagreements(
     one: Mapping[str, Answer], other: Mapping[str, Answer], names: tuple[str, str] = ("one", "other")
 ) -> list[str]:
-    """Return what answers to the same questions say otherwise.
+    """Return the contradictions between answers to the same questions.
 
-    Where both are complete, all has to be equal but what :data:`DIFFERENT` names. Else they may tell less than one
-    another, and nothing else.
+    Two complete answers must be equal except in :data:`DIFFERENT`. If one is incomplete, it may have fewer facts, but
+    no other ones; only the questions in ``IDENTITY`` are compared so. Two incomplete answers are not compared.
 
-    :param names: what was asked
+    :param names: the names of the two targets
     """
     found = []
     for command in one:
@@ -75,7 +75,7 @@ def _without_lines(answer: Answer) -> dict[str, Any]:
 
 
 def _plain(answer: Answer) -> dict[str, Any]:
-    # Without what may differ anyway.
+    # Leave out the facts that may differ anyway.
     target = {key: None if f"target.{key}" in DIFFERENT else value for key, value in answer["target"].items()}
     return {**answer, "target": target}
 

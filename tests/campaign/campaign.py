@@ -25,18 +25,19 @@ from tests.support.machine import Missing, clean_environment
 from tests.support.runs import cores_allowed
 
 _LONGEST_PAUSE = 0.1  # seconds between two samples
-_SAMPLES_PER_RUN = 12  # then the program is begun anew
-_PATIENCE = 20.0  # seconds that a program is given to end by itself, so that its result can be checked
-_LONGEST_RUN = 300.0  # seconds that one that had a wrong result is run alone, to see whether it has that anyway
-_MOST_RUNS = 40  # of a program that has ended before it could be asked anything
+_SAMPLES_PER_RUN = 12  # then the program is restarted
+_PATIENCE = 20.0  # seconds that a program gets to end by itself, so that its result can be checked
+_LONGEST_RUN = 300.0  # seconds for an undisturbed run of a program whose result was wrong
+_MOST_RUNS = 40  # of a program that ends before it can be asked anything
 _SNAPSHOT = "snapshot"
 
 
 @dataclass
 class Tally:
-    """What the samples of a program on a runtime came to.
+    """The results of all samples of a program on a runtime.
 
-    :param moments: how many, by what was done to the program; *answers* how many, by the kind of target
+    :param moments: their number, by what was done to the program
+    :param answers: their number, by kind of target
     """
 
     moments: Counter[str] = field(default_factory=Counter)
@@ -53,15 +54,15 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for a file."""
+        """Return the tally as JSON."""
         return dict(vars(self))
 
 
 class Campaign:
     """Samples of programs, judged and counted.
 
-    :param folder: where programs run, and their cores lie while they are judged
-    :param moments: what is done to programs, some of :data:`kinds.MOMENTS`
+    :param folder: where programs run, and where their cores are kept while they are judged
+    :param moments: what to do to programs: some of :data:`kinds.MOMENTS`
     """
 
     def __init__(self, finds: Finds, folder: Path, chance: random.Random, moments: Sequence[str]) -> None:
@@ -79,16 +80,16 @@ class Campaign:
         return any(tally.broken for tally in self.tallies.values())
 
     def results(self, seed: str) -> dict[str, Any]:
-        """Return what was seen, for a file."""
+        """Return the results of all programs, for a file."""
         rows = [
             {"program": name, "runtime": runtime, **tally.as_json()} for (name, runtime), tally in self.tallies.items()
         ]
         return {"seed": seed, "missing": self.missing, "rows": rows}
 
     def sample(self, program: Built, samples: int, end: float | None = None) -> None:
-        """Take so many samples of each kind of a program, which is begun anew from time to time.
+        """Take *samples* samples of each kind from a program, which is restarted from time to time.
 
-        :param end: no sample is begun after that time
+        :param end: the time after which no sample is begun
         """
         # libgomp has no OMPT.
         moments = [m for m in self._moments if m != kinds.OMPT or program.runtime != "libgomp"]
@@ -131,7 +132,7 @@ class Campaign:
                 self._check_end(program, process, folder, has_time)
 
     def _check_end(self, program: Built, process: subprocess.Popen[bytes], folder: Path, has_time: bool) -> None:
-        # A program that was asked has the result that it has anyway.
+        # Asking a program must not change its result.
         with suppress(subprocess.TimeoutExpired):
             status = process.wait(_PATIENCE if has_time else 0)
             tally = self.tallies[program.name, program.runtime]
@@ -143,7 +144,7 @@ class Campaign:
                 self._found(program, "at its end", [f"the program was harmed: {wrong}"], [], {})
 
     def _wrong_alone(self, program: Built, folder: Path) -> str | None:
-        # What is wrong with the result of the program when nobody looks at it: some need more stack than there is.
+        # Return the fault in the program's result when ompd is not run on it. Some programs overrun their stack anyway.
         with _running(program, folder) as process, suppress(subprocess.TimeoutExpired):
             return program.check(process.wait(_LONGEST_RUN), (folder / "output").read_text(errors="replace"))
         return None
@@ -184,7 +185,7 @@ class Campaign:
                 samples += self._snapshot(core, kinds.SNAPSHOT_OF_CORE, folder, files)
                 files[kinds.GCORE] = core
             if sorted(threads_of(process_id)) != threads:
-                raise kinds.Gone  # it was killed, or let go by somebody else
+                raise kinds.Gone  # somebody else killed or resumed it
             for sample in samples:
                 found += _counted(sample, threads, "/proc")
         if not kinds.is_gone(process_id) and not kinds.goes_on(process_id):
@@ -212,7 +213,7 @@ class Campaign:
         self._judge(program, kinds.ABORT, samples, files, found)
 
     def _snapshot(self, target: int | Path, kind: str, folder: Path, files: dict[str, Path]) -> Iterator[Sample]:
-        # What writing it came to, and what it answers.
+        # Yield the sample of writing the snapshot, then the sample of its answers.
         file = folder / f"{kind.replace(' ', '-')}.core"
         written = write_snapshot(target, file)
         yield written
@@ -288,7 +289,7 @@ def _counted(sample: Sample, threads: Sequence[int], where: str) -> list[str]:
 
 @contextmanager
 def _running(program: Built, folder: Path, more: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    # Run a program, and end it with all that it has begun.
+    # Run a program. At the end, kill it and all processes that it has started.
     with (folder / "output").open("wb") as output, cores_allowed():
         process = subprocess.Popen(
             program.words,

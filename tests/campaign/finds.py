@@ -1,4 +1,4 @@
-"""What is kept of a broken law: all that is needed to see it again, shrunk to the smallest command that shows it."""
+"""Keep all that shows a broken law again, with the smallest command that does so."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.campaign.judge import judged, keep, worded
 from tests.campaign.programs import Built
 from tests.campaign.samples import QUESTIONS, RAW, Sample
 
-_MOST_OF_A_LAW, _MOST_OF_A_PROGRAM = 6, 2  # broken in the same way; the others are counted
+_MOST_OF_A_LAW, _MOST_OF_A_PROGRAM = 6, 2  # finds with the same law; more are only counted
 _MOST_BYTES = 8 << 30  # of a core that is kept
 _LONGEST_SHRINKING = 60.0  # seconds
 _OF_TWO = re.compile(r" of [a-z ]+ and [a-z ]+: ")  # a disagreement
@@ -26,7 +26,10 @@ _T = TypeVar("_T")
 def smallest(
     candidates: Sequence[_T], questions: Sequence[str], breaks: Callable[[_T, Sequence[str]], bool]
 ) -> tuple[_T, tuple[str, ...]] | None:
-    """Return the first candidate that breaks a law, and the fewest questions with which it does; None if none does."""
+    """Return the first candidate that breaks a law, and the questions needed for that; None if no candidate does.
+
+    One question is returned if one is enough, else those that remain after each superfluous one is dropped.
+    """
     for candidate in candidates:
         if not breaks(candidate, questions):
             continue
@@ -62,12 +65,12 @@ class Finds:
         *,
         by_witness: bool = False,
     ) -> None:
-        """Keep what shows a broken law.
+        """Keep the evidence of a broken law.
 
-        :param moment: what was done to the program, and at which of the campaign's moments
-        :param samples: what was answered then
+        :param moment: what was done to the program, and the number of the moment in the campaign
+        :param samples: the answers of that moment
         :param files: cores and snapshots of that moment by kind, the smallest first
-        :param by_witness: that it took a witness to see
+        :param by_witness: whether only a witness noticed the broken law
         """
         keys = worded(law), f"{program.name} {program.runtime} {worded(law)}"
         if self._times[keys[0]] >= _MOST_OF_A_LAW or self._times[keys[1]] >= _MOST_OF_A_PROGRAM:
@@ -75,7 +78,7 @@ class Finds:
         self._times.update(keys)
         self.kept += 1
         words = re.sub(r"[^a-z]+", "-", worded(law).lower()).strip("-")[:40].strip("-")
-        while list(self.folder.glob(f"{self._number:03}-*")):  # of an earlier campaign of this seed
+        while list(self.folder.glob(f"{self._number:03}-*")):  # kept by an earlier campaign with this seed
             self._number += 1
         folder = self.folder / f"{self._number:03}-{program.name}-{words}"
         folder.mkdir(parents=True)
@@ -86,7 +89,7 @@ class Finds:
         executable = program.file if by_witness else None
         shown = self._shrunk(law, list(files.values()), answers, executable)
         targets, questions = shown if shown is not None else ((), ())
-        # A core is large; it is kept where nothing smaller shows the law.
+        # Cores are large. Keep one only if nothing smaller shows the law.
         wanted = set(targets) if shown is not None else set(files.values())
         kept = {path: _compressed(path, folder) for path in files.values() if path in wanted or _is_small(path)}
         lines = [
@@ -132,12 +135,12 @@ class Finds:
             said = judged(targets, questions, executable if has_core else None)
             return any(_law_alone(text) == wanted for text in said)
 
-        # Those that the law names are likely to be enough.
+        # Try first the questions that the law names; they are likely to be enough.
         return smallest(candidates, sorted(QUESTIONS, key=lambda name: name not in law), breaks)
 
 
 def _law_alone(law: str) -> str:
-    # A disagreement is the same one, whichever the two are.
+    # A disagreement is the same for any two targets.
     return worded(_OF_TWO.sub(" ", law, count=1))[:60]
 
 

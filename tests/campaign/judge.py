@@ -1,7 +1,7 @@
-"""Which laws the answers of a target break: ``python -m tests.campaign.judge TARGET [OTHER]``.
+"""Print the laws that the answers of a target break: ``python -m tests.campaign.judge TARGET [OTHER]``.
 
-TARGET is a core, compressed or not, the number of a process, or a file with answers that a campaign has kept. With
-OTHER both are of one moment, and have to agree. Exit code 1 says that a law is broken.
+TARGET is a core, compressed or not, the id of a process, or a file with answers that a campaign has kept. With OTHER,
+both targets show one moment and must agree. The exit code is 1 if a law is broken.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tests.campaign.kinds import OMPT
 from tests.campaign.samples import QUESTIONS, RAW, TOGETHER, Sample, Target, ask
 from tests.support.machine import Missing
 
-_MOST_ROWS = 40  # of an answer that are compared with its schema, which is slow
-# The program ended meanwhile.
+_MOST_ROWS = 40  # rows of an answer to validate with the schema, which is slow
+# Messages that the program ended meanwhile.
 _ENDED = ("ended while", "ended before", "there is no such process", "zombie")
 _BUSY = ("was not stopped within",)
 
@@ -37,12 +37,12 @@ def broken(sample: Sample) -> list[str]:
 
 
 def is_of_an_end(sample: Sample) -> bool:
-    """Return whether there is no answer since the program ended meanwhile."""
+    """Return whether an answer is missing because the program ended."""
     return sample.code == 1 and any(known in sample.errors for known in _ENDED) and "Traceback" not in sample.errors
 
 
 def is_busy(sample: Sample) -> bool:
-    """Return whether there is no answer, or a stop was too long, since others had the processors."""
+    """Return whether the answer is missing, or a stop was too long, because other processes had the processors."""
     is_refused = sample.code == 1 and any(known in sample.errors for known in _BUSY)
     return (is_refused and "Traceback" not in sample.errors) or laws.broken_stops(sample.stops, len(sample.before))[
         1
@@ -65,7 +65,7 @@ def _broken(sample: Sample) -> Iterator[str]:
     for command, answer in sample.answers.items():
         code = sample.code if sample.command != TOGETHER else 0 if answer["complete"] else 3
         yield from laws.broken(command, answer, code, sample.before, sample.after)
-        if command == "why" and sample.kind != OMPT:  # whose tool does hold all threads
+        if command == "why" and sample.kind != OMPT:  # the tool of OMPT does hold all threads
             yield from laws.proven(answer)
         name = "stack" if command == RAW else command
         part = laws.sampled(answer, name, _MOST_ROWS)
@@ -74,7 +74,7 @@ def _broken(sample: Sample) -> Iterator[str]:
 
 
 def by_witnesses(target: Target, executable: Path, answers: Mapping[str, Any]) -> list[str]:
-    """Return what gdb and the kernel say otherwise of a process that stands still, or of a core."""
+    """Return contradictions between the answers and gdb or the kernel, for a stopped process or a core."""
     if not answers:
         return []
     try:
@@ -84,12 +84,12 @@ def by_witnesses(target: Target, executable: Path, answers: Mapping[str, Any]) -
 
 
 def worded(text: str) -> str:
-    """Return a broken law without what is of one moment."""
+    """Return a broken law without addresses and numbers, which differ from moment to moment."""
     return re.sub(r"0x[0-9a-f]+|\d+", "N", text)[:300]
 
 
 def keep(sample: Sample, file: Path) -> None:
-    """Write a sample into a file, which :func:`read` reads."""
+    """Write a sample to a file for :func:`read`."""
     known = {**asdict(sample), "output": "", "before": sorted(sample.before), "after": sorted(sample.after)}
     if not sample.answers:
         known["output"] = sample.output
@@ -107,7 +107,7 @@ def read(file: Path) -> Sample:
 
 
 def answered(target: Target, questions: Sequence[str]) -> Sample:
-    """Return the answers of a target, which may be a file with answers."""
+    """Return the answers of a target, which may be a file with kept answers."""
     if isinstance(target, Path) and target.name.endswith(".json.gz"):
         kept = read(target)
         if kept.command != TOGETHER or not kept.answers:
@@ -119,7 +119,7 @@ def answered(target: Target, questions: Sequence[str]) -> Sample:
 
 
 def judged(targets: Sequence[Target], questions: Sequence[str], executable: Path | None = None) -> list[str]:
-    """Return the laws that targets of one moment break.
+    """Return the laws that several targets of one moment break.
 
     :param executable: the program, if gdb is to be a witness
     """
@@ -140,7 +140,7 @@ def _schema(command: str) -> Any:
 
 
 def main(words: Iterable[str] | None = None) -> int:
-    """Print the broken laws; 1 if there are any."""
+    """Print the broken laws. Return 1 if there are any."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.judge", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("targets", nargs="+")
     parser.add_argument("--questions", default=",".join(QUESTIONS))

@@ -1,4 +1,4 @@
-"""Targets of every kind that one moment of a program gives: the process itself, its cores, and snapshots of all."""
+"""The kinds of target that one moment of a program gives: the process itself, its cores, and snapshots of both."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.runs import write_gcore, write_kernel_core
 
 LIVE, STOPPED, ABORT, OMPT = "live", "stopped", "abort", "ompt"
 MOMENTS = (LIVE, STOPPED, ABORT, OMPT)
-"""What is done to a program at a moment: nothing; SIGSTOP; SIGABRT, which ends it with a core; a signal for which a
-tool of OMPT holds all threads, of a program into which it was loaded.
+"""What is done to a program at a moment: nothing; SIGSTOP; SIGABRT, which ends it with a core; or a signal on which the
+OMPT tool in the program holds all threads.
 """
 GCORE, SNAPSHOT, SNAPSHOT_OF_CORE, LIVE_SNAPSHOT = "gcore", "snapshot", "snapshot of core", "snapshot while it runs"
 _SECONDS = 10.0
@@ -32,9 +32,9 @@ class Gone(Exception):
 
 @contextmanager
 def standing_still(process_id: int) -> Iterator[None]:
-    """Stop a process by SIGSTOP for the time of the context, and let it go on.
+    """Stop a process by SIGSTOP while the context lasts, then resume it.
 
-    :raises Gone: if it ends meanwhile
+    :raises Gone: if the process ends meanwhile
     """
     _signal(process_id, signal.SIGSTOP)
     try:
@@ -57,7 +57,7 @@ def is_gone(process_id: int) -> bool:
 
 
 def await_runtime(process: subprocess.Popen[bytes]) -> None:
-    """Wait until a program has an OpenMP runtime in its memory: before, there is nothing to ask it."""
+    """Wait until a program has loaded an OpenMP runtime: earlier there is nothing to ask about."""
     end = time.monotonic() + _LONGEST_BEGIN
     while time.monotonic() < end and process.poll() is None:
         with suppress(OSError):
@@ -78,10 +78,10 @@ def take_gcore(process_id: int, folder: Path) -> Path:
 
 
 def take_kernel_core(process: subprocess.Popen[bytes], folder: Path) -> Path:
-    """End a process by SIGABRT, and return the core that the kernel writes, which is moved into *folder*.
+    """End a process by SIGABRT, move the core that the kernel writes into *folder*, and return the core.
 
-    :raises Gone: if it ended before
-    :raises Missing: if the kernel writes none
+    :raises Gone: if the process ended before
+    :raises Missing: if the kernel writes no core
     """
     if process.poll() is not None or is_gone(process.pid):
         raise Gone
@@ -94,9 +94,9 @@ def take_kernel_core(process: subprocess.Popen[bytes], folder: Path) -> Path:
 
 
 def threads_in_core(core: Path) -> list[int]:
-    """Return the threads whose registers an ELF core of 64 bits has (NT_PRSTATUS), as its notes have them.
+    """Return the threads that have registers (NT_PRSTATUS) in a 64-bit ELF core, in the order of its notes.
 
-    This reads the file anew, with nothing of ``ompd``.
+    This parses the file independently of ``ompd``.
     """
     found = []
     with core.open("rb") as file:
@@ -139,7 +139,7 @@ def _await(process_id: int, is_reached: Callable[[set[str]], bool]) -> None:
         if not states or states <= set("ZX"):
             raise Gone
         if time.monotonic() > end:
-            return  # the laws tell what is wrong
+            return  # the laws report what is wrong
         time.sleep(_PAUSE)
     if not states or states <= set("ZX"):
         raise Gone

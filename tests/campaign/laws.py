@@ -1,4 +1,4 @@
-"""What any answer has to obey, whatever the program does: functions of the JSON alone, and of what ``/proc`` says."""
+"""Laws for the answers about any program: functions of the JSON, and of the threads in ``/proc``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ Answer = Mapping[str, Any]
 
 BOUND_MS, BOUND_THREADS, EACH_FURTHER_MS = 50.0, 256, 0.2
 SLACK_MS = 2.0
-"""How much longer a stop is that is given up: ``ompd`` looks once in a millisecond whether it has to."""
+"""Milliseconds by which a stop may exceed its bound: once a millisecond ``ompd`` checks whether to give a stop up."""
 BOUND_BYTES = 512 << 20
-"""At most 192 MiB are copied of a process (docs/live.md); the rest is for what is read of files."""
+"""The most memory that a question may take: at most 192 MiB are copied of a process (docs/live.md), the rest of
+files.
+"""
 _COMPLETE, _INCOMPLETE = 0, 3
 
 
@@ -23,7 +25,8 @@ def broken(
     """Return the laws that an answer breaks.
 
     :param code: the exit code of the command
-    :param before: the threads that the process had just before the question was asked, *after*: just after
+    :param before: the threads of the process just before the question
+    :param after: the threads of the process just after the question
     """
     found = [*_of_exit(answer, code)]
     if command == "threads":
@@ -38,8 +41,10 @@ def broken(
 
 
 def broken_together(answers: Mapping[str, Answer]) -> list[str]:
-    """Return the laws that answers of one moment break: what one of them refers to exists in the other, and they do not
-    contradict one another. Questions that are not among them are not compared.
+    """Return the laws that the answers of one moment break together.
+
+    Whatever one answer refers to must exist in the others, and no two answers may contradict one another. Missing
+    answers are not compared.
     """
     is_whole = all(answer["complete"] for answer in answers.values())
     rows = {command: answer[command] for command, answer in answers.items() if command in answer}
@@ -78,10 +83,10 @@ def broken_together(answers: Mapping[str, Answer]) -> list[str]:
 
 
 def broken_stops(stops: Iterable[tuple[int, int]], threads: int = 0) -> tuple[list[str], int]:
-    """Return the laws that stops break, and how many were too long only since the machine was busy.
+    """Return the laws that stops break, and the number of stops that were too long only because the machine was busy.
 
-    :param stops: of each its length, and how much of that something waited for a processor, in nanoseconds
-    :param threads: how many the process has
+    :param stops: for each stop its length, and the part of it spent waiting for a processor, in nanoseconds
+    :param threads: the number of threads of the process
     """
     bound = BOUND_MS + EACH_FURTHER_MS * max(threads - BOUND_THREADS, 0)
     found, busy = [], 0
@@ -97,16 +102,17 @@ def broken_stops(stops: Iterable[tuple[int, int]], threads: int = 0) -> tuple[li
 
 
 def broken_memory(grown: int) -> list[str]:
-    """Return the law that is broken if a question took so many bytes of memory."""
+    """Return the law that is broken if a question took *grown* bytes of memory."""
     if grown <= BOUND_BYTES:
         return []
     return [f"{grown >> 20} MiB of memory were taken, where {BOUND_BYTES >> 20} MiB are the bound"]
 
 
 def broken_counts(rows: Sequence[Row], threads: Sequence[int], where: str) -> list[str]:
-    """Return the laws that the threads of an answer break: they are those that something else tells of.
+    """Return the law that is broken if an answer does not list exactly the true threads.
 
-    :param threads: what ``/proc`` says of a process that stands still, or the notes of its core; *where* names it
+    :param threads: the threads in ``/proc`` of a stopped process, or in the notes of its core
+    :param where: the name of that source
     """
     told, true = Counter(row["native_thread_id"] for row in rows), Counter(threads)
     if told == true:
@@ -115,8 +121,8 @@ def broken_counts(rows: Sequence[Row], threads: Sequence[int], where: str) -> li
 
 
 def sampled(answer: Answer, command: str, most: int) -> Answer:
-    """Return an answer with so many of its rows, the first ones and others evenly from the rest: enough for what a
-    schema says of each.
+    """Return an answer with at most *most* of its rows: the first ones, and others evenly spaced. That is enough
+    to validate rows with a schema.
     """
     rows = answer.get(command)
     if rows is None or len(rows) <= most:
@@ -164,8 +170,8 @@ def _of_members(threads: Sequence[Row], regions: Sequence[Row], is_whole: bool) 
 
 
 def _numbers(row: Row, regions: Mapping[str, Row]) -> Iterator[tuple[str, int]]:
-    # In which regions a thread is, with its number there: in those around its own it is where it has begun all that
-    # are between, which only a team's number 0 does.
+    # Yield the regions that a thread is in, with its number in each. The thread is also in an enclosing region if it
+    # began all regions between, as number 0 of each team.
     region, number, ancestors = regions.get(row["parallel"]), row["thread_num"], list(row["ancestors"] or ())
     seen = set()
     while region is not None and number is not None and region["id"] not in seen:
@@ -206,7 +212,7 @@ def _of_stacks_of_threads(threads: Sequence[Row], stacks: Sequence[Row]) -> Iter
         yield f"threads with a stack are not those that are listed: {sorted(listed ^ set(by_thread), key=str)}"
     for row in stacks:
         own = row["native_thread_id"]
-        # Stacks that are alike are one row: what they share, and what each has of its own.
+        # Equal stacks are one row, with the facts they share and the facts of each thread.
         for number, thread in enumerate(row["threads"]):
             theirs = by_thread.get(thread)
             if theirs is None:
@@ -237,7 +243,7 @@ def _of_icvs(rows: Sequence[Row], others: Mapping[str, Sequence[Row]]) -> Iterat
             ids = {str(row[key]) for row in others[command]}
             for handle in sorted({row["handle"] for row in rows if row["scope"] == scope} - ids):
                 yield f"icvs are told of {scope} {handle}, which is not listed"
-    # What two questions tell, they tell alike.
+    # Two questions must give the same value for the same fact.
     alike = {
         ("thread", "thread-num-var"): ("threads", "native_thread_id", "thread_num"),
         ("parallel", "team-size-var"): ("parallel", "id", "team_size"),
@@ -264,7 +270,7 @@ def _of_exit(answer: Answer, code: int) -> Iterator[str]:
 
 
 def proven(answer: Answer) -> Iterator[str]:
-    """Return the law that ``why`` breaks of a program that goes on: nothing is proven to be stuck."""
+    """Return the law that ``why`` breaks if it calls a running program proven to be stuck."""
     for row in answer["why"]:
         if row["stuck"] == "proven":
             yield f"{row['kind']} is said to be stuck for certain: {row['summary']}"
@@ -327,7 +333,7 @@ def _of_waits(rows: Sequence[Row]) -> Iterator[str]:
                 if other not in by_thread:
                     yield f"thread {own} misses thread {other}, which is not listed"
                 elif by_thread[other]["parallel"] != row["parallel"]:
-                    pass  # a barrier of a nested region, which only its own threads come to
+                    pass  # only the threads of a nested region come to its barrier
                 elif theirs and theirs["kind"] == wait["kind"] and own not in (theirs["missing"] or (own,)):
                     yield f"thread {own} misses thread {other}, which does not miss it at its barrier"
         if wait["owner"] is not None and wait["owner"] not in by_thread:

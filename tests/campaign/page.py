@@ -1,6 +1,6 @@
-"""What campaigns have seen: as a table on the terminal, and in ``docs/dev/campaign.md``.
+"""Show the results of campaigns: as a table on the terminal, and in ``docs/dev/campaign.md``.
 
-``python -m tests.campaign.page FILE…`` writes the page anew of what several campaigns have kept (``seen-SEED.json``).
+``python -m tests.campaign.page FILE…`` rewrites the page from the results of several campaigns (``seen-SEED.json``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADS = (
 
 
 def keep(seen: Seen, file: Path) -> None:
-    """Write what a campaign has seen into a file."""
+    """Write the results of a campaign to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(seen, indent=1))
 
@@ -49,7 +49,7 @@ def merged(all_seen: Iterable[Seen]) -> list[dict[str, Any]]:
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a row as it is printed."""
+    """Return the cells of a row as text."""
     moments = (str(row["moments"].get(name, 0)) for name in ("live", "stopped", "abort", "ompt"))
     codes = (str(row["codes"].get(name, 0)) for name in ("3", "1", "ended"))
     counts = (str(sum(row["answers"].values())), *codes, f"{row['longest_stop']:.1f}", f"{row['slowest']:.1f}")
@@ -58,7 +58,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def report(seen: Seen) -> None:
-    """Print a row for each program and runtime, and what was counted."""
+    """Print a row for each program and runtime, then broken laws, reasons, and what was not done."""
     rows = [_HEADS, *map(cells, merged([seen]))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -78,7 +78,7 @@ def _counted(seen: Seen) -> Iterator[str]:
 
 
 def made(all_seen: Sequence[Seen]) -> str:
-    """Return the part of the page that tells what was seen."""
+    """Return the part of the page with the results."""
     rows = merged(all_seen)
     moments = sum(sum(row["moments"].values()) for row in rows)
     answers = sum(sum(row["answers"].values()) for row in rows)
@@ -105,7 +105,7 @@ def made(all_seen: Sequence[Seen]) -> str:
 
 
 def write(all_seen: Sequence[Seen], page: Path = PAGE) -> None:
-    """Replace the part of the page that is made by this."""
+    """Replace the generated part of the page."""
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -113,7 +113,7 @@ def write(all_seen: Sequence[Seen], page: Path = PAGE) -> None:
 
 
 def main() -> int:
-    """Write the page of what the files say."""
+    """Rewrite the page from the given files."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.page", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("files", nargs="+", type=Path)
     given = parser.parse_args()

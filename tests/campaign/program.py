@@ -1,4 +1,4 @@
-"""What the campaign knows of a program: how it is run, and what its result has to be."""
+"""The campaign's record of a program: how to run it, and how to check its result."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Check = Callable[[int, str], str | None]
 
 @dataclass(frozen=True)
 class Built:
-    """A program that is there to be run.
+    """A program that is ready to run.
 
-    *compiler* and *level* say how it was built, *words* are its whole command line, *environment* is added to a clean
-    one. *check* takes the exit status and the output of a run that ended by itself, and returns what is wrong with its
-    result, None if it is right. *file* is the executable that a core of it belongs to.
+    *compiler* and *level* are those it was built with. *words* is its whole command line, *environment* is added to a
+    clean one. *check* takes the exit status and the output of a run that ended by itself, and returns the fault in its
+    result, None if it is right. *file* is the executable for a core of it.
     """
 
     name: str
@@ -34,12 +34,12 @@ class Built:
 
     @property
     def title(self) -> str:
-        """What tells it from all other programs, fit for a file's name."""
+        """A unique title that is fit for a file name."""
         return f"{self.name}-{self.compiler}-{self.level}.{self.runtime}"
 
 
 def has_runtime(process_id: int) -> bool:
-    """Tell whether a process has loaded an OpenMP runtime; what imports libraries does so after some seconds."""
+    """Return whether a process has loaded an OpenMP runtime. Programs that import libraries need seconds to do so."""
     try:
         return re.search(r"/lib[gi]?omp5?\b[^/\n]*\.so", Path(f"/proc/{process_id}/maps").read_text()) is not None
     except OSError:
@@ -47,7 +47,7 @@ def has_runtime(process_id: int) -> bool:
 
 
 def ends_well(pattern: str = "", least: int = 1) -> Check:
-    """Return a check of programs that end with 0 and print what fits *pattern* at least so many times."""
+    """Return a check that a program ends with 0 and that its output matches *pattern* at least *least* times."""
 
     def check(status: int, output: str) -> str | None:
         if status:

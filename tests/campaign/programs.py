@@ -1,8 +1,8 @@
-"""The programs of the campaign: those of a folder that is given, and those of registries (``registries.toml``).
+"""The programs of the campaign: those in a given folder, and those of registries (``registries.toml``).
 
-The folder holds BOTS, LULESH and XSBench, unpacked in folders whose names begin so. Each program is built for each
-runtime by two of the compilers that are here, which take turns, with ``-O2 -g`` and with ``-O3``: all compilers,
-levels and runtimes are seen, and not their whole product.
+The folder holds BOTS, LULESH and XSBench, unpacked in folders whose names begin so. Two of the available compilers, in
+turn, build each program for each runtime, with ``-O2 -g`` and with ``-O3``. So each compiler, level and runtime occurs,
+but not each combination.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.runtimes import RUNTIMES
 __all__ = ["KINDS", "RECIPES", "Built", "built", "has_runtime"]
 
 LEVELS = {"O2g": ("-O2", "-g"), "O3": ("-O3",)}
-# What gcc compiles for its own runtime runs on the others as well, which have its entry points.
+# Code that gcc compiles for its own runtime also runs on the other runtimes, which have the same entry points.
 COMPILERS = {
     "libgomp": ("gcc-12", "gcc-11"),
     "libomp-19": ("clang-14", "clang-19", "gcc-12", "clang-22", "clang-16"),
@@ -34,11 +34,11 @@ BUILDS = 2  # of each program on each runtime
 
 @dataclass(frozen=True)
 class Recipe:
-    """A program by its *name*: the folder of its *project* begins so; *sources* and *includes* are in it.
+    """A program called *name*. *sources* and *includes* are in the folder whose name begins with *project*.
 
-    *arguments* are what it is run with, ``{folder}`` stands for the project's. *check* is that of its result.
-    *rejected_by* are patterns of ``compiler.runtime`` with which it cannot be built, or ends by a fault that is not its
-    own.
+    *arguments* are the program's arguments; ``{folder}`` stands for the project's folder. *check* checks its result.
+    *rejected_by* has patterns of ``compiler.runtime`` that cannot build the program, or for which the program fails
+    through a fault of theirs.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Recipe:
 
 
 _CPP = {"gcc": "g++", "clang": "clang++"}
-_ABOUT = ("CDATE", "CC", "LD", "CMESSAGE", "LDFLAGS", "CFLAGS")  # what a program of BOTS says of how it was built
+_ABOUT = ("CDATE", "CC", "LD", "CMESSAGE", "LDFLAGS", "CFLAGS")  # what a program of BOTS prints about its build
 
 
 def _bots(
@@ -67,7 +67,7 @@ def _bots(
 ) -> Recipe:
     own = tuple(f"omp-tasks/{folder}/{source}" for source in sources)
     options = ("-std=gnu89", "-fcommon", *(f'-D{key}="-"' for key in _ABOUT))
-    # Where its own check needs another run without threads, -c is not given: that would take most of the time.
+    # Programs whose own check (-c) needs another run without threads omit it: that run takes most of the time.
     is_checked = "-c" in arguments.split()
     return Recipe(
         name,
@@ -84,16 +84,14 @@ def _bots(
 
 _INPUTS = "{folder}/inputs"
 _FLOORPLAN = f"-c -f {_INPUTS}/floorplan/input.20"
-_NO_VLA = (
-    "clang-*",
-)  # they reject a private array of that kind in an untied task; clang 14 made a program that crashes
-# The runtime asserts that an untied task that is executed at once is at its first part, and aborts.
+_NO_VLA = ("clang-*",)  # they reject a private array of that kind in an untied task; clang 14's program crashes
+# The runtime asserts that an untied task that is executed at once is at its first part, and aborts otherwise.
 _NO_UNTIED_IF = ("clang-*.libomp-19",)
 _NO_DEEP = (
     *_NO_VLA,
     "*.libomp-19",
     "*.intel",
-)  # and tasks that are executed at once overrun the stack of libomp's threads
+)  # and tasks that are executed at once overrun the stacks of libomp's threads
 _ALIGNMENT = ("alignment.c", "sequence.c")
 
 RECIPES = (
@@ -169,10 +167,10 @@ RECIPES = (
 def built(
     folder: Path | None, into: Path, names: Sequence[str] | None = None, runtimes: Sequence[str] = KINDS
 ) -> Iterator[Built]:
-    """Build what *folder* has of the programs *names*, on each of *runtimes*, into the folder *into*; then yield those
-    of registries, which are fetched if they are not there.
+    """Build the programs *names* from *folder* on each of *runtimes*, into the folder *into*; then yield those of
+    registries, which are fetched if they are missing.
 
-    What cannot be built or fetched is named on standard error and left out.
+    Programs that cannot be built or fetched are named on standard error and left out.
 
     :param folder: None if only programs of registries are wanted
     :param names: None means all
@@ -203,7 +201,7 @@ def _is_rejected(recipe: Recipe, compiler: str, runtime: str) -> bool:
 
 
 def turns(index: int, compilers: Sequence[str]) -> list[tuple[str, str]]:
-    """Return by which compilers, of those that are here, and at which levels the recipe of this *index* is built."""
+    """Return the pairs of available compiler and level that build the recipe of this *index*."""
     here = [name for name in compilers if find(name) is not None] or list(compilers[:1])
     if not here:
         return []
@@ -215,9 +213,9 @@ def turns(index: int, compilers: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _build(recipe: Recipe, project: Path, runtime: str, compiler: str, level: str, into: Path) -> Path:
-    """Return the executable; it is built if it is not there.
+    """Return the executable, and build it if it is missing.
 
-    :raises Missing: if the compiler or the runtime is not here
+    :raises Missing: if the compiler or the runtime is missing
     :raises subprocess.CalledProcessError: if it does not compile
     """
     sources = [path for source in recipe.sources for path in sorted(project.glob(source))]
@@ -228,7 +226,7 @@ def _build(recipe: Recipe, project: Path, runtime: str, compiler: str, level: st
     command = [str(require(name)), "-fopenmp", "-w", *LEVELS[level], *recipe.options]
     command += [f"-I{project / include}" for include in recipe.includes]
     if family == "clang":
-        # The compilers that are unpacked have no omp.h.
+        # The unpacked compilers have no omp.h.
         command += ["-idirafter", str(intel_folder() / "opt" / "compiler" / "include")]
     key = key_of(command, [(path.name, path.read_text(errors="replace")) for path in sources], str(library))
     folder = into / "programs"
@@ -241,7 +239,7 @@ def _build(recipe: Recipe, project: Path, runtime: str, compiler: str, level: st
     unfinished = file.with_name(f"{file.name}.part")
     compiling = [*command, "-c", *map(str, sources)]
     subprocess.run(compiling, cwd=objects, check=True, env=clean_environment())
-    # Without -fopenmp, which would bring the compiler's own runtime.
+    # Link without -fopenmp, which would add the compiler's own runtime.
     linking = [command[0], *map(str, sorted(objects.glob("*.o"))), "-o", str(unfinished)]
     linking += [f"-L{library.parent}", f"-Wl,-rpath,{library.parent}", *RUNTIMES[runtime].options, "-lm", "-lpthread"]
     subprocess.run(linking, check=True, env=clean_environment())

@@ -1,4 +1,4 @@
-"""Programs of registries (``registries.toml``), unpacked by apt and pip, and what they are run on."""
+"""Programs of registries (``registries.toml``), unpacked by apt and pip, and their inputs."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def rows() -> dict[str, Program]:
 
 
 def fetched(into: Path, names: Sequence[str] | None, runtimes: Sequence[str]) -> Iterator[Built]:
-    """Yield the programs *names* on each of *runtimes* that has them, after fetching what is not in the folder *into*.
+    """Yield the programs *names* on each of *runtimes* that has them. Missing ones are fetched into the folder *into*.
 
-    What cannot be fetched is named on standard error and left out.
+    Programs that cannot be fetched are named on standard error and left out.
     """
     for row in rows().values():
         if names is not None and row.name not in names:
@@ -89,7 +89,7 @@ def _on(row: Program, root: Path, runtime: str, into: Path) -> Built:
     scratch = into / "scratch" / f"{row.name}.{runtime}"
     scratch.mkdir(parents=True, exist_ok=True)
     python = str(Path(sys.executable).resolve())
-    for path in _inputs().glob(f"{row.name}.*"):  # those that it looks for in the folder in which it runs
+    for path in _inputs().glob(f"{row.name}.*"):  # the inputs that it expects in its working folder
         link = scratch / path.name.removeprefix(f"{row.name}.")
         if not link.exists():
             link.symlink_to(path)

@@ -1,4 +1,4 @@
-"""What ``ompd`` answers of one target at one moment, asked in a process of its own, and what that took."""
+"""Ask ``ompd`` about one target at one moment, in a process of its own, and measure the cost."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RAW = "raw"
 """``stack --raw``: all frames of each thread's own stack."""
 QUESTIONS = ("runtimes", "threads", "parallel", "tasks", "stack", RAW, "icvs", "why")
 TOGETHER = "together"
-"""All questions, of one stop."""
+"""All questions, about one stop."""
 COMMANDS = ("threads", "tasks", "stack", "why", TOGETHER)
-"""What a process that runs is asked."""
+"""The questions to a running process."""
 SECONDS, LONGEST = 60.0, 900.0
-"""What a question may take of a processor, and after how many seconds it is given up in any case."""
+"""Processor seconds that a question may take, and seconds after which it is ended in any case."""
 _ASKS: Mapping[str, Callable[[Any], Any]] = {
     **{name: methodcaller(f"ask_{name}") for name in QUESTIONS},
     "stack": methodcaller("ask_stacks"),
@@ -43,15 +43,16 @@ Target = int | Path
 
 @dataclass(frozen=True)
 class Sample:
-    """What a question came to.
+    """The outcome of one question.
 
-    :param kind: what was asked: ``live``, ``stopped``, ``gcore``, …
-    :param code: the exit code, -1 if it did not end
-    :param seconds: for how long it had a processor
-    :param answers: by question, as JSON has them
-    :param before: the threads that the process had just before, *after*: just after
-    :param stops: of each stop its length, and how much of that something waited for a processor, in nanoseconds
-    :param grown: by how many bytes the memory of the process that asks grew
+    :param kind: the kind of target: ``live``, ``stopped``, ``gcore``, …
+    :param code: the exit code, -1 if the command did not end
+    :param seconds: the processor time that it took
+    :param answers: by question, as parsed JSON
+    :param before: the threads of the process just before
+    :param after: the threads of the process just after
+    :param stops: for each stop its length, and the part of it spent waiting for a processor, in nanoseconds
+    :param grown: bytes by which the memory of the asking process grew
     """
 
     kind: str
@@ -68,7 +69,7 @@ class Sample:
 
 
 def threads_of(process_id: int) -> frozenset[int]:
-    """Return the threads of a process, none if it has ended."""
+    """Return the threads of a process; none if it has ended."""
     try:
         return frozenset(int(entry.name) for entry in Path(f"/proc/{process_id}/task").iterdir())
     except OSError:
@@ -78,7 +79,7 @@ def threads_of(process_id: int) -> frozenset[int]:
 def ask(target: Target, kind: str, command: str = TOGETHER, questions: Sequence[str] = QUESTIONS) -> Sample:
     """Ask *command* of a target.
 
-    :param questions: which ones :data:`TOGETHER` stands for
+    :param questions: the questions that :data:`TOGETHER` stands for
     """
     before = _threads_before(target)
     if command == TOGETHER:
@@ -96,7 +97,7 @@ def ask(target: Target, kind: str, command: str = TOGETHER, questions: Sequence[
 
 
 def write_snapshot(target: Target, file: Path) -> Sample:
-    """Have a snapshot written of a target; the sample has no answers."""
+    """Write a snapshot of a target by the command; the sample has no answers."""
     before = _threads_before(target)
     done = _forked(lambda: _command("snapshot", str(target), "-o", str(file)))
     name = "snapshot"
@@ -151,7 +152,7 @@ class _Done:
 
 
 def _forked(run: Callable[[], None]) -> _Done:
-    # As a command of its own, less the time that Python takes to start and to import.
+    # Run in a fork like a separate command, but without the time in which Python starts and imports.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as measures:
         sys.stdout.flush()
         child = os.fork()
@@ -188,7 +189,7 @@ def _forked(run: Callable[[], None]) -> _Done:
 
 
 def _wait(child: int) -> tuple[int, float]:
-    # The exit code, -1 if it did not end, and the seconds that it had a processor: a busy machine gives it one late.
+    # Return the exit code, -1 if the child did not end, and its processor seconds, which do not depend on other load.
     end = time.monotonic() + LONGEST
     while time.monotonic() < end and _seconds(child) < SECONDS:
         ended, status, usage = os.wait4(child, os.WNOHANG)
@@ -206,7 +207,7 @@ def _seconds(child: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# What a question takes
+# Cost of a question
 
 
 def _peak() -> int:
@@ -215,16 +216,15 @@ def _peak() -> int:
 
 
 def _forget_peak() -> int:
-    # The peak of the process that was forked is none of ours.
+    # Forget the peak of memory that the parent process had before the fork.
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return _peak()
 
 
 def _measure_stops(stops: list[tuple[int, int]]) -> None:
-    # On a machine that has other work, a stop lasts until those threads got a processor that have to stop, and the one
-    # that stops them. How long the longest of them and that one waited for one is not for ompd to answer for; nor is
-    # what the machine itself was not given.
+    # On a busy machine a stop lasts until the threads to be stopped, and the one that stops them, have got a processor.
+    # Subtract this thread's wait, the longest of the other waits, and the time that other guests took from the machine.
     run, seize = tracer.Stop._run, tracer.Stop._seize_new
     began: list[tuple[int, int, dict[str, int]]] = []
 
@@ -242,14 +242,14 @@ def _measure_stops(stops: list[tuple[int, int]]) -> None:
             ended = _waited_by_each(self._process_id)
             longest = max((waited - theirs.get(name, 0) for name, waited in ended.items()), default=0)
             waited = _waited(Path("/proc/thread-self")) - own + max(longest, 0) + _stolen() - stolen
-            # What a thread had waited before is counted when it gets a processor.
+            # The kernel adds a wait when the thread gets a processor, so part of it may be from before the stop.
             stops.append((self.duration_ns, min(waited, self.duration_ns)))
 
     tracer.Stop._run, tracer.Stop._seize_new = measured, seized  # type: ignore[method-assign]
 
 
 def _waited(task: Path) -> int:
-    # Nanoseconds that a thread was ready to run, and did not.
+    # Nanoseconds that a thread was ready to run but did not run.
     try:
         return int((task / "schedstat").read_text().split()[1])
     except (OSError, IndexError):
@@ -264,6 +264,6 @@ def _waited_by_each(process_id: int) -> dict[str, int]:
 
 
 def _stolen() -> int:
-    # What another guest of the same host ran meanwhile, in ticks.
+    # Nanoseconds in which other guests ran on the same host; the kernel counts them in ticks.
     words = Path("/proc/stat").read_text().split(maxsplit=9)
     return int(words[8]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""The campaign on programs of others, for a minute; and what it does at one moment, on a program of the project."""
+"""A campaign of one minute on third-party programs, and the targets of one moment of a program of the project."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_moment_of_each_kind_is_judged(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.skipif(not FULL, reason="takes a minute and more: make test-full")
 @pytest.mark.timeout(1800)
 def test_a_short_campaign_finds_nothing() -> None:
-    # Small ones of the registries, which are kept; where they cannot be had, it runs the project's own.
+    # Small programs of registries, which are cached. If they are not available, the project's own are run.
     seed = os.environ.get("OMPD_REAL_SEED", str(random.SystemRandom().randrange(1 << 32)))
     command = [
         sys.executable,

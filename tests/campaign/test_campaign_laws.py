@@ -1,4 +1,4 @@
-"""The laws of the campaign on programs of others: what obeys them passes, and each of them can be broken."""
+"""The laws of the campaign: right answers obey them, and for each law there is an answer that breaks it."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_what_breaks_a_law_of_tasks() -> None:
 
 
 def together() -> dict[str, Any]:
-    """Return answers of a team of three, whose thread 0 is also that of a team of two."""
+    """Return answers about a team of three, whose thread 0 is also thread 0 of a team of two."""
     rows = [
         {**working(7, 0), "team_size": 2, "level": 2, "parallel": "0x20", "ancestors": [0]},
         {**working(11, 1), "team_size": 2, "level": 2, "parallel": "0x20", "ancestors": [0], "task": "0x3"},
@@ -281,7 +281,7 @@ def test_the_threads_of_a_core_are_read_from_its_notes() -> None:
     assert laws.broken_counts(answer["threads"], there, "its notes") == []
 
 
-# What is kept of a find
+# Contents of a find
 
 
 def test_the_smallest_command_is_found() -> None:

@@ -1,4 +1,4 @@
-"""The programs of the campaign: what their table says, who builds them, and how a result is judged."""
+"""The programs of the campaign: the contents of their table, their compilers, and the checks of their results."""
 
 from __future__ import annotations
 

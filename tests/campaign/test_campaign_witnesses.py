@@ -1,4 +1,4 @@
-"""The witnesses of the campaign: right answers contradict none of them, and each notices wrong ones."""
+"""The witnesses of the campaign: they contradict no right answer, and each notices wrong ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def asked(session: Session) -> Answers:
 
 @contextmanager
 def held(program: Running) -> Iterator[Answers]:
-    """Stop a program by SIGSTOP, and ask all of it."""
+    """Stop a program by SIGSTOP, and yield its answers to all questions."""
     os.kill(program.pid, signal.SIGSTOP)
     try:
         while any(task.state != "T" for task in proc.tasks(program.pid, "x86_64").values()):
@@ -203,7 +203,7 @@ def _flipped(key: str) -> Callable[[Answers], None]:
 
 
 def _one_region(answers: Answers) -> None:
-    # All threads of one level in the region of the first of them.
+    # Put all threads of level 3 into the region of the first of them.
     rows = [row for row in answers["threads"]["threads"] if row["level"] == 3]
     for row in rows:
         row["parallel"] = rows[0]["parallel"]
@@ -247,7 +247,7 @@ def test_a_tool_within_the_program(runtime: str, tmp_path: Path) -> None:
             answers = session.ask(asked)
         with ompt.nothing_kept(), attach(program.pid) as session:
             derived = session.ask(asked)
-    # The program has a thread that is not OpenMP's, and lets all signals wait.
+    # The program also has a thread that is not OpenMP's, which blocks all signals.
     assert set(moment) == {row["native_thread_id"] for row in answers["threads"]["threads"] if row["runtime"]}
     assert {len(seen.regions) for seen in moment.values()} == {4}  # and the one around all
     assert ompt.broken(moment, answers) == ompt.broken(moment, derived) == []

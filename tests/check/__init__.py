@@ -1,1 +1,1 @@
-"""What tests of ``ompd check`` share."""
+"""Helpers for the tests of ``ompd check``."""

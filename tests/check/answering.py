@@ -1,4 +1,4 @@
-"""A library that a test answers for, call by call."""
+"""A library whose calls a test answers one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ompd.runtimes.hosted.api import Batch, Call, Outcome
 class Answering:
     """Stands for a hosted library.
 
-    :param answer: returns what becomes of a call
+    :param answer: returns the outcome of a call
     """
 
     name = "answering.so"
@@ -20,9 +20,9 @@ class Answering:
     def __init__(self, answer: Callable[[Call], Outcome]) -> None:
         self._answer, self._numbers = answer, itertools.count(1000)
         self.exchanges = 0
-        """How often calls were made, many or few."""
+        """The number of exchanges, each with one or more calls."""
         self.calls = 0
-        """How many calls were made."""
+        """The number of calls."""
 
     def batch(self) -> Batch:
         return Batch(self)

@@ -1,4 +1,4 @@
-"""An address space that is another one's but for one fact, in which it lies."""
+"""An address space that gives another one's answers, with one wrong fact."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ompd.contract.plugin import FrameAddress, ThreadState
 
 @dataclass(frozen=True)
 class Lie:
-    """One wrong answer: that of a *method* of the ``space``, a ``thread``, a ``region`` or a ``task`` (*kind*).
+    """One wrong answer, of a *method* of the ``space``, a ``thread``, a ``region`` or a ``task`` (*kind*).
 
-    *change* gets the handle, the right answer and the arguments. *about*, if given, is the first argument of the calls
-    that are answered wrongly.
+    *change* gets the handle, the right answer and the arguments. If *about* is given, only calls with it as first
+    argument are answered wrongly.
     """
 
     kind: str
@@ -24,7 +24,7 @@ class Lie:
 
     @property
     def name(self) -> str:
-        """What a test calls it."""
+        """The test id of the lie."""
         return f"{self.kind}.{self.method}" + (f"({self.about})" if self.about is not None else "")
 
 
@@ -62,7 +62,7 @@ LIES = (
     Lie("task", "frames", lambda task, found: _other_frames(task, found, 0, 16)),
     Lie("task", "tool_data", lambda task, found: found + 1),
 )
-"""A lie about each fact that is not a variable's."""
+"""A lie about each fact other than the values of internal control variables."""
 
 
 def lie_of_variable(name: str) -> Lie:
@@ -77,7 +77,7 @@ def lie_of_variable(name: str) -> Lie:
 
 
 class Lying:
-    """Stands for an address space or one of its handles. Each tells the truth but for *lie*."""
+    """Stands for an address space or one of its handles. Each answer is right except for *lie*."""
 
     def __init__(self, target: Any, lie: Lie | None) -> None:
         self._target, self._lie = target, lie

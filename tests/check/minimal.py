@@ -1,4 +1,4 @@
-"""The minimal programs of known differences, ``fixtures/programs/check``: each ends itself where it shows one."""
+"""The minimal programs for known differences, ``fixtures/programs/check``. Each ends itself where it shows one."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def built(name: str, compiler_name: str, runtime: str = INTEL) -> Path:
 
 
 def core_of(name: str, compiler_name: str = "clang", *, is_debugged: bool = True, runtime: str = INTEL) -> Path:
-    """Return the core that a program leaves.
+    """Return the core of a program.
 
+    :param compiler_name: ``gcc`` or ``clang``
     :param is_debugged: whether it is started with ``OMP_DEBUG=enabled``
-    :raises Missing: if something that this needs is not there
+    :raises Missing: if a compiler, a runtime or the kernel's cores are missing
     """
     require_kernel_cores()
     executable = built(name, compiler_name, runtime)

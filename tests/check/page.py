@@ -1,6 +1,6 @@
-"""The list of known differences in docs/check.md, made from the table that ompd has.
+"""The list of known differences in docs/check.md, made from ompd's table.
 
-``python -m tests.check.page`` writes it anew; a test says whether it is up to date.
+``python -m tests.check.page`` rewrites it. A test checks that it is up to date.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ def entries_text(known: Known) -> str:
 
 
 def libraries_text(known: Known) -> str:
-    """Return the list of libraries whose differences were measured."""
+    """Return the list of the libraries whose differences were measured."""
     return "\n".join(f"- {_VENDORS[str(each.vendor)]} {each.release}: {each.what}" for each in known.libraries)
 
 
 def made(known: Known) -> str:
-    """Return everything between the marks."""
+    """Return the text between the marks."""
     return (
         f"The libraries that were examined:\n\n{libraries_text(known)}\n\nThe differences:\n\n{entries_text(known)}\n"
     )
 
 
 def page(text: str, known: Known) -> str:
-    """Return the page *text* with the list that the table makes."""
+    """Return the page *text* with its list replaced by the one made from the table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{made(known)}\n{END}{after}"

@@ -1,4 +1,4 @@
-"""What a user types and gets: text, JSON and its keys, exit codes, options."""
+"""The command for its user: text, JSON and its keys, exit codes, and options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.command import run
 
 OMPD = Path(sys.executable).with_name("ompd")
 
-# Keys that scripts may rely on; more may come.
+# Keys on which scripts may rely; later releases may add more.
 TARGET_KEYS = {"kind", "file", "executable", "process_id", "command", "signal", "signal_name", "architecture"}
 KEYS = {
     "runtimes": "id kind version file build_id layout dll_locations keeps_states unavailable",
@@ -121,7 +121,7 @@ def test_the_target_is_described(nested: Stopped) -> None:
 def test_json_is_what_its_schema_says(command: str, program: str, mode: str) -> None:
     schema = json.loads(run("schema", command).stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
-    # "truth.c" is in all programs
+    # truth.c, with its variable thread_count, is in all programs
     words = ["thread_count"] if command == "var" else []
     ran = run(command, stopped(program, mode=mode).core, *words, "--json")
     jsonschema.validate(json.loads(ran.stdout), schema)
@@ -169,7 +169,7 @@ def test_runtimes_say_where_the_layout_is_from() -> None:
 def test_a_pool_thread_is_idle_and_has_no_number() -> None:
     core = stopped("between").core
     assert re.search(r"^pool +- +\d.* idle +- +-", run("threads", core).stdout, re.MULTILINE)
-    # The region has a column only where there are several, or with -v.
+    # The region has a column only if there are several regions, or with -v.
     assert re.search(r"^pool +- +- .* idle\b.* +- +-", run("threads", core, "-v").stdout, re.MULTILINE)
 
 
@@ -210,7 +210,7 @@ def test_help_groups_the_commands() -> None:
         *(title for title, _ in GROUPS),
         "Exit codes",
     ]
-    for command in commands.values():  # each line is whole on a terminal of the usual width
+    for command in commands.values():  # each line fits a terminal of the usual width
         assert command is not None and f"{command.get_short_help_str(80)}\n" in text
 
 

@@ -1,4 +1,4 @@
-"""The command as a process: wrong usage, closed pipes, interrupts, and names that are data."""
+"""The command as a process: wrong usage, closed pipes, interrupts, and hostile names in the target."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_output_that_does_not_fit(good: Stopped) -> None:
 
 def in_shell(words: str, **variables: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**clean_environment(), "OMPD": str(OMPD), **{name: str(value) for name, value in variables.items()}}
-    quoted = re.sub(r"\$\w+", r'"\g<0>"', words)  # the checkout may be at a path with a space
+    quoted = re.sub(r"\$\w+", r'"\g<0>"', words)  # the path of the checkout may have a space
     return subprocess.run(["bash", "-c", quoted], capture_output=True, text=True, env=environment, check=False)
 
 
@@ -139,7 +139,7 @@ def test_a_closed_standard_input_is_no_list() -> None:
 
 
 def test_files_get_no_number_of_a_closed_stream(good: Stopped, tmp_path: Path) -> None:
-    # The snapshot must not get text of a stream.
+    # Text for a closed stream must not get into the snapshot.
     done = in_shell("$OMPD snapshot $CORE -o $FILE >&- 2>&- <&-", CORE=good.core, FILE=tmp_path / "small")
     assert done.returncode == 1 and ompd("threads", tmp_path / "small").code == 0
 
@@ -157,7 +157,7 @@ def test_an_interrupt(good: Stopped, delay: float) -> None:
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    # 1 and -2: the interpreter was not up yet, or on its way down, and nothing of ompd was running.
+    # 1 and -2: Python was still starting or already ending, and no code of ompd ran.
     assert process.returncode in (0, 1, 130, -signal.SIGINT)
     assert "in _run" not in err and (process.returncode != 130 or "Traceback" not in err)
 
@@ -181,15 +181,16 @@ main()
 
 @pytest.mark.parametrize("at", [1, 20, 60, 100])
 def test_an_interrupt_where_python_makes_another_exception_of_it(good: Stopped, at: int) -> None:
-    # A class that is being made, of the first modules to be imported as of those that only an answer needs.
+    # The interrupt comes while a class is created: in one of the first imported modules, or in one that only answers
+    # need.
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_AT, str(at), str(good.core)], capture_output=True, text=True, check=False
     )
-    # From Python 3.12 on it stays what it is, and click ends the terminal's line.
+    # Python 3.12 and later keep the KeyboardInterrupt, and click ends the terminal's line.
     assert (done.returncode, done.stdout, done.stderr.strip("\n")) == (130, "", "")
 
 
-# What is found by name before the command has taken the signal; Python's own start comes before all of it.
+# Lists the modules that are searched for before the command handles SIGINT. Python has loaded its own modules earlier.
 FIRST_IMPORTS = """
 import _signal, sys
 class Noting:
@@ -237,7 +238,7 @@ def test_an_interrupt_during_work(
     assert captured.out == "" and "Traceback" not in captured.err
 
 
-# What a core names is data
+# Names in a core are data
 
 
 def test_names_do_not_reach_the_terminal_as_they_are(tmp_path: Path, good: Stopped) -> None:

@@ -69,7 +69,7 @@ def test_csv_says_what_is_unknown_and_no_cell_is_a_formula_or_breaks_the_line() 
     first, second = csv.DictReader(io.StringIO(text))
     assert (first["state"], first["wait_owner"], first["wait_missing"], first["task"]) == ("?", "?", "3 4", "")
     assert first["wait_symbol"] == "'@SUM(A1)" and first["function"] == '\'=HYPERLINK("x")'
-    # A number below zero is a number.
+    # A negative number is written as a number.
     assert (first["file"], first["line"], first["address"]) == ("'-1+1", "-5", "0x10")
     assert len(text.splitlines()) == 3 and text.isascii() and "\x00" not in text and "\x1b" not in text
     assert second["file"] == 'q",\\r'
@@ -155,7 +155,7 @@ def test_branches_go_on_beside_a_row_that_is_broken(width: int) -> None:
     lines = [line for stem, text in trees.grow(rows) for line in columns.wrap_branch(stem, text, width)]
     assert all(columns.width_of(line) <= width for line in lines)
     if width < 30:
-        return  # where there is no room for branches, the text is all that matters
+        return  # where there is no room for branches, only the text matters
     at = [next(n for n, line in enumerate(lines) if word in line) for word in ("first", "inside", "last")]
     assert all(line.startswith("│ ") for line in lines[at[0] + 1 : at[1]])
     assert all(line.startswith("│ ") for line in lines[at[1] + 1 : at[2]])

@@ -1,4 +1,4 @@
-"""Answers and sessions as scripts use them: as collections, JSON, dictionaries and tables, printed, and waited for."""
+"""Answers and sessions in scripts: as collections, JSON, dictionaries and tables, in print, and when waited for."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_records_become_dictionaries(session: Inspection) -> None:
     assert "state" not in row.unavailable  # the dictionary is a copy
 
 
-# What a person reads
+# For a person
 
 
 def test_a_record_prints_what_it_knows() -> None:
@@ -190,7 +190,7 @@ def test_rows_become_a_table() -> None:
 
 
 def test_without_pandas_that_is_said(session: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)  # as where it is not installed
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as if it were not installed
     with pytest.raises(Unsupported, match="needs pandas, which is not installed") as caught:
         session.ask_threads().to_dataframe()
     assert caught.value.hint.startswith("pip install pandas")
@@ -200,7 +200,7 @@ def test_without_pandas_that_is_said(session: Inspection, monkeypatch: pytest.Mo
 
 
 class Told:
-    """A session whose looks tell what was written down, and whose time passes only while it runs."""
+    """A session with prepared answers, whose clock advances only while the process runs."""
 
     def __init__(self, *looks: object, kind: str = "live") -> None:
         self.looks, self.kind, self.now, self.runs = list(looks), kind, 0.0, list[float]()

@@ -1,1 +1,1 @@
-"""What programs of registries are run on, and how libraries are used."""
+"""Inputs for programs of registries, and programs that use libraries."""

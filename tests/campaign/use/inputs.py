@@ -1,4 +1,4 @@
-"""``python inputs.py FOLDER``: what the programs of registries are run on, the same bytes each time."""
+"""``python inputs.py FOLDER`` writes the inputs for programs of registries, the same bytes each time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HPL.out
 
 
 def _family(chance: random.Random, letters: str, many: int, length: int, rate: float) -> str:
-    # Each sequence is a copy of an earlier one, with some letters changed.
+    # Make each sequence a copy of an earlier one with some letters changed.
     sequences = [[chance.choice(letters) for _ in range(length)]]
     while len(sequences) < many:
         one = chance.choice(sequences)
@@ -66,7 +66,7 @@ def _alkane(carbons: int) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write all of them into *folder*."""
+    """Write all inputs into *folder*."""
     chance = random.Random(1)
     (folder / "dna.fasta").write_text(_family(chance, "ACGT", 400, 1500, 0.03))
     (folder / "proteins.fasta").write_text(_family(chance, "ACDEFGHIKLMNPQRSTVWY", 400, 400, 0.1))

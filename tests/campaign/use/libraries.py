@@ -1,7 +1,7 @@
-"""``python libraries.py NAME SECONDS``: a library of others works for so long with four threads.
+"""``python libraries.py NAME SECONDS`` lets a third-party library compute for this time with four threads.
 
-What it computes first with one thread it has to compute again and again. At the end ``right, N times`` is printed;
-where two results differ, the status is 1.
+The library first computes a result with one thread. Each later result must be equal to it. At the end ``right, N
+times`` is printed; if a result differs, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 THREADS = 4
 TOLERANCE = 1e-6
 
-# What a library computes with so many threads: some numbers that depend on all of its work.
+# Compute with this number of threads. The numbers returned depend on all of the work.
 Work = Callable[[int], Sequence[float]]
 
 
@@ -40,7 +40,7 @@ def _kmeans() -> Work:
             model = cluster.KMeans(24, n_init=1, max_iter=25, random_state=1, init="random").fit(points)
         return [model.inertia_ / 1e4]
 
-    # The sums of single precision depend on who adds what.
+    # Sums in single precision depend on the order in which the threads add.
     return lambda threads: [round(value, 3) for value in work(threads)]
 
 
@@ -209,7 +209,7 @@ USES: dict[str, Callable[[], Work]] = {
 
 
 def main(name: str, seconds: float) -> int:
-    """Use a library for so many seconds; 1 if what it computes depends on the number of threads."""
+    """Use a library for *seconds* seconds. Return 1 if the number of threads changes its results."""
     work = USES[name]()
     wanted, end, times = work(1), time.monotonic() + seconds, 0
     while time.monotonic() < end:

@@ -1,16 +1,18 @@
-"""What gdb shows of the same threads: every frame of the user's, and where in the runtime a thread is.
+"""Compare answers with gdb's stacks of the same threads: each user frame, and the place of a thread in the runtime.
 
-gdb and ``ompd`` read the same unwind data and line tables, each by its own code. Where they may differ:
+gdb and ``ompd`` read the same unwind data and line tables, each by its own code. They may differ in these cases:
 
-- a stack that gdb cannot follow to its end is compared as far as gdb came: that gdb does not know is no contradiction;
-- functions that left the stack by a tail call are told by different means, so those of ``ompd`` are not compared;
-- the line at which a construct is met is where the construct begins, for gdb whatever line the call has;
-- a function that a compiler made of a construct has the compiler's name for gdb, and the user's for ``ompd``; it may be
-  two functions, one that the runtime calls and one with the code, of which one frame is left;
-- functions of the C library have several names, of which each shows another: only their places are compared;
-- gdb 13 leaves out rows of some line tables (of gcc 12's for BOTS' sparselu the two at 0x1ea8, which objdump shows and
-  ``maint info line-table`` does not), and tells the line before: where lines differ, addr2line has the last word;
-- of the outermost frame gdb knows no CFA.
+- if gdb cannot follow a stack to its end, only the frames that gdb has are compared: a gap in gdb is no contradiction;
+- gdb and ``ompd`` infer functions that left the stack by a tail call in different ways, so those of ``ompd`` are not
+  compared;
+- a thread that meets a construct is where the construct begins, while gdb has the line of the call;
+- a function that a compiler made of a construct has the compiler's name in gdb, and the user's in ``ompd``; some
+  compilers make two functions, one that the runtime calls and one with the code, and one frame of them is left;
+- functions of the C library have several names, and gdb and ``ompd`` may choose different ones: only their places are
+  compared;
+- gdb 13 leaves out rows of some line tables (in gcc 12's for BOTS' sparselu the two at 0x1ea8, which objdump shows and
+  ``maint info line-table`` does not), and gives the line before: if lines differ, addr2line decides;
+- gdb knows no CFA of the outermost frame.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ Row = Mapping[str, Any]
 SCRIPT = Path(__file__).with_name("in_gdb.py")
 SECONDS = 120
 _MARK = "witness:"
-# What compilers call functions that they make of constructs, what a linker or the C library begins a program with, and
-# by what a linker has other files' functions called.
+# Names that compilers give to functions made of constructs. Below: functions in which the C library or the linker
+# begins a program, and the linker's stubs for functions of other files.
 _MADE = re.compile(r"_omp_fn|_omp_cpyfn|omp_outlined|omp_task_|_omp_|omp_(?:reduction|combiner|initializer)|__nv_")
-_NAMELESS = re.compile(r"\.?omp_")  # gdb takes clang's names for those of another language, and leaves the point out
+_NAMELESS = re.compile(r"\.?omp_")  # gdb takes clang's names for those of another language, and drops the dot
 _BEGIN = re.compile(r"_start$|__libc_start|@plt$")
 _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
-# Routines in front of the user's frames that say for what a thread waits, of those that have names.
+# Runtime routines between the user's frames and the wait, if they have names. Each tells the kind of wait.
 _BARRIER = re.compile(
     r"barrier|__kmp_(?:join|fork|launch|internal_join)|__kmpc_fork|GOMP_\w*(?:parallel|teams|_end$)|reduce|gomp_thread_start|gomp_team_end|__kmpc_(?:for|single|sections|copyprivate)|__kmpc_dispatch"
 )
@@ -52,7 +54,7 @@ _WAIT_WORDS = {
     "wait_taskgroup": _TASKGROUP,
     **dict.fromkeys(("wait_lock", "wait_critical", "wait_mutex", "wait_ordered", "wait_atomic"), _LOCK),
 }
-# That a thread which works does not wait in, where the runtime's routines have names.
+# Routines in which a working thread does not wait, if the runtime's routines have names.
 _WAITS = re.compile(
     r"barrier_wait|^__kmp_wait|kmp_flag_\w+.*::wait|taskwait_end|GOMP_barrier|mutex_lock_slow|__kmp_acquire_\w+_lock$"
 )
@@ -60,7 +62,7 @@ _WAITS = re.compile(
 
 @dataclass(frozen=True)
 class Written:
-    """A function as gdb names it, at a place of the source; *file* and *line* None where it has none."""
+    """A function with gdb's name for it, at a place in the source; *file* and *line* are None if there is none."""
 
     function: str | None
     file: str | None
@@ -68,15 +70,15 @@ class Written:
 
     @property
     def is_made(self) -> bool:
-        """Whether a compiler made it of a construct."""
+        """Whether a compiler made the function of a construct."""
         return self.function is not None and _MADE.search(self.function) is not None
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame with memory of its own: what was inlined there first, and then the function itself.
+    """A frame with memory of its own: first the functions inlined there, then the function itself.
 
-    *text* is where ``.text`` of its module begins.
+    *text* is the address at which ``.text`` of its module begins.
     """
 
     level: int
@@ -88,7 +90,7 @@ class Frame:
     written: tuple[Written, ...]
 
     def lines_elsewhere(self, address: int) -> frozenset[int]:
-        """Return the lines of an address by ``addr2line``, also those of what was inlined there; none if it cannot."""
+        """Return the lines of an address and of functions inlined there by ``addr2line``; none if it knows none."""
         if self.module is None or self.text is None:
             return frozenset()
         command = [str(require("addr2line")), "-i", "-j", ".text", "-e", self.module, hex(address - self.text)]
@@ -98,25 +100,27 @@ class Frame:
 
 @dataclass(frozen=True)
 class Stack:
-    """A thread's frames, innermost first, and why gdb has no more, None if it came to the end."""
+    """A thread's frames, innermost first, and gdb's reason for stopping; None if gdb came to the end."""
 
     frames: tuple[Frame, ...]
     stopped: str | None
 
     @cached_property
     def by_place(self) -> Mapping[tuple[int, int | None], int]:
-        """Indices of frames by pc and CFA; of the outermost one the CFA is None."""
+        """Indices of frames by pc and CFA; the CFA of the outermost frame is None."""
         return {(f.pc, f.cfa if n + 1 < len(self.frames) else None): n for n, f in enumerate(self.frames)}
 
     def find(self, pc: int, cfa: int | None) -> int | None:
-        """Return the index of a frame."""
+        """Return the index of the frame with this pc and CFA; None if there is none. Of the outermost frame only the pc
+        counts.
+        """
         found = self.by_place.get((pc, cfa))
         last = len(self.frames) - 1
         return last if found is None and self.frames and self.frames[last].pc == pc else found
 
 
 def stacks(target: int | Path, executable: Path) -> Mapping[int, Stack]:
-    """Return what gdb shows of a process or a core, by native thread id; nothing if it cannot look at it.
+    """Return gdb's stacks of a process or a core, by native thread id; none if gdb cannot open it.
 
     :raises Missing: if there is no gdb
     """
@@ -152,7 +156,7 @@ def _physical(frames: Sequence[Row], texts: Mapping[str, int]) -> Iterator[Frame
 
 
 def broken(theirs: Mapping[int, Stack], executable: Path, answers: Mapping[str, Answer]) -> list[str]:
-    """Return where *answers* contradict what gdb shows: ``stack``, ``threads``, and ``raw`` (``stack --raw``)."""
+    """Return where *answers* contradict gdb's stacks: ``stack``, ``threads``, and ``raw`` (``stack --raw``)."""
     return list(_Judge(theirs, executable, answers).judged())
 
 
@@ -191,7 +195,7 @@ class _Judge:
 
     def _of_stack(self, row: Row) -> Iterator[str]:
         own = row["native_thread_id"]
-        passed: dict[int, int] = {}  # the index of the last frame of each thread that was found
+        passed: dict[int, int] = {}  # by thread: the index of the last matched frame
         first: dict[int, int] = {}
         found: dict[int, set[int]] = {}
         unsure = _before_guesses(row["frames"])
@@ -239,7 +243,7 @@ class _Judge:
             if int(shown["address"], 16) != frame.pc or cfa not in (None, frame.cfa):
                 yield f"number {number} is {shown['address']} {shown['cfa']}, where gdb has {frame.pc:#x} {frame.cfa}"
                 return
-        # Outside of main() gdb looks for nothing.
+        # gdb looks for no frames outside of main().
         if stack is not None and len(mine) < len(theirs) and row["stopped"] is None and not unsure:
             yield f"there are {len(mine)}, where gdb has {len(theirs)}"
 
@@ -250,8 +254,8 @@ class _Judge:
         outermost = frame.written[-1].function
         if outermost is None or _BEGIN.search(outermost):
             return True
-        # Of two functions that are made of one construct one is shown; what copies a task's arguments is not, nor what
-        # combines a reduction's values.
+        # Of two functions made of one construct, ompd shows one. Functions that copy a task's arguments or combine a
+        # reduction's values are not shown.
         return all(written.is_made for written in frame.written)
 
     def _of_frame(self, place: Sequence[Row], stack: Stack, index: int) -> Iterator[str]:
@@ -279,7 +283,7 @@ class _Judge:
         here = _base(shown["file"]), shown["line"]
         if here == (_base(theirs.file), theirs.line) or (meets and here in self._constructs):
             return True
-        # Of a caller it is the call, before the address.
+        # In a caller the line is that of the call, which is before the return address.
         called = frame.pc - (frame.level > 0)
         return here[0] == _base(theirs.file) and shown["line"] in frame.lines_elsewhere(called)
 
@@ -317,7 +321,7 @@ class _Judge:
         address = int(where["address"], 16)
         frame = next((f for f in frames if f.pc - 1 <= address <= f.pc), None)
         if frame is None:
-            # A jump is where a thread is if nothing of the user's is inside, or only what has no debug information.
+            # WHERE may be a tail call if no user frame is inside of it, or only one without debug information.
             is_through = where["calling"] is not None and where["line"] is not None
             if not (address in self._jumps and (is_through or address == self._innermost(row["native_thread_id"]))):
                 yield f"WHERE is {where['address']} ({where['function']}), where gdb has no frame"
@@ -335,7 +339,7 @@ class _Judge:
         return frozenset(int(frame["address"], 16) for frame in shown if frame["address"] is not None)
 
     def _innermost(self, thread: int) -> int | None:
-        # Where the user's innermost frame is, as `stack` has it.
+        # Return the address of the user's innermost frame in `stack`.
         row = next((row for row in self._rows if row["native_thread_id"] == thread), None)
         users = (frame for frame in row["frames"] if frame["kind"] == "user") if row is not None else iter(())
         first = next(users, None)
@@ -343,8 +347,8 @@ class _Judge:
 
 
 def _before_guesses(frames: Sequence[Row]) -> set[tuple[int, str | None]]:
-    # Thread and address of frames in code without unwind data, whose callers are guessed by both, and with them their
-    # CFA: gdb takes a function for one that has pushed nothing.
+    # Return thread and address of frames in code without unwind data. Both gdb and ompd guess the callers of such a
+    # frame, and so its CFA. gdb assumes that the function has pushed nothing.
     physical = [frame for frame in frames if not frame["inlined"] and frame["how"] != "tail-call"]
     return {
         (inner["thread"], inner["address"])
@@ -354,7 +358,7 @@ def _before_guesses(frames: Sequence[Row]) -> set[tuple[int, str | None]]:
 
 
 def _places(frames: Sequence[Row]) -> Iterator[list[Row]]:
-    # What was inlined into a frame belongs to it.
+    # Group each frame with the functions inlined into it.
     place: list[Row] = []
     for frame in frames:
         place.append(frame)
@@ -385,7 +389,7 @@ def _is_named(function: str, theirs: Written) -> bool:
 
 
 def _plain(name: str) -> str:
-    # Less what tells copies of a function apart, parameters and arguments of templates.
+    # Drop the marks of a function's copies, parameters, and arguments of templates.
     name = _CLONE.sub("", name).removesuffix(" const")
     name = re.sub(r"\[abi:\w+\]", "", name)
     depth, kept = 0, []

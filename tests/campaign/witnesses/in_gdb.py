@@ -1,4 +1,4 @@
-"""Run by gdb: prints what it knows of each thread's stack as one line of JSON, behind the mark of ``gdb.py``."""
+"""Run by gdb: prints each thread's stack as one line of JSON, after the mark of ``gdb.py``."""
 
 import json
 import re
@@ -11,10 +11,10 @@ _STACK = re.compile(r"stack=(0x[0-9a-f]+)")
 
 
 def frames():
-    """Return the frames of the thread that is selected, innermost first, and why there are no more."""
+    """Return the frames of the selected thread, innermost first, and gdb's reason for stopping, None at the end."""
     found, frame = [], gdb.newest_frame()
     try:
-        # gdb believes the 0 that a thread's stack begins with.
+        # A thread's stack begins with a return address of 0, which gdb takes for a frame.
         while frame is not None and frame.pc() and len(found) < MOST_FRAMES:
             found.append(described(frame))
             reason = frame.unwind_stop_reason()
@@ -27,7 +27,7 @@ def frames():
 
 
 def described(frame):
-    """Return what gdb knows of one frame."""
+    """Return gdb's facts about one frame."""
     place, pc = frame.find_sal(), frame.pc()
     stack = _STACK.search(str(frame))
     module = gdb.solib_name(pc) or (gdb.current_progspace().filename if gdb.block_for_pc(pc) or named(pc) else None)
@@ -44,12 +44,12 @@ def described(frame):
 
 
 def named(pc):
-    """Tell whether an address is in the program's own file: gdb names no module for that."""
+    """Return whether an address is in the program's own file; gdb names no module for such an address."""
     return any(first <= pc < end for first, end in own_ranges)
 
 
 def sections():
-    """Return where the sections of the program's own file are, and where ``.text`` of each file begins."""
+    """Return the address ranges of the sections of the program's own file, and the begin of ``.text`` by file."""
     own, texts = [], {}
     for line in gdb.execute("info files", to_string=True).splitlines():
         match = re.match(r"\s*(0x[0-9a-f]+) - (0x[0-9a-f]+) is (\S+)(?: in (.+))?$", line)

@@ -1,8 +1,8 @@
-"""What an OMPT tool within the program says of its threads: of libomp and of Intel's runtime, libgomp has no OMPT.
+"""An OMPT tool within the program as a witness for its threads, on libomp and Intel's runtime; libgomp has no OMPT.
 
-The runtime loads ``tool.c``, unless the program has a tool of its own. On a signal each thread enters a handler; once
-all are in it, each writes down what the runtime's own routines tell it, and stays until it is let go: what they wrote
-and what ``ompd`` says meanwhile are of one moment.
+The runtime loads ``tool.c``, unless the program has a tool of its own. On a signal each thread enters a handler. Once
+all threads are in it, each writes down the answers of the runtime's own routines, and stays until it is released. So
+their records and the answers that ``ompd`` gives meanwhile are about one moment.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _MAX_THREADS, _MAX_LEVELS = 512, 8
 _HEAD, _SLOT, _LEVEL = struct.Struct("=4I"), struct.Struct("=ii2Q"), struct.Struct("=6i2Q")
 _SLOT_SIZE = _SLOT.size + _MAX_LEVELS * _LEVEL.size
 _SIZE = _HEAD.size + _MAX_THREADS * _SLOT_SIZE
-_PHASE, _COUNT = 0, 4  # where they are
+_PHASE, _COUNT = 0, 4  # offsets in the head: the phase, and the number of threads in the handler
 _FREE, _GATHER, _WRITE = range(3)
-_TOLD = 2  # what OMPT's routines return where they tell something
+_TOLD = 2  # the result of OMPT's routines if they give an answer
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
 _FUTEX_WAKE, _EVERYONE = 1, 0x7FFF_FFFF
 _KINDS = {0x1: "initial", 0x2: "implicit", 0x4: "explicit"}  # ompt_task_flag_t
@@ -46,7 +46,7 @@ _KINDS = {0x1: "initial", 0x2: "implicit", 0x4: "explicit"}  # ompt_task_flag_t
 
 @dataclass(frozen=True)
 class Region:
-    """A level of regions as a thread sees it; *data* is what the tool gave it at its begin."""
+    """A level of regions as a thread sees it; the tool gave the region *data* when it began."""
 
     team_size: int
     data: int
@@ -54,7 +54,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Task:
-    """A level of tasks as a thread sees it: *flags* are OMPT's, *data* what the tool gave it."""
+    """A level of tasks as a thread sees it: *flags* are OMPT's, *data* is the tool's."""
 
     flags: int
     thread_num: int
@@ -62,13 +62,13 @@ class Task:
 
     @property
     def kind(self) -> str | None:
-        """What ``ompd`` calls the kind of task."""
+        """The kind of task as ``ompd`` names it."""
         return _KINDS.get(self.flags & 0xFF)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the runtime told a thread of itself; innermost regions and tasks first."""
+    """The runtime's answers to one thread about itself; innermost regions and tasks first."""
 
     state: int
     wait_id: int
@@ -82,7 +82,7 @@ Moment = Mapping[int, Seen]
 
 
 def tool() -> Path:
-    """Return the tool, from the cache or built.
+    """Return the tool, from the cache or newly built.
 
     :raises Missing: if there is no compiler, or no header of OMPT
     """
@@ -97,17 +97,17 @@ def tool() -> Path:
 
 
 def environment(folder: Path) -> Mapping[str, str]:
-    """Return what a program's environment needs for the tool to be loaded, and to write into *folder*."""
-    # The loader would end the name of what it preloads at a space.
+    """Return the environment with which a program loads the tool, which then writes into *folder*."""
+    # The loader would split names of preloaded libraries at spaces.
     return {"OMP_TOOL_LIBRARIES": str(tool()), FOLDER: str(folder)}
 
 
 @contextmanager
 def moment(process_id: int, folder: Path) -> Iterator[Moment]:
-    """Have all threads write down what they are told, and hold them until the context ends.
+    """Have all threads write down the runtime's answers, and hold them until the context ends.
 
-    The moment is empty if the tool is not at work there: the program is over, has no OMPT or has not begun, or a thread
-    did not come in time. Threads that block the signal are not in it, nor those that have ended.
+    The moment is empty if the tool does not work in the process: the program has ended, has no OMPT or has not begun,
+    or a thread did not come in time. Threads that block the signal or have ended are missing in it.
     """
     try:
         file = (folder / str(process_id)).open("r+b")
@@ -130,7 +130,7 @@ def moment(process_id: int, folder: Path) -> Iterator[Moment]:
 
 def _enter(shared: mmap.mmap, phase: int) -> None:
     struct.pack_into("=I", shared, _PHASE, phase)
-    # The word is in memory that is shared: the program's threads are woken up by its address here.
+    # The futex is in shared memory, so a wake-up on its address here reaches the program's threads.
     word = ctypes.c_uint32.from_buffer(shared)
     try:
         number = _SYS_FUTEX[os.uname().machine]
@@ -144,7 +144,7 @@ def _gather(process_id: int, shared: mmap.mmap) -> bool:
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         there = {_SLOT.unpack_from(shared, _HEAD.size + n * _SLOT_SIZE)[0] for n in range(_MAX_THREADS)}
-        expected = _threads(process_id)  # new ones may come until all are held
+        expected = _threads(process_id)  # new threads may appear until all are held
         if not expected or len(expected) > _MAX_THREADS:
             return False
         if expected <= there:
@@ -157,7 +157,7 @@ def _gather(process_id: int, shared: mmap.mmap) -> bool:
 
 
 def _threads(process_id: int) -> set[int]:
-    # Those that can come: not who has ended, or lets the signal wait.
+    # Return the threads that can enter the handler: those that have not ended and do not block the signal.
     found = set()
     for folder in _listed(Path(f"/proc/{process_id}/task")):
         try:
@@ -200,9 +200,9 @@ def _slots(shared: mmap.mmap) -> Iterator[tuple[int, Seen]]:
 
 
 def broken(moment: Moment, answers: Mapping[str, Answer]) -> list[str]:
-    """Return where *answers* of a moment (``threads``, ``parallel`` and ``tasks``) contradict what threads wrote down.
+    """Return where *answers* of a moment (``threads``, ``parallel`` and ``tasks``) contradict the threads' records.
 
-    What an answer does not know contradicts nothing.
+    An unknown fact in an answer contradicts nothing.
     """
     regions = {row["id"]: row for row in answers["parallel"]["parallel"]}
     tasks = {row["id"]: row for row in answers["tasks"]["tasks"]}
@@ -237,18 +237,18 @@ def _fits(seen: Seen, row: Row, moment: Moment) -> bool:
     if row["state_source"] != "derived":
         return False
     if state in _WORKING:
-        # libomp does not note that a thread waits for tasks, or for a lock of another kind than queuing, nor overhead.
+        # libomp does not note waits for tasks, waits for locks other than queuing locks, or overhead.
         return told in _UNNOTED
-    # Of code that gcc compiled Intel's runtime notes less than the routine that the code called tells.
+    # For code compiled by gcc, Intel's runtime notes a less specific state than the called routine shows.
     if told in _OF_GCC.get(state, ()):
         return True
-    # Which barrier it is, the stack may not tell.
+    # The stack does not always show which barrier it is.
     return told == "wait_barrier" and State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT
 
 
 def _is_left_over(seen: Seen, moment: Moment) -> bool:
-    # A worker keeps its region, and the wait at its end, until it is given another one: the region is over once its
-    # primary thread is not in it any more. One that is in no team keeps the wait alone.
+    # A worker keeps its region, and the wait at its end, until it gets another one. The region is over once its primary
+    # thread has left it. A worker in no team keeps only the wait.
     if seen.state != State.WAIT_BARRIER_IMPLICIT_PARALLEL:
         return False
     if not seen.regions:
@@ -258,7 +258,8 @@ def _is_left_over(seen: Seen, moment: Moment) -> bool:
 
 
 def _is_in(region: int, seen: Seen) -> bool:
-    # Whether a thread shows that a region is not over: it is in one within, not at its end, or its primary thread.
+    # Return whether a thread shows that a region is not over: it is in a nested region, not at the region's end, or the
+    # region's primary thread.
     if region not in (known.data for known in seen.regions):
         return False
     is_primary = bool(seen.tasks) and seen.tasks[0].thread_num == 0
@@ -276,7 +277,7 @@ _UNNOTED = ("overhead", "wait_taskwait", "wait_taskgroup", "wait_lock", "wait_cr
 def _of_regions(seen: Seen, row: Row, regions: Mapping[str, Row]) -> Iterator[str]:
     if row["thread_num"] is not None and seen.tasks and row["thread_num"] != seen.tasks[0].thread_num:
         yield f"its number is {row['thread_num']}, where the runtime says {seen.tasks[0].thread_num}"
-    # The runtime's outermost one is the implicit one around all, of one thread.
+    # The runtime's outermost region is the implicit one around the whole program, with one thread.
     if row["level"] is not None and len(seen.regions) < _MAX_LEVELS and row["level"] != len(seen.regions) - 1:
         yield f"its level is {row['level']}, where the runtime knows {len(seen.regions) - 1} regions"
     if row["team_size"] is not None and seen.regions and row["team_size"] != seen.regions[0].team_size:
@@ -285,7 +286,7 @@ def _of_regions(seen: Seen, row: Row, regions: Mapping[str, Row]) -> Iterator[st
     for level, theirs in enumerate(seen.regions[:-1]):
         region = regions.get(identifier)
         if region is None:
-            break  # laws have a word on ids that are nowhere
+            break  # a law covers ids that are not listed
         if region["team_size"] not in (None, theirs.team_size):
             yield f"{level} levels out the team has {region['team_size']} threads, not {theirs.team_size}"
         if _number(region["tool_data"]) not in (None, theirs.data):
@@ -305,7 +306,7 @@ def _of_task(seen: Seen, row: Row, tasks: Mapping[str, Row]) -> Iterator[str]:
 
 
 def _of_pairs(moment: Moment, rows: Sequence[Row]) -> Iterator[str]:
-    # Whoever is in one region has it from the runtime, too; data 0 is of what began before the tool.
+    # Threads in one region are in one region of the runtime, too. Data 0 marks a region that began before the tool.
     by_region: dict[str, set[int]] = {}
     by_data: dict[int, set[str]] = {}
     for row in rows:
@@ -323,7 +324,7 @@ def _of_pairs(moment: Moment, rows: Sequence[Row]) -> Iterator[str]:
 
 @contextmanager
 def nothing_kept() -> Iterator[None]:
-    """Have ``ompd`` answer within this context as of a program without a tool, whose runtime keeps no states."""
+    """Have ``ompd`` answer within this context as if the program had no tool and its runtime kept no states."""
     kept = Runtime.states_are_kept
     Runtime.states_are_kept = property(lambda runtime: False)  # type: ignore[method-assign, assignment]
     try:

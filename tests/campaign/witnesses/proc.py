@@ -1,8 +1,8 @@
-"""What the kernel says of the threads of a process that is stopped by SIGSTOP (``/proc/PID/task``).
+"""Compare answers with the kernel's record of the threads of a process stopped by SIGSTOP (``/proc/PID/task``).
 
-The kernel says of such a thread that it is stopped (``T``), and ``wchan`` that it waits for that. But ``syscall`` still
-tells the system call in which the signal came, with its arguments, which is begun again when the process goes on. So it
-can be seen of a futex whether a thread sleeps there, and for what value of which word.
+Such a thread has the state stopped (``T``), and ``wchan`` shows only this stop. But ``syscall`` still shows the system
+call that the signal interrupted, with its arguments; the call is repeated when the process goes on. So a futex shows
+whether a thread sleeps, on which word, and for which value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _WAIT, _WAIT_BITSET, _COMMAND = 0, 9, 0x7F  # FUTEX_*; other bits are flags
 
 @dataclass(frozen=True)
 class Futex:
-    """A wait for a word in memory: the thread sleeps if *word* is as *expected* when the wait begins (anew)."""
+    """A wait for a word in memory. The thread sleeps if *word* equals *expected* when the wait begins, also when it is
+    repeated.
+    """
 
     address: int
     expected: int
@@ -31,7 +33,7 @@ class Futex:
 
 @dataclass(frozen=True)
 class Task:
-    """A thread as the kernel sees it; *call* is the number of the system call, None if it is in none."""
+    """A thread as the kernel sees it; *call* is the number of its system call, None if it is in none."""
 
     state: str
     name: str
@@ -70,7 +72,7 @@ def _word(root: Path, address: int) -> int | None:
 
 
 def broken(process_id: int, answers: Mapping[str, Answer]) -> list[str]:
-    """Return where *answers* contradict what the kernel says of the same stopped process."""
+    """Return where *answers* contradict the kernel's record of the same stopped process."""
     architecture = next(iter(answers.values()))["target"]["architecture"]
     theirs = tasks(process_id, architecture)
     if not theirs or any(task.state not in "TtZX" for task in theirs.values()):
@@ -98,7 +100,8 @@ def _of_wait(task: Task, row: Row) -> Iterator[str]:
     how, futex = row["wait"]["how"], task.futex
     if how == "blocked" and futex is None and task.call is None:
         yield "it is blocked, and in no system call"
-    # A barrier is passed when its generation is: its word also counts tasks, for which a thread may sleep again.
+    # A thread passes a barrier when the generation changes. The futex word also counts tasks, for which a thread may
+    # sleep again.
     is_plain = row["wait"]["kind"] != "barrier"
     if how == "blocked" and is_plain and futex is not None and futex.word not in (None, futex.expected):
         yield f"it is blocked on a word that is {futex.word:#x} and no more {futex.expected:#x}"
