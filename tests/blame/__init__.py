@@ -23,9 +23,7 @@ WAYS = {  # of straggler.c: threads, laggard, and the report's name for the othe
 
 @dataclass(frozen=True)
 class Charge:
-    """A line of the report: *seconds* of waiting due to thread *number* of *size*, and its functions, innermost
-    first.
-    """
+    """A line of the report: *seconds* of waiting for thread *number* of *size*, and its functions, innermost first."""
 
     seconds: float
     number: int
@@ -37,9 +35,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Report:
-    """The tool's output. *others* is the share too small to be shown, *nobody* the share that no working thread
-    explains.
-    """
+    """The tool's output. *others* is the share too small to be shown, *nobody* the share due to no thread at work."""
 
     threads: int
     seconds: float

@@ -13,9 +13,7 @@ BOUND_MS, BOUND_THREADS, EACH_FURTHER_MS = 50.0, 256, 0.2
 SLACK_MS = 2.0
 """Milliseconds by which a stop may exceed its bound: once a millisecond ``ompd`` checks whether to give a stop up."""
 BOUND_BYTES = 512 << 20
-"""The most memory that a question may take: at most 192 MiB are copied of a process (docs/live.md), the rest of
-files.
-"""
+"""The most bytes that a question may hold: 192 MiB copied of a process (docs/live.md), and bytes read from files."""
 _COMPLETE, _INCOMPLETE = 0, 3
 
 

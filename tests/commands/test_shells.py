@@ -1,6 +1,6 @@
-"""Completion in shells, the manual page, and ``ompd setup``: shells really complete, and a home is left as it was.
+"""Completion in real shells, the manual page, and ``ompd setup``, which leaves a home as it was.
 
-``python -m tests.commands.test_shells`` writes the files in ``share/`` anew.
+``python -m tests.commands.test_shells`` rewrites the files in ``share/``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BASH, ZSH, FISH, PAGE = (CHECKOUT / name for name in SHARED)
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return an environment in which shells find ``ompd``, and nothing else but what click's functions start."""
+    """Return an environment whose PATH has only ``ompd`` and the programs that click's shell functions start."""
     folder = tmp_path_factory.mktemp("programs")
     for name in ("env", "bash", "ls"):
         (folder / name).symlink_to(str(shutil.which(name)))
@@ -67,7 +67,7 @@ def test_the_files_of_a_wheel_are_what_the_commands_print(name: str) -> None:
 
 
 def completed(*words: str) -> set[str]:
-    """Return what click tells bash of the last word."""
+    """Return click's completions of the last word for bash."""
     variables = {VARIABLE: "bash_complete", "COMP_WORDS": shlex.join(("ompd", *words[:-1])) + f" {words[-1]}"}
     told = CliRunner().invoke(cli, prog_name="ompd", env={**variables, "COMP_CWORD": str(len(words))})
     return {line.partition(",")[2] for line in told.output.splitlines() if line.startswith("plain,")}
@@ -83,7 +83,7 @@ def test_every_command_and_option_is_completed() -> None:
 
 
 def in_bash(programs: dict[str, str], *words: str, cwd: Path = CHECKOUT) -> list[str]:
-    """Return what bash completes the last word to, where it has no terminal, and with a colon what bash is to add."""
+    """Return bash's completions of the last word, without a terminal. Options from ``compopt`` have a colon."""
     script = (
         f'. "{BASH}"; compopt() {{ COMPREPLY+=(":$2"); }}; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1));'
         ' _ompd_completion ompd; printf "%s\\n" "${COMPREPLY[@]-}"'
@@ -132,7 +132,7 @@ def test_bash_leaves_names_of_files_to_itself_and_offers_processes(programs: dic
     assert complete("var", "core.1", "x") == []
     mine = str(os.getpid())
     assert mine in complete("stack", mine[:-1]) and mine in complete(mine)
-    assert mine not in complete("var", "core.1", mine[:-1])  # a name, no process
+    assert mine not in complete("var", "core.1", mine[:-1])  # the word is a variable's name, not a process
 
 
 def test_nothing_that_is_typed_or_found_is_run(programs: dict[str, str], tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_tab_completes_in_zsh(home: Path, programs: dict[str, str]) -> None:
         terminal.type("--runtime=libg\t")
         terminal.wait_for("--runtime=libgomp ")
         terminal.type(f"\x15ompd thr\t{os.getpid()}"[:-1] + "\t")
-        terminal.wait_for(f"ompd threads [\b ]*{os.getpid()}"[:-1])  # it may write the line's end anew
+        terminal.wait_for(f"ompd threads [\b ]*{os.getpid()}"[:-1])  # the shell may redraw the end of the line
 
 
 def in_fish(programs: dict[str, str], line: str, cwd: Path) -> set[str]:
@@ -221,7 +221,7 @@ def test_fish_completes(home: Path, programs: dict[str, str]) -> None:
     assert str(os.getpid()) in complete(f"ompd stack {os.getpid()}"[:-1])
 
 
-# The manual page
+# Manual page
 
 
 def test_the_manual_page_has_all_commands_and_options() -> None:
@@ -241,7 +241,7 @@ def test_the_manual_page_has_all_commands_and_options() -> None:
     assert "130    interrupted" in text
 
 
-# Setting up
+# Set-up
 
 
 HOME_ALONE = {**clean_environment(), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}
@@ -348,7 +348,7 @@ def test_set_up_follows_no_link_out_of_the_home(home: Path) -> None:
 def test_set_up_takes_the_folders_that_its_user_has_named(home: Path) -> None:
     data = home.parent / "data"
     data.mkdir()
-    set_up(home, XDG_DATA_HOME=str(data), XDG_CONFIG_HOME="relative")  # which does not count
+    set_up(home, XDG_DATA_HOME=str(data), XDG_CONFIG_HOME="relative")  # relative paths are ignored
     assert (data / "man/man1/ompd.1").read_text() == MANUAL
     assert (home / ".config/fish/completions/ompd.fish").exists() and not (home / ".local").exists()
     done = subprocess.run(

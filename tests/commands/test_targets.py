@@ -1,4 +1,4 @@
-"""Which processes a word names: by number, by the file of their program, and by name."""
+"""The processes that a word names: by number, by the file of their program, and by name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_one_process_of_a_program_is_asked(sleepers: tuple[Path, list[subpro
     for word in (str(program), NAME):
         ran = run("runtimes", word, "--json")
         assert (ran.returncode, json.loads(ran.stdout)["target"]["process_id"]) == (0, second.pid), ran.stderr
-    program.unlink()  # as after a build
+    program.unlink()  # as a new build does
     processes_of.cache_clear()
     assert (list(processes_of(NAME)), list(processes_of(str(program)))) == ([second.pid], [])
 

@@ -1,4 +1,4 @@
-"""Text in the width of a terminal: nothing is broken inside of a word, and lists are abridged by OpenMP's numbers."""
+"""Text in the width of a terminal: no word is broken, and lists are abridged by OpenMP's numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answer_of(rows: Sequence[object], *, runtimes: int = 1) -> Answer[object]:
 
 
 def team(size: int, late: Sequence[int], **changed: object) -> list[ThreadRecord]:
-    """Return a team of *size* threads, in which those that are *late* compute and the others wait for them."""
+    """Return a team of *size* threads. The threads *late* compute, and the others wait for them at a barrier."""
     missing = tuple(FIRST + number for number in late)
     wait = Wait(Kind.BARRIER, arrived=size - len(late), expected=size, missing=missing)
     row = ThreadRecord(
@@ -74,7 +74,7 @@ def printed(printer: str, rows: Sequence[object], width: int | None, **options: 
 
 
 def words(lines: Sequence[str]) -> set[str]:
-    # What must stay whole: the pieces between spaces and behind commas.
+    # Pieces that must stay whole: those between spaces and commas.
     return {word for line in lines for word in re.findall(r"[^\s,]+,?", line)}
 
 
@@ -85,7 +85,7 @@ def test_threads_fit(width: int, size: int, late: str) -> None:
     rows = team(size, numbers)
     lines, whole = printed("print_threads", rows, width), printed("print_threads", rows, None)
     assert max(map(len, lines)) <= width
-    assert words(lines) <= words(whole)  # no word of them is a part of one
+    assert words(lines) <= words(whole)  # no word is cut
     assert "REGION" not in " ".join(lines) and REGION not in " ".join(lines)
     assert len(lines) < 30 and max(map(len, whole)) < 200
 
@@ -112,7 +112,7 @@ def test_who_is_missing_is_counted_in_the_team_that_waits() -> None:
     table = threads_table(answer_of([outer[0], outer[2], *inner]))  # type: ignore[arg-type]
     cells = {line.cells[0]: line.cells[table.titles.index("WAITS FOR")] for line in table.lines}
     assert cells == {"0,2/3": "barrier 2/3 arrived, missing 1", "1.0/2": "-", "1.1/2": "-"}
-    # Who cannot be found by a number is named by the system's.
+    # A thread without a known number is named by its native id.
     lost = threads_table(answer_of([outer[0], outer[2]]))  # type: ignore[arg-type]
     assert "missing thread 18140" in lost.lines[0].cells[-2]
 
@@ -131,7 +131,7 @@ def test_numbers_of_nested_threads_are_told_apart() -> None:
     assert format_numbers([(0,), (1,), (2,), (4,)], 5) == "0-2,4/5"
     assert format_numbers([(1, 0)], 2) == "1.0/2"
     assert format_numbers([(0, 0), (1, 0), (2, 0)], 2) == "0-2.0/2"
-    assert format_numbers([(0, 1), (2, 0)], 2) == "0.1,2.0/2"  # and not 0,2.0-1, which are four
+    assert format_numbers([(0, 1), (2, 0)], 2) == "0.1,2.0/2"  # not 0,2.0-1, which would be four threads
     assert format_numbers([(None, 1)], 2) == "?.1/2"
     assert format_numbers([None], None) == "?"
     assert format_numbers([(number,) for number in (*range(64), *range(65, 120))], 120) == "0-63,65-119/120"
@@ -146,7 +146,7 @@ def test_columns_that_say_the_same_everywhere_are_left_out_where_there_is_no_roo
     assert "LEVEL" not in "".join(printed("print_threads", rows, 120))
     nested = [replace(row, level=number % 2, ancestors=()) for number, row in enumerate(rows)]
     assert "LEVEL" in "".join(printed("print_threads", nested, 120))
-    # The region is told where there are several, and with -v.
+    # The region is shown if there are several, and with -v.
     two = [*rows, *(replace(row, parallel="0x2") for row in rows)]
     assert "REGION" in printed("print_threads", two, None)[2]
     assert REGION in "".join(printed("print_threads", rows, None, verbose=True))

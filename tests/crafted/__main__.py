@@ -1,9 +1,9 @@
-"""Cases by hand.
+"""Run cases by hand.
 
-python -m tests.crafted                     lists all
-python -m tests.crafted NAME [COMMAND ...]  writes those called NAME..., runs their commands, or these, and says what
-                                            each took
-python -m tests.crafted failed [NAME]       the same, but tells of what does not hold alone
+python -m tests.crafted                     lists all cases
+python -m tests.crafted NAME [COMMAND ...]  writes the cases called NAME..., runs their commands or those given, and
+                                            prints the cost of each
+python -m tests.crafted failed [NAME]       does the same, but prints only failures
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.crafted.formats import CASES
 
 
 def main() -> int:
-    """Run what the command line says; 1 if something did not hold."""
+    """Run the cases of the command line. Return 1 if a check failed."""
     if len(sys.argv) < 2:
         for name, case in CASES.items():
             print(f"{name:70} {', '.join(case.asked)}")

@@ -1,4 +1,4 @@
-"""What a crafted case is, the registry of all, and what must hold of every run on one."""
+"""The registry of crafted cases, and the checks that every run on one must pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import clean_environment
 
 MB = 1 << 20
 HARD_MEMORY = 300 * MB
-"""What no run may ask the kernel for, whatever the case: RLIMIT_DATA."""
+"""RLIMIT_DATA: the most memory that a run of any case may request from the kernel."""
 WALL_SECONDS = 100
 MAX_LINE = 1 << 18
 _STRANGER = 65534
@@ -27,8 +27,8 @@ ALL = ("threads", "runtimes", "parallel", "tasks", "stack", "icvs", "var")
 
 
 class Folder:
-    """Where a case lies. ``core`` is what the command is given; files that it uses besides are named by ``uses``.
-    ``is_ours``: the files stay the user's own, which some have to be to be read at all.
+    """The folder of a case. The command gets ``core``; other files that the case uses are named by ``uses``. With
+    ``is_ours``, the files stay the user's own: ompd reads some files only then.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,14 +40,14 @@ class Folder:
         self._used: list[Path] = []
 
     def write(self, name: str, data: bytes) -> Path:
-        """Write a file, and return where it is."""
+        """Write a file and return its path."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return path
 
     def sparse(self, name: str, size: int, pieces: Mapping[int, bytes]) -> Path:
-        """Write a file of *size* bytes that is a hole but for some pieces."""
+        """Write a file of *size* bytes that consists of *pieces* and holes."""
         path = self.write(name, b"")
         with path.open("r+b") as file:
             for at, piece in pieces.items():
@@ -57,17 +57,17 @@ class Folder:
         return path
 
     def uses(self, *paths: Path) -> None:
-        """Have the bytes of other files count, too, when it is said how many may be read."""
+        """Count the bytes of other files, too, in the limit of bytes that may be read."""
         self._used += paths
 
     def give_away(self) -> None:
-        """Make all of it somebody else's, as files that harm are."""
+        """Give the whole folder to another user, as harmful files belong to somebody else."""
         if os.geteuid() == 0 and not self.is_ours:
             for path in (self.path, *self.path.rglob("*")):
                 os.lchown(path, _STRANGER, _STRANGER)
 
     def on_disk(self) -> int:
-        """Return how many bytes the files take on disks."""
+        """Return the number of bytes that the files take on disks."""
         files = [path for path in self.path.rglob("*") if path.is_file() and not path.is_symlink()] + self._used
         return sum(512 * path.stat().st_blocks for path in files)
 
@@ -76,10 +76,10 @@ class Folder:
 class Case:
     """One way to harm.
 
-    *make* writes the files. *asked* are the commands, the first of which must end with one of *codes* and print what
-    *says* (a regular expression) matches, and not what *never* does. Each may hold *memory* bytes, and read *reads*,
-    besides what it has to anyway and *often* times what lies on the disk, and take *cpu* seconds of a processor. What
-    is *quick* is always run, the others with ``OMPD_FULL=1`` alone.
+    *make* writes the files. *asked* are the commands. The first of them must end with one of *codes* and print text
+    that matches *says* (a regular expression) and does not match *never*. Each command may hold *memory* bytes, read
+    *reads* bytes, and take *cpu* seconds of a processor. A fixed overhead and *often* times the size on disk are added
+    to both limits of bytes. *quick* cases always run, the others only with ``OMPD_FULL=1``.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Case:
 
 CASES: dict[str, Case] = {}
 _ALWAYS_RUN = 2
-# What any run may read and hold besides: Python's own modules, the files of the system that a process has mapped.
+# Bytes that any run may read and hold besides: Python's own modules, and system files that a process has mapped.
 _READ_ANYWAY = 8 * MB
 _HELD_ANYWAY = 16 * MB
 
@@ -121,7 +121,7 @@ def crafted(
         kind = make.__module__.rpartition(".")[2]
         name = f"{kind}/{make.__name__}"
         made = {name: make} if each is None else {f"{name}-{key}": partial(make, **{"how": each[key]}) for key in each}
-        # Of those that differ by a number or a name, some that lie apart tell most.
+        # Of cases that differ by a number or a name, always run a few that are far apart.
         apart = max(1, -(-len(made) // _ALWAYS_RUN))
         for number, (own, function) in enumerate(made.items()):
             assert own not in CASES, own
@@ -134,7 +134,7 @@ def crafted(
 
 @dataclass
 class Ran:
-    """What came of a run: exit code, text, and what it took."""
+    """The result of a run: exit code, text, and cost."""
 
     argv: list[str]
     code: int
@@ -158,7 +158,7 @@ class Ran:
 
 @dataclass
 class Server:
-    """A process of :mod:`tests.crafted.server`; *prefix* is what it is run under."""
+    """A process of :mod:`tests.crafted.server`; *prefix* is the command under which it runs."""
 
     prefix: Sequence[str] = ()
     _process: subprocess.Popen[str] = field(init=False)
@@ -220,7 +220,7 @@ def arguments_of(case: Case, folder: Folder, command: str) -> list[str]:
 
 
 def run_case(server: Server, case: Case, folder: Folder, command: str) -> Ran:
-    """Run one command on a case whose files are there."""
+    """Run one command on a case whose files are written."""
     return server.run(
         arguments_of(case, folder, command),
         cwd=folder.path,
@@ -231,7 +231,7 @@ def run_case(server: Server, case: Case, folder: Folder, command: str) -> Ran:
 
 
 def check(case: Case, folder: Folder, command: str, ran: Ran) -> None:
-    """Check what must hold of every run, and what the case says of its first command."""
+    """Check the conditions of every run, and the conditions of the case for its first command."""
     assert ran.killed is None, f"ended by force, for its {ran.killed}: {ran}"
     assert ran.code in (0, 1, 2, 3), ran
     for word in ("Traceback", "internal error", "there is not enough memory"):

@@ -38,40 +38,40 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gz, "xz": lzma.compress,
 
 @crafted(asked=COMMANDS, each=PACKERS, says=NO_RUNTIME, reads=32 * MB)
 def a_core_that_is_sound(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """What the others are made of."""
+    """The sound core from which the others are made."""
     at.write("core", how(small(at)[1]))
 
 
 @crafted(asked=COMMANDS, each=PACKERS, says="core")
 def members_without_bytes(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """A core, then 4 MB of members of no bytes."""
+    """A core, then 4 MB of empty members."""
     empty = how(b"")
     at.write("core", how(small(at)[1]) + empty * (4 * MB // len(empty)))
 
 
 @crafted(asked=COMMANDS, each=PACKERS, says="core")
 def nothing_but_members_without_bytes(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """20 MB of members of no bytes."""
+    """20 MB of empty members."""
     empty = how(b"")
     at.write("core", empty * (20 * MB // len(empty)))
 
 
 @crafted(asked=COMMANDS, each={"zstd": b"\x50\x2a\x4d\x18", "lz4": b"\x51\x2a\x4d\x18"}, says="", cpu=10)
 def frames_to_pass_over(at: Folder, how: bytes) -> None:
-    """Half a million skippable frames of no bytes, then one that says that it has 4 GB."""
+    """Half a million empty skippable frames, then one that claims 4 GB."""
     at.write("core", (how + bytes(4)) * 500_000 + how + b"\xff" * 4)
 
 
 @crafted(asked=COMMANDS, each=PACKERS, says="core", cpu=30, reads=3 << 30)
 def a_core_of_much_noise(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """A few bytes that become 50 MB that are not zeros."""
+    """A few bytes that inflate to 50 MB without zeros."""
     pattern = b"\x7fELF\x02\x01\x01" + bytes(range(1, 256)) * 16
     at.write("core", how(pattern * (50 * MB // len(pattern))))
 
 
 @crafted(asked=COMMANDS, each=PACKERS, says="core", cpu=20)
 def a_core_of_zeros(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """A few bytes that become 100 MB of zeros, behind the header of a core."""
+    """A few bytes that inflate to the header of a core and 100 MB of zeros."""
     at.write("core", how(small(at)[1] + bytes(100 * MB)))
 
 
@@ -102,7 +102,7 @@ def a_file_inside_of_itself(at: Folder, how: Callable[[bytes], bytes]) -> None:
 
 @crafted(asked=COMMANDS, each=PACKERS, says="core|compressed")
 def a_file_that_is_mostly_hole(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """60 GB of hole behind a compressed core."""
+    """A compressed core before 60 GB of hole."""
     at.sparse("core", 60 << 30, {0: how(small(at)[1])})
 
 

@@ -20,7 +20,7 @@ TYPE, ORIGIN, SPECIFICATION, SIBLING, IMPORT, RANGES, UPPER, EXTERNAL = 0x49, 0x
 ADDR, DATA1, DATA2, DATA4, DATA8, STRING, STRP, REF4, SEC_OFFSET = 0x01, 0x0B, 0x05, 0x06, 0x07, 0x08, 0x0E, 0x13, 0x17
 EXPRLOC, FLAG, INDIRECT, UDATA, REF_ADDR, BLOCK4 = 0x18, 0x19, 0x16, 0x0F, 0x10, 0x04
 HEADER = 11
-"""How many bytes a unit of version 4 has before its first entry."""
+"""The number of bytes of a version 4 unit before its first entry."""
 
 
 def uleb(value: int) -> bytes:
@@ -44,7 +44,7 @@ def abbreviation(code: int, tag: int, children: bool, *pairs: tuple[int, int]) -
 
 
 def unit(entries: bytes, *, version: int = 4, abbrev: int = 0, length: int | None = None) -> bytes:
-    """Return a unit, which says that it has *length* bytes."""
+    """Return a unit that claims *length* bytes."""
     head = struct.pack("<HIB", version, abbrev, 8) if version < 5 else struct.pack("<HBBI", 5, 1, 8, abbrev)
     size = len(head) + len(entries)
     return struct.pack("<I", size if length is None else length) + head + entries
@@ -82,17 +82,17 @@ ABBREVIATIONS = b"".join(
 
 
 def unit_entry(name: bytes = b"crafted.c", size: int = 0x400) -> bytes:
-    """Return the entry of a unit that has all the code."""
+    """Return the entry of a unit that covers all the code."""
     return uleb(1) + name + b"\0" + struct.pack("<IQI", 0, TEXT, size)
 
 
 def function(name: bytes = b"stands_here", size: int = 0x400) -> bytes:
-    """Return the entry of a function, whose children follow, in which the thread stands."""
+    """Return the entry of the function in which the thread is; its children follow."""
     return uleb(2) + name + b"\0" + struct.pack("<QI", TEXT, size)
 
 
 def base_type(name: bytes = b"int", size: int = 4) -> bytes:
-    """Return the entry of a type of integers."""
+    """Return the entry of an integer type."""
     return uleb(4) + name + b"\0" + bytes([5, size])
 
 
@@ -112,7 +112,7 @@ def line_program(
     header: int | None = None,
     files: bytes = b"crafted.c\0\0\0\0\0",
 ) -> bytes:
-    """Return a line table, whose fields may lie."""
+    """Return a line table whose fields may be wrong."""
     lengths = bytes([0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1])[: max(base - 1, 0)].ljust(max(base - 1, 0), b"\0")
     rest = struct.pack("<BBBbBB", smallest, 1, 1, -5, width, base)
     if version < 4:
@@ -127,7 +127,7 @@ def line_program(
 SET = b"\0\x09\x02" + struct.pack("<Q", TEXT)
 END = b"\0\x01\x01"
 COVER = b"\x14\x02" + uleb(0x400) + END
-"""A row of all the code, and its end."""
+"""A row that covers all the code, and its end."""
 
 
 def debugged(info: bytes, *, abbrev: bytes = ABBREVIATIONS, line: bytes | None = None, **more: bytes) -> list[Section]:
@@ -147,7 +147,7 @@ def whole(children: bytes = b"", variables: bytes = b"") -> bytes:
 
 
 INT = HEADER + len(unit_entry())
-"""Where the type int is in such a unit."""
+"""The offset of the type int in such a unit."""
 
 
 @crafted(asked=COMMANDS, code=3, says="stands_here.*crafted.c")
@@ -183,13 +183,13 @@ def units_without_bytes(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)
 def units_without_number(at: Folder) -> None:
-    """60,000 units of one entry each, that all claim the same code."""
+    """60,000 units of one entry each that all claim the same code."""
     debug(at, unit(unit_entry(b"x") + b"\0") * 60_000)
 
 
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)
 def units_that_share_abbreviations(at: Folder) -> None:
-    """20,000 units that use one table of abbreviations of 1 MB, each from another place."""
+    """20,000 units that use one table of abbreviations of 1 MB, each from a different offset."""
     table = b"".join(abbreviation(100 + n, VARIABLE, False, (NAME, STRING)) for n in range(100_000))
     at_places = [(n * 8) % len(table) for n in range(20_000)]
     debug(at, b"".join(unit(unit_entry() + b"\0", abbrev=place) for place in at_places), abbrev=table + ABBREVIATIONS)
@@ -197,20 +197,20 @@ def units_that_share_abbreviations(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"outside": 1 << 30, "end": len(ABBREVIATIONS)}, code=3, says="program")
 def abbreviations_elsewhere(at: Folder, how: int) -> None:
-    """A unit whose abbreviations are not there."""
+    """A unit whose abbreviations do not exist."""
     debug(at, unit(unit_entry() + b"\0", abbrev=how))
 
 
 @crafted(asked=COMMANDS, code=3, says="program")
 def an_abbreviation_of_a_million_attributes(at: Folder) -> None:
-    """One entry with attributes without number."""
+    """One entry with 300,000 attributes."""
     table = abbreviation(1, UNIT, True, (NAME, STRING), *[(0x2000, FLAG)] * 300_000) + b"\0"
     debug(at, unit(uleb(1) + b"x\0" + b"\0" * 300_000), abbrev=table)
 
 
 @crafted(asked=BY_NAME, code=(0, 1, 3), says="")
 def attributes_without_bytes(at: Folder) -> None:
-    """An entry of 100,000 attributes that take no bytes, 50,000 times."""
+    """An entry with 20,000 attributes that take no bytes, 50,000 times."""
     table = (
         ABBREVIATIONS[:-1]
         + abbreviation(99, VARIABLE, False, *[(0x2000, FLAG)] * 0, *[(0x2000, 0x19)] * 20_000)
@@ -221,14 +221,14 @@ def attributes_without_bytes(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"blocks": 19, "functions": 2, "namespaces": 23}, code=3, says="program")
 def a_nest_without_end(at: Folder, how: int) -> None:
-    """200,000 entries, each inside of the one before."""
+    """200,000 entries, each nested in the one before."""
     inner = {19: uleb(19), 2: function(b"f"), 23: uleb(23) + b"n\0"}[how]
     debug(at, unit(unit_entry() + inner * 200_000))
 
 
 @crafted(asked=COMMANDS, each={"itself": 0, "back": -9, "outside": 1 << 20, "first": None}, code=3, says="program")
 def a_sibling_that_lies(at: Folder, how: int | None) -> None:
-    """DW_AT_sibling that leads to itself, back, or out of the unit."""
+    """A DW_AT_sibling that points to itself, back, or out of the unit."""
     here = HEADER + len(unit_entry())
     place = HEADER if how is None else here + how
     debug(at, unit(unit_entry() + uleb(15) + struct.pack("<I", place & 0xFFFF_FFFF) + b"f\0\0\0"))
@@ -236,7 +236,7 @@ def a_sibling_that_lies(at: Folder, how: int | None) -> None:
 
 @crafted(asked=BY_NAME, each={"typedef": 7, "const": 8, "pointer": 9, "array": 10}, code=(0, 1, 3), says="")
 def a_type_that_is_its_own(at: Folder, how: int) -> None:
-    """A type made of itself."""
+    """A type that refers to itself."""
     here = struct.pack("<I", INT)
     kind = {7: uleb(7) + b"t\0" + here, 8: uleb(8) + here, 9: uleb(9) + here + b"\x08", 10: uleb(10) + here + b"\0"}[
         how
@@ -246,7 +246,7 @@ def a_type_that_is_its_own(at: Folder, how: int) -> None:
 
 @crafted(asked=BY_NAME, code=(0, 1, 3), says="")
 def a_structure_inside_of_itself(at: Folder) -> None:
-    """A structure that has ten members of its own type."""
+    """A structure with ten members of its own type."""
     member = uleb(13) + b"m\0" + struct.pack("<IB", INT, 0)
     kind = uleb(12) + b"S\0" + struct.pack("<I", 64) + member * 10 + b"\0"
     debug(at, unit(unit_entry() + kind + static(b"counter", INT) + b"\0"))
@@ -254,7 +254,7 @@ def a_structure_inside_of_itself(at: Folder) -> None:
 
 @crafted(asked=BY_NAME, code=(0, 1, 3), says="")
 def structures_that_double(at: Folder) -> None:
-    """40 structures, each with two of the one before: 2^40 members."""
+    """40 structures, each with two members of the one before: 2^40 members."""
     kinds, place = base_type(), INT
     last, at_next = place, place + len(base_type())
     for _ in range(40):
@@ -267,7 +267,7 @@ def structures_that_double(at: Folder) -> None:
 
 @crafted(asked=BY_NAME, each={"2^31": 1 << 31, "2^62": 1 << 62, "2^64-2": (1 << 64) - 2}, code=(0, 1, 3), says="")
 def an_array_without_end(at: Folder, how: int) -> None:
-    """A variable that is an array of more elements than there is memory."""
+    """A variable that is an array with more elements than fit in memory."""
     kind = uleb(10) + struct.pack("<I", INT) + uleb(11) + uleb(how) + b"\0"
     place = INT + len(base_type())
     debug(at, unit(unit_entry() + base_type() + kind + static(b"counter", place) + b"\0"))
@@ -275,7 +275,7 @@ def an_array_without_end(at: Folder, how: int) -> None:
 
 @crafted(asked=BY_NAME, code=(0, 1, 3), says="")
 def an_array_of_many_dimensions(at: Folder) -> None:
-    """100,000 dimensions of 2 elements."""
+    """An array with 100,000 dimensions of 2 elements."""
     kind = uleb(10) + struct.pack("<I", INT) + (uleb(11) + uleb(1)) * 100_000 + b"\0"
     place = INT + len(base_type())
     debug(at, unit(unit_entry() + base_type() + kind + static(b"counter", place) + b"\0"))
@@ -283,7 +283,7 @@ def an_array_of_many_dimensions(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"origin": 6, "specification": 20}, code=3, says="program")
 def an_origin_that_is_its_own(at: Folder, how: int) -> None:
-    """DW_AT_abstract_origin and DW_AT_specification that lead to their own entry."""
+    """DW_AT_abstract_origin and DW_AT_specification that refer to their own entry."""
     here = struct.pack("<I", INT)
     entry = uleb(6) + here + struct.pack("<QI", TEXT, 0x400) if how == 6 else uleb(20) + here + b"\x01\x9c"
     debug(at, unit(unit_entry() + entry + b"\0"))
@@ -314,7 +314,7 @@ def a_form_that_says_another_form_follows(at: Folder) -> None:
 
 @crafted(asked=BY_NAME, code=(0, 1, 3), says="")
 def names_that_share_a_megabyte(at: Folder) -> None:
-    """100,000 variables by one name of 1 MB."""
+    """100,000 variables that share one name of 1 MB."""
     variable = uleb(5) + struct.pack("<II", 1, INT) + b"\x09\x03" + struct.pack("<Q", TEXT)
     debug(at, unit(unit_entry() + base_type() + variable * 100_000 + b"\0"), str=b"\0" + b"n" * MB + b"\0")
 
@@ -327,7 +327,7 @@ def one_name_100000_times(at: Folder) -> None:
 
 @crafted(asked=BY_NAME, each={"outside": 1 << 30, "no-end": 0}, code=(0, 1, 3), says="")
 def a_name_that_is_not_there(at: Folder, how: int) -> None:
-    """DW_FORM_strp behind the strings, and a string without end."""
+    """A DW_FORM_strp that points behind the strings, and a string without end."""
     variable = uleb(5) + struct.pack("<II", how, INT) + b"\x09\x03" + struct.pack("<Q", TEXT)
     debug(at, unit(unit_entry() + base_type() + variable + b"\0"), str=b"n" * MB)
 
@@ -353,13 +353,13 @@ _LOOPS = {
 
 @crafted(asked=BY_NAME, each=_LOOPS, code=(0, 1, 3), says="")
 def an_expression_that_does_not_end(at: Folder, how: bytes) -> None:
-    """The place of a variable, of the process and of the function."""
+    """An odd location expression for a variable of a function and for a global one."""
     debug(at, whole(static(b"inner", INT, how), static(b"counter", INT, how)))
 
 
 @crafted(asked=COMMANDS, code=3, says="program")
 def ranges_that_are_shared(at: Folder) -> None:
-    """5,000 functions whose ranges are one list of 100,000."""
+    """5,000 functions that share one list of 100,000 ranges."""
     ranges = b"".join(struct.pack("<QQ", TEXT + 0x200 + n % 3, TEXT + 0x201 + n % 3) for n in range(100_000)) + bytes(
         16
     )
@@ -369,14 +369,14 @@ def ranges_that_are_shared(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"no-end": 0, "outside": 1 << 30, "base": 2}, code=3, says="program")
 def ranges_that_lie(at: Folder, how: int) -> None:
-    """A list of ranges without end, that is not there, or in which everything is a base."""
+    """A list of ranges that has no end, does not exist, or consists of base addresses."""
     ranges = struct.pack("<QQ", (1 << 64) - 1, TEXT) * 50_000 if how == 2 else struct.pack("<QQ", 1, 2) * 50_000
     debug(at, unit(unit_entry() + uleb(17) + b"f\0" + struct.pack("<I", how & ~2) + b"\0\0"), ranges=ranges)
 
 
 @crafted(asked=("stack --locals", "var counter", "stack --raw"), code=3, says="")
 def lists_of_locations_that_are_shared(at: Folder) -> None:
-    """3,000 variables whose places are one list of 100,000."""
+    """3,000 variables that share one list of 100,000 locations."""
     one = struct.pack("<QQH", 0x900, 0x901, 1) + b"\x50"
     variables = (uleb(18) + b"v\0" + struct.pack("<II", INT, 0)) * 3_000
     debug(at, whole(variables), loc=one * 100_000 + bytes(16))
@@ -416,14 +416,14 @@ def functions_inlined_into_one_another(at: Folder) -> None:
     says="program",
 )
 def an_index_that_lies(at: Folder, how: tuple[str, bytes]) -> None:
-    """A table that leads to units and lists, whose counts lie."""
+    """One further section of debug information with odd contents, such as wrong lengths and counts."""
     name, data = how
     debug(at, whole(variables=static(b"counter", INT)), **{name.partition("-")[0]: data})
 
 
 @crafted(asked=COMMANDS, code=3, says="program")
 def a_gdb_index_that_lies(at: Folder) -> None:
-    """.gdb_index whose tables overlap."""
+    """A .gdb_index whose tables overlap."""
     index = struct.pack("<IIIIII", 8, 0, 0, 0, 0, 0xFFFF_FFFF) + bytes(4096)
     run_of(at, module([*debugged(whole()), Section(b".gdb_index", index)]))
 
@@ -433,7 +433,7 @@ def a_gdb_index_that_lies(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"10M": 10_000_000, "60M": 60_000_000}, code=3, says="program", memory=160 * MB, cpu=10)
 def rows_without_number(at: Folder, how: int) -> None:
-    """A line table of millions of rows, compressed, that the place is in."""
+    """A compressed line table of millions of rows that cover the thread's place."""
     deflating = zlib.compressobj(9)
     table = line_program(SET + b"\x0d" * how + COVER)
     packed = deflating.compress(table) + deflating.flush()
@@ -444,7 +444,7 @@ def rows_without_number(at: Folder, how: int) -> None:
 
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)
 def units_that_share_a_line_table(at: Folder) -> None:
-    """5,000 units, of the same code, with one line table of 100,000 rows."""
+    """5,000 units of the same code that share one line table of 100,000 rows."""
     debug(at, unit(unit_entry() + b"\0") * 5_000, line=line_program(SET + b"\x0d" * 100_000 + COVER))
 
 
@@ -488,7 +488,7 @@ def a_line_table_that_lies(at: Folder, how: bytes) -> None:
     says="program",
 )
 def names_that_escape(at: Folder, how: bytes) -> None:
-    """Names of functions, files, variables and types that a terminal would act on."""
+    """Names of functions, files, variables and types with characters that control a terminal."""
     entries = unit_entry(how) + base_type(how) + function(how) + b"\0"
     place = HEADER + len(unit_entry(how))
     debug(at, unit(entries + static(b"counter", place) + b"\0"))
@@ -514,14 +514,14 @@ _SPLIT: dict[str, Callable[[Folder], object]] = {
 
 @crafted(asked=COMMANDS, each=_SPLIT, code=3, says="program")
 def a_split_file_that_is_none(at: Folder, how: Callable[[Folder], object]) -> None:
-    """DW_AT_dwo_name that leads to what must not be opened."""
+    """A DW_AT_dwo_name that names a file that must not be opened."""
     how(at)
     run_of(at, _split(at, b"split.dwo"))
 
 
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)
 def split_files_without_number(at: Folder) -> None:
-    """5,000 units that each name another split file."""
+    """5,000 units that each name a different split file."""
     table = abbreviation(
         1, UNIT, False, (0x2130, STRING), (0x1B, STRING), (0x2131, DATA8), (LOW_PC, ADDR), (HIGH_PC, DATA4)
     )
@@ -530,7 +530,7 @@ def split_files_without_number(at: Folder) -> None:
 
 
 def sections_of(names: Sequence[str], data: bytes) -> list[Section]:
-    """Return sections of debug information that all hold the same."""
+    """Return sections of debug information that all hold the same bytes."""
     return [Section(b".debug_" + name.encode(), data) for name in names]
 
 
@@ -538,6 +538,6 @@ def sections_of(names: Sequence[str], data: bytes) -> list[Section]:
     asked=COMMANDS, each={"ones": b"\xff", "zeros": b"\0", "lebs": b"\x80", "text": b"abc\0"}, code=3, says=NO_RUNTIME
 )
 def sections_of_one_byte(at: Folder, how: bytes) -> None:
-    """Every section holds one byte a million times."""
+    """Every section holds one or a few bytes again and again, 256 KB in all."""
     names = ("info", "abbrev", "line", "str", "ranges", "rnglists", "loc", "loclists", "addr", "aranges", "frame")
     run_of(at, module(sections_of(names, how * (MB // 4 // len(how)))))

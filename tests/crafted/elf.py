@@ -1,4 +1,4 @@
-"""ELF files from parts that may lie: modules, and cores of processes that have them."""
+"""ELF files from parts that may be wrong: modules, and cores of processes that have loaded them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SHF_ALLOC, SHF_COMPRESSED = 2, 0x800
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO = 1, 3, 6, 0x46494C45, 0x53494749
 
 BASE = 0x5555_5555_0000
-"""Where the module of a core is mapped."""
+"""The address at which the module of a core is mapped."""
 TEXT = 0x1000
-"""Where its code lies, in the file as in memory: behind its first page, which alone the core holds."""
+"""The offset of its code, in the file and in memory. The code follows the first page; a core holds only that page."""
 STACK = 0x7FFF_0000_0000
 STACK_SIZE = 1 << 14
 # struct user_regs_struct of x86-64
@@ -41,7 +41,7 @@ class Segment(NamedTuple):
     p_align: int = 4096
 
     def packed(self) -> bytes:
-        """Return its bytes."""
+        """Return the bytes of the header."""
         memory = self.p_filesz if self.p_memsz is None else self.p_memsz
         fields = (self.p_offset, self.p_vaddr, self.p_vaddr, self.p_filesz, memory, self.p_align)
         return PHDR.pack(self.p_type, self.p_flags, *(field & (1 << 64) - 1 for field in fields))
@@ -49,7 +49,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its bytes, or, with *span*, some that lie elsewhere in the file, or nowhere."""
+    """A section with its bytes. With *span*, its bytes are elsewhere in the file, or nowhere."""
 
     name: bytes
     data: bytes = b""
@@ -62,12 +62,12 @@ class Section:
 
 
 def padded(raw: bytes, align: int = 4) -> bytes:
-    """Return *raw* with zeros behind it."""
+    """Return *raw* with zeros added up to a multiple of *align*."""
     return raw + bytes(-len(raw) % align)
 
 
 def note(owner: bytes, kind: int, desc: bytes, size: int | None = None) -> bytes:
-    """Return a note, which says that it has *size* bytes."""
+    """Return a note that claims *size* bytes."""
     name = owner + b"\0"
     return struct.pack("<III", len(name), len(desc) if size is None else size, kind) + padded(name) + padded(desc)
 
@@ -88,9 +88,9 @@ def module(
     patch: Callable[[bytearray], None] = lambda data: None,
     header_count: int | None = None,
 ) -> bytes:
-    """Return a program or library whose bytes load where they lie in the file.
+    """Return a program or library whose bytes have the same offsets in memory and in the file.
 
-    :param segments: what gives more of them, by where sections lie
+    :param segments: returns further segments; its argument has the spans of the sections
     """
     most = 8
     notes = note(b"GNU", 3, build_id) if build_id else b""
@@ -137,13 +137,13 @@ def module(
 
 
 def section_headers(data: bytes) -> tuple[int, int]:
-    """Return where the section headers of a file lie, and how many there are."""
+    """Return the offset of a file's section headers, and their number."""
     fields = EHDR.unpack_from(data)
     return fields[6], fields[12]
 
 
 def prstatus(thread: int, **registers: int) -> bytes:
-    """Return the note of a thread: it stands in the module's code, on the stack, if nothing else is said."""
+    """Return the note of a thread. By default the thread is in the module's code and uses the stack."""
     usual = {"rip": BASE + TEXT + 16, "rsp": STACK + 256, "rbp": STACK + 512, "cs": 0x33, "fs_base": STACK + 0x3000}
     words = {**usual, **registers}
     regs = b"".join(struct.pack("<Q", words.get(name, 0)) for name in _REGISTERS)
@@ -159,13 +159,13 @@ def prpsinfo(command: bytes = b"./crafted", process: int = 1000) -> bytes:
 
 
 def auxv(**values: int) -> bytes:
-    """Return the auxiliary vector, of which names say the kinds: ``a3=...``."""
+    """Return the auxiliary vector; the names give the kinds: ``a3=...``."""
     rows = [(int(name[1:]), value) for name, value in values.items()]
     return note(b"CORE", NT_AUXV, b"".join(struct.pack("<QQ", *row) for row in [*rows, (0, 0)]))
 
 
 def files(mappings: Sequence[tuple[int, int, int, bytes]], *, count: int | None = None, page: int = 4096) -> bytes:
-    """Return the note of mapped files, which says that it has *count*: start, end, page of the file, name."""
+    """Return the note of mapped files, which claims *count* of them: start, end, page of the file, name."""
     rows = b"".join(struct.pack("<QQQ", *mapping[:3]) for mapping in mappings)
     head = struct.pack("<QQ", len(mappings) if count is None else count, page)
     return note(b"CORE", NT_FILE, head + rows + b"".join(mapping[3] + b"\0" for mapping in mappings))
@@ -181,7 +181,7 @@ def core(
 ) -> bytes:
     """Return a core: its notes, then memory, then *tail*.
 
-    :param more: what gives further segments, by where *tail* begins
+    :param more: returns further segments; its argument is the offset of *tail*
     """
     count = 1 + len(loads) + len(more(0))
     start = EHDR.size + count * PHDR.size
@@ -199,12 +199,12 @@ def core(
 
 
 def stack_of(*words: int) -> bytes:
-    """Return a stack that holds *words* from where the thread's stack pointer is."""
+    """Return a stack that holds *words* from the thread's stack pointer on."""
     return (bytes(256) + b"".join(struct.pack("<Q", word & (1 << 64) - 1) for word in words)).ljust(STACK_SIZE, b"\0")
 
 
 def mapping_of(path: Path, size: int, base: int = BASE) -> tuple[int, int, int, bytes]:
-    """Return a row for :func:`files`: the file, mapped from its start."""
+    """Return a row for :func:`files` that maps the file from its start."""
     return base, base + -(-size // 4096) * 4096, 0, bytes(path)
 
 
@@ -220,7 +220,7 @@ def process(
     vector: Mapping[str, int] | None = None,
     registers: Mapping[str, int] | None = None,
 ) -> bytes:
-    """Return the core of a process that runs *program*, whose bytes are *raw*, and has *others* loaded."""
+    """Return the core of a process that runs *program*, whose bytes are *raw*, and that has loaded *others*."""
     mappings = [mapping_of(program, len(raw))]
     memory = [(BASE, raw[:4096]), (STACK, stack if stack is not None else stack_of(BASE + TEXT + 20))]
     for number, (path, other) in enumerate(others, 1):

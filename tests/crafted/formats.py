@@ -1,4 +1,4 @@
-"""All crafted cases, of every format."""
+"""All crafted cases of all formats."""
 
 from __future__ import annotations
 

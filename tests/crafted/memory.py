@@ -1,4 +1,4 @@
-"""What lies in the memory of a core: the loader's list, the vDSO, structures of real runtimes."""
+"""Odd contents of a core's memory: the loader's list, the vDSO, structures of real runtimes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DT_DEBUG = 21
 def with_list(at: Folder, memory: bytes, *, named: bool = True, extra: Sequence[tuple[int, bytes]] = ()) -> None:
     """Write the core of a process whose loader's list begins at ``LIST``.
 
-    :param named: with the note that names its files; else the list does
+    :param named: whether a note names the process's files; else only the list does
     """
     table = struct.pack("<QQ", _DT_DEBUG, LIST) + bytes(16)
     raw = module(
@@ -96,19 +96,19 @@ _LISTS: dict[str, Callable[[], bytes]] = {
 
 @crafted(asked=COMMANDS, each=_LISTS, code=(0, 1, 3), says="")
 def a_list_of_modules_that_lies(at: Folder, how: Callable[[], bytes]) -> None:
-    """``struct link_map`` that leads to itself, nowhere, or on without end; the core names its files, too."""
+    """``struct link_map`` that points to itself, points nowhere, or never ends. A note also names the core's files."""
     with_list(at, how())
 
 
 @crafted(asked=COMMANDS, each=_LISTS, code=(0, 1, 3), says="")
 def a_list_of_modules_alone_that_lies(at: Folder, how: Callable[[], bytes]) -> None:
-    """The same in a core that does not name its files."""
+    """The same lists in a core that does not name its files."""
     with_list(at, how(), named=False)
 
 
 @crafted(asked=COMMANDS, code=(0, 1, 3), says="", cpu=10, memory=128 * MB)
 def images_without_number(at: Folder) -> None:
-    """10,000 segments of memory that all begin with one and the same image."""
+    """10,000 segments of memory that all begin with the same image."""
     raw = module()
     rows = [Segment(1, 0, 4096, 0x10_0000_0000 + number * 65536) for number in range(10_000)]
     notes = prpsinfo() + auxv(a3=BASE + 64) + prstatus(1000)
@@ -147,7 +147,7 @@ def vdso(**patches: tuple[str, int, int]) -> bytes:
     says="program",
 )
 def a_vdso_that_lies(at: Folder, how: dict[str, tuple[str, int, int]]) -> None:
-    """AT_SYSINFO_EHDR leads to an image with odd headers, in which the thread stands."""
+    """AT_SYSINFO_EHDR points to an image with odd headers. The thread is in this image."""
     raw = module([Section(b".eh_frame", usual() + bytes(4), flags=SHF_ALLOC)])
     path = at.write("program", raw)
     stack = stack_of(*[_VDSO + TEXT + 20, BASE + TEXT + 20] * 10)
@@ -170,7 +170,7 @@ def _real(at: Folder, original: Any) -> None:
 
 @crafted(asked=ASKED[:4], each=DAMAGES, code=(0, 1, 3), says="")
 def a_structure_of_libomp_that_lies(at: Folder, how: Callable[[Victim], None]) -> None:
-    """A field of a runtime's structure that leads in a ring, nowhere, or counts absurdly."""
+    """A field of a runtime's structure forms a ring, points nowhere, or has an absurd count."""
     victim = _victim("nested")
     victim.target.overlay.clear()
     how(victim)
@@ -230,13 +230,13 @@ _PROGRAMS = {
     reads=512 * MB,
 )
 def a_heap_that_lies(at: Folder, how: tuple[str, str]) -> None:
-    """Every pointer of each writable segment into itself is another one, or every small number."""
+    """Writable segments in which every pointer into the segment itself, or every small number, is changed."""
     program, change = how
     runtime = _PROGRAMS[program]
     mode = "debug" if runtime == INTEL else "neither"
     original = stopped(program.partition("-")[0], runtime=runtime, mode=mode)
     _real(at, original)
-    # The stack, the highest, and the loader's own data stay: nothing would be found.
+    # The highest segments, with the stack and the loader's own data, stay: without them ompd would find nothing.
     loads = [load for load in loads_of(at.core) if load.p_flags & 2 and load.p_filesz <= 8 * MB][:-3]
     with at.core.open("r+b") as file:
         for load in loads[2:]:
@@ -248,7 +248,7 @@ def a_heap_that_lies(at: Folder, how: tuple[str, str]) -> None:
 
 
 def resectioned(original: Path, sections: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return a real program whose debug information is another: its segments and its build-id stay."""
+    """Return a real program with other debug information. Its segments and its build-id stay."""
     raw = bytearray(original.read_bytes())
     raw += bytes(-len(raw) % 16)
     names, rows = b"\0", [bytes(64)]
@@ -277,7 +277,7 @@ def _odd_sections() -> dict[str, Sequence[tuple[bytes, bytes]]]:
 
 @crafted(asked=ASKED, each=_odd_sections(), code=(0, 1, 3), says="", memory=200 * MB, cpu=20)
 def a_real_program_with_debug_information_that_lies(at: Folder, how: Sequence[tuple[bytes, bytes]]) -> None:
-    """The program of a real core, with the right build-id and odd debug information."""
+    """The program of a real core, with the right build-id but odd debug information."""
     original = stopped("deadlock")
     _real(at, original)
     at.write("program", resectioned(original.executable, how))

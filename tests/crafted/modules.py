@@ -50,7 +50,7 @@ def symbol_sections(strings: bytes, rows: Sequence[tuple[int, int, int]], info: 
 
 
 def many_headers(raw: bytes, rows: bytes) -> bytes:
-    """Return a file with further section headers."""
+    """Return the file *raw* with further section headers."""
     at, usual = section_headers(raw)
     count = len(rows) // SHDR.size
     data = bytearray(raw + rows)
@@ -63,14 +63,14 @@ def many_headers(raw: bytes, rows: bytes) -> bytes:
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def one_name_for_20000_sections(at: Folder) -> None:
-    """Sections that share a name of 1 MB."""
+    """20,000 sections that share a name of 1 MB."""
     raw = module([Section(b".shstrtab", b"\0" + b"n" * MB + b"\0.text\0", SHT_STRTAB)])
     run_of(at, many_headers(raw, SHDR.pack(1, 1, 0, 0, 0, 16, 0, 0, 1, 0) * 20_000))
 
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def names_that_share_their_ends(at: Folder) -> None:
-    """50,000 sections whose names begin at each byte of one name."""
+    """50,000 sections whose names are ever shorter ends of one name."""
     raw = module([Section(b".shstrtab", b"\0" + b"n" * 60_000 + b"\0", SHT_STRTAB)])
     rows = b"".join(SHDR.pack(1 + n, 1, 0, 0, 0, 16, 0, 0, 1, 0) for n in range(50_000))
     run_of(at, many_headers(raw, rows))
@@ -78,7 +78,7 @@ def names_that_share_their_ends(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"2^20": 1 << 20, "2^32": 1 << 32, "2^64-1": (1 << 64) - 1}, code=3, says=NO_RUNTIME)
 def more_sections_than_there_are(at: Folder, how: int) -> None:
-    """A number of sections that the file does not hold, in section 0."""
+    """A number of sections in section 0 that the file does not hold."""
 
     def patch(data: bytearray) -> None:
         struct.pack_into("<H", data, 60, 0)
@@ -118,26 +118,26 @@ def section_names_of_an_odd_size(at: Folder, how: tuple[int, int]) -> None:
 
 @crafted(asked=("var counter", "stack --raw", "threads", "snapshot"), code=(0, 1, 3), says="")
 def names_of_symbols_that_share_a_megabyte(at: Folder) -> None:
-    """200,000 symbols with one name of 1 MB."""
+    """200,000 symbols that share a name of 1 MB."""
     run_of(at, module(symbol_sections(b"\0" + b"s" * MB + b"\0", [(1, TEXT, 16)] * 200_000)), stack=None)
 
 
 @crafted(asked=("var counter", "stack --raw", "threads", "snapshot"), code=(0, 1, 3), says="")
 def variables_that_share_their_ends(at: Folder) -> None:
-    """100,000 variables whose names begin at each byte of one name."""
+    """100,000 variables whose names are ever shorter ends of one name."""
     strings = b"\0" + b"c" * 100_000 + b"counter\0"
     run_of(at, module(symbol_sections(strings, [(1 + n, TEXT + n, 1) for n in range(100_000)], info=0x11)))
 
 
 @crafted(asked=COMMANDS, code=3, says="", memory=100 * MB)
 def symbols_that_all_overlap(at: Folder) -> None:
-    """200,000 functions that all cover the place where the thread stands."""
+    """200,000 functions that all cover the thread's place."""
     run_of(at, module(symbol_sections(b"\0function\0", [(1, TEXT + n % 16, 1 << 20) for n in range(200_000)])))
 
 
 @crafted(asked=("threads", "stack --raw", "var counter"), code=1, says="", memory=100 * MB)
 def symbols_of_a_runtime_100000_times(at: Folder) -> None:
-    """A runtime of which every name is there often."""
+    """A runtime whose names each have 50,000 symbols."""
     names = b"\0GOMP_parallel\0gomp_thread\0gomp_tls_data\0.gomp_critical_user_x.var\0"
     rows = [(at_name, TEXT + n % 200, 8) for n in range(50_000) for at_name in (1, 15, 27, 41)]
     run_of(at, module(symbol_sections(names, rows)))
@@ -145,20 +145,20 @@ def symbols_of_a_runtime_100000_times(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"16": 16, "0": 0, "2^64-1": (1 << 64) - 1}, code=3, says=NO_RUNTIME)
 def symbols_of_an_odd_size(at: Folder, how: int) -> None:
-    """sh_entsize of symbols is none that there is."""
+    """sh_entsize of the symbols has an invalid value."""
     run_of(at, module([Section(b".symtab", bytes(480), SHT_SYMTAB, link=b".strtab", entry=how)]))
 
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def strings_without_end(at: Folder) -> None:
-    """Names of symbols behind their table, and a table without a last zero."""
+    """Symbols whose names are behind their table, and a table that does not end with a zero."""
     rows = [(1, TEXT, 64), (1 << 31, TEXT + 8, 8), (0xFFFF_FFFF, TEXT, 99)]
     run_of(at, module(symbol_sections(b"\0f" + b"x" * 100_000, rows)))
 
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def symbols_over_a_hole(at: Folder) -> None:
-    """Symbols and strings of 1 GB each, all hole."""
+    """Symbols and strings of 1 GB each, in a hole."""
     sections = [
         Section(b".symtab", b"", SHT_SYMTAB, link=b".strtab", entry=24, span=(8 * MB, 40_000_000 * 24)),
         Section(b".strtab", b"", SHT_STRTAB, span=(8 * MB, 1 << 30)),
@@ -170,13 +170,13 @@ def symbols_over_a_hole(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"symtab": SHT_SYMTAB, "dynsym": SHT_DYNSYM}, code=3, says=NO_RUNTIME)
 def a_symbol_table_that_is_its_own_strings(at: Folder, how: int) -> None:
-    """sh_link leads to the table itself."""
+    """sh_link refers to the table itself."""
     run_of(at, module([Section(b".symtab", symbols([(1, TEXT, 64)] * 100), how, link=b".symtab", entry=24)]))
 
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def build_ids_60000_times(at: Folder) -> None:
-    """60,000 sections of notes over the same megabyte, none of which is a build-id."""
+    """60,000 sections of notes over the same megabyte, which has no build-id."""
     inner = note(b"XYZ", 3, bytes(1000)) * 1000
     raw = module([Section(b".note", inner, SHT_NOTE)], build_id=b"")
     place = raw.index(inner)
@@ -199,14 +199,14 @@ def note_segments_60000_times(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"64K": 1 << 16, "8M": 8 << 20}, code=3, says=NO_RUNTIME)
 def a_build_id_of_many_bytes(at: Folder, how: int) -> None:
-    """A build-id that is no number of bytes that there is."""
+    """A build-id of 64 KB or 8 MB."""
     raw = module([Section(b".note", note(b"GNU", 3, b"b" * how), SHT_NOTE)], build_id=b"")
     run_of(at, raw)
 
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def no_build_id_and_pages_that_differ(at: Folder) -> None:
-    """A file whose first page is the core's, of which 1 GB would have to be compared, all of it hole."""
+    """A file whose first page equals the core's. To compare them all, 1 GB of hole would have to be read."""
     raw = bytearray(module(build_id=b""))
     load = Segment(1, 0, 1 << 30, p_flags=5).packed()
     raw[64 : 64 + 56] = load
@@ -219,12 +219,12 @@ def no_build_id_and_pages_that_differ(at: Folder) -> None:
 
 
 def compressed(data: bytes, size: int | None = None, kind: int = 1) -> bytes:
-    """Return a compressed section, which says that it has *size* bytes."""
+    """Return a compressed section that claims *size* bytes."""
     return struct.pack("<IIQQ", kind, 0, len(data) if size is None else size, 1) + data
 
 
 def bomb(size: int) -> bytes:
-    """Return *size* zeros, deflated: one and the same megabyte again and again."""
+    """Return *size* zeros, deflated: the same megabyte again and again."""
     deflating = zlib.compressobj(9, wbits=-15)
     piece = deflating.compress(bytes(MB)) + deflating.flush(zlib.Z_FULL_FLUSH)
     # RFC 1950: two bytes, an empty last block, the Adler-32 of zeros
@@ -242,7 +242,7 @@ def bomb(size: int) -> bytes:
     says=NO_RUNTIME,
 )
 def a_section_that_inflates(at: Folder, how: tuple[str, int]) -> None:
-    """A section of debug information that becomes a thousand times as large."""
+    """A section of debug information that inflates to a thousand times its size."""
     kind, size = how
     raw = compressed(bomb(size), size)
     sections = [Section(b".debug_" + kind.encode(), raw, flags=SHF_COMPRESSED)]
@@ -252,7 +252,7 @@ def a_section_that_inflates(at: Folder, how: tuple[str, int]) -> None:
 
 @crafted(asked=("stack --raw", "var counter", "threads", "snapshot"), code=3, says=NO_RUNTIME)
 def one_bomb_in_a_hundred_sections(at: Folder) -> None:
-    """Sections by all names that share what inflates to 200 MB."""
+    """Sections of all names that share one compressed block, which inflates to 200 MB."""
     raw = compressed(bomb(200 * MB), 200 * MB)
     first = Section(b".debug_info", raw, flags=SHF_COMPRESSED)
     place = module([first]).index(raw)
@@ -276,14 +276,14 @@ def one_bomb_in_a_hundred_sections(at: Folder) -> None:
     says=NO_RUNTIME,
 )
 def a_section_that_does_not_inflate(at: Folder, how: bytes) -> None:
-    """A compressed section that is damaged in one of many ways."""
+    """A compressed section with damage of one of many kinds."""
     old = how.startswith(b"ZLIB")
     name = b".zdebug_" if old else b".debug_"
     rest = [Section(name + part, how, flags=0 if old else SHF_COMPRESSED) for part in (b"info", b"abbrev", b"line")]
     run_of(at, module(rest))
 
 
-# Other files that a module leads to
+# Other files that a module names
 
 
 def linked(name: bytes, crc: int = 0) -> Section:
@@ -294,14 +294,14 @@ def linked(name: bytes, crc: int = 0) -> Section:
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def a_debug_file_of_60_gigabytes(at: Folder) -> None:
-    """.gnu_debuglink to a file that is all hole."""
+    """.gnu_debuglink names a file that is all hole."""
     at.sparse("program.debug", 60 << 30, {0: module()[:4096]})
     run_of(at, module([linked(b"program.debug", 0x12345678)], build_id=b""))
 
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def a_debug_file_that_names_itself(at: Folder) -> None:
-    """.gnu_debuglink to the program itself, and to its twin, which links back."""
+    """.gnu_debuglink names a twin of the program, which links back."""
     raw = module([linked(b"twin", 1)], build_id=b"")
     twin = module([linked(b"program", 1)], build_id=b"")
     at.write("twin", twin)
@@ -331,14 +331,14 @@ _OTHERS: dict[str, Callable[[Folder], None]] = {
 
 @crafted(asked=COMMANDS, each=_OTHERS, code=3, says=NO_RUNTIME)
 def a_debug_file_that_is_none(at: Folder, how: Callable[[Folder], None]) -> None:
-    """.gnu_debuglink to what must not be opened, or leads nowhere."""
+    """.gnu_debuglink names a device, a pipe, a file of /proc, a folder, a core, or a link to itself."""
     how(at)
     run_of(at, module([linked(b"program.debug", 7)], build_id=b""))
 
 
 @crafted(asked=COMMANDS, each=_OTHERS, code=3, says=NO_RUNTIME)
 def a_supplementary_file_that_is_none(at: Folder, how: Callable[[Folder], None]) -> None:
-    """.gnu_debugaltlink to the same."""
+    """.gnu_debugaltlink names such a file."""
     how(at)
     name = bytes(at.path / "program.debug")
     link = Section(b".gnu_debugaltlink", name + b"\0" + b"b" * 20)
@@ -360,7 +360,7 @@ def a_supplementary_file_that_is_none(at: Folder, how: Callable[[Folder], None])
     says=NO_RUNTIME,
 )
 def a_debug_file_by_an_odd_name(at: Folder, how: bytes | None) -> None:
-    """.gnu_debuglink whose name is long, leads elsewhere, is empty, has no end, or escapes."""
+    """.gnu_debuglink whose name is long, is in another folder, is empty, has no end, or escapes."""
     section = linked(how, 7) if how is not None else Section(b".gnu_debuglink", b"x" * 64)
     run_of(at, module([section], build_id=b""))
 
@@ -418,13 +418,13 @@ def dynamic(
     says="no OpenMP runtime|not",
 )
 def a_dynamic_section_that_lies(at: Folder, how: list[tuple[int, int]]) -> None:
-    """Tables that are not where they are said to be, or as large."""
+    """Dynamic tables that have other places or sizes than claimed."""
     run_of(at, dynamic(how))
 
 
 @crafted(asked=_DYNAMIC, says="")
 def a_hash_table_of_one_chain(at: Folder) -> None:
-    """DT_HASH and DT_GNU_HASH whose chains lead to themselves; the module has an entry of a runtime."""
+    """DT_HASH and DT_GNU_HASH whose chains refer to themselves; the module has an entry point of a runtime."""
     names = b"\0GOMP_parallel\0__kmpc_fork_call\0"
     count = 1000
     chain = struct.pack("<II", 1, count) + struct.pack("<I", 1) + struct.pack("<I", 1) * count
@@ -443,13 +443,13 @@ def a_hash_table_of_one_chain(at: Folder) -> None:
 
 @crafted(asked=_DYNAMIC, code=1, says=NO_RUNTIME)
 def a_dynamic_section_over_a_hole(at: Folder) -> None:
-    """PT_DYNAMIC of 1 GB of hole."""
+    """PT_DYNAMIC over 1 GB of hole."""
     raw = bytearray(module(segments=lambda spans: [Segment(PT_DYNAMIC, 2 * MB, 1 << 30, 2 * MB)]))
     at.sparse("program", 2 << 30, {0: bytes(raw), 2 * MB: struct.pack("<QQ", 1, 1) * 1000})
     at.write("core", process(at.path / "program", bytes(raw)))
 
 
-# What lies in no file
+# Bytes outside of the file
 
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
@@ -462,7 +462,7 @@ def sections_without_bytes(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, each={"2^40": 1 << 40, "2^63": 1 << 63, "wraps": (1 << 64) - 4096}, code=3, says=NO_RUNTIME)
 def sections_behind_the_end(at: Folder, how: int) -> None:
-    """Every section lies somewhere else."""
+    """Every section is outside of the file."""
     names = ("info", "abbrev", "line", "frame", "str", "ranges", "loc")
     rows = [Section(b".debug_" + n.encode(), b"", span=(how, 8192)) for n in names]
     symtab = Section(b".symtab", b"", SHT_SYMTAB, link=b".strtab", entry=24, span=(how, 2400))
@@ -471,7 +471,7 @@ def sections_behind_the_end(at: Folder, how: int) -> None:
 
 @crafted(asked=COMMANDS, code=3, says=NO_RUNTIME)
 def a_minidebuginfo_bomb(at: Folder) -> None:
-    """.gnu_debugdata, an .xz, that becomes 320 MB."""
+    """.gnu_debugdata, an .xz, that inflates to 320 MB."""
     import lzma
 
     packing = lzma.LZMACompressor(lzma.FORMAT_XZ, preset=0)

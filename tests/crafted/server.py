@@ -1,11 +1,11 @@
-"""Runs the ``ompd`` command many times, each time in a process of its own, and tells what each run held and read.
+"""Run the ``ompd`` command many times, each time in a process of its own, and report how much each run held and read.
 
-The command's modules are imported once; a run is a fork of that. Two limits of the kernel end a run that goes too far,
-so no peak can be missed: RLIMIT_DATA counts every private writable page at the moment when it is asked for, RLIMIT_CPU
-every second. Below these limits the kernel's own high-water mark (VmHWM, reset after the fork) and its counters of
-bytes (``/proc/PID/io``, read when the run is over and not yet reaped) say what the run took.
+The command's modules are imported once, and each run is a fork. Two limits of the kernel end a run that goes too far,
+so no peak can be missed: RLIMIT_DATA counts every private writable page when it is requested, RLIMIT_CPU counts every
+second. Below these limits, the kernel's own high-water mark (VmHWM, reset after the fork) and its counters of bytes
+(``/proc/PID/io``, read when the run has ended and is not yet reaped) measure the cost of the run.
 
-A request is a line of JSON on standard input, the answer one on standard output.
+Each request is a line of JSON on standard input, each answer one on standard output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import traceback
 from typing import Any, NoReturn
 
 MAX_OUTPUT = 64 << 20
-"""A run that says more than this is ended."""
+"""A run that prints more bytes is ended."""
 _KEPT_OUTPUT = 4 << 20
 _POLL_SECONDS = 0.002
 _MODULES = (
@@ -47,13 +47,13 @@ _MODULES = (
 
 
 def _status(name: str) -> int:
-    # A row of /proc/self/status in bytes.
+    # Return a row of /proc/self/status in bytes.
     with open("/proc/self/status") as file:  # noqa: PTH123
         return next(int(line.split()[1]) << 10 for line in file if line.startswith(f"{name}:"))
 
 
 def _anonymous(process: int | str) -> int:
-    # Resident pages of no file: what RssAnon is, in one short row.
+    # Return the bytes of resident anonymous pages: the value of RssAnon, from one short row.
     with open(f"/proc/{process}/statm") as file:  # noqa: PTH123
         _, resident, shared, *_ = map(int, file.read().split())
     return (resident - shared) * resource.getpagesize()
@@ -80,7 +80,7 @@ def _child(request: dict[str, Any], out: int, err: int, report: int) -> NoReturn
 
         setattr(start, "_end_now", lambda _: None)  # noqa: B010  what was held is read at the end
         try:
-            exec(request["env"].get("OMPD_TEST_CODE", "main()"), {"main": start.main})  # the test of this very server
+            exec(request["env"].get("OMPD_TEST_CODE", "main()"), {"main": start.main})  # for the server's own test
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         else:
@@ -107,7 +107,7 @@ def _content(descriptor: int) -> str:
 
 
 def serve(request: dict[str, Any]) -> dict[str, Any]:
-    """Run one command and return what came of it: sizes in bytes, times in seconds."""
+    """Run one command and return its result: sizes in bytes, times in seconds."""
     out, err, report = (os.memfd_create(name) for name in ("out", "err", "report"))
     base = _anonymous("self")
     started = time.monotonic()
@@ -123,7 +123,7 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
         try:
             peak = max(peak, _anonymous(child))
         except (OSError, ValueError):
-            continue  # it ended just now
+            continue  # the process has just ended
         if killed is None and time.monotonic() - started > request["seconds"]:
             killed = "time"
         if killed is None and os.fstat(out).st_size + os.fstat(err).st_size > MAX_OUTPUT:
@@ -149,7 +149,7 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.environ["OMPD_CACHE"] = "off"

@@ -1,4 +1,4 @@
-"""What ompd itself has written: snapshots, tables of layouts, entries of the cache."""
+"""Files of ompd's own formats: snapshots, tables of layouts, entries of the cache."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _EXTRACTS: dict[str, Callable[[], bytes]] = {
 
 @crafted(asked=COMMANDS, each=_EXTRACTS, code=(0, 1, 3), says="")
 def a_snapshot_that_lies(at: Folder, how: Callable[[], bytes]) -> None:
-    """A core that says that it has the files of its modules in it."""
+    """A core that claims to contain the files of its modules."""
     raw = module()
     at.write("core", process(at.write("program", raw), raw, notes=how()))
 
@@ -130,7 +130,7 @@ _NO_TABLES: dict[str, Callable[[Path], object]] = {
 
 @crafted(asked=("layout show", "layout show crafted"), each=_NO_TABLES, code=(0, 1, 3), says="libgomp|crafted")
 def a_table_that_is_no_file(at: Folder, how: Callable[[Path], object]) -> None:
-    """What must not be opened, in the user's folder of tables."""
+    """A file that must not be opened, in the user's folder of tables."""
     path = at.path / "data" / "ompd" / "layouts" / "crafted.json"
     path.parent.mkdir(parents=True)
     how(path)
@@ -139,7 +139,7 @@ def a_table_that_is_no_file(at: Folder, how: Callable[[Path], object]) -> None:
 
 @crafted(asked=("layout show",), code=(0, 3), says="libgomp", cpu=10)
 def tables_without_number(at: Folder) -> None:
-    """3,000 of them."""
+    """3,000 tables of layouts."""
     for number in range(3_000):
         at.write(f"data/ompd/layouts/{number}.json", table())
     at.environment["XDG_DATA_HOME"] = str(at.path / "data")
@@ -156,7 +156,7 @@ _RUNTIMES: dict[str, Callable[[], bytes]] = {
 
 @crafted(asked=("layout add {folder}/runtime",), each=_RUNTIMES, code=1, says="runtime")
 def a_table_of_a_runtime_that_lies(at: Folder, how: Callable[[], bytes]) -> None:
-    """``layout add`` of a file that is crafted."""
+    """``layout add`` with a crafted file."""
     at.write("runtime", how() or small(at)[1])
     at.environment["XDG_DATA_HOME"] = str(at.path / "data")
 
@@ -165,7 +165,7 @@ def a_table_of_a_runtime_that_lies(at: Folder, how: Callable[[], bytes]) -> None
 
 
 def entry(key: bytes, payload: bytes) -> bytes:
-    """Return an entry of the cache, whole and with the right sums."""
+    """Return an entry of the cache, complete and with the right sums."""
     rest = key + payload
     return struct.pack("<13sIIQ", b"ompd cache 1\n", zlib.crc32(payload), zlib.adler32(rest), len(key)) + rest
 
@@ -185,8 +185,8 @@ _PAYLOADS: dict[str, Callable[[], bytes]] = {
 
 @crafted(asked=("stack --raw", "var counter", "runtimes"), each=_PAYLOADS, code=(0, 1, 3), says="program|counter")
 def an_entry_of_the_cache_that_lies(at: Folder, how: Callable[[], bytes]) -> None:
-    """Entries of every name that there is, for the file of the program, whose sums are right."""
-    at.is_ours = True  # what somebody else could have written is not read at all
+    """Entries with right sums and of every name that exists, for the file of the program."""
+    at.is_ours = True  # ompd ignores a cache that somebody else could have written
     strings = b"\0stands_here\0counter\0"
     rows = [(1, 0x1000 + n % 300, 4) for n in range(6_000)]
     run_of(at, module([*debugged(whole()), *symbol_sections(strings, rows)]))

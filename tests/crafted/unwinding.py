@@ -1,4 +1,4 @@
-"""Call frame information, and stacks that it is used on."""
+"""Call frame information, and stacks that are unwound with it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.crafted.modules import run_of
 
 COMMANDS = ("stack --raw", "stack", "stack --locals", "threads", "snapshot")
 USUAL = b"\x0c\x07\x08\x90\x01"
-"""The stack pointer plus 8 is the frame's address, the return address lies below it."""
+"""The frame's address is the stack pointer plus 8, the return address is below it."""
 
 
 def cie(program: bytes = USUAL, augmentation: bytes = b"zR", data: bytes = b"\x0c", version: int = 1) -> bytes:
-    """Return a common entry, of absolute addresses of 8 bytes."""
+    """Return a CIE with absolute addresses of 8 bytes."""
     body = struct.pack("<IB", 0, version) + augmentation + b"\0" + b"\x01\x78\x10"
     body += (uleb(len(data)) + data if augmentation.startswith(b"z") else b"") + program
     body += bytes(-len(body) % 8 + 4)
@@ -35,14 +35,14 @@ def cie(program: bytes = USUAL, augmentation: bytes = b"zR", data: bytes = b"\x0
 
 
 def fde(at: int, program: bytes = b"", start: int = TEXT, size: int = 0x400, back: int | None = None) -> bytes:
-    """Return an entry for code, that lies *at* bytes behind its common one."""
+    """Return an FDE that is *at* bytes behind its CIE."""
     body = struct.pack("<IQQ", at + 4 if back is None else back, start, size) + b"\0" + program
     body += bytes(-len(body) % 8 + 4)
     return struct.pack("<I", len(body)) + body
 
 
 def framed(at: Folder, frame: bytes, *, hdr: bytes | None = None, debug: bool = False, **options: object) -> None:
-    """Write a program with these entries and a core of it."""
+    """Write a program with these entries, and a core of it."""
     if debug:
         run_of(at, module([Section(b".debug_frame", frame)]), **options)
         return
@@ -58,14 +58,14 @@ def framed(at: Folder, frame: bytes, *, hdr: bytes | None = None, debug: bool = 
 
 
 def usual(program: bytes = b"", common: bytes | None = None) -> bytes:
-    """Return entries for all the code."""
+    """Return entries that cover all the code."""
     first = cie() if common is None else common
     return first + fde(len(first), program)
 
 
 @crafted(asked=COMMANDS, code=(0, 3), says="program")
 def frames_that_are_sound(at: Folder) -> None:
-    """What the others are made of: one frame after the other up to the end of the stack."""
+    """The sound stack from which the others are made: one frame after the other up to its end."""
     framed(at, usual(), stack=stack_of(*[BASE + TEXT + 20] * 20))
 
 
@@ -107,7 +107,7 @@ _STEPS = {
 
 @crafted(asked=COMMANDS, each=_STEPS, code=(0, 3), says="program")
 def instructions_that_lie(at: Folder, how: bytes) -> None:
-    """A table of rows that does not end, and frames that do not move."""
+    """A table of rows that does not end, and frames that do not advance."""
     framed(at, usual(how), stack=stack_of(*[BASE + TEXT + 20] * 50))
 
 
@@ -115,7 +115,7 @@ def instructions_that_lie(at: Folder, how: bytes) -> None:
     asked=COMMANDS, each={"cfa-loop": _STEPS["cfa-loop"], "advance": _STEPS["advance"]}, code=(0, 3), says="program"
 )
 def instructions_of_debug_frame_that_lie(at: Folder, how: bytes) -> None:
-    """The same in .debug_frame."""
+    """The same rows in .debug_frame."""
     body = b"\xff\xff\xff\xff\x01\0\x01\x78\x10" + USUAL + bytes(6)
     common = struct.pack("<I", len(body)) + body
     entry = struct.pack("<IQQ", 0, TEXT, 0x400) + how + bytes(-len(how) % 8 + 4)
@@ -140,13 +140,13 @@ _COMMON = {
 
 @crafted(asked=COMMANDS, each=_COMMON, code=(0, 3), says="program")
 def entries_that_lie(at: Folder, how: bytes) -> None:
-    """Common entries that are not there, lie about their length, or have odd encodings."""
+    """CIEs that do not exist, have a wrong length, or have odd encodings."""
     framed(at, how, stack=stack_of(*[BASE + TEXT + 20] * 50))
 
 
 @crafted(asked=COMMANDS, code=(0, 3), says="program", cpu=10)
 def entries_without_number(at: Folder) -> None:
-    """200,000 entries that all cover the same code."""
+    """100,000 entries that all cover the same code."""
     common = cie()
     size = len(fde(0))
     entries = b"".join(fde(len(common) + n * size) for n in range(100_000))
@@ -155,7 +155,7 @@ def entries_without_number(at: Folder) -> None:
 
 @crafted(asked=COMMANDS, code=(0, 3), says="program")
 def entries_without_bytes(at: Folder) -> None:
-    """A million entries of no bytes in .debug_frame."""
+    """A million empty entries in .debug_frame."""
     framed(at, bytes(4 * MB), debug=True)
 
 
@@ -173,13 +173,13 @@ _SEARCH = {
 
 @crafted(asked=COMMANDS, each=_SEARCH, code=(0, 3), says="program")
 def a_search_table_that_lies(at: Folder, how: bytes) -> None:
-    """.eh_frame_hdr whose rows lead elsewhere."""
+    """.eh_frame_hdr whose rows point elsewhere."""
     framed(at, usual(), hdr=how, stack=stack_of(*[BASE + TEXT + 20] * 50))
 
 
 @crafted(asked=("snapshot", *COMMANDS[:-1]), each={"1G": 1 << 30}, code=(0, 3), says="program")
 def entries_over_a_hole(at: Folder, how: int) -> None:
-    """.eh_frame of 1 GB of hole."""
+    """.eh_frame over 1 GB of hole."""
     raw = module([Section(b".eh_frame", b"", flags=SHF_ALLOC, span=(8 * MB, how))])
     at.sparse("program", 2 << 30, {0: raw})
     at.write("core", process(at.path / "program", raw))
@@ -199,14 +199,14 @@ def entries_over_a_hole(at: Folder, how: int) -> None:
     says="",
 )
 def registers_that_lie(at: Folder, how: dict[str, int]) -> None:
-    """Registers that lead nowhere."""
+    """Registers with odd addresses."""
     raw = module([Section(b".eh_frame", usual() + bytes(4), flags=SHF_ALLOC)])
     at.write("core", process(at.write("program", raw), raw, registers=how))
 
 
 @crafted(asked=COMMANDS, code=(0, 3), says="program", cpu=10)
 def a_stack_that_is_all_return_addresses(at: Folder) -> None:
-    """No unwind data, and 1 MB of words that could all be return addresses, for 50 threads."""
+    """No unwind data, and for 50 threads 1 MB of words that could all be return addresses."""
     raw = module(text=b"\xe8\0\0\0\0" * 200)
     stack = bytes(256) + struct.pack("<Q", BASE + TEXT + 20) * (MB // 8)
     at.write("core", process(at.write("program", raw), raw, stack=stack, threads=50))

@@ -1,1 +1,1 @@
-"""Damaging good cores and the files they name, thousands of times, and checking what is told of them."""
+"""Damage good cores and the files they name, thousands of times, and check the answers."""

@@ -111,9 +111,7 @@ class Stack:
         return {(f.pc, f.cfa if n + 1 < len(self.frames) else None): n for n, f in enumerate(self.frames)}
 
     def find(self, pc: int, cfa: int | None) -> int | None:
-        """Return the index of the frame with this pc and CFA; None if there is none. Of the outermost frame only the pc
-        counts.
-        """
+        """Return the index of the frame with this pc and CFA, else None. In the outermost frame only the pc counts."""
         found = self.by_place.get((pc, cfa))
         last = len(self.frames) - 1
         return last if found is None and self.frames and self.frames[last].pc == pc else found

@@ -49,7 +49,7 @@ def named(pc):
 
 
 def sections():
-    """Return the address ranges of the sections of the program's own file, and the begin of ``.text`` by file."""
+    """Return the address ranges of the sections of the program's own file, and the start of ``.text`` by file."""
     own, texts = [], {}
     for line in gdb.execute("info files", to_string=True).splitlines():
         match = re.match(r"\s*(0x[0-9a-f]+) - (0x[0-9a-f]+) is (\S+)(?: in (.+))?$", line)
