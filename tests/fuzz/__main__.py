@@ -1,10 +1,10 @@
-"""``make fuzz``: cases for as long as is wanted, guided by what code they reach (atheris, if it is installed).
+"""``make fuzz``: run cases for a given time, guided by the code that they reach (atheris, if it is installed).
 
     python -m tests.fuzz [--time SECONDS] [--seed SEED]     cores, files and crafted ones, a third of the time each
     python -m tests.fuzz again VICTIM NUMBER                one seeded case, as a failed test names it
     python -m tests.fuzz again FILE                         a find that was kept
 
-The corpus lies in ``.cache/fuzz``, what is found in ``tests/finds``.
+The corpus is kept in ``.cache/fuzz``, finds in ``tests/finds``.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from typing import Any
 
 CACHE = Path(__file__).parents[2] / ".cache" / "fuzz"
 SEED = os.environ.get("OMPD_FUZZ_SEED", "ompd")
-os.environ["OMPD_CACHE"] = "off"  # one case must not answer another
+os.environ["OMPD_CACHE"] = "off"  # no case may use another one's results
 TARGETS = ("cores", "formats", "crafted")
 _MAX_LENGTH = 4096
 
 
 class Drawn(random.Random):
-    """Numbers made of bytes, so that who changes the bytes changes the case; behind their end it goes on by itself."""
+    """Random numbers made of bytes: other bytes make another case. After them a seeded generator continues."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(len(data))
         self._left = data
 
     def getrandbits(self, k: int, /) -> int:
-        """Return *k* bits: of the bytes as long as there are some."""
+        """Return *k* bits, from the bytes while some are left."""
         size = (k + 7) // 8
         if len(self._left) < size:
             return super().getrandbits(k)
@@ -43,12 +43,12 @@ class Drawn(random.Random):
         return int.from_bytes(raw, "little") & (1 << k) - 1
 
     def random(self) -> float:
-        """Return a number from 0 up to, not including, 1."""
+        """Return a number in [0, 1)."""
         return self.getrandbits(16) / 65536
 
 
 class Runner:
-    """Runs cases made of bytes, counts them, and keeps finds, each once."""
+    """Runs and counts cases made of bytes, and keeps each find once."""
 
     def __init__(self, target: str) -> None:
         from tests.fuzz import crafted, run
@@ -64,7 +64,7 @@ class Runner:
         {"cores": self.cores, "formats": self.formats, "crafted": self.crafted}[self._target](data)
 
     def cores(self, data: bytes) -> None:
-        """Run a case of a damaged core: the first byte names the victim."""
+        """Run a case of a damaged core; the first byte selects the victim."""
         names = list(self._run.VICTIMS)
         name = names[data[0] % len(names)] if data else names[0]
         case = self._run.damager(name).case(Drawn(data[1:]))
@@ -75,7 +75,7 @@ class Runner:
                 self._say(find, self._run.keep_core_find(name, data, case, find))
 
     def formats(self, data: bytes) -> None:
-        """Read a damaged file: the first byte names its kind."""
+        """Read a damaged file; the first byte selects its kind."""
         formats = self._run.formats
         kinds = list(formats.KINDS)
         kind = kinds[data[0] % len(kinds)] if data else kinds[0]
@@ -90,7 +90,7 @@ class Runner:
                 self._say(find, self._run.keep_format_find(kind, raw, find))
 
     def crafted(self, data: bytes) -> None:
-        """Damage a crafted file: the first two bytes name it."""
+        """Damage a crafted file; the first two bytes select it."""
         try:
             self._crafted.run(data)
         except self._run.Find as find:
@@ -118,7 +118,7 @@ def _child(target: str, seconds: int, seed: str) -> None:
         print("atheris is not installed (pip install -e '.[fuzz]'): cases are not guided by coverage", flush=True)
         _unguided(target, seconds, numbers)
         return
-    for number in range(1024 if target == "crafted" else 64):  # each of the crafted files, and more
+    for number in range(1024 if target == "crafted" else 64):  # enough for each crafted file
         start = corpus / f"start-{number:02}"
         named = number.to_bytes(2, "little") if target == "crafted" else b""
         if not start.exists():
@@ -170,7 +170,7 @@ def _again(what: list[str]) -> None:
 
 
 def main() -> int:
-    """Run what the command line says; 1 if there are finds."""
+    """Run the command line. Return 1 if there are finds."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("again", nargs="*")
     parser.add_argument("--time", type=int, default=600)

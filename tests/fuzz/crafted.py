@@ -1,4 +1,4 @@
-"""Crafted files, damaged further: what a thoughtful attacker begins with, and what he would try next."""
+"""Crafted files with further damage: the start of an attack, and its next attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.crafted.formats import CASES
 from tests.fuzz.__main__ import Drawn
 from tests.fuzz.oracle import Find, as_text
 
-# Compressed cores hide what is changed behind checksums; tables and caches are no cores; what is large takes long.
+# Left out: compressed cores, whose checksums hide changes; tables and caches, which are no cores; large files.
 _NOT = ("compression/", "stored/a_table", "stored/an_entry", "stored/tables", "memory/a_heap", "memory/a_struct")
 _MAX_SIZE = 1 << 20
 _MAX_SECONDS = 20
@@ -27,7 +27,7 @@ NAMES = tuple(name for name in sorted(CASES) if not name.startswith(_NOT))
 
 @cache
 def _made(name: str) -> tuple[Folder, dict[Path, bytes]]:
-    # The folder of a case, and the files of it that may be changed.
+    # The folder of a case, and those of its files that may be changed.
     path = Path(tempfile.mkdtemp(prefix="ompd-fuzz-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     folder = Folder(path)
@@ -38,14 +38,14 @@ def _made(name: str) -> tuple[Folder, dict[Path, bytes]]:
 
 
 def name_of(data: bytes) -> str:
-    """Return the case that the first two bytes name."""
+    """Return the case that the first two bytes select."""
     return NAMES[int.from_bytes(data[:2], "little") % len(NAMES)]
 
 
 def run(data: bytes) -> None:
-    """Damage a case as *data* has it, and ask everything of its core.
+    """Damage a case as *data* determines, and ask all questions about its core.
 
-    :raises Find: if something else than an answer or an error of ours comes of it, or takes too long
+    :raises Find: if the result is neither an answer nor an error of ompd, or takes too long
     """
     name, numbers = name_of(data), Drawn(data[2:])
     folder, files = _made(name)
@@ -56,7 +56,7 @@ def run(data: bytes) -> None:
     for _ in range(numbers.randrange(8)):
         size = numbers.choice((1, 2, 4, 8))
         value = numbers.choice((*_ABSURD, numbers.randrange(1 << 16)))
-        # Headers and what is crafted in them lie at the beginning and at the end.
+        # Headers, and what is crafted in them, are at both ends of the file.
         anywhere, first, last = numbers.randrange(len(raw)), numbers.randrange(512), -1 - numbers.randrange(512)
         at = numbers.choice((anywhere, first, last)) % len(raw)
         raw[at : at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")[: len(raw) - at]

@@ -1,7 +1,7 @@
-"""Ways to damage a core, drawn from a source of numbers: a case is the same for the same numbers.
+"""Ways to damage a core, drawn from a source of random numbers: equal numbers make equal cases.
 
-What a question reads of an intact core is what there is to damage: fields of the runtime's structures and of glibc's,
-the constants that describe them, pointers, stacks, texts. Besides there are headers and notes, and what lies beside.
+Cases damage the bytes that questions read in the intact core: fields of the runtime's structures and of glibc's, the
+constants that describe them, pointers, stacks, texts. They also damage headers, notes, and bytes beside all these.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TEXTS = (
 
 @dataclass
 class Case:
-    """What is done to a core: bytes that are laid over the file, and memory that is taken away."""
+    """The damage of a core: bytes that are written over the file, and memory that is removed."""
 
     what: str
     patches: list[tuple[int, bytes]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Damager:
         self._core = victim.core
         memory = [span for span in victim.log if span[0] < REGISTERS and self._core.offset_of(span[0]) is not None]
         opened = set(_opening(victim))
-        # What opening a session reads of is much and always the same: the rest has to come as often.
+        # Opening a session reads much, and always the same. The other spans must be damaged as often.
         self._described = [span for span in memory if span in opened]
         self._asked = [span for span in memory if span not in opened]
         self._texts = [span for span in memory if self._is_text(span)]
@@ -83,7 +83,7 @@ class Damager:
         return self._core.bytes_at(offset, size) if offset is not None else b""
 
     def case(self, numbers: random.Random) -> Case:
-        """Return the next case that *numbers* make."""
+        """Return the next case that *numbers* determine."""
         name = numbers.choices(list(_WAYS), [weight for weight, _ in _WAYS.values()])[0]
         case = Case(name, order=numbers.randrange(len(ORDERS)))
         _WAYS[name][1](self, numbers, case)
@@ -99,13 +99,13 @@ class Damager:
         return numbers.choice(self._asked if self._asked and numbers.random() < 0.75 else self._described)
 
     def _word(self, numbers: random.Random) -> tuple[int, int]:
-        # Address and size of an integer that was read, alone or among others.
+        # Return address and size of an integer that was read, by itself or within a larger read.
         start, end = self._span(numbers)
         size = end - start
         if size in (1, 2, 4, 8):
             return start, size
         place = start + numbers.randrange(max(size // 8, 1)) * 8
-        if size > 512 and numbers.random() < 0.6:  # of a block of stack, one that is not zero
+        if size > 512 and numbers.random() < 0.6:  # in a block of stack, a word that is not zero
             for _ in range(20):
                 place = start + numbers.randrange(size // 8) * 8
                 if any(self._bytes(place, 8)):
@@ -143,7 +143,7 @@ class Damager:
             self._put(case, address, self._value(numbers, address, size), size)
 
     def ring(self, numbers: random.Random, case: Case) -> None:
-        # Pointers that lead to one another, or to themselves.
+        # Pointers that point to one another, or to themselves.
         words = [self._word(numbers) for _ in range(numbers.randint(1, 3))]
         shift = numbers.choice((0, 0, 8, -8, 16))
         for (address, size), (other, _) in zip(words, words[1:] + words[:1], strict=True):
@@ -158,7 +158,7 @@ class Damager:
                 self._put(case, address, old[0] ^ 1 << numbers.randrange(8), 1)
 
     def beside(self, numbers: random.Random, case: Case) -> None:
-        # Bytes that no question should care for.
+        # Bytes beside those that were read, which no answer should depend on.
         for _ in range(numbers.choice((1, 4, 16))):
             start, end = self._span(numbers)
             address = numbers.choice((start - numbers.randint(1, 16), end + numbers.randrange(16)))
@@ -244,7 +244,7 @@ def _opening(victim: Victim) -> Sequence[Span]:
 
 
 def minimised(victim: Victim, case: Case, fails: Callable[[Case], bool]) -> Case:
-    """Return *case* with every patch and hole left out, and every patch cut, that is not needed for it to fail."""
+    """Return *case* with only those patches, cut as short as possible, and holes that it needs to fail."""
     patches = [(at + i, patch[i : i + 1]) for at, patch in case.patches for i in range(len(patch))]
     if len(patches) <= 256:
         case = Case(case.what, patches, case.holes, case.order, case.reads)

@@ -1,7 +1,7 @@
-"""Files that look like ELF and DWARF, put together from numbers, with lies in any of their fields; and what reads them.
+"""Builders of files like ELF and DWARF, with wrong values in any field, and the readers that must survive the files.
 
-A builder takes a source of numbers: hypothesis' own, so that it can make an example smaller, one that coverage guides,
-or a seeded one.
+A builder takes a source of random numbers: that of hypothesis, which can then make an example smaller, one guided by
+coverage, or a seeded one.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from tests.support.unwinding import stack_of, unwinder_of
 
 _ABSURD = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0)
 _ABSURD += (0xFFFFFFFF, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
-_ADDRESS = 0x1000  # where the code of these files lies
+_ADDRESS = 0x1000  # the address of the code in these files
 
 
 @dataclass
 class Form:
-    """Class, byte order and how often a field lies."""
+    """The class, the byte order, and the share of fields with wrong values."""
 
     numbers: random.Random
     bits: int = 64
     order: str = "<"
     lies: float = 0.02
-    entries: list[int] = field(default_factory=list)  # where those of debug information begin in their unit
+    entries: list[int] = field(default_factory=list)  # the offsets of DWARF entries in their unit
 
     @property
     def word(self) -> str:
@@ -70,18 +70,18 @@ class Form:
         return self.bits // 8
 
     def lie(self, value: int) -> int:
-        """Return *value*, or, now and then, another."""
+        """Return *value*, or, now and then, a wrong one."""
         if self.numbers.random() >= self.lies:
             return value
         way = self.numbers.randrange(3)
         return (self.numbers.choice(_ABSURD), value + 1, value - 1)[way]
 
     def odd(self) -> bool:
-        """Tell whether something that makes no sense comes next."""
+        """Return whether the next item shall make no sense."""
         return self.numbers.random() < 3 * self.lies
 
     def pack(self, layout: str, *values: int) -> bytes:
-        """Pack integers, any of which may lie; each is cut to its size."""
+        """Pack integers, some with wrong values; each is cut to its size."""
         out = b""
         for letter, value in zip(layout, values, strict=True):
             size = struct.calcsize("=" + letter)
@@ -107,11 +107,11 @@ class Form:
         return out + bytes([value & 0x7F])
 
     def below(self, limit: int) -> int:
-        """Return a number from 0 up to, not including, *limit*."""
+        """Return a number in [0, *limit*)."""
         return self.numbers.randrange(max(limit, 1))
 
     def some(self, most: int) -> range:
-        """Return how often to repeat."""
+        """Return the range of a number of repetitions, up to *most*."""
         return range(self.below(most + 1))
 
 
@@ -136,7 +136,7 @@ _NAMES += (b".omp_outlined.", b"f.isra.0.cold", b"$x", b"", b"omp_lock_t", b"S",
 
 
 def strings(form: Form) -> tuple[bytes, list[int]]:
-    """Return a table of strings, and where they begin."""
+    """Return a table of strings, and the offsets of the strings."""
     table, places = b"\0", [0]
     for _ in form.some(8):
         places.append(len(table))
@@ -212,7 +212,7 @@ def instructions(form: Form) -> bytes:
 
 
 def eh_frame(form: Form, address: int) -> tuple[bytes, bytes]:
-    """Return ``.eh_frame`` that loads at *address*, and a search table that loads in front of it, at address - 256."""
+    """Return ``.eh_frame`` for *address*, and its search table for *address* - 256."""
     out = b""
     cie = 0
     table: list[tuple[int, int]] = []
@@ -255,7 +255,7 @@ def eh_frame(form: Form, address: int) -> tuple[bytes, bytes]:
 
 
 def debug_frame(form: Form) -> bytes:
-    """Return ``.debug_frame``, of which some entries are 64-bit."""
+    """Return ``.debug_frame``; some entries are 64-bit."""
     out = b""
     cie, cie_wide = 0, False
     for number in range(1 + form.below(6)):
@@ -286,8 +286,8 @@ _TAGS += (0x04, 0x28, 0x0F, 0x10, 0x12, 0x1A, 0x1F, 0x42)
 _ATTRIBUTES = (0x03, 0x02, 0x0B, 0x10, 0x11, 0x12, 0x1B, 0x22, 0x2F, 0x31, 0x38, 0x3A, 0x3B, 0x3C, 0x47, 0x49, 0x55)
 _ATTRIBUTES += (0x13, 0x37, 0x51, 0x69, 0x6B, 0x6E, 0x72, 0x73, 0x74, 0x8C, 0x2007, 0x58, 0x59, 0x01, 0x2132, 0x2133)
 _ATTRIBUTES += (0x0D, 0x19, 0x1C, 0x3E, 0x4E, 0x4F, 0x50, 0x65, 0x6D)
-_DWO_ID = 0x11223344  # of all units that are split, so that each may be the other half of any
-# What an attribute's value usually is, where it has not the form of any.
+_DWO_ID = 0x11223344  # of all split units, so that each may be the other half of any
+# The usual forms of an attribute that does not take an arbitrary form.
 _LIKELY = {
     0x03: (0x08, 0x0E, 0x1F21, 0x1D), 0x02: (0x18, 0x0A), 0x0B: (0x0B,), 0x10: (0x17, 0x06), 0x11: (0x01,),
     0x12: (0x07, 0x01, 0x06),
@@ -312,7 +312,7 @@ def dwarf(form: Form) -> dict[str, bytes]:
             pairs: list[tuple[int, int]] = []
             if code == 1:
                 pairs = [(0x03, 0x08), (0x10, 0x17 if version > 3 else 0x06), (0x11, 0x01), (0x12, 0x07)]
-                if version >= 4 and form.below(2):  # a skeleton, or what it stands for
+                if version >= 4 and form.below(2):  # a skeleton, or the unit that it stands for
                     pairs += [(0x76, 0x08)] if version >= 5 else [(0x2130, 0x08), (0x2131, 0x07)]
             elif form.numbers.random() < 0.7:
                 pairs = [(0x03, form.numbers.choice((0x08, 0x0E)))]
@@ -378,7 +378,7 @@ def dwarf(form: Form) -> dict[str, bytes]:
 
 
 def package_index(form: Form) -> bytes:
-    """Return the index of a package with units that all begin where their sections do."""
+    """Return the index of a package whose units begin at the start of their sections."""
     slots, rows = form.numbers.choice((1, 2, 4, 8)), 1 + form.below(2)
     columns = form.numbers.choice(((1, 3), (1, 3, 6), (1, 3, 6, 8)))
     out = form.pack("I", 2) if form.below(2) else form.pack("HH", 5, 0)
@@ -588,7 +588,7 @@ def core_file(form: Form) -> bytes:
     return b"\x7fELF\x02\x01\x01" + bytes(9) + header + table + raw + memory
 
 
-# Readers. Each raises OmpdError alone, whatever the bytes.
+# Readers. On any bytes, each may raise only OmpdError.
 
 
 def _try(ask: Callable[[], object]) -> None:
@@ -646,7 +646,7 @@ def read_unwinding(data: bytes) -> None:
 
 
 class Itself:
-    """Finds the file itself, whatever other file is looked for: the worst that a file can refer to."""
+    """A finder that returns the file itself for any file that it refers to: the worst possible reference."""
 
     def __init__(self, elf: ElfFile) -> None:
         self._elf = elf
@@ -731,7 +731,7 @@ def _ramp(address: int, size: int) -> bytes:
 
 
 def location(form: Form) -> bytes:
-    """Return the expression of a variable's place."""
+    """Return the expression of a variable's location."""
     out = expression(form)
     for _ in form.some(6):
         op = form.numbers.choice(
@@ -751,7 +751,7 @@ def location(form: Form) -> bytes:
 
 
 def read_location(data: bytes) -> None:
-    """Ask where a variable lies, in a unit that has nothing but a header."""
+    """Evaluate a variable's location, in a unit with only a header."""
     header = struct.pack("<IHBBI", 8 + 8, 5, 1, 8, 0) + b"\1" + bytes(7)
     unit = Unit(_HeaderOnly(header), 0)
     assert derefs_through(data[:3], data, "little") is None or data
@@ -768,18 +768,18 @@ class _HeaderOnly(Sections):
         self._read = {}
 
     def span(self, name: str) -> tuple[bytes, int, int] | None:
-        """Return the unit's section."""
+        """Return the unit's section, None for any other."""
         return (self._info, 0, len(self._info)) if name == ".debug_info" else None
 
     def cursor(self, name: str, offset: int = 0, end: int | None = None) -> Cursor:
-        """Return a cursor in it."""
+        """Return a cursor in the unit's section."""
         if name != ".debug_info":
             raise MalformedFile(f"no {name}")
         return Cursor(self._info, "little", position=offset, end=end)
 
 
 def read_values(data: bytes) -> None:
-    """Show values of all that may be a type, of bytes and in memory, and look variables up by their names."""
+    """Show values of all possible types, from bytes and from memory, and look variables up by their names."""
     elf = ElfFile(data, "file")
     info = TypeInfo(elf)
     reads = 0
@@ -824,7 +824,7 @@ def _layout(info: TypeInfo, name: str) -> None:
 
 
 def read_expression(data: bytes) -> None:
-    """Evaluate an expression over memory that has nothing below 4096."""
+    """Evaluate an expression over memory that is unreadable below 4096."""
 
     def read(address: int, size: int) -> bytes:
         if address < 4096:
@@ -839,7 +839,7 @@ _CODE, _BLIND, _STACK = 0x40_0000, 0x50_0000, 0x7000
 
 
 def stack_bytes(form: Form) -> bytes:
-    """Return call frame instructions of all functions of a program, their length first, then a stack."""
+    """Return the call frame instructions of all functions of a program, after their length, then a stack."""
     code = instructions(form)[:255] if form.odd() else b"\x0e\x10\x83\x02"
     places = (0, _CODE + 8, _CODE + 9, _BLIND + 8, _BLIND + 9, _STACK + 64, _STACK + 256, _STACK, _STACK + 8)
     words = form.pack("Q" * 128, *(form.numbers.choice(places) for _ in range(128)))
@@ -847,7 +847,7 @@ def stack_bytes(form: Form) -> bytes:
 
 
 def read_stack(data: bytes) -> None:
-    """Follow a stack, with guesses and without."""
+    """Unwind a stack, with and without guesses."""
     code, memory = data[1 : 1 + data[0]] if data else b"", data[1 + data[0] :] if data else b""
     augmented = struct.pack("<I", 0) + b"\x01zR\0\x01\x78\x10\x01\0\x0c\x07\x08\x90\x01"
     head = struct.pack("<I", len(augmented)) + augmented
@@ -861,7 +861,7 @@ def read_stack(data: bytes) -> None:
         if _STACK <= address <= _STACK + len(memory) - size:
             return memory[address - _STACK : address - _STACK + size]
         if address >> 12 in (_CODE >> 12, _BLIND >> 12) and 0 <= size <= 4096:
-            # Each place is behind a call, and 9 bytes on a handler returns.
+            # Each address follows a call, and each ninth one is the code after a signal handler returned.
             around = (b"\xb8\x0f\0\0\0\x0f\x05\xff\xd0" * 460)[address % 9 :]
             return around[:size]
         raise MemoryFault(address, size)
@@ -882,7 +882,7 @@ def read_stack(data: bytes) -> None:
 
 
 def read_notes(data: bytes) -> None:
-    """Walk notes, and parse what they hold as each kind that there is."""
+    """Walk notes, and parse each as every known kind."""
     for _, _, desc in iter_notes(data, "little"):
         raw = bytes(desc)
         for parse in (lambda raw=raw: notes.parse_files(raw, 8, "little"), lambda raw=raw: notes.parse_command(raw)):
@@ -928,12 +928,12 @@ _PIECES += (b"DT", b"B1x", b"GV", b"Th4_", b"d_", b"s", b".x", b".0", b"99999999
 
 
 def mangled(form: Form) -> bytes:
-    """Return a name as linkers have those of C++."""
+    """Return a mangled C++ name."""
     return b"_Z" + b"".join(form.numbers.choice(_PIECES) for _ in form.some(form.numbers.choice((12, 12, 80, 900))))
 
 
 def read_name(data: bytes) -> None:
-    """Make a name of C++ readable."""
+    """Demangle a C++ name."""
     found = demangle(data.decode("utf-8", "replace"))
     assert found is None or 0 <= len(found) < 1 << 16
 
@@ -956,7 +956,7 @@ KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
 
 
 def built(kind: str, numbers: random.Random) -> bytes:
-    """Return a file of a kind, as *numbers* have it: sound, with lies in it, or damaged besides."""
+    """Return a file of a kind that *numbers* determine: sound, with wrong fields, or damaged besides."""
     form = Form(numbers, lies=numbers.choice((0.0, 0.005, 0.02, 0.1)))
     if kind not in ("core", "notes", "expression", "location", "name", "stack"):
         form.bits, form.order = numbers.choice((64, 64, 64, 32)), numbers.choice("<<<>")
@@ -969,5 +969,5 @@ def built(kind: str, numbers: random.Random) -> bytes:
 
 
 def survive(kind: str, data: bytes) -> None:
-    """Read *data* as what *kind* says: nothing but an :class:`OmpdError` may come of it."""
+    """Read *data* as a file of *kind*: only :class:`OmpdError` may be raised."""
     _try(lambda: KINDS[kind][1](data))

@@ -1,12 +1,12 @@
-"""What may be told of a damaged core: what a sound one tells, wherever nothing was read that the damage touched.
+"""Rules for answers about a damaged core: equal to those about the sound core, unless a damaged byte was read for them.
 
-An intact core is asked first, and every place that is read is logged: up to each answer, and, by asking for one row in
-a session of its own, up to each fact of the row. Then, whatever bytes a case changes:
+The intact core is asked first, and all reads are logged: up to each answer, and, with a session for each row, up to
+each fact of the row. Then, for any bytes that a case changes:
 
-- nothing but :class:`OmpdError` is raised, and no question reads without end;
+- only :class:`OmpdError` is raised, and no question reads endlessly;
 - an answer that read none of these bytes is equal in all;
 - a fact that read none of them is equal, in a row that may otherwise be damaged;
-- where memory is taken away, and not changed, every fact is equal or said not to be known.
+- if memory is removed and not changed, each fact is equal or given as unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Ask = Callable[[Session], Any]
 
 
 def ask_below(session: Session) -> dict[str, Any]:
-    """Ask what no command asks yet: the environment, thread-local variables, thread keys."""
+    """Ask questions that no command asks yet: the environment, thread-local variables, thread keys."""
     process = session.process
     found: dict[str, Any] = {"environment": _told(process.environment.at_start)}
     for thread in process.threads.ids():
@@ -77,25 +77,25 @@ _KEYS = {
     "tasks": lambda row: row.id,
     "icvs": lambda row: (row.runtime, row.name, row.handle),
 }
-# What a row's order of facts does not tell: that a fact has more than one key of the record.
+# Facts that fill several fields of a record, by the key under which a row asks for them.
 _TOGETHER = {
     "state": ("state", "state_source"),
     "exit_frame": ("exit_frame", "enter_frame"),
     "task": ("wait", "wait_id", "task"),
 }
-# Of a task's thread the question knows more than the row alone; the names of rows are no facts.
-# Layouts are those that the session has used so far; the innermost frame is told where the user's is not known.
+# Names of rows are no facts. Layouts are those that the session has used so far. The innermost frame is given if the
+# user's frame is unknown. A task's thread is excluded by `but`: the question knows more of it than the single row.
 _NOT_COMPARED = {"id", "runtime", "handle", "name", "scope", "layouts", "innermost"}
 MAX_SECONDS = 10.0
 
 
 class Find(AssertionError):
-    """Something that must not be."""
+    """A broken rule."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What was told of one question: an answer, or an error."""
+    """The result of one question: an answer, or an error."""
 
     answer: Any
     error: OmpdError | None
@@ -104,17 +104,17 @@ class Told:
 
 @dataclass(frozen=True)
 class Known:
-    """What an intact core tells, and the places that were read for it, question by question in one order."""
+    """The results of all questions about an intact core in one order, and the places read up to each."""
 
     told: Mapping[str, Told]
     spans: Mapping[str, Spans]
 
 
-FactSpans = Mapping[str, Spans]  # by the record's field
+FactSpans = Mapping[str, Spans]  # by field of the record
 
 
 class Victim:
-    """One good core: what it tells when it is intact, and what each fact was read from."""
+    """One good core: the results from it when it is intact, and the places read for each fact."""
 
     def __init__(self, name: str, core: Core) -> None:
         self.name = name
@@ -145,7 +145,7 @@ class Victim:
                 _ask(session, target, question)
             return sorted(set(target.log))
 
-    # Rows, each alone
+    # Single rows
 
     def _rows(self, question: str) -> dict[Any, FactSpans]:
         rows = self.known[0].told[question].answer.rows
@@ -205,7 +205,7 @@ class Victim:
                             raise AssertionError(f"{self.name}: {row} alone is {value!r}")
                         yield (row.runtime, row.name, handle), {"value": tracked.now()}
 
-    # A case
+    # A damaged case
 
     def check(
         self,
@@ -216,9 +216,9 @@ class Victim:
         text: bool = False,
         reads: int | None = None,
     ) -> str:
-        """Ask everything of the damaged core, and return in a word what came of it.
+        """Ask all questions about the damaged core, and return the outcome in a word.
 
-        :raises Find: if something is told that must not be
+        :raises Find: if a rule is broken
         """
         started = time.process_time()
         places = self.core.places_of(patches) + list(holes)
@@ -235,7 +235,7 @@ class Victim:
             target.holes = holes
             session = self.core.session(target)
             if reads is not None and reads < 500:
-                list(session.runtimes)  # or opening would be what is given up
+                list(session.runtimes)  # else opening the session would be given up
             session.process.memory.max_reads = reads if reads is not None else 20 * self._most + 20_000
             changed_only = not holes
             for question in ORDERS[order]:
@@ -283,16 +283,16 @@ class Victim:
             spans = self.rows[question].get(key(row), {})
             for name, was, is_now, why in _differences(row, now):
                 if name == "status" and (was, is_now) == ("queued", "executing") and row.thread != now.thread:
-                    continue  # what a thread names as its task was touched
+                    continue  # the field that gives a thread its task was touched
                 if name == "scheduling" and why is not None and was not in rows:
-                    continue  # what leads to that task was touched, and a row names only tasks that have one
+                    continue  # the way to that task was touched, and a row names only listed tasks
                 if name in spans and not any(spans[name].touches(*place) for place in places):
                     raise Find(f"{question}: {name} of {key(row)} was {was!r} and is {is_now!r}, untouched ({why})")
                 if not changed and why is None and not _is_gap(is_now):
                     raise Find(f"{question}: {name} of {key(row)} was {was!r} and is {is_now!r}, for missing memory")
 
 
-# The whole of a core's notes and headers counts as read by everything.
+# The notes and headers of a core, as a whole, count as read by everything.
 _EVERYTHING = [(1 << 80, 1 << 90)]
 
 
@@ -319,7 +319,7 @@ def _task(space: Runtime, identifier: str) -> Task:
 
 
 class _Tracked:
-    """Where the log stands when each fact of a row has been told."""
+    """Records the length of the log when each fact of a row has been asked for."""
 
     def __init__(self, target: WatchedTarget) -> None:
         self._target = target
@@ -345,7 +345,7 @@ class _Tracked:
         return Spans([*self._target.log, *_EVERYTHING])
 
     def of(self, row: Any, again: Any, but: Sequence[str] = ()) -> FactSpans:
-        """Return what the facts of *row* were read from; *again* is what the row alone told."""
+        """Return the places that the facts of *row* were read from; *again* is the same row, asked by itself."""
         for name, was, is_now, _ in _differences(row, again):
             if name not in but:
                 raise AssertionError(f"{name} of {row} is {is_now!r} alone, not {was!r}")
@@ -359,7 +359,7 @@ class _Tracked:
 
 
 def _differences(before: Any, after: Any) -> Iterator[tuple[str, Any, Any, str | None]]:
-    # Field, what it was, what it is, and why it is not known if that is said.
+    # Yield field, old value, new value, and the reason why the new value is unknown, if one is given.
     for field in fields(before):
         name = field.name
         if name in _NOT_COMPARED or name == "unavailable":
@@ -397,7 +397,7 @@ def _difference(before: Told, after: Told) -> str:
 
 
 def check_rendering(question: str, answer: Answer[Any], *, text: bool) -> None:
-    """Check that an answer becomes JSON, and, if *text*, text without anything that a terminal acts on."""
+    """Check that an answer renders as JSON, and, with *text*, as text that does not control a terminal."""
     try:
         written = format_answer(question, answer)
         read = json.loads(written)
@@ -414,7 +414,7 @@ def check_rendering(question: str, answer: Answer[Any], *, text: bool) -> None:
 
 
 def as_text(question: str, answer: Answer[Any], *, verbose: bool = True, unfold: bool = False) -> str:
-    """Return the answer as the command prints it into a pipe."""
+    """Return the answer as text that the command prints into a pipe."""
     out = io.StringIO()
     try:
         with contextlib.redirect_stdout(out):
@@ -427,7 +427,7 @@ def as_text(question: str, answer: Answer[Any], *, verbose: bool = True, unfold:
 
 
 def seeded(*parts: object) -> random.Random:
-    """Return a source of numbers that is the same for the same *parts*."""
+    """Return a generator of random numbers that is the same for the same *parts*."""
     return random.Random("/".join(map(str, parts)))
 
 

@@ -1,4 +1,4 @@
-"""Files of modules, parsed once for all cases: they are this machine's own, and no case damages them."""
+"""Parse the files of modules once for all cases. They are this machine's own, and no case damages them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ompd.safety.reading import PagedFile
 
 
 class Kept(PagedFile):
-    """A file that stays open, whoever closes it."""
+    """A file that stays open when a session closes it."""
 
     def close(self) -> None:
         """Do nothing: the next case reads on."""
 
 
 class Memory(mmap.mmap):
-    """Memory that stands for a file without holes, and stays open, whoever closes it."""
+    """Memory in place of a file without holes, which stays open when a session closes it."""
 
     def close(self) -> None:
         """Do nothing: the next case reads on."""
@@ -39,7 +39,7 @@ class Memory(mmap.mmap):
         return len(self)
 
     def has_changed(self) -> bool:
-        """Return False: changes are what the cases make."""
+        """Return False: only cases make changes."""
         return False
 
 
@@ -50,7 +50,7 @@ def kept(path: str) -> Kept:
 
 
 class _Loader:
-    # Stands in for a class of which modules call two constructors that are methods.
+    # Stands in for a class of which modules call only two constructors, both class methods.
 
     def __init__(self, from_elf: Callable[..., Any], from_debug_frame: Callable[..., Any]) -> None:
         self.from_elf, self.from_debug_frame = from_elf, from_debug_frame
@@ -58,7 +58,7 @@ class _Loader:
 
 def _once(make: Callable[..., Any], key: Callable[..., object]) -> Callable[..., Any]:
     known: dict[object, Any] = {}
-    alive: list[object] = []  # what keys are made of must not be collected, or its id may be another's
+    alive: list[object] = []  # keep the objects of the keys: a collected one's id may return
 
     def made(*arguments: Any) -> Any:
         name = key(*arguments)
@@ -76,7 +76,7 @@ def _first(first: object, *_: object) -> object:
 
 @contextmanager
 def parsed_once() -> Iterator[None]:
-    """Let all sessions inside share what they parse of modules' files."""
+    """Let all sessions in the context share the parsed files of modules."""
     original_open, original_elf = modules.open_paged, modules.ElfFile
     tables, unwinding, lines, info = modules.SymbolTable, modules.UnwindTable, modules.LineInfo, types.TypeInfo
     find = types.find_variables
@@ -107,5 +107,5 @@ def parsed_once() -> Iterator[None]:
 
 
 def _kept(open_paged: Callable[[str], PagedFile], path: str) -> Kept:
-    open_paged(path).close()  # raises what there is to raise
+    open_paged(path).close()  # raises the errors of the original
     return kept(path)

@@ -1,4 +1,4 @@
-"""Running cases: which cores, what a failure says, and how a find is made small and kept."""
+"""Run cases: choose cores, word failures, and make finds small and keep them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import stopped
 
 FINDS = Path(__file__).parents[1] / "finds"
 
-# Regions, tasks, locks, barriers and variables; both kinds of core, all modes.
+# Programs with regions, tasks, locks, barriers and variables; both kinds of core, all modes.
 VICTIMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "deadlock": ("deadlock", {}),
     "nested": ("nested", {}),
@@ -35,15 +35,15 @@ VICTIMS: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 @cache
 def damager(name: str) -> Damager:
-    """Return what makes cases of one victim."""
+    """Return the maker of cases for one victim."""
     program, options = VICTIMS[name]
     return Damager(Victim(name, Core(stopped(program, **options).core)))
 
 
 def run(name: str, numbers: random.Random, *, text: bool = False) -> tuple[Case, str]:
-    """Run the case that *numbers* make of a victim; return it and what came of it.
+    """Run the case of a victim that *numbers* determine; return the case and its outcome.
 
-    :raises Find: if something came of it that must not
+    :raises Find: if a rule is broken
     """
     maker = damager(name)
     case = maker.case(numbers)
@@ -60,7 +60,7 @@ def check(victim: Victim, case: Case, *, text: bool = False) -> str:
 
 
 def run_seeded(name: str, seed: str, first: int, count: int) -> Iterator[str]:
-    """Run cases by their numbers, and yield what came of each; the text of a find says how to run it again."""
+    """Run cases by their numbers, and yield their outcomes. The text of a find has the command to run it again."""
     for number in range(first, first + count):
         try:
             _, outcome = run(name, seeded(seed, name, number), text=number % 8 == 0)
@@ -73,15 +73,15 @@ def run_seeded(name: str, seed: str, first: int, count: int) -> Iterator[str]:
 
 
 def signature(find: BaseException) -> str:
-    """Return what two finds of one fault have in common."""
+    """Return the part of its text that a find shares with other finds of the same fault."""
     return re.sub(r"0x[0-9a-f]+|\d+", "N", str(find))[:100]
 
 
 def keep_core_find(name: str, recipe: bytes, case: Case, find: Find) -> Path:
-    """Write a find of a damaged core: the smallest case of it, and the bytes that made the case.
+    """Write a find of a damaged core: its smallest case, and the bytes that made the case.
 
-    Addresses differ from machine to machine, so the recipe is a seed of more cases like it and no more. What the case
-    was belongs into a test of its own.
+    Addresses differ from machine to machine, so the recipe is only a seed for more cases like it. The case itself needs
+    a test of its own.
     """
 
     def fails(trial: Case) -> bool:
@@ -104,7 +104,7 @@ def keep_core_find(name: str, recipe: bytes, case: Case, find: Find) -> Path:
 
 
 def keep_format_find(kind: str, data: bytes, find: BaseException) -> Path:
-    """Write a find of a damaged file: the smallest bytes of it."""
+    """Write a find of a damaged file: its smallest bytes."""
 
     def fails(trial: bytes) -> bool:
         try:
@@ -113,7 +113,7 @@ def keep_format_find(kind: str, data: bytes, find: BaseException) -> Path:
             return type(other) is type(find)
         return False
 
-    step = 0 if isinstance(find, TimeoutError) else len(data) // 2  # what takes long takes too long to try often
+    step = 0 if isinstance(find, TimeoutError) else len(data) // 2  # slow finds cannot be tried often
     while step:
         start = 0
         while start < len(data):
@@ -130,7 +130,7 @@ def keep_format_find(kind: str, data: bytes, find: BaseException) -> Path:
 
 
 def keep_crafted_find(data: bytes, find: BaseException) -> Path:
-    """Write a find of a damaged crafted file: the bytes that made it."""
+    """Write a find of a damaged crafted file: the bytes that made the file."""
     return _keep("crafted", signature(find), data, ".bin")
 
 

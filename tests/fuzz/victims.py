@@ -1,7 +1,7 @@
-"""A good core that cases damage: mapped copy-on-write, so that memory, notes and headers are all just bytes of it.
+"""A good core to be damaged: mapped copy-on-write, so that memory, notes and headers are all just bytes of the map.
 
-Each byte of the file has a place: an address of the program's memory, a word of a thread's registers, or one that
-every answer depends on. The target logs the places that are read.
+Each byte of the file has a place: an address of the program's memory, a word of a thread's registers, or a place on
+which every answer depends. The target logs the places that are read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ompd.errors import MemoryFault, OmpdError
 from ompd.session import Session
 from tests.fuzz.parses import Memory
 
-# Places that are no addresses: registers of threads, and what everything depends on.
+# Places that are no addresses: registers of threads, and the bytes on which everything depends.
 REGISTERS = 1 << 70
 EVERYTHING = 1 << 80
 _THREAD_STRIDE = 1 << 12
@@ -52,14 +52,14 @@ class Spans:
         return sum(end - start for start, end in self)
 
     def touches(self, start: int, end: int) -> bool:
-        """Tell whether some number from *start* up to, not including, *end* is in the set."""
+        """Return whether the set has a number in [*start*, *end*)."""
         index = bisect_right(self._starts, end - 1) - 1
         return index >= 0 and self._ends[index] > start
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Where some bytes of the file lie among the places."""
+    """A run of bytes of the file, and its first place."""
 
     offset: int
     size: int
@@ -67,7 +67,7 @@ class Segment:
 
 
 class WatchedTarget(CoreTarget):
-    """A core that logs what is read of it, and lacks what a case took away."""
+    """A core that logs reads, and lacks the memory that a case removed."""
 
     def __init__(self, path: str, data: Any) -> None:
         super().__init__(path, data)
@@ -94,7 +94,7 @@ class WatchedTarget(CoreTarget):
 
 
 class Core:
-    """A core file whose bytes can be changed and put back."""
+    """A core file whose bytes can be changed and restored."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -121,7 +121,7 @@ class Core:
 
     @contextmanager
     def damaged(self, patches: Sequence[tuple[int, bytes]]) -> Iterator[None]:
-        """Lay bytes over the file at offsets."""
+        """Write patches over the file at their offsets, and undo them when the context ends."""
         before = [(offset, self._data[offset : offset + len(patch)]) for offset, patch in patches]
         try:
             for offset, patch in patches:
@@ -170,7 +170,7 @@ class Core:
             at = desc + -(-n_descsz // 4) * 4
 
     def offset_of(self, place: int) -> int | None:
-        """Return where in the file a place lies, None if the core leaves it out."""
+        """Return the offset of a place in the file, None if the core leaves it out."""
         index = bisect_right(self._places, place) - 1
         if index < 0:
             return None
@@ -179,7 +179,7 @@ class Core:
         return segment.offset + within if within < segment.size else None
 
     def places_of(self, patches: Iterable[tuple[int, bytes]]) -> list[Span]:
-        """Return the places of those bytes of patches that differ from what is there; none for what nobody reads."""
+        """Return the places of the bytes of patches that differ from the file, without bytes that are never read."""
         found: list[Span] = []
         for start, patch in patches:
             for offset, byte in enumerate(patch, start):
@@ -192,7 +192,7 @@ class Core:
         return found
 
     def _seems_lost(self, patches: Iterable[tuple[int, bytes]]) -> bool:
-        # Zeros where every thread has something say that a page of notes is lost, which concerns every answer.
+        # If all threads have zeros where values belong, a page of notes seems lost. That concerns every answer.
         with self.damaged(list(patches)), suppress(OmpdError), self.opened() as target:
             return target.loss is not None
         return True

@@ -1,4 +1,4 @@
-"""What a 32-bit core or process tells, compared with what its threads noted."""
+"""Compare the answers about a 32-bit core or process with the records of its threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GLOBALS = {
 
 
 def check_stacks(answer: Answer[StackRecord], truth: Mapping[str, Any]) -> None:
-    """Make sure that each thread's frames are, of the program, those that it noted, with their lines."""
+    """Check that each thread's frames in the program are those that the thread noted, with their lines."""
     rows = {row.native_thread_id: row for row in answer.rows}
     assert rows.keys() == {thread["id"] for thread in truth["threads"]}
     for thread in truth["threads"]:
@@ -55,7 +55,7 @@ def value_of(name: str, number: int) -> object:
 
 
 def check_variables(session: Inspection, truth: Mapping[str, Any], mechanism: str, *, opened: bool) -> None:
-    """Make sure that each variable lies where each thread said, and has the value that it gave it."""
+    """Check that each variable has the address and the value that each thread noted."""
     compared = 0
     for name, value in GLOBALS.items():
         for row in session.ask_var(name).rows:
@@ -82,9 +82,9 @@ def check_variables(session: Inspection, truth: Mapping[str, Any], mechanism: st
 
 
 def check_process(process: StoppedProcess, truth: Mapping[str, Any], *, no_keys: Sequence[int] = (1024, -1)) -> None:
-    """Make sure of all else that is generic.
+    """Check all other generic facts.
 
-    :param no_keys: what are no POSIX thread keys; a snapshot does not hold what it takes to tell so of all
+    :param no_keys: numbers that are no POSIX thread keys; a snapshot lacks the data to reject all of them
     """
     assert process.contract.type_sizes() == NATIVE_SIZES
     sizes, names = truth["sizes"], ("char", "short", "int", "long", "long long", "pointer")

@@ -1,4 +1,4 @@
-"""For tests/debugger/targets/test_i386.py: compares a 32-bit core or process in LLDB, and prints ``equal`` if it is."""
+"""For tests/debugger/targets/test_i386.py: compare a 32-bit core or process in LLDB, and print ``equal`` if it is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.i386.checks import check_process, check_stacks, check_variables
 
 
 def main(path: str) -> None:
-    """Compare what the file *path* asks for."""
+    """Compare the target that the file *path* describes."""
     asked = json.loads(Path(path).read_text())
     lldb = load_lldb()
     debugger = lldb.SBDebugger.Create()

@@ -1,4 +1,4 @@
-"""32-bit programs: how they are built and started, and cores in which they tell what is true."""
+"""Build and start 32-bit programs, and make cores with the programs' own record of the truth."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SOURCES = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Build:
-    """How the program is built, and how it is stopped: by a core of the kernel, or of gdb."""
+    """The way to build the program, and to stop it: by a core of the kernel or of gdb."""
 
     name: str
     compiler: str
@@ -69,7 +69,7 @@ BUILDS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """A core of the program, and what it wrote."""
+    """A core of the program, and the program's record."""
 
     program: Path
     core: Path
@@ -77,7 +77,7 @@ class Sample:
 
 
 def compiled(name: str, flags: Sequence[str], sources: Mapping[str, str], command: Sequence[str], output: str) -> Path:
-    """Return the folder with what is compiled of *sources*, by their names in it."""
+    """Return the folder with the result of compiling *sources*, which are given by their file names."""
     used = compiler(name)
 
     def make(folder: Path) -> None:
@@ -96,7 +96,7 @@ def flags_of(build: Build) -> Flags:
 
 
 def built(build: Build) -> tuple[Path, Path | None]:
-    """Return the program, and the library that it opens."""
+    """Return the program, and the library that it opens, None if it is static."""
     flags = flags_of(build)
     library = None
     if not build.is_static:
@@ -113,7 +113,7 @@ def built(build: Build) -> tuple[Path, Path | None]:
 
 @contextmanager
 def started(build: Build, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the program in *folder* until it has written ``truth.json`` there and all of its threads rest."""
+    """Run the program in *folder* until it has written ``truth.json`` there and all of its threads are at rest."""
     program, library = built(build)
     ready, told = os.pipe()
     process = None

@@ -1,6 +1,4 @@
-"""Programs with the shapes of those of LLVM's libompd test-suite, and some that it lacks; see ``truth.h`` for what they
-write.
-"""
+"""Programs like those of LLVM's libompd test-suite, and shapes that it lacks. ``truth.h`` describes their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread of Python waits for the interpreter lock, which the first one keeps while it is in a function of C."""
+"""A Python thread waits for the interpreter lock, which the main thread holds while it is in a C function."""
 
 import ctypes
 import json
@@ -17,12 +17,12 @@ def work():
     say("waits")
     begun.set()
     while True:
-        time.sleep(0)  # gives up the lock, and takes it again
+        time.sleep(0)  # releases the lock and takes it again
 
 
-sys.setswitchinterval(1000)  # so long one who waits for the lock sleeps at once
+sys.setswitchinterval(1000)  # seconds of each wait for the lock, so the waiter just sleeps
 begun = threading.Event()
 threading.Thread(target=work, daemon=True).start()
 begun.wait()
 say("main")
-ctypes.PyDLL(None).pause()  # in no other way a function of C keeps the lock
+ctypes.PyDLL(None).pause()  # PyDLL functions keep the lock while they run

@@ -1,4 +1,4 @@
-"""A thread of C holds Python's interpreter lock by another thread's state: gil_states.py EXTENSION 0|1."""
+"""A C thread holds Python's interpreter lock by another thread's state: gil_states.py EXTENSION 0|1."""
 
 import ctypes
 import sys

@@ -1,6 +1,6 @@
 """Children of a process in which scikit-learn has used its libgomp: scikit_learn.py fork|multiprocessing.
 
-A child that is forked has the records of the pool, and none of its threads: its first region waits for ever.
+A forked child has the records of the pool but none of its threads, so its first region waits for ever.
 """
 
 import json

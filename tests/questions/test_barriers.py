@@ -1,7 +1,7 @@
-"""Teams whose threads are at several barriers, or at one and in other waits: each barrier has a count of its own.
+"""Teams whose threads wait at several barriers, or at one barrier and in other waits: each barrier has its own count.
 
-The truth is what ``fixtures/programs/mismatched.c`` wrote, on each runtime: which constructs share a barrier differs. A
-sample here; the product with ``OMPD_FULL=1``.
+The truth is the record of ``fixtures/programs/mismatched.c`` on each runtime; runtimes differ in which constructs share
+a barrier. A sample runs by default, the full product with ``OMPD_FULL=1``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.runs import ENVIRONMENT
 from tests.truth import compare
 
-SECONDS = 25  # until a program stands still
+SECONDS = 25  # until a program no longer changes
 SOURCE = CHECKOUT / "tests" / "waits" / "jumped.c"
 # With the stub's one barrier these teams go on, or wait for a thread in user code.
 MEETS_ON_STUB = ("late", "loop", "single", "lock")
@@ -56,7 +56,7 @@ def combinations() -> Iterator[Any]:
         if runtime != "stub" or mismatch in MEETS_ON_STUB
     ]
     for number, each in enumerate(whole):
-        # All of two runtimes that differ most; of others each by turns.
+        # All cases of the two runtimes that differ most; every seventh of the others.
         is_sampled = (each[1] == "libgomp") or (each[1] == "libomp-19" and each[2] == "clang") or number % 7 == 0
         if FULL or is_sampled:
             yield pytest.param(*each, id="-".join(each), marks=pytest.mark.xdist_group("busy"))
@@ -93,8 +93,8 @@ def test_every_pattern_of_barriers(pattern: str, runtime: str) -> None:
 
 @pytest.mark.parametrize("mode", ["neither", "debug"])
 def test_a_waiter_is_never_missing_at_its_own_barrier(mode: str) -> None:
-    # The stub's only barrier lets all go when thread 2 has come to it for the region's end, and the others come back
-    # for that. What the runtime keeps as the state of thread 2 is that it waits at a barrier still.
+    # The stub's only barrier releases all threads when thread 2 arrives at the region's end. The others then come back
+    # for that end, while the runtime's state of thread 2 still is that it waits at a barrier.
     core = stopped("mismatched", compiler="gcc", mode=mode, runtime="stub", env={"MISMATCH": "skipped"})
     rows = {row.thread_num: row for row in rows_of(core.core).values() if row.level}
     late = rows.pop(2)
@@ -130,7 +130,7 @@ def jumped(runtime: str, compiler_name: str) -> Path:
     return entry("programs", key, make) / "jumped"
 
 
-# What each thread waits for by its number: at a barrier, how many have arrived there and who has not.
+# By thread number, for waits at a barrier: how many threads have arrived there, and which have not.
 JUMPED: dict[str, dict[int, tuple[int, tuple[int, ...]]]] = {
     "barrier": {0: (3, (2,)), 1: (3, (2,)), 2: (1, (0, 1, 3)), 3: (3, (2,))},
     "primary": {0: (1, (1, 2, 3)), 1: (3, (0,)), 2: (3, (0,)), 3: (3, (0,))},
@@ -141,7 +141,7 @@ JUMPED: dict[str, dict[int, tuple[int, tuple[int, ...]]]] = {
     "ending": dict.fromkeys(range(4), (4, ())),
     "outer": {1: (1, (0, 2))},
 }
-# And for how many tasks those wait at a barrier who have all come there.
+# The number of unfinished tasks for which the threads wait at a barrier where all have arrived.
 UNFINISHED = {"tasks": 1, "ending": 2}
 BUILDS = [("libgomp", "gcc"), ("libomp-19", "gcc"), ("libomp-14", "clang"), (INTEL, "gcc")]
 
@@ -163,7 +163,7 @@ BUILDS = [("libgomp", "gcc"), ("libomp-19", "gcc"), ("libomp-14", "clang"), (INT
     "outer-libomp-14-clang",
 )
 def test_code_that_was_left_by_a_jump(name: str, runtime: str, compiler: str) -> None:
-    # Optimised code is left by a jump to the routine that waits; what has called it does not show which that is.
+    # Optimised code leaves its frame by a jump to the routine that waits, so its caller does not show the routine.
     check_jumped(name, runtime, compiler)
 
 
@@ -190,7 +190,7 @@ def check_jumped(name: str, runtime: str, compiler: str, **more: str) -> None:
 
 @contextmanager
 def started(name: str, runtime: str, compiler: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``tests/waits/jumped.c``; it is killed at the end of the context."""
+    """Run ``tests/waits/jumped.c``, and kill it when the context ends."""
     program = jumped(runtime, compiler)
     environment = {**clean_environment(), **ENVIRONMENT, "OMP_MAX_ACTIVE_LEVELS": "4", **more}
     process = subprocess.Popen([program, name], env=environment, stdin=subprocess.DEVNULL)
@@ -202,14 +202,14 @@ def started(name: str, runtime: str, compiler: str, **more: str) -> Iterator[sub
 
 
 def is_as_expected(found: object, name: str) -> bool:
-    if name in ("tasks", "ending"):  # which of them executes the task is chance
+    if name in ("tasks", "ending"):  # chance decides which thread executes the task
         counts = (3,) if name == "tasks" else (2, 3)  # two tasks
         return isinstance(found, dict) and len(found) in counts and found.items() <= JUMPED[name].items()
     return found == JUMPED[name]
 
 
 def gathered(pid: int) -> dict[int, tuple[int | None, tuple[int | None, ...] | str]] | str:
-    """Return what threads of the outermost region say of the barriers at which they wait."""
+    """Return the barrier counts that ompd gives for waiting threads of the outermost region, by thread number."""
     try:
         with Session.attach(pid) as session:
             rows = session.ask(threads.ask).rows
@@ -270,7 +270,7 @@ def check_laws(rows: Sequence[ThreadRecord]) -> int:
         at[row.native_thread_id or 0] = row.parallel, frozenset(wait.missing)
     for thread, (region, missing) in at.items():
         for other, (others, without) in at.items():
-            # Two of a team are at one barrier, of which both say the same, or each is missing where the other is.
+            # Two threads of a team are at one barrier with equal counts, or each is missing where the other waits.
             same = missing == without
             assert region != others or (other not in missing if same else other in missing and thread in without)
     return len(at)

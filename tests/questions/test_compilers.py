@@ -1,5 +1,5 @@
-"""Code as each release of gcc and clang leaves it, optimised: where constructs are, what they are called, and functions
-that left the stack by a tail call. ``tests/compilers/places.c`` has one of each, and marks the lines in its comments.
+"""Optimised code from each release of gcc and clang: places and names of constructs, and functions that left the stack
+by a tail call. ``tests/compilers/places.c`` has one of each, and marks the lines in its comments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 SOURCE = CHECKOUT / "tests" / "compilers" / "places.c"
 COPIES, TEMPLATES = SOURCE.with_name("copies.cc"), SOURCE.with_name("templates.cc")
 CLANG, GCC = RELEASES["clang"], RELEASES["gcc"]
-# Of compilers' names nothing is ever to be seen.
+# Names that compilers make must never be shown.
 MARKS = re.compile(r"omp_outlined|_omp_fn|_omp_cpyfn|omp_task_entry|__omp_offloading|_debug__")
 BUILDS = [
     *[(name, INTEL, ("-O2",)) for name in (*CLANG, *GCC)],
@@ -49,7 +49,7 @@ class Taken(NamedTuple):
 
 
 def taken(name: str, runtime: str, flags: tuple[str, ...], source: Path = SOURCE) -> Taken:
-    """Return a core of a program as a compiler builds it, from the cache or from a run."""
+    """Return a core of a program built by the compiler, from the cache or from a run."""
     if kernel_core_obstacle() is not None:
         raise Missing("kernel core", str(kernel_core_obstacle()), forbidden=True)
     used, openmp = compiler(name), RUNTIMES[runtime]
@@ -92,13 +92,13 @@ def has_target(name: str, runtime: str) -> bool:
 
 
 def line(mark: str, source: Path = SOURCE) -> int:
-    """Return the line of a source with a mark."""
+    """Return the line of a source that ends with the mark."""
     (found,) = [n for n, text in enumerate(source.read_text().splitlines(), 1) if text.endswith(f"// {mark}")]
     return found
 
 
 class Seen(NamedTuple):
-    """A frame as it has to be: function, line, whether it left the stack, and the line of its construct."""
+    """An expected frame: function, line, whether it left the stack, and the line of its construct."""
 
     function: str | None
     line: int | None
@@ -130,7 +130,7 @@ def test_constructs_are_where_the_source_has_them(name: str, runtime: str, flags
         threads, stacks = session.ask_threads(), session.ask_stacks()
     places = {("nesting" if mark == "nested" else mark, line(mark)) for mark in REGIONS}
     found = {(row.function.function, row.function.line) for row in regions.rows if row.function is not None}
-    # Nothing tells the function of a region of one thread whose code clang ended with a jump into the runtime.
+    # If clang ended the code of a region of one thread by a jump into the runtime, the region's function is unknown.
     nesting = [row for row in regions.rows if row.team_size == 1]
     untold = {("nesting", line("nesting"))} if nesting[0].function is None else set()
     assert untold == set() or ("function" in nesting[0].unavailable and name.startswith("clang"))
@@ -138,7 +138,7 @@ def test_constructs_are_where_the_source_has_them(name: str, runtime: str, flags
     explicit = [row.function for row in tasks.rows if row.kind == "explicit"]
     assert {(f.function, f.line) for f in explicit if f is not None} == {("tasking", line("task"))}
     assert len(explicit) == 2
-    # One name for a construct, whatever is asked.
+    # A construct has one name in all answers.
     constructs = {
         (f.function, f.construct.line)
         for row in stacks.rows
@@ -149,7 +149,7 @@ def test_constructs_are_where_the_source_has_them(name: str, runtime: str, flags
     for answer in (regions, tasks, threads, stacks):
         assert MARKS.search(format_answer("any", answer)) is None
     assert MARKS.search("\n".join(text for text, _ in stack_lines(stacks, verbose=True))) is None
-    # At -O1 gcc leaves no function by a jump, and not every clang does.
+    # At -O1 gcc compiles no call as a jump, and not every clang does.
     left, checked = {} if "-O1" in flags else LEFT, set()
     for row in stacks.rows:
         frames = [f for f in row.frames if f.kind == "user"]
@@ -224,7 +224,7 @@ def test_a_region_in_a_template_over_a_lambda_has_one_readable_name(name: str, f
 
 @cache
 def frames_of_gdb(core: Path, program: Path) -> Mapping[int, list[tuple[str, int]]]:
-    """Return function and line of each thread's frames in the program's source, innermost first, by gdb."""
+    """Return the function and line of gdb's frames in the program's source by thread, innermost first."""
     command = [*(str(require("gdb")), "-nx", "-batch", "-ex", "set debuginfod enabled off"), str(program), str(core)]
     text = subprocess.run(
         [*command, "-ex", "thread apply all bt -frame-arguments none"],
@@ -246,7 +246,7 @@ def frames_of_gdb(core: Path, program: Path) -> Mapping[int, list[tuple[str, int
 
 @pytest.mark.parametrize("name", ["gcc-12", "clang-22", *(FULL * ["gcc-11", *CLANG[:-1]])])
 def test_every_frame_that_gdb_recovers_is_there(name: str) -> None:
-    # gdb 13 does not know the calls as clang describes them in DWARF 5.
+    # gdb 13 does not understand clang's descriptions of calls in DWARF 5.
     core = taken(name, INTEL, ("-O2", "-gdwarf-4"))
     theirs = frames_of_gdb(core.core, core.program)
     with ompd.open_core(core.core) as session:
@@ -263,7 +263,7 @@ def test_every_frame_that_gdb_recovers_is_there(name: str) -> None:
         for function, at in theirs[native or 0]:
             known = naming.parse_outlined(function)
             if known is None and not naming.is_added(function):
-                # Where a region was met we tell the line of the construct.
+                # In a frame that met a region, ompd gives the line of the construct.
                 assert any(mine[0] == function and (mine[1] == at or function in LEFT) for mine in rest), (ours, native)
         recovered += sum(f.how == "tail-call" for f in row.frames)
     assert recovered >= 14
@@ -272,7 +272,7 @@ def test_every_frame_that_gdb_recovers_is_there(name: str) -> None:
     assert [function for function, _ in frames[1:4]] == ["second", "third", "plain"]
 
 
-# What may be between, by calls that are made up
+# Functions between two frames, from invented calls
 
 
 def calls(*rows: tuple[int, int | None]) -> list[Call]:
@@ -284,7 +284,7 @@ def calls(*rows: tuple[int, int | None]) -> list[Call]:
     [
         ({1: calls((10, 9))}, Chain((ChainLink(1, 10),), 1, True)),
         ({1: calls((10, 2)), 2: calls((20, 9))}, Chain((ChainLink(2, 20), ChainLink(1, 10)), 2, True)),
-        # Two ways that end alike, begin alike, and neither.
+        # Two paths with a common end, with a common start, and with neither.
         (
             {1: calls((10, 2), (11, 3)), 2: calls((20, 4)), 3: calls((30, 4)), 4: calls((40, 9))},
             Chain((ChainLink(4, 40), ChainLink(1, None)), 1, False),
@@ -294,12 +294,12 @@ def calls(*rows: tuple[int, int | None]) -> list[Call]:
             Chain((ChainLink(1, 10),), 0, False),
         ),
         ({1: calls((10, 9), (11, 9))}, Chain((ChainLink(1, None),), 0, False)),
-        # None at all, a jump to where a pointer says, one out of what nothing describes, a circle.
+        # No path, a jump through a pointer, a jump from undescribed code, a cycle.
         ({1: calls((10, 2)), 2: []}, Chain((ChainLink(1, None),), 0, False)),
         ({1: calls((10, 9), (11, None))}, Chain((ChainLink(1, None),), 0, False)),
         ({1: calls((10, 9), (11, 2)), 2: None}, Chain((ChainLink(1, None),), 0, False)),
         ({1: calls((10, 1), (11, 9))}, Chain((ChainLink(1, 11),), 1, False)),
-        # As for gdb, no jump is gone twice.
+        # Like gdb, never follow a jump twice.
         ({1: calls((10, 2)), 2: calls((20, 1), (21, 9))}, Chain((ChainLink(2, 21), ChainLink(1, 10)), 2, True)),
     ],
 )
@@ -319,7 +319,7 @@ def test_every_release_that_the_distribution_has_is_listed() -> None:
     text = subprocess.run(
         ["apt-cache", "--names-only", "search", r"^(clang|gcc)-[0-9]+$"], capture_output=True, text=True, check=False
     ).stdout
-    known = {*CLANG, *GCC, "clang-13", "clang-15"}  # of those two there is nothing that their neighbours do not have
+    known = {*CLANG, *GCC, "clang-13", "clang-15"}  # those two have nothing that their neighbours lack
     assert set(re.findall(r"^(?:clang|gcc)-\d+", text, re.MULTILINE)) <= known or not is_debian_12()
 
 

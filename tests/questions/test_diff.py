@@ -47,7 +47,7 @@ def compared(before: list[ThreadRecord], after: list[ThreadRecord], same: bool |
     return compare(Sight(threads=tuple(before)), Sight(threads=tuple(after)), same_process=same)
 
 
-# What is compared
+# Comparison
 
 
 def test_a_thread_that_did_not_move_is_the_same_and_one_that_waits_is_stuck() -> None:
@@ -80,7 +80,7 @@ def test_a_barrier_that_was_passed_is_a_move() -> None:
 
 
 def test_what_has_changed_is_seen_on_both_sides() -> None:
-    # Two barriers have no names that would tell them apart, and a thread of the pool has no place in a team.
+    # Barriers have no names that could distinguish them, and a thread of the pool has no place in a team.
     waiting = [thread(1, 0, wait=Wait(Kind.BARRIER, at)) for at in (0x10, 0x20)]
     (row,) = compared(waiting[:1], waiting[1:]).threads
     assert [(fact.name, fact.earlier, fact.later) for fact in row.facts] == [("wait", "barrier 0x10", "barrier 0x20")]
@@ -115,7 +115,7 @@ def test_two_runs_are_compared_by_numbers_names_and_general_states() -> None:
     assert row.change == "same" and not row.stuck and (row.earlier_thread_id, row.native_thread_id) == (1, 9)
     (moved,) = compared([old], [replace(new, where=Place(0x7777, "rest", "/home/b/a.c", 10))], same=False).threads
     assert moved.change == "moved"
-    # Nested teams: a thread is its number in all of them.
+    # In nested teams, a thread is identified by its numbers in all of them.
     inner = [thread(5, 0, level=2, ancestors=(1,)), thread(6, 0, level=2, ancestors=(0,))]
     pairs = compared(inner, [thread(16, 0, level=2, ancestors=(0,)), thread(15, 0, level=2, ancestors=(1,))], False)
     assert {(row.earlier_thread_id, row.native_thread_id) for row in pairs.threads} == {(5, 15), (6, 16)}
@@ -135,7 +135,7 @@ def test_tasks_of_one_process_are_matched_and_those_of_two_runs_are_counted() ->
     assert counters["tasks"] == (3, 3) and counters["tasks executing"] == (0, 1)
 
 
-# The command
+# Command
 
 
 def test_two_cores_of_a_deadlock_do_not_differ_and_their_threads_are_stuck() -> None:
@@ -273,7 +273,7 @@ def test_usage() -> None:
         assert done.code == 2 and not done.out, words
 
 
-# Watching
+# Watch mode
 
 
 def test_a_hang_that_is_watched_does_not_differ(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_hang_that_is_watched_does_not_differ(tmp_path: Path) -> None:
 
 @pytest.mark.quick()
 def test_a_program_that_works_differs_when_it_is_watched() -> None:
-    # Of few threads most looks are in the pause between two rounds; many take the processors away from who looks.
+    # With few threads, most samples fall into the pause between two rounds. Many threads take the processors from ompd.
     with working("busy", "12") as worker:
         done = command("diff", str(worker.pid), "--watch", "0.01", "--samples", "40", "--max-stop", "5000")
         worker.finish()

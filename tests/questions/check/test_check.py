@@ -1,4 +1,4 @@
-"""``ompd check`` with the libraries of LLVM and Intel: each difference is a known one, and each known one is seen."""
+"""``ompd check`` with the libraries of LLVM and Intel: each difference is known, and each known difference is seen."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_each_known_difference_is_seen_in_its_program(number: int, library: str)
 
 
 def everywhere() -> list[Any]:
-    """Return all programs in all modes on both runtimes, by one library after the other; or a sample of some."""
+    """Return all programs in all modes on both runtimes, with the libraries in turn; or a sample of these."""
     programs = [name for name in ALL_PROGRAMS if name != "not_initialised"] if FULL else PROGRAMS
     return sample(
         [
@@ -86,7 +86,7 @@ def test_nothing_else_differs(program: str, mode: str, compiler: str, runtime: s
     assert_no_news(checked(stopped(program, compiler=compiler, mode=mode, runtime=runtime).core, library))
 
 
-# Intel's has to be started anew for each of a live process's moments.
+# Intel's library must be restarted for each moment of a live process.
 @pytest.mark.parametrize("library", ["intel-2026", "llvm-19", "llvm-22"])
 def test_a_live_process(library: str, tmp_path: Path) -> None:
     with (
@@ -100,7 +100,7 @@ def test_a_live_process(library: str, tmp_path: Path) -> None:
 
 
 def test_the_library_of_a_stranger() -> None:
-    # The stub's library and its plugin were written apart. No entry is about it, and none has to be seen.
+    # The stub's library and its plugin were written independently. No entry is about it, so none has to be seen.
     core = stopped("task_tree", runtime="stub")
     with Inspection.open_core(core.core, plugins=(plugin_folder(),), ompd_library="named") as session:
         answer = session.ask_check()
@@ -111,7 +111,7 @@ def test_the_library_of_a_stranger() -> None:
     assert "gone" not in {entry.state for entry in answer.entries}
 
 
-# What the command prints, and its exit code
+# Output of the command, and exit codes
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def test_a_difference_that_nobody_explains_is_told(monkeypatch: pytest.MonkeyPat
 
 def test_an_entry_that_is_not_seen_any_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_llvm_22(table: dict[str, Any]) -> None:
-        # LLVM's library takes the system's numbers, and is said not to.
+        # LLVM's library takes native thread ids, but the changed entry claims that it does not.
         (entry,) = (entry for entry in table["entries"] if entry["number"] == 7)
         entry["releases"]["llvm"] = ["22"]
 
@@ -197,7 +197,7 @@ def test_of_a_release_that_was_not_measured_nothing_is_expected(monkeypatch: pyt
 
 @pytest.mark.parametrize("program", ["nested", "task_tree", "lock"])
 def test_as_a_plugin_the_library_tells_what_ours_does(program: str) -> None:
-    # What becomes of its refusals is not compared here: the hosted plugin has made of them what other commands show.
+    # The library's refusals are not compared here: the hosted plugin has turned them into answers for other commands.
     with Inspection.open_core(stopped(program, compiler="clang").core, ompd_library="named") as session:
         (runtime,) = (each for each in session.runtimes if each.space is not None)
         ours, process = own_space(session, runtime), session.process

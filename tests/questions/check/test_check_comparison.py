@@ -1,4 +1,4 @@
-"""Two sides that OMPD's questions are asked: each fact in which they differ is found, whatever it is."""
+"""Compare two sides that both answer OMPD's questions: each fact in which they differ is found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.check.lying import LIES, Lie, Lying, lie_of_variable
 from tests.support import stopped
 from tests.support.stub import plugin_folder
 
-# What each lie needs: a thread that waits for a lock, regions in one another, explicit tasks with data of a tool.
+# The lies need a thread that waits for a lock, nested regions, and explicit tasks with a tool's data.
 PROGRAMS = ("lock", "nested", "task_tree")
 
 
@@ -65,7 +65,7 @@ def test_each_lie_is_found(runtime: str) -> None:
             for number, lie in enumerate(LIES):
                 if f"{number} {lie.name}" in unfound and differences(space, threads, lie):
                     unfound.discard(f"{number} {lie.name}")
-    expected = {"19 task.frames"} if runtime == "stub" else set()  # the stub has no flags to lie about
+    expected = {"19 task.frames"} if runtime == "stub" else set()  # the stub has no flags to get wrong
     assert unfound - expected == set()
 
 
@@ -81,7 +81,7 @@ def test_a_wrong_value_of_each_variable_is_found(runtime: str) -> None:
 
 
 def _shapes(name: str) -> bool:
-    # What the walk itself asks for.
+    # The comparison itself uses these variables.
     return name in ("team-size-var", "implicit-task-var", "debug-var")
 
 

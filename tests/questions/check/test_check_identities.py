@@ -1,4 +1,4 @@
-"""Which handles of a library are of the same thing, in few calls and fewer exchanges; and what is asked ahead."""
+"""Find a library's handles of the same object in few calls and fewer exchanges, and ask some calls ahead."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from tests.support import stopped
 from tests.support.ompd_libraries import ompd_library
 
 REFUSED = Outcome(Rc.NEEDS_STATE_TRACKING, (), (), LibraryError("answering.so", None, "refused", rc=Rc.ERROR))
-# How libraries compare the addresses of two things: by their order, by the distance that is left in an int, or only so
-# that the same ones are equal.
+# Results when a library compares two addresses: their order, their distance cut to an int, or whether they are equal.
 COMPARISONS: dict[str, Callable[[int, int], int]] = {
     "order": lambda one, other: (one > other) - (one < other),
     "distance": lambda one, other: ((one - other + (1 << 31)) % (1 << 32)) - (1 << 31),
@@ -31,9 +30,9 @@ COMPARISONS: dict[str, Callable[[int, int], int]] = {
 
 
 class Tasks:
-    """Tasks at *addresses*, of each of which there are several handles.
+    """Tasks at *addresses*, each with several handles.
 
-    :param has_frames: whether the library tells the frames of tasks, each its own
+    :param has_frames: whether the library gives the frames of tasks, different for each task
     """
 
     def __init__(self, addresses: Sequence[int], comparison: str, *, has_frames: bool = False) -> None:
@@ -51,13 +50,13 @@ class Tasks:
         return Outcome(0, [of[0], 0, of[0] + 8, 0], (), None) if self._has_frames else REFUSED
 
     def assert_found(self) -> None:
-        """See that two handles have one key if and only if they are of one task."""
+        """Check that two handles have one key if and only if they are of one task."""
         keys = [self.identities.key(Scope.TASK, handle) for handle in self.handles]
         assert len(set(keys)) == len(set(self._addresses)) == len(set(zip(keys, self._addresses, strict=True)))
 
 
 def addresses(tasks: int, handles: int, seed: int = 1) -> list[int]:
-    """Return the address of the task of each handle: each is there, and of the first there are many."""
+    """Return the address of each handle's task: each task has a handle, and the first one has many."""
     chance = Random(seed)
     found = [0x7F0000001000 + 0x7_0000_0340 * chance.randrange(1 << 12) * 64 + 64 * number for number in range(tasks)]
     more = [chance.choice([found[0], chance.choice(found)]) for _ in range(handles - tasks)]
@@ -109,7 +108,7 @@ def test_a_thousand_handles_need_no_half_million_comparisons(comparison: str) ->
 def test_what_has_a_frame_of_its_own_is_hardly_compared() -> None:
     tasks = Tasks(addresses(600, 1200), "order", has_frames=True)
     tasks.identities.find(Scope.TASK, tasks.handles)
-    # One is for the frames, the others are for the handles of the first task.
+    # One call for each handle's frame, the others for the handles of the first task.
     assert tasks.client.calls < 1200 + 3 * 1200 and tasks.client.exchanges < 8
 
 
@@ -137,7 +136,7 @@ def test_a_call_is_made_once_with_those_recorded_before_it(monkeypatch: pytest.M
     assert library.exchanges == 0 and calls.has(Batch.get_task_function, one)
     assert regions[0].value() is regions[2].value() and function.error() is None
     assert (library.exchanges, library.calls) == (1, 2)
-    # What is not kept any more is asked again.
+    # An answer that is no longer kept is asked for again.
     monkeypatch.setattr(library_answers, "_MOST_KEPT", 2)
     calls.call(Batch.get_task_frame, one)
     assert calls.has(Batch.get_task_function, one) and not calls.has(Batch.get_task_parallel_handle, one)

@@ -1,4 +1,4 @@
-"""The table of known differences: its entries are whole, the page has them, and each is recognised by its signs."""
+"""The table of known differences: its entries are complete, the page lists them, and signs identify each."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def test_an_entry_of_other_releases_explains_nothing() -> None:
 @pytest.mark.parametrize(
     "fact",
     [
-        # LLVM's runtime says of OMP_NUM_THREADS=4,2 that it is undefined.
+        # LLVM's runtime gives OMP_NUM_THREADS=4,2 as undefined.
         Fact("number of nthreads-var", THREAD, ONE, ONE),
-        # A worker of a nested team that is over records that it is idle.
+        # A worker of a finished nested team is recorded as idle.
         Fact("state", Subject("thread", "1234", 1234, frozenset(("openmp", "idle", "debug"))), IDLE, IDLE),
     ],
 )
@@ -110,7 +110,7 @@ def test_an_entry_that_is_not_seen_where_it_should_be_is_gone() -> None:
     explained = Explained(KNOWN, INTEL)
     explained.entry_of(Fact("handle by lwp", THREAD, FOUND, FOUND))
     assert [seen.entry.number for seen in explained.tallies() if seen.is_gone] == [7]
-    # One place that has it is enough, and of a library that is not known nobody knows what it should have.
+    # One place with the difference is enough. For an unknown library no difference is expected.
     explained.entry_of(Fact("handle by lwp", THREAD, UNSUPPORTED, FOUND))
     assert [seen.entry.number for seen in explained.tallies() if seen.is_gone] == []
     stranger = Explained(KNOWN, STRANGER)
