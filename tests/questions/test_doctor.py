@@ -1,4 +1,4 @@
-"""``ompd doctor``: it finds what was done to a program or its core, and says nothing bad of a healthy one."""
+"""``ompd doctor``: it finds faults of a program or of its core, and reports no fault of a healthy one."""
 
 from __future__ import annotations
 
@@ -113,15 +113,15 @@ def test_a_runtime_that_was_preloaded_is_not_taken_for_one_that_dlopen_loaded(tm
 @pytest.mark.parametrize("value", ["TRUE", ""])
 def test_two_runtimes_that_are_one_program_are_an_error(value: str) -> None:
     pair = two_runtimes(INTEL, "libomp-19")
-    if not value:  # without leave the second one would end the program
+    if not value:  # without this permission the second runtime would end the program
         with at_rest([pair.program]) as process_id:
             answer = examined(process_id)
         assert not kinds(answer) & {"duplicate_runtimes", "kmp_duplicate_lib_ok"}
         return
-    # With one runtime it does no harm.
+    # With one runtime the setting is harmless.
     with at_rest([pair.program, "", value]) as process_id:
         assert "kmp_duplicate_lib_ok" not in kinds(examined(process_id))
-    # The program sets the variable itself: it is not in the environment that it was started with.
+    # The program sets the variable itself, so it is not in the environment that it was started with.
     with at_rest([pair.program, pair.plugin, value]) as process_id:
         answer = examined(process_id)
     row, allowed = the(answer, "duplicate_runtimes"), the(answer, "kmp_duplicate_lib_ok")
@@ -187,7 +187,7 @@ def test_a_stack_overflow_is_called_one(tmp_path: Path) -> None:
     assert row.severity == "error" and "(OpenMP 1/2) failed at 0x" in (row.finding or "")
     assert row.remedy == "OMP_STACKSIZE=16M"
     assert "pages_omitted" not in kinds(answer)
-    # A fault elsewhere is none.
+    # A fault elsewhere is no stack overflow.
     assert "stack_overflow" not in kinds(of_core(stopped("hang").core))
 
 
@@ -205,7 +205,7 @@ def test_a_child_that_was_forked_after_a_region_is_warned_of() -> None:
     with at_rest([program(runtime="libgomp"), "after"]) as process_id:
         row = the(examined(process_id), "fork_child")
     assert "the process has one thread, and libgomp keeps 2 more in its pool" in (row.finding or "")
-    # LLVM's runtime begins anew in a child.
+    # LLVM's runtime starts afresh in a child.
     with at_rest([program(runtime=INTEL), "after"]) as process_id:
         assert "fork_child" not in kinds(examined(process_id))
 
@@ -228,7 +228,7 @@ def test_a_core_whose_program_is_gone(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     assert the(of_core(Path("-v")), "file_unreadable").remedy == "ompd doctor ./-v --exe PROGRAM"
     assert "file_unreadable" not in kinds(of_core(core, exe=tmp_path / "elsewhere"))
-    # Another program at its place is no better.
+    # Another program at the same path is no better.
     shutil.copy("/bin/true", executable)
     assert the(of_core(core), "file_unreadable").severity == "error"
 
@@ -295,7 +295,7 @@ def test_a_core_that_was_cut_off(tmp_path: Path) -> None:
 
 
 def test_stacks_that_a_core_leaves_out(tmp_path: Path) -> None:
-    # coredump_filter 0x10 leaves out private memory. The thread that failed is below its stack, where nothing was.
+    # coredump_filter 0x10 leaves out private memory. The failed thread is below its stack, at unmapped addresses.
     require_kernel_cores()
     with cores_allowed():
         words = ["sh", "-c", 'echo 0x10 > /proc/self/coredump_filter; exec "$0" overflow', str(program())]
@@ -325,7 +325,7 @@ def test_a_snapshot_is_examined_like_its_process(tmp_path: Path) -> None:
         session.snapshot(small)
     kept = of_core(small)
     assert the(kept, "duplicate_runtimes").finding == the(live, "duplicate_runtimes").finding
-    # Which library needs which is in parts of files that a snapshot does not keep, and is not made up.
+    # Libraries' needs are in parts of files that a snapshot does not keep, and they are not guessed.
     assert all(
         chain.begins is None and "begins" in chain.unavailable for chain in the(kept, "duplicate_runtimes").chains
     )

@@ -1,4 +1,4 @@
-"""``ompd doctor`` without a target: what it says of machines that are folders here, and of this one."""
+"""``ompd doctor`` without a target: its findings about machines, which are folders here, and about this one."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_limits_of_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         monkeypatch.setattr(resource, "getrlimit", lambda _which, soft=soft: (soft, 8192))
         (row,) = (row for row in cores.examine(root).rows if row.kind == "core_limit")
         assert words in (row.finding or "") and "hard limit is 8192" in (row.remedy or "")
-    # A limit of 1 forbids piped cores, too, any other does not.
+    # A limit of 1 also forbids piped cores; no other limit does.
     piped = machine(tmp_path / "piped", "|/opt/keeper")
     for soft, count in ((0, 0), (1, 1)):
         monkeypatch.setattr(resource, "getrlimit", lambda _which, soft=soft: (soft, soft))
@@ -138,7 +138,7 @@ def test_the_filter_of_cores(mask: str, severity: str | None, tmp_path: Path) ->
     assert found is None or "> /proc/self/coredump_filter" in (found[1] or "")
 
 
-# The installation
+# Installation
 
 
 def test_what_confines_libraries_of_others_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_processors_of_masks_and_control_groups(tmp_path: Path) -> None:
     assert parse_cpu_list("0-99999999999") == parse_cpu_list("3-1") == parse_cpu_list("1,,2") == set()
 
 
-# The command
+# Command
 
 
 def test_without_a_target_the_machine_is_examined() -> None:
@@ -270,7 +270,7 @@ def test_the_page_has_all_kinds() -> None:
 
 
 class Linked:
-    """A module that says what it was linked with; it is its own file."""
+    """A module with the names of the libraries that it was linked with; it is its own file."""
 
     def __init__(self, number: int, name: str, *needed: str, soname: str | None = None) -> None:
         start = number << 12
@@ -286,7 +286,7 @@ class Linked:
 
 
 class Listed(Loader):
-    """The loader, which lists dynamic sections in the order of loading, or nothing."""
+    """A loader that lists dynamic sections in the order of loading, or has no list."""
 
     def __init__(self, sections: Sequence[int] | None) -> None:
         self._sections = sections

@@ -1,5 +1,5 @@
-"""Tasks in queues, of which there may be thousands: those that are alike are asked once, and what tasks begin with is
-read of many at once. What is told of them is what is told of each alone.
+"""Thousands of queued tasks: equal ones are asked about once, and their first fields are read for many at once. The
+answers equal those about each task by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support import Stopped, stopped
 
 RUNTIMES = ("intel", "libomp-19", "libomp-13", "libgomp", "stub")
 PROGRAMS = ("task_queued", "task_tree", "task_stack")
-TASKS = 200  # libgomp executes at once what is met while many are queued
+TASKS = 200  # with more queued tasks, libgomp executes new ones at once
 
 
 def core_of(program: str, runtime: str, mode: str = "neither") -> Stopped:

@@ -1,4 +1,4 @@
-"""What answers say where there is little to say, and that those of real cores fit their terminals."""
+"""Answers with little content, and answers about real cores, which fit their terminals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def printed(session: ompd.Session, command: str, width: int | None = None, **giv
     return file.getvalue()
 
 
-# Before OpenMP begins, and where nothing differs
+# Before OpenMP begins, and without differences
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES_HERE)
@@ -67,7 +67,7 @@ def test_changed_variables_are_those_that_differ(runtime: str) -> None:
 def test_a_name_that_the_loader_has_too_is_not_taken_for_its(compiler: str) -> None:
     core = failed("null", "libgomp" if compiler == "gcc" else INTEL, compiler).core
     with ompd.open_core(core) as session:
-        # Debian's loader has a static variable of that name, and this program a local one.
+        # Debian's loader has a static variable of that name, and this program has a local one.
         with pytest.raises(NoAnswer, match="no variable data of the program or its libraries") as caught:
             session.ask_var("data")
         assert "has a local variable data: ompd stack --locals" in caught.value.hint
@@ -105,7 +105,7 @@ def test_answers_of_real_cores_fit(size: int, width: int) -> None:
         for command, given in (("threads", {}), ("parallel", {}), ("tasks", {}), ("stack", {"fold": True})):
             narrow, wide = printed(session, command, width, **given), printed(session, command, **given)
             assert max(map(len, narrow.splitlines())) <= width, command
-            # What is a word of the whole answer is one of the narrow one.
+            # No word of the whole answer is split in the narrow one.
             assert set(re.findall(r"[^\s,]+", narrow)) <= set(re.findall(r"[^\s,]+", wide)), command
         threads = printed(session, "threads", width)
     expected = "missing 1" if size == 4 else "missing 119"

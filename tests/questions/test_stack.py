@@ -1,4 +1,4 @@
-"""``ompd stack``: what is shown of which stack, and how. That it is true is for the truth of the programs to say."""
+"""``ompd stack``: the choice of stacks and their layout. Other tests, of programs with a truth, check the frames."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def rows_of(core: Path, **asked: Any) -> dict[int, StackRecord]:
 
 
 def ids(program: Stopped) -> dict[str, str]:
-    """The native ids of a program's threads, and what stands for them in a text."""
-    # In the order in which they were made: the system's numbers may have begun anew in between.
+    """The native ids of a program's threads, each with its placeholder in a text."""
+    # In the order of creation: native ids may have restarted from the lowest in between.
     known = sorted(
         (t["role"] != "team", t["native_thread_id"] < program.truth["pid"], t["native_thread_id"])
         for t in program.truth["threads"]
@@ -139,14 +139,14 @@ def test_raw_frames_say_whose_they_are(mode: str) -> None:
         if row.runtime is not None:
             kinds = [frame.kind for frame in row.frames]
             assert {"user", "runtime", "system"} == set(kinds) and kinds[-1] == "system"
-            # The runtime calls the code of a task, which calls the runtime.
+            # The runtime calls the code of a task, and that code calls the runtime.
             assert row.boundaries == ("derived" if mode == "neither" else "runtime")
 
 
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 @pytest.mark.parametrize("mode", ["debug", "tool"])
 def test_frames_belong_to_the_tasks_that_the_runtime_tells(compiler_name: str, mode: str) -> None:
-    # What OMPT told the program: a task's exit frame lies in the frame that called its code.
+    # The program noted by OMPT that a task's exit frame is the frame that called its code.
     program = stopped("task_tree", compiler=compiler_name, mode=mode)
     with Session.open_core(program.core) as session:
         raw = {row.native_thread_id: row for row in stacks.ask(session, raw=True).rows}
@@ -217,7 +217,7 @@ def test_very_deep_stacks_are_cut_in_text(by_libgomp: Path) -> None:
     assert len([f for row in rows_of(by_libgomp).values() for f in row.frames if f.function == "dig"]) == 501
 
 
-# Programs of the odd kind: threads wrote which regions they are in, and where these are.
+# Odd programs: their threads noted which regions they are in, and where these are.
 
 
 def _in_turn(few: list[list[Any]], many: list[list[Any]]) -> bool:
@@ -226,7 +226,7 @@ def _in_turn(few: list[list[Any]], many: list[list[Any]]) -> bool:
 
 
 def check_regions(core: Core) -> int:
-    """Compare the constructs on each thread's stack with those that the thread itself named; return how many."""
+    """Compare the constructs on each thread's stack with those that the thread named. Return their number."""
     rows = rows_of(core.path)
     last = {word["tid"]: word for word in core.words if "thread_num" in word}
     constructs = 0
@@ -237,9 +237,9 @@ def check_regions(core: Core) -> int:
         assert rows[native].stopped is None
         assert frames[-1].function == "main"
         bodies = [[f.function, f.construct.line] for f in frames if f.construct and f.construct.kind == "parallel"]
-        # A thread that waits at a region's end has left its code, and so may the task have that it runs there.
+        # A thread that waits at a region's end has left the region's code. So may have the task that it runs there.
         assert _in_turn(bodies, word["regions"])
-        # Each region is met by a frame, at its line or, by gcc at the begin of a block, the one before.
+        # A frame met each region, at the region's line or, in gcc's code, at the line before, where a block starts.
         met = [[f.function, line] for f in frames for line in {f.line, f.construct.line if f.construct else f.line}]
         assert all(region in met for region in word["regions"])
         if word["doing"] == "stay":
@@ -294,7 +294,7 @@ def test_functions_that_were_left_by_a_jump_are_not_made_up(compiler_name: str) 
         row = rows[word["tid"]]
         bodies = [(f.function, f.construct.line) for f in row.frames if f.construct is not None]
         assert bodies in ([], [("region", 5)])
-        # main called another function than the runtime's.
+        # main called another function, not the runtime's.
         assert all(frame.line in (12, 13) for frame in row.frames if frame.function == "main")
         if word["thread_num"] and row.frames[-1].function != "main":
             assert row.stopped is not None and "tail call" in row.stopped

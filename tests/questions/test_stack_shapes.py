@@ -1,4 +1,4 @@
-"""Stacks by their shape: what is known of a stack without making its frames is what its frames say."""
+"""Stacks by their shape: facts from a shape, without frames, equal the facts from the frames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_stack_has_the_shape_of_its_frames(runtime: str) -> None:
             assert stack.stopped is None and stack.shape == shape_of(tuple(frames))
             assert stack.innermost == frames[0]
             assert stack.frames == tuple(frames)
-        # All but a few of a team wait at the same place.
+        # Most threads of the team wait at one place, so they share a shape.
         assert len({id(stack.shape) for stack in stacks}) < len(stacks) / 4
 
 
@@ -55,7 +55,7 @@ def test_a_stack_without_frames_has_no_innermost_one() -> None:
 
 
 class Kept:
-    """What would be kept on a disk."""
+    """A cache in memory, in place of one on a disk."""
 
     def __init__(self) -> None:
         self.entries: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""A stop is one value: the next one has nothing of it but what the same files say."""
+"""A stop is one value: only facts about the same files pass from one stop to the next."""
 
 from __future__ import annotations
 

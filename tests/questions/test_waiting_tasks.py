@@ -1,4 +1,4 @@
-"""Tasks that nobody may execute yet, which no queue has: those that wait for a dependence, and detached ones."""
+"""Tasks that no thread may execute yet, in no queue: those that wait for a dependence, and detached ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.build import compiler
 from tests.support.live import Worker, build_live, working
 from tests.support.runs import write_gcore
 
-# Of gcc's code libomp knows no detached tasks.
+# libomp does not support detached tasks in gcc's code.
 RUNTIMES = {"intel": "clang", "libgomp": "gcc", "stub": "gcc", **dict.fromkeys(STRIPPED, "clang")}
 SAMPLE = ("intel", "libgomp", "stub", "libomp-19", "libomp-14")
 
@@ -39,7 +39,7 @@ def check(session: Inspection, truth: dict[str, Any]) -> None:
     rows = {row.id: row for row in answer.rows if row.kind == "explicit"}
     assert Counter(row.status for row in rows.values()) == {"detached": 2, "waiting": 3}
     assert all(row.thread is None and "thread" not in row.unavailable for row in rows.values())
-    # Each event is that of a task, and all others wait for the first.
+    # Each event belongs to one task, and all other tasks wait for the first.
     events = {f"{row.waits_for.event:#x}": row for row in rows.values() if row.waits_for and row.waits_for.event}
     assert sorted(events) == sorted(truth["events"])
     first = events[truth["events"][0]]
@@ -57,7 +57,7 @@ def check(session: Inspection, truth: dict[str, Any]) -> None:
     assert clauses.keys() == {frozenset(one), frozenset(two), frozenset(three)}
     assert clauses[frozenset(one)][0] == clauses[frozenset(two)][0] == first.id
     assert clauses[frozenset(three)][0] == clauses[frozenset(two)][1]
-    # Those that thread 0 generated, and nobody else.
+    # Only thread 0 generated these tasks.
     (parent,) = {row.generating for row in rows.values()}
     assert {row.id: row.unfinished_children for row in answer.rows if row.unfinished_children} == {parent: 5}
 
@@ -91,7 +91,7 @@ def test_all_are_listed_with_what_they_wait_for(worker: Worker, tmp_path: Path) 
 
 
 def test_what_nothing_leads_to_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if queues had been used again since.
+    # As if the queues had been reused since.
     monkeypatch.setattr(Queues, "places", lambda self: [])
     with working("waiting", executable=build_live("waiting", runtime="libomp-19", compiler_name="clang")) as worker:
         said(worker)

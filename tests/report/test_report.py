@@ -60,7 +60,7 @@ def found_of(core: Path, *names: str, **options: Any) -> PageAnswers:
         return gather(session, names, **options)
 
 
-# What is on the page
+# Contents of the page
 
 
 @pytest.mark.parametrize("name", OF_KIND.values())
@@ -133,7 +133,7 @@ def test_several_verdicts_are_told_apart_and_the_heading_says_no_more_than_they_
     assert (
         several.elements["article"] == 3 and 'aria-label="picture of verdict 3: who waits for whom"' in several.source
     )
-    # Of one that may go on nobody knows that it does not.
+    # If a program may go on, the page does not claim that it hangs.
     assert verdict.stuck == "unknown" and "Whether it hangs" in page_of(found).words
 
 
@@ -144,7 +144,7 @@ def test_folders_are_no_part_of_the_page(tmp_path: Path) -> None:
     cut.write_bytes(core.read_bytes()[: core.stat().st_size * 7 // 10])
     for each in (core, cut):
         text = Page(make_page(found_of(each), ["ompd", "report", each.name], "now")).text
-        # As messages on damage have them, too.
+        # Messages on damage name the file without its folder, too.
         assert each.name in text and ("cut off" in text) == (each is cut)
         assert str(each.parent) not in text and "folder (mine)" not in text and str(Path.home()) not in text
         assert re.findall(r"(?<![\w./-])/[\w.-]+/[^\s]*", text) == []
@@ -233,7 +233,7 @@ def test_whatever_a_name_is_it_is_text() -> None:
     assert page.elements["script"] == 1 and "alert(1)" in page.text
     shown = "<script>alert(1)</script>\"'&<!--]]>\\x00\\x1b[31m\\u202e\\u2066\\r\\n"
     assert page.text.count(shown) > 20
-    # The same page with harmless names has the same elements: nothing of a name has become one.
+    # The page with harmless names has the same elements: no part of a name has become one.
     assert "\x00" not in page.source and "\u202e" not in page.source
 
 
@@ -283,7 +283,7 @@ def test_deep_and_wide_ones_have_bounds() -> None:
         regions, [ThreadRecord(native_thread_id=n, thread_type=None) for n in range(3000)], {}, "x"
     )
     assert drawn is not None and "more teams not drawn" in drawn
-    # Regions that enclose each other, as damage has it, end.
+    # Drawing ends even for regions that enclose each other in a damaged core.
     circle = [replace(regions[0], id="a", enclosing="b"), replace(regions[0], id="b", enclosing="a")]
     assert teams.draw_teams(circle, [], {}, "x") is None
 
@@ -347,7 +347,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 def test_texts_can_be_read_on_what_is_behind_them() -> None:
-    # As WCAG 2 demands of texts of this size: 4.5 to 1. A browser's own check is in test_report_browser.py.
+    # WCAG 2 demands 4.5 to 1 for texts of this size. The browser's own check is in test_report_browser.py.
     style = (files("ompd.report") / "page" / "style.css").read_text(encoding="utf-8")
     given = [dict(re.findall(r"--(\w+): (#\w+)", rules)) for rules in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
     light, *others = given
@@ -360,7 +360,7 @@ def test_texts_can_be_read_on_what_is_behind_them() -> None:
             assert _contrast(colours["on"], colours[state]) >= 4.5, state
 
 
-# The command
+# Command
 
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Pages of ``ompd report`` and ``ompd triage`` in a browser without a screen: light, dark, narrow, printed, and with
-scripts off.
+"""Pages of ``ompd report`` and ``ompd triage`` in a headless browser: light, dark, narrow, printed, and without
+scripts.
 
-With ``OMPD_FULL=1``, where Chromium, axe-core and pdftoppm are (tests/tools.toml). What can be seen of it in the page's
-text is in tests/report/test_report.py and tests/triage/test_triage_page.py, without a browser.
+They run with ``OMPD_FULL=1``, if Chromium, axe-core and pdftoppm are installed (tests/tools.toml). Without a browser,
+tests/report/test_report.py and tests/triage/test_triage_page.py check the text of the pages.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.support.triage_pages import of_job
 pytestmark = pytest.mark.skipif(not FULL, reason="OMPD_FULL is not set")
 NAMES = (*OF_KIND, "variables", "cut", "large", "triage", "ranks")
 WHITE, BLACK, DARK, MISSING, ARRIVED = (255, 255, 255), (0, 0, 0), (22, 24, 28), (213, 94, 0), (86, 180, 233)
-NARROW = 360  # pixels, of a telephone
-# Whatever has a text of its own, as somebody sees it, and those that nobody sees.
+NARROW = 360  # pixels, the width of a telephone
+# Elements with a text of their own, the right edge of wide ones, and elements with text that is not visible.
 BLOCKS = "h1, h2, h3, p, dt, dd, th, td, pre, summary, caption, figcaption, .tree span, .plain li, .legend li"
 RIGHTMOST = """Math.max(...Array.from(document.querySelectorAll('.wide, pre, h1, h3, dd'))
     .map(e => e.getBoundingClientRect().right))"""
@@ -47,8 +47,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page for each verdict, one with values of variables, of a core that is cut off, of 10,000 threads; and of
-    ``ompd triage``, of cores and of a job of MPI.
+    """Pages for each verdict, with values of variables, of a core that is cut off, and of 10,000 threads; and pages of
+    ``ompd triage`` on cores and on an MPI job.
     """
     folder = tmp_path_factory.mktemp("pages")
     files = {name: folder / f"{name}.html" for name in NAMES}
@@ -72,7 +72,7 @@ def page(request: pytest.FixtureRequest, pages: dict[str, Path]) -> Path:
 
 
 def pressed(text: str) -> str:
-    """Return a text without its spaces, and without ligatures, whose letters a PDF may not tell apart."""
+    """Return a text without spaces, and with ligatures replaced by letters, which a PDF may not tell apart."""
     return "".join(unicodedata.normalize("NFKC", text).split())
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_wrong_with_the_page(browser: Browser, page: Path, *, dark: b
         assert list(shown.said) == [] and list(shown.requests) == [page.as_uri()]
         assert shown.evaluate("document.querySelectorAll('table.sortable th button').length") > 0
         assert list(shown.violations()) == []
-        # Looking at it asks for nothing, either.
+        # Viewing the page causes no request.
         assert list(shown.said) == [] and list(shown.requests) == [page.as_uri()]
 
 
@@ -117,13 +117,13 @@ def test_a_narrow_window_is_not_scrolled_sideways(browser: Browser, page: Path) 
     with browser.page(page, width=NARROW) as shown:
         shown.evaluate(UNFOLD)
         assert shown.evaluate("document.scrollingElement.scrollWidth") == NARROW
-        # What is wider scrolls by itself, and ends inside of the window.
+        # Wider elements scroll by themselves, and end inside of the window.
         assert shown.evaluate(RIGHTMOST) <= NARROW
 
 
 def test_everything_is_there_with_scripts_off(browser: Browser, page: Path) -> None:
     with browser.page(page, scripts=False) as off:
-        # A person unfolds what is folded: no script has to.
+        # A reader can unfold parts by hand, without a script.
         off.evaluate(UNFOLD)
         assert off.evaluate(UNSEEN) == []
         assert off.evaluate("Array.from(document.querySelectorAll('[hidden]')).map(e => e.id)") == ["tools"]
@@ -154,7 +154,7 @@ def test_search_and_sorting_do_what_they_say(browser: Browser, pages: dict[str, 
 
 
 def test_all_of_it_is_printed_on_white(browser: Browser, page: Path, tmp_path: Path) -> None:
-    # By whoever has a dark screen and no scripts, and has not unfolded anything.
+    # With a dark screen, without scripts, and with nothing unfolded.
     with browser.page(page, dark=True, scripts=False) as shown:
         file = shown.printed(tmp_path / "page.pdf")
         texts = shown.evaluate(TEXTS)
@@ -171,7 +171,7 @@ def test_all_of_it_is_printed_on_white(browser: Browser, page: Path, tmp_path: P
         assert head is not None
         raw = data[head.end() :]
         every = Counter(zip(raw[::3], raw[1::3], raw[2::3], strict=True))
-        # No sheet is empty: somebody has to turn it.
+        # No sheet is empty: a reader has to turn it.
         assert every.most_common(1)[0][0] == WHITE and len(every) > 10, picture.name
         found += every
     coloured = [

@@ -1,6 +1,4 @@
-"""Whatever is handed in: a sentence that names the file, the fault and a way out, the right exit code, never a wrong
-fact.
-"""
+"""Each bad input gets a sentence with the file, the fault and a way out, the right exit code, and no wrong fact."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def both() -> Mapping[str, Stopped]:
     return {kind: stopped("uneven", kind=kind) for kind in KINDS}
 
 
-# Files that are no cores
+# Files that are not cores
 
 
 def test_no_such_file(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_no_permission(tmp_path: Path, good: Stopped) -> None:
         return
     if shutil.which("setpriv") is None:
         raise Missing("setpriv", "not found (Debian package util-linux)")
-    # The unprivileged user cannot be expected to reach the checkout: it gets a copy of the package.
+    # The unprivileged user may not be able to reach the checkout, and gets a copy of the package.
     folder = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
     try:
         folder.chmod(0o755)
@@ -166,7 +164,7 @@ def test_a_32_bit_core(tmp_path: Path, good: Stopped) -> None:
     core = patched(good.core, tmp_path / "core", put("<B", 4, 1))
     ran = ompd("threads", core)
     assert (ran.code, ran.out) == (1, "") and str(core) in ran.err
-    # Ones that are whole: an Elf32_Ehdr of machine arm, or i386, with one note of nothing.
+    # Complete cores: an Elf32_Ehdr of machine arm or i386, with one segment of notes at offset 84, behind the end.
     for machine, fault, way_out in ((40, "arm", "can be read: x86_64, i386"), (3, "names no threads", "copy the core")):
         header = struct.pack("<16sHHIIIIIHHHHHH", b"\x7fELF\1\1\1", 4, machine, 1, 0, 52, 0, 0, 52, 32, 1, 0, 0, 0)
         core.write_bytes(header + struct.pack("<8I", PT_NOTE, 84, 0, 0, 0, 0, 0, 4))
@@ -246,7 +244,7 @@ def test_two_notes_for_one_thread(tmp_path: Path, good: Stopped) -> None:
 
 
 def with_many_program_headers(data: bytearray) -> None:
-    # As the kernel writes it from 65,535 segments on: PN_XNUM, the number in section header 0 (gABI, "e_phnum").
+    # From 65,535 segments on, the kernel writes PN_XNUM, and the number in section header 0 (gABI, "e_phnum").
     headers = program_headers(data)
     e_shoff = len(data)
     data += struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 1, 0, len(headers), 0, 0)
@@ -273,7 +271,7 @@ def test_more_segments_than_there_are(tmp_path: Path, good: Stopped, count: int)
     refused("threads", core, names=core, fault="", way_out="core again")
 
 
-# In-process, for what would take too long as a command each
+# In-process cases, which would take too long as commands
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,4 @@
-"""What a target may cost that is made to cost much: reads, time and memory have bounds, and names reach no terminal as
-they are.
-"""
+"""Bounds on the cost of hostile targets: reads, time and memory are limited, and names are escaped for the terminal."""
 
 from __future__ import annotations
 
@@ -43,12 +41,12 @@ OMPD = Path(sys.executable).with_name("ompd")
 MEMORY = 512 << 20
 SECONDS = 20
 COMMANDS = ("runtimes", "threads", "parallel", "tasks", "icvs")
-# What colours are made of, which are ours; whatever else a terminal would act on is not.
+# ompd writes colours itself. A terminal must not act on anything else.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def ompd(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
-    """Run the command in little memory and check what must hold whatever it reads; return code, output, complaints."""
+    """Run the command in little memory, and check what holds for any input. Return code, output and error output."""
     done = subprocess.run(
         limited([str(OMPD), *map(str, arguments)], "-v", MEMORY >> 10),
         stdin=subprocess.DEVNULL,
@@ -109,7 +107,7 @@ def test_a_question_that_reads_too_much_says_so() -> None:
         session.process.memory.begin_question()
         with pytest.raises(TooMuch, match="given up after 0 reads"):
             session.process.memory.read(0, 0)
-        # The next question has a budget of its own.
+        # The next question has its own budget.
         session.process.memory.max_reads = 10 * needed
         assert icvs.ask(session).complete and threads.ask(session).complete
 
@@ -124,7 +122,7 @@ def test_the_bytes_of_a_question_are_counted() -> None:
             process.memory.read(address, 50)
         with pytest.raises(TooMuch, match="4 reads of 150 bytes"):
             process.memory.read(address, 1)
-        with pytest.raises(MemoryFault):  # what cannot be read is not counted
+        with pytest.raises(MemoryFault):  # unreadable bytes are not counted
             process.memory.begin_question()
             process.memory.read(8, 1 << 60)
         process.memory.read(address, 8)
@@ -136,7 +134,7 @@ def test_every_waiting_task_of_many_is_told() -> None:
     with Session.open_core(core) as session:
         answer = tasks.ask(session)
         assert answer.complete and len(answer.rows) > 20_000
-        # So that a hundred thousand are told, too.
+        # With this margin a hundred thousand tasks are listed, too.
         assert (
             5 * (session.process.memory.max_reads - session.process.memory.reads_left)
             < session.process.memory.max_reads / 2
@@ -262,12 +260,12 @@ def test_one_file_that_is_mapped_ten_thousand_times(tmp_path: Path, apart: int) 
         if apart
         else [(start, end, 0, runtime)] * 10_000
     )
-    # A note of its own, in a PT_NOTE of its own: the first PT_LOAD gives its header, what it held is lost.
+    # A new note in a new PT_NOTE, which takes the header of the last segment; the bytes of that segment are lost.
     note = struct.pack("<III", 5, len(_files(mappings)), NT_FILE) + b"CORE\0\0\0\0" + _files(mappings)
 
     def patch(data: bytearray) -> None:
         e_phoff, (e_phnum,) = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)
-        struct.pack_into("<I", data, at - 20 + 8, 0x12345678)  # the note that was there
+        struct.pack_into("<I", data, at - 20 + 8, 0x12345678)  # the old note
         last = e_phoff + 56 * (e_phnum - 1)
         struct.pack_into("<IIQQQQQQ", data, last, 4, 0, len(data), 0, 0, len(note), 0, 4)
         data += note
@@ -295,7 +293,7 @@ EVIL = (
 
 
 def fitted(evil: bytes, size: int) -> bytes:
-    """Return *evil* with as many bytes as there is room for."""
+    """Return *evil* filled or cut to *size* bytes."""
     return (evil + b"x" * size)[:size]
 
 
@@ -346,7 +344,7 @@ def test_names_in_a_core_are_data(tmp_path: Path, evil: bytes) -> None:
 
 
 def _with_names(value: Any, evil: str) -> Any:
-    """Return *value* with *evil* at the end of every text in it, as if all of them came from the target."""
+    """Return *value* with *evil* after every text in it, as if the target had supplied all texts."""
     if isinstance(value, str):
         return value + evil
     if isinstance(value, (tuple, list)):
@@ -369,7 +367,7 @@ def test_no_text_of_an_answer_reaches_a_terminal_as_it_is(question: str) -> None
 
 
 def _without_files(data: bytearray, patch: Any) -> None:
-    # The names of files as they were, so that all the rest is reached.
+    # Restore the files' names, so that the files are found and the other names are reached.
     before = bytes(data)
     patch(data)
     (at,) = notes(before, NT_FILE)
@@ -408,7 +406,7 @@ def test_names_that_the_terminal_has_no_letters_for(encoding: str) -> None:
 
 @pytest.mark.parametrize("claimed", [1 << 30, (1 << 30) - 1, 1 << 40])
 def test_a_section_that_inflates_to_fill_memory(claimed: int) -> None:
-    bomb = zlib.compress(bytes(1 << 22)) * 300  # a mere megabyte of it
+    bomb = zlib.compress(bytes(1 << 22)) * 300  # about a megabyte in the file
     raw = struct.pack("<IIQQ", 1, 0, claimed, 1) + bomb
     form = formats.Form(seeded("bomb"), lies=0.0)
     elf = ElfFile(formats._assembled(form, 3, [(".debug_info", 1, 0x800, 0, raw)], {}), "file")

@@ -1,4 +1,4 @@
-"""Work in a child process with limits: whatever it does, the parent goes on and knows why there is no result."""
+"""Work in a child process with limits: however the child ends, the parent goes on and knows the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every crafted file by the commands: an answer or a sentence comes of it, within what its bytes justify."""
+"""The commands on every crafted file: each ends with an answer or a sentence, at a cost justified by the file's
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ CHOSEN = [name for name, case in CASES.items() if FULL or case.quick]
 
 
 def commands_of(name: str) -> tuple[str, ...]:
-    """Return the commands that a case is read by: the first one, and for some cases another, unless all are wanted."""
+    """Return the commands to run on a case: the first, and for some cases one more; all of them if FULL is set."""
     asked, number = CASES[name].asked, sum(name.encode())
     if FULL:
         return asked
@@ -70,7 +72,7 @@ def test_a_crafted_file_is_answered_or_refused_within_its_budget(name: str, serv
     case, folder = CASES[name], Folder(tmp_path / "case")
     folder.path.mkdir()
     case.make(folder)
-    # A stranger's files are not mapped, so that what is read of them is counted.
+    # Another user's files are not mapped, so their reads are counted.
     folder.give_away()
     for command in commands_of(name):
         check(case, folder, command, run_case(server, case, folder, command))
@@ -111,7 +113,7 @@ def test_what_must_not_be_is_noticed(wrong: dict[str, object], what: str, server
 
 
 def test_no_peak_of_memory_is_missed(server: Server, tmp_path: Path) -> None:
-    # 290 MB that are held for a moment; 310 MB, which the kernel refuses.
+    # 290 MB are held for a moment; 310 MB are refused by the kernel.
     for size, refused in ((290, False), (310, True)):
         code = f"b'x' * ({size} << 20)"
         ran = server.run(["-c", code], cwd=tmp_path, env={"OMPD_TEST_CODE": code})

@@ -1,4 +1,4 @@
-"""Work and memory are what a file's bytes justify, those that lie on a disk and were read (ompd/safety/limits.py)."""
+"""Limits on work and memory: both in proportion to a file's bytes on disk that were read (ompd/safety/limits.py)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 @contextmanager
 def held_below(most: int) -> Iterator[None]:
-    """Check that Python's objects took no more bytes meanwhile than *most*."""
+    """Check that Python's objects take fewer than *most* bytes in the context."""
     tracemalloc.start()
     try:
         yield
@@ -79,7 +79,7 @@ def elf(
     sections: Sequence[tuple[int, ...]] = (),
     body: bytes = b"",
 ) -> bytes:
-    """Return an ELF file of headers, then *body* at :func:`body_at`; the last section has the names of all."""
+    """Return an ELF file of headers, then *body* at :func:`body_at`; the last section holds the names of sections."""
     at = 64 + 56 * len(segments)
     header = (IDENT, e_type, EM_X86_64, 1, 0, 64, at if sections else 0, 0, 64, 56, len(segments), 64, len(sections))
     out = struct.pack(EHDR, *header, max(len(sections) - 1, 0))
@@ -92,7 +92,7 @@ def body_at(segments: int = 0, sections: int = 0) -> int:
 
 
 def note(owner: bytes, kind: int, size: int) -> bytes:
-    """Return the beginning of a note, up to its descriptor."""
+    """Return the start of a note, up to its descriptor."""
     return struct.pack("<III", len(owner) + 1, size, kind) + (owner + b"\0").ljust(-(-(len(owner) + 1) // 4) * 4, b"\0")
 
 
@@ -109,7 +109,7 @@ def sparse(path: Path, size: int, pieces: dict[int, bytes]) -> str:
 
 
 def with_names(count: int, offset_of: Callable[[int], int], names: bytes) -> ElfFile:
-    """Return a file of many sections, named by where in a table their names begin."""
+    """Return a file with many sections, whose names start at given offsets of a table."""
     at = body_at(0, count)
     rows = [(offset_of(n), SHT_PROGBITS, 0, 0, 0, 0, 0, 0, 1, 0) for n in range(count - 1)]
     return ElfFile(elf(ET_DYN, sections=[*rows, (0, SHT_STRTAB, 0, 0, at, len(names), 0, 0, 1, 0)], body=names), "made")
@@ -144,7 +144,7 @@ def test_names_of_files_end_where_no_file_can_be_opened() -> None:
 
 
 class Counted(bytes):
-    """Bytes that count how many are copied."""
+    """Bytes that count the bytes copied from them."""
 
     copied = 0
 
@@ -155,7 +155,7 @@ class Counted(bytes):
 
 
 def with_symbols(count: int, strings: bytes) -> ElfFile:
-    """Return a file of many exported variables, whose names begin at 1, 2, 3 …"""
+    """Return a file with many exported variables, whose names start at offsets 1, 2, 3 …"""
     at = body_at(0, 3)
     symbols = b"".join(struct.pack(SYM, n + 1, 0x11, 0, 1, n, 1) for n in range(count))
     rows = [
@@ -230,7 +230,7 @@ def test_the_notes_behind_a_hole_are_found(tmp_path: Path) -> None:
 
 
 def overlapping(e_type: int, count: int) -> bytes:
-    """Return a file whose segments of notes begin four bytes behind one another."""
+    """Return a file whose segments of notes each start four bytes after the one before."""
     body = bytes(MB + 4 * count)
     rows = [(PT_NOTE, 4, body_at(count) + 4 * n, 0, 0, MB, 0, 4) for n in range(count)]
     return elf(e_type, segments=rows, body=body)
@@ -256,7 +256,7 @@ def test_holes_are_not_copied(tmp_path: Path) -> None:
     assert made.disk_size <= 64 << 10
     with held_below(MB), pytest.raises(MalformedFile, match="almost nothing but a hole"):
         made.section_data(made.sections[0])
-    # What is data is, wherever it lies.
+    # Only the data in a hole counts, wherever it is.
     with (tmp_path / "file").open("r+b") as file:
         file.seek(4096 + size // 2)
         file.write(bytes(MB))
@@ -288,7 +288,7 @@ def test_sections_that_share_bytes_are_not_written_again_and_again() -> None:
 
 
 class Made:
-    """A file of nothing but sections, in place of an ElfFile."""
+    """A file that has only sections, in place of an ElfFile."""
 
     name, byte_order, disk_size = "made", "little", MB
 
@@ -304,7 +304,7 @@ class Made:
 
 
 def lines_of(program: bytes) -> LineInfo:
-    """Return the lines of one unit with a line number program, of which every special opcode is one byte and a line."""
+    """Return the lines of one unit with this line program, whose special opcodes have line_base 1 and line_range 10."""
     header = bytes((1, 1, 0, 1, 10, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1)) + b"\0a.c\0\0\0\0\0"
     line = struct.pack("<HI", 4, len(header)) + header + program
     abbrev = bytes((1, 0x11, 0, 0x10, 0x17, 0x11, 0x01, 0x12, 0x07, 0, 0, 0))
@@ -363,7 +363,7 @@ def test_a_line_table_of_very_many_files_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def some_program(chance: random.Random) -> tuple[bytes, list[tuple[int, int, bool]]]:
-    """Return a program of one sequence, and its rows: address, line, is_stmt."""
+    """Return a line program with one sequence, and its rows: address, line, is_stmt."""
     program, rows = bytearray(at_address(0x1000)), []
     address, line, is_stmt = 0x1000, 1, False
     for _ in range(3000):
@@ -409,7 +409,7 @@ def test_rows_that_are_not_in_order_are_put_in_order() -> None:
     chance = random.Random(16)
     places = [0x1000 + 4 * n for n in range(1500)]
     chance.shuffle(places)
-    # For each row: its address, then one line more.
+    # Each row has its address, and then the next line.
     program = b"".join(at_address(place) + bytes((13,)) for place in places)
     lines = lines_of(program + at_address(0x1000 + 4 * 1500) + END)
     for number in chance.sample(range(1500), 100):
@@ -439,7 +439,7 @@ def test_units_without_bytes_are_counted_against_their_section(monkeypatch: pyte
 def test_ranges_that_are_shared_are_paid_for_once() -> None:
     count, functions = 2000, 2000
     ranges = b"".join(struct.pack("<QQ", 0x2000 + n, 0x2001 + n) for n in range(count)) + bytes(16)
-    # A unit with its code's range, and functions whose ranges are one list.
+    # A unit with the range of its code, and functions that share one list of ranges.
     abbrev = bytes((1, 0x11, 1, 0x11, 0x01, 0x12, 0x07, 0, 0, 2, 0x2E, 0, 0x55, 0x17, 0, 0, 0))
     entries = bytes((1,)) + struct.pack("<QQ", 0x1000, 1 << 20) + (bytes((2,)) + bytes(4)) * functions + b"\0"
     unit = struct.pack("<HIB", 4, 0, 8) + entries
@@ -511,7 +511,7 @@ def test_blocks_that_hold_nothing_are_passed_over_by_the_library(
     path.write_bytes(members("blocks", MB) + zstd_frame(b"core"))
     found = unpack(str(path), "core", MB)
     assert found.fault is None and found.data[:] == b"core"
-    assert calls < 60  # of 3 MB
+    assert calls < 60  # the data is 3 MB
     found.data.close()
 
 
@@ -523,7 +523,7 @@ def test_frames_to_be_skipped_are_counted_too(tmp_path: Path) -> None:
 
 
 def test_many_members_that_hold_something_are_read(tmp_path: Path) -> None:
-    # As `bgzip` and `pzstd` write them, and smaller.
+    # Many small members, as `bgzip` and `pzstd` write them.
     path = tmp_path / "core"
     piece = random.Random(3).randbytes(4096)
     path.write_bytes(gzip.compress(piece) * 6000)
@@ -539,7 +539,7 @@ def test_little_does_not_become_much(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(BadFile, match="becomes more than its size justifies") as told:
         unpack(str(path), "core", 1 << 30)
     assert "give the core itself" in told.value.hint
-    # Zeros take no room.
+    # Zeros need no memory.
     path.write_bytes(zstd_frame(bytes(64 * MB) + b"x"))
     found = unpack(str(path), "core", 1 << 30)
     assert len(found.data) == 64 * MB + 1
@@ -559,7 +559,7 @@ def test_what_is_promised_to_stay_free_stays_free(monkeypatch: pytest.MonkeyPatc
     out.close()
 
 
-# Files of others
+# Separate debug files
 
 
 def test_a_debug_file_of_holes_is_told_of(tmp_path: Path) -> None:

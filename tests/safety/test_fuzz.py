@@ -1,8 +1,7 @@
-"""Thousands of damaged cores and files: nothing but an error of ours comes of them, and nothing is told that was not
-read.
+"""Thousands of damaged cores and files: only errors of ompd occur, and only facts that were read are given.
 
-The cases are the same every time; ``OMPD_FUZZ_SEED`` makes others, ``OMPD_FUZZ_CASES`` more. `make fuzz` goes on from
-here, guided by the code that is reached.
+The cases are the same each time; ``OMPD_FUZZ_SEED`` makes others, ``OMPD_FUZZ_CASES`` more. `make fuzz` continues from
+here, guided by the code that cases reach.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ def _parsed_once() -> Iterator[None]:
 
 
 def peak() -> int:
-    """Return the most memory that this process has had since it was last asked to forget, in bytes."""
+    """Return the peak of this process's memory since :func:`forget_peak`, in bytes."""
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
 
 
 def forget_peak() -> int:
-    """Forget the peak; return the memory that is in use."""
+    """Reset the peak. Return the memory in use."""
     Path("/proc/self/clear_refs").write_text("5")
     return peak()
 
@@ -70,8 +69,8 @@ def test_a_damaged_core_tells_nothing_that_was_not_read(name: str) -> None:
     run.damager(name)
     before = forget_peak()
     outcomes: Counter[str] = Counter()
-    # What a case hits depends on where things are in this core: the rare outcome may take more cases than the others.
-    # Without one of the three the cases miss what is read, or there is nothing to compare.
+    # A case's effect depends on the layout of this core, so a rare outcome may need more cases than the others. If one
+    # of the three outcomes is missing, the cases miss the bytes that are read, or leave nothing to compare.
     for number in range(-(-CASES // len(run.VICTIMS)) + 2000):
         enough = outcomes["equal"] and outcomes["other"] and outcomes["error"] + outcomes["refused"]
         if enough and number >= -(-CASES // len(run.VICTIMS)):
@@ -82,7 +81,7 @@ def test_a_damaged_core_tells_nothing_that_was_not_read(name: str) -> None:
     assert peak() - before < MEMORY
 
 
-# The oracle itself: each of these faults in a plugin has to be found
+# The oracle must find each of these faults in a plugin
 
 
 def _swallowed(original: Callable[..., int]) -> Callable[..., int]:
@@ -153,10 +152,10 @@ MUTANTS: dict[str, tuple[str, Any, str, Callable[[Any], Any]]] = {
 @pytest.mark.quick("every thread's fact needs every thread", "a neighbouring field is read")
 def test_the_oracle_finds(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, owner, attribute, make = MUTANTS[mutant]
-    run.damager(name)  # what is told of the intact core is the sound plugin's
+    run.damager(name)  # the answers about the intact core come from the sound plugin
     monkeypatch.setattr(owner, attribute, make(getattr(owner, attribute)))
     with pytest.raises(Find):
-        if attribute == "answer":  # few cases are given up, so these are made up here
+        if attribute == "answer":  # few seeded cases give a question up, so these are made here
             for order, reads in product(range(len(ORDERS)), (30, 80, 120, 300, 700)):
                 run.check(run.damager(name).victim, Case("reads", order=order, reads=reads))
         list(run.run_seeded(name, "mutants", 0, 1000))
@@ -176,7 +175,7 @@ NUMBERS = st.randoms(use_true_random=False)
 @pytest.mark.parametrize("kind", formats.KINDS)
 @pytest.mark.quick("debug_information", "location", "stack")
 def test_files_of_lies_are_refused_or_read(kind: str) -> None:
-    large, most = [HealthCheck.data_too_large], 100 if FULL else 5  # a file takes many numbers
+    large, most = [HealthCheck.data_too_large], 100 if FULL else 5  # each file takes many random numbers
 
     @settings(max_examples=most, deadline=None, derandomize=True, database=None, suppress_health_check=large)
     @given(numbers=NUMBERS)
@@ -199,7 +198,7 @@ def test_many_files_of_lies(kind: str) -> None:
 
 
 def test_files_without_lies_are_understood() -> None:
-    # Else lies would be told about nothing.
+    # Without this, files with wrong fields would test nothing.
     told: Counter[str] = Counter()
     for number in range(120):
         elf = ElfFile(formats.elf_file(formats.Form(random.Random(number), lies=0.0)), "file")
@@ -236,7 +235,7 @@ def test_what_was_found_is_refused_or_read(find: Path) -> None:
     assert time.process_time() - started < 5
 
 
-# Skipped as long as nothing was found.
+# Skipped while there are no finds.
 @pytest.mark.parametrize("find", sorted(run.FINDS.glob("core-*.json")), ids=lambda find: find.stem)
 def test_what_was_found_in_cores_is_not_found_again(find: Path) -> None:
     kept = json.loads(find.read_text())

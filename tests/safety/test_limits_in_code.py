@@ -14,7 +14,7 @@ READERS = [
 
 
 def test_a_file_is_copied_through_one_door() -> None:
-    # What lies in a file, from here to there: ElfFile.copy asks about sizes and holes.
+    # Except for a file's first 16 bytes, only ElfFile.copy, which checks sizes and holes, makes slices of a file.
     found = {}
     for path in sorted((PACKAGE / "binary").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

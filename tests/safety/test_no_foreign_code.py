@@ -1,5 +1,5 @@
-"""No command loads a library of the target's, or any other that a runtime names, unless the user says so: the kernel's
-own account of what is mapped to be executed.
+"""No command loads a library of the target or a library that a runtime names, unless the user allows it. The evidence
+is the kernel's record of executable mappings.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ from tests.support.planted import RAN, build_library, have_run
 
 _MORE = {"var": ("counter",), "snapshot": ("-o", "{folder}/small.core")}
 _ALL = [*(command.name for command in COMMANDS if command.ompd_library is None), "snapshot"]
-"""All but what is there to load one."""
+"""All commands but those that are made to load a library."""
 _COMMANDS = _ALL if FULL else ["threads", "runtimes", "doctor"]
 _TRACED = "open,openat,openat2,mmap,mprotect,pkey_mprotect,mremap,memfd_create,execve,execveat,fork,vfork,clone,clone3"
 _MAPPED = re.compile(r"\d+ +mmap\(.*PROT_EXEC.*, \d+<(.*)>(?:\(deleted\))?, (?:0x)?[0-9a-f]+\) = 0x[0-9a-f]+")
-# Modules that bring code of others into this or another process.
-# `doctor` asks what there is to confine a library, and loads none.
+# Modules that load foreign code into a process. `doctor` only checks how a library could be confined, and loads none.
 _LOADERS = re.compile(r"ompd/runtimes/hosted/(?!(?:loading/)?(?:__init__|sandbox|folders)\.)[\w/]*\.")
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A core of a program whose runtime names a library, and the folder in which that is, too."""
+    """A core of a program whose runtime names a library, and the folder that holds the core and such libraries."""
     folder = tmp_path_factory.mktemp("place")
     target = stopped("hang")
     shutil.copy(target.core, folder / "core")
-    # By every name that a runtime has for one, in every place where one might be looked for.
+    # Plant a library under each name that a runtime has for it, in the folder where it might be looked for.
     for name in ("iomp5_db", "ompd", "omp", "gomp"):
         build_library(folder, name)
     return folder / "core", folder
 
 
 def traced(arguments: Sequence[str | Path], folder: Path, log: Path) -> list[str]:
-    """Return what a command did, as strace writes it."""
+    """Return the system calls of a command, as strace writes them."""
     prefix = [str(require("strace")), "-f", "-qq", "-y", "-s", "4096", "-o", str(log), "-e", f"trace={_TRACED}"]
     ran = log.with_name("ran")
     ran.mkdir(exist_ok=True)
@@ -72,12 +71,12 @@ def _path() -> Iterator[str]:
 
 
 def executed(calls: Sequence[str]) -> set[str]:
-    """Return the files of which code was mapped."""
+    """Return the files whose code was mapped as executable."""
     return {found[1] for line in calls if (found := _MAPPED.match(line))}
 
 
 def is_of_python(path: str) -> bool:
-    """Return whether a file is Python's, one of its packages', or a library of the system that these need."""
+    """Return whether a file belongs to Python, its packages, or the system's libraries that these need."""
     own = {sys.prefix, sys.base_prefix, "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/bin", "/usr/local"}
     own |= {os.path.realpath(folder) for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))}
     return any(Path(path).is_relative_to(folder) for folder in own)
@@ -100,7 +99,7 @@ def test_no_code_is_mapped_for_a_process_that_runs(place: tuple[Path, Path], tmp
 def test_with_the_users_word_only_checked_copies_are_mapped(
     command: tuple[str, ...], place: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    # Of the library beside the runtime, and not of its namesake in the current folder and LD_LIBRARY_PATH.
+    # The library beside the runtime is copied, not its namesake in the current folder or LD_LIBRARY_PATH.
     code = executed(traced([*command, place[0]], place[1], tmp_path / "log"))
     others = {path for path in code if not is_of_python(path)}
     assert "/memfd:libiomp5_db.so" in others and all(path.startswith("/memfd:lib") for path in others)
@@ -118,7 +117,7 @@ def test_a_planted_library_is_not_mapped_even_if_it_is_named(
 
 
 def check(calls: Sequence[str], *, hosts: bool = False) -> None:
-    """Check that of all files only those of Python and its packages are mapped to be executed, and nothing is run."""
+    """Check that only files of Python and its packages are mapped as executable, and that no program is run."""
     code = executed(calls)
     assert any("python" in path for path in code), "strace saw nothing"
     assert {path for path in code if not is_of_python(path)} == set()

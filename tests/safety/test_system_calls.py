@@ -1,5 +1,5 @@
-"""What every command does to the system on files of strangers: opens, connects, executes and writes nothing outside of
-what docs/security.md says. The kernel's own account of it: strace.
+"""System calls of every command on hostile files: they open, connect to, execute and write only what docs/security.md
+allows. The evidence is the kernel's own: strace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.crafted.formats import CASES
 from tests.support import FULL, Missing, require
 from tests.support.cache import CACHE, CHECKOUT
 
-# What names files, makes connections or processes, or does something to another process.
+# Calls that name files, make connections or processes, or act on another process.
 _TRACED = (
     *("open", "openat", "openat2", "creat", "execve", "execveat", "socket", "connect", "bind", "listen", "sendto"),
     *("unlink", "unlinkat", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "mkdir"),
@@ -57,7 +57,7 @@ _CHANGES = frozenset(
     name for name in _TRACED if re.match(r"creat|unlink|rename|link|symlink|mk|rmdir|.*ch|trunc", name)
 )
 _NEVER = frozenset(_TRACED) - _CHANGES - {"open", "openat", "openat2", "ioctl", "prctl", "utimensat", "socket"}
-# Terminals are asked whether they are some, which tells nothing and does nothing.
+# Queries whether a descriptor is a terminal, which are harmless.
 _ASKS = ("TCGETS", "TIOCGWINSZ", "FIOCLEX")
 _WRITERS = {"snapshot": "written", "layout add": "data/ompd"}
 _HOSTILE = (
@@ -80,13 +80,13 @@ _HOSTILE = (
     ),
     "memory/a_real_program_with_debug_information_that_lies-ones",
 )
-# Those that load a library, on the user's word, are traced with it.
+# Commands that load a library on the user's word would be traced with the library.
 _ALONE = [command.name for command in COMMANDS if command.ompd_library is None]
 _EVERY = (*_ALONE, "snapshot", "stack --raw", "stack --locals")
 
 
 class Traced:
-    """A server that runs under strace, and what its runs did."""
+    """A server that runs under strace, and the system calls of its runs."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "strace"
@@ -99,9 +99,9 @@ class Traced:
         self._read = 0
 
     def calls_of(self, process: int) -> list[str]:
-        """Return what a run did, as strace writes it, from where the server has let go of it."""
+        """Return the system calls of a run, as strace writes them, from the point where the server hands over."""
         with self.log.open(errors="surrogateescape") as file:
-            file.seek(self._read)  # runs come one after the other
+            file.seek(self._read)  # runs are sequential
             lines = file.readlines()
             self._read = file.tell()
         calls = [line.rstrip("\n") for line in _whole(lines) if line.startswith(f"{process} ")]
@@ -110,7 +110,7 @@ class Traced:
 
 
 def _whole(lines: Iterable[str]) -> Iterator[str]:
-    # Calls that another process interrupted are written in two parts.
+    # strace splits a call that another process interrupts into two lines.
     begun: dict[str, str] = defaultdict(str)
     for line in lines:
         process = line.partition(" ")[0]
@@ -130,7 +130,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
 
 def _is_of_python(path: str) -> bool:
     folders = {sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(ompd.__file__).parent)}  # noqa: PTH120
-    # Where ompd itself is installed it looks for plugins, and in folders that the user names.
+    # ompd looks for plugins where it is installed, and in folders that the user names.
     home = Path(ompd.__file__).parents[1]
     if path == str(home) or path.startswith((f"{home}/ompd.egg-info/", f"{home}/runtime_stub/plugin")):
         return True
@@ -138,7 +138,7 @@ def _is_of_python(path: str) -> bool:
 
 
 def _may_be_read(path: str, folder: Path, process: int) -> bool:
-    # A regular file that the user named, or the core; what is Python's own; what the kernel says about this process.
+    # Regular files that the user named, and the core; Python's own files; the kernel's files on this process.
     if Path(path).is_relative_to(folder):
         return stat.S_ISREG(Path(path).stat().st_mode) or Path(path).is_dir() if Path(path).exists() else True
     if path.startswith((f"/proc/{process}/", "/proc/self/")) or path == "/dev/null":
@@ -146,7 +146,7 @@ def _may_be_read(path: str, folder: Path, process: int) -> bool:
     if path.startswith(("/dev/", "/proc/", "/sys/")):
         return False
     usual = ("/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/nsswitch.conf", "/usr/", "/lib/", "/lib64/")
-    made = (CACHE.resolve(), *(room.resolve() for room in CACHE.iterdir()))  # by tests: what cores are of
+    made = (CACHE.resolve(), *(room.resolve() for room in CACHE.iterdir()))  # by tests: the files of cores
     return path.startswith(usual) or _is_of_python(path) or any(Path(path).is_relative_to(room) for room in made)
 
 
@@ -154,10 +154,10 @@ def _violations(calls: Sequence[str], folder: Path, process: int, writes: str | 
     for line in calls:
         found = _CALL.fullmatch(line)
         if found is None:
-            continue  # signals, and how it ended
+            continue  # signals, and the exit
         _, name, given, result, opened = found.groups()
         if name in ("socket", "connect") and ("AF_UNIX, SOCK_STREAM" in given or "/nscd/socket" in given):
-            continue  # who a user is that is named: the C library asks its cache of names
+            continue  # the C library asks its name cache for a user's name
         if name in _NEVER and result != "-1":
             yield f"{name} is never called: {line}"
         elif name == "ioctl" and not any(word in given for word in _ASKS):

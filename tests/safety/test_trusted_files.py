@@ -1,4 +1,4 @@
-"""A file whose code is to run is opened only if nobody but root and this user could have put it there or changed it."""
+"""A file whose code is to run is opened only if nobody but root and this user could have placed or changed it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refusal(path: Path | str, **options: bool | int) -> str:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    # A folder below one that is not sticky, as most are.
+    # The parent of the folder is not sticky, as usual.
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o755)
     path = folder / "library.so"
@@ -87,7 +87,7 @@ def test_others_may_not_write_to_the_file(file: Path, mode: int) -> None:
 
 
 def test_ones_own_file_in_a_sticky_folder_is_taken(file: Path) -> None:
-    # Only its owner can replace it there.
+    # In a sticky folder, only the file's owner can replace it.
     file.parent.chmod(0o1777)
     assert opened(file) == b"sound"
 
@@ -104,7 +104,7 @@ def test_nothing_of_a_stranger_is_taken(file: Path, tmp_path: Path) -> None:
     assert opened(tmp_path / "link") == b"sound"
     os.lchown(tmp_path / "link", STRANGER, -1)
     assert refusal(tmp_path / "link") == f"is refused: {tmp_path}/link belongs to user {STRANGER}"
-    # So is a link on the way, and one that another link leads through.
+    # The same holds for a link in the middle of the path, and for one behind another link.
     (tmp_path / "way").symlink_to("folder")
     (tmp_path / "through").symlink_to("way/library.so")
     os.lchown(tmp_path / "way", STRANGER, -1)
@@ -117,7 +117,7 @@ def test_a_strangers_file_in_a_sticky_folder_is_refused(file: Path) -> None:
     file.parent.chmod(0o1777)
     os.chown(file, STRANGER, -1)
     assert "belongs to user" in refusal(file)
-    # The folder's owner may replace entries there, too.
+    # The folder's owner may also replace entries there.
     os.chown(file, 0, -1)
     os.chown(file.parent, STRANGER, -1)
     assert "belongs to user" in refusal(file)
@@ -188,7 +188,7 @@ def test_sizes_have_a_limit(file: Path) -> None:
 
 
 def test_links_of_the_kernel_are_not_followed(file: Path, tmp_path: Path) -> None:
-    # Their text is not where they lead: /proc/PID/root is another container's, and reads "/".
+    # Such a link does not lead where its text says: /proc/PID/root may be another container's, and reads "/".
     with file.open("rb") as held:
         for path in (f"/proc/self/root{file}", f"/proc/self/fd/{held.fileno()}", f"/proc/{os.getpid()}/cwd/x"):
             assert "is a link of the kernel's, as into a container" in refusal(path)
@@ -197,7 +197,7 @@ def test_links_of_the_kernel_are_not_followed(file: Path, tmp_path: Path) -> Non
 
 
 def mounted(monkeypatch: pytest.MonkeyPatch, *, kind: str = "ext4", options: str = "rw", others: str = "rw") -> None:
-    # Every file system, as the kernel would tell of one like that.
+    # Make the kernel describe every file system like this one.
     usual = ompd.safety.libraries._lines
 
     def lines(path: str) -> list[str]:
@@ -210,7 +210,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch, *, kind: str = "ext4", options: str
 
 
 def test_a_file_system_on_which_nothing_may_run_is_respected(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The copy is in memory, where it could run.
+    # The copy is in memory, and could run there.
     mounted(monkeypatch, options="rw,nosuid,noexec")
     assert refusal(file) == f"is refused: {file} is on a file system that is mounted noexec"
     assert opened(file, runs=False) == b"sound"
@@ -240,7 +240,7 @@ def test_a_file_system_that_a_stranger_makes_up_is_refused(
 def test_what_takes_the_files_place_while_it_is_checked_is_not_opened(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # After each look at anything: the name is another file's.
+    # After the first look at the file, its name belongs to another file.
     usual, swaps = os.fstat, []
 
     def fstat(descriptor: int) -> os.stat_result:
@@ -310,7 +310,7 @@ def test_a_python_that_lacks_the_call_copies_too(file: Path, monkeypatch: pytest
 
 
 def test_an_old_kernel_copies_too(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Before Linux 6.3 it did not know MFD_NOEXEC_SEAL.
+    # Kernels before Linux 6.3 do not know MFD_NOEXEC_SEAL.
     usual = os.memfd_create
 
     def memfd_create(name: str, flags: int) -> int:

@@ -1,4 +1,4 @@
-"""Files are written where the user said, and never where a link or a file of somebody else's would have them."""
+"""Files are written only where the user said, never through a link or a file of another user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sticky(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     folder.chmod(0o1777)
     yield folder
-    assert not list(folder.glob(".ompd.*"))  # nothing is left beside
+    assert not list(folder.glob(".ompd.*"))  # no temporary file is left
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_strangers_file_in_a_sticky_folder_is_not_replaced(sticky: Path, tmp_p
     with pytest.raises(BadFile, match=f"a file of that name belongs to user {STRANGER}"):
         write(theirs)
     assert theirs.read_bytes() == b"theirs"
-    # In a folder that is not shared so, root may, as ever: only the name is taken.
+    # In a folder that is not sticky, root may replace the file as usual: only its name is taken.
     plain = tmp_path / "file"
     plain.write_bytes(b"theirs")
     os.chown(plain, STRANGER, STRANGER)
@@ -171,7 +171,7 @@ def test_what_is_put_in_place_meanwhile_is_not_followed(sticky: Path, tmp_path: 
     folder.mkdir()
     with Destination(folder / "file") as place, place.written() as file:
         file.write(b"new")
-        folder.rename(moved)  # the folder that was opened counts, whatever its name becomes
+        folder.rename(moved)  # the opened folder counts, even if it is renamed
         folder.symlink_to(sticky)
     assert (moved / "file").read_bytes() == b"new" and not list(sticky.iterdir())
     late = Destination(sticky / "late")
@@ -223,7 +223,7 @@ def test_who_could_change_a_file(tmp_path: Path) -> None:
     assert others_fault(str(script.parent)) == f"others may write to {script.parent}"
     os.chown(script.parent, STRANGER, -1)
     assert others_fault(str(script)) == f"{script.parent} belongs to user {STRANGER}"
-    os.chown(script.parent, 0, 50)  # a group of the system's that has no members
+    os.chown(script.parent, 0, 50)  # a system group without members
     script.parent.chmod(0o775)
     assert others_fault(str(script)) == f"others may write to {script.parent}"
     assert others_fault(str(script), private_groups=True) is None
@@ -282,14 +282,14 @@ def test_install_refuses_files_of_others(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_nothing_else_in_the_package_writes_by_name() -> None:
-    # What creates, renames or removes files; each place is known, and looked at (docs/security.md).
+    # Code that creates, renames or removes files; each of these places was reviewed (docs/security.md).
     known = {
         "ompd/safety/writing.py",
         "ompd/debugger/files/cache.py",  # by the descriptor of its folder
         "ompd/debugger/files/debuginfod.py",
         "ompd/debugger/files/compressed.py",  # files without names
         "ompd/debugger/files/coredumps.py",
-        "ompd/runtimes/hosted/loading/sandbox.py",  # with what no file may be opened there
+        "ompd/runtimes/hosted/loading/sandbox.py",  # names flags with which no file may be opened there
     }
     words = ("O_CREAT", "O_WRONLY", "os.rename", "os.replace", "os.unlink", "write_text", "write_bytes", "tempfile.")
     package = Path(ompd.safety.writing.__file__).parents[1]
@@ -298,4 +298,4 @@ def test_nothing_else_in_the_package_writes_by_name() -> None:
         for path in package.rglob("*.py")
         if any(word in path.read_text() for word in words)
     }
-    assert found - {"ompd/commands/ending.py", "ompd/start.py"} == known  # which open /dev/null
+    assert found - {"ompd/commands/ending.py", "ompd/start.py"} == known  # these two open /dev/null

@@ -1,4 +1,4 @@
-"""The parts of ``triage`` without programs: names, ranks, keys, the file of results, and workers that are lost."""
+"""Parts of ``triage`` without programs: names, ranks, keys, the file of results, and lost workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS = Limits(10.0, 1 << 30, 1 << 40)
 
 
 def result(target: str, **members: Any) -> dict[str, Any]:
-    """Return a result with two stacks, of which the verdict names the first."""
+    """Return a result with two stacks; its verdict names the first."""
     own = [["main", 0, 10, None, 1, None], ["work", 0, 20, None, 1, None]]
     stacks = [{"frames": own, "threads": {"worker": 3}}, {"frames": own[:1], "threads": {"primary": 1}}]
     given = {"verdict": "laggard", "summary": "3 threads wait for thread 1 (77), which works", "about": [0]}
@@ -204,7 +204,7 @@ def test_lines_of_one_loop_are_said() -> None:
     assert "    #0 work  b.c:22  in the loop of line 21" in describe_triage(groups.answer())
 
 
-# The file
+# The results file
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_no_other_file_is_written_to(tmp_path: Path) -> None:
 
 
 def test_results_that_others_could_have_written_are_not_believed(tmp_path: Path) -> None:
-    # Size and time of a core are public, and a forger needs no more.
+    # A core's size and time are public, and a forger needs nothing else.
     core, path = tmp_path / "core", tmp_path / "results"
     core.write_text("core")
     target = Wanted(str(core))
@@ -283,15 +283,15 @@ def test_two_do_not_write_to_one_file(tmp_path: Path) -> None:
         ResultFile(path)
 
 
-# Workers that are lost
+# Lost workers
 
 
 class Lost(Exception):
-    """As an engine of others has one for a worker that is gone."""
+    """Like another engine's exception for a lost worker."""
 
 
 class Chance(Executor):
-    """Workers that answer, or are lost, as a function of the target says; they do so when asked for results."""
+    """Workers that answer or are lost, as a function of the target decides."""
 
     def __init__(self, fate: Callable[[str], str]) -> None:
         self._fate, self._waiting, self._is_broken = fate, [], False  # type: ignore[var-annotated]
@@ -325,7 +325,7 @@ def test_no_target_is_lost_with_a_worker_or_counted_twice(fate: str, times: int)
         sent[name] += 1
         if name == "core.3" and sent[name] <= times:
             return fate
-        # Another one is being inspected when the workers are lost.
+        # Another target is being inspected when the workers are lost.
         return "late" if name == "core.2" and fate == "breaks" and sent[name] == 1 else "ready"
 
     def make() -> Executor:
@@ -337,7 +337,7 @@ def test_no_target_is_lost_with_a_worker_or_counted_twice(fate: str, times: int)
     assert sorted(each["target"] for each in found) == names
     failed = [each["target"] for each in found if "failed" in each]
     assert failed == (["core.3"] if times > 2 else [])
-    # All others are inspected once, or twice if they were in flight.
+    # All other targets are inspected once, or twice if they were in flight.
     assert all(count <= 2 for name, count in sent.items() if name != "core.3")
     assert sent["core.3"] == min(times + 1, 3)
 
@@ -376,7 +376,7 @@ def test_a_list_without_end_is_not_held() -> None:
 
 @pytest.mark.quick()
 def test_workers_end_with_the_one_that_started_them() -> None:
-    # In a process of its own, which is killed: its workers write their numbers into a pipe, and hold it open.
+    # In a process that is killed: its workers write to a pipe and hold it open.
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -395,5 +395,5 @@ def test_workers_end_with_the_one_that_started_them() -> None:
     assert os.read(reading, 1) == b"x"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    assert os.read(reading, 1) == b""  # once nobody holds the other end
+    assert os.read(reading, 1) == b""  # the read ends when no process holds the other end
     os.close(reading)

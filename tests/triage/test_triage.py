@@ -1,4 +1,4 @@
-"""``ompd triage`` on many cores of programs that say what is wrong with them, and on what is no core."""
+"""``ompd triage`` on many cores of programs that know their fault, and on files that are no cores."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_core_is_in_the_group_of_its_program(farm: Farm, triaged: dict[str,
     for row in rows:
         program = next(name for name, some in farm.names.items() if row["targets"][0] in some)
         assert row["verdict"] in expected[program]
-    assert rows[0]["targets"] == sorted(farm.names[PROGRAMS[0]])  # the one that is alone
+    assert rows[0]["targets"] == sorted(farm.names[PROGRAMS[0]])  # the group with one core
     assert triaged["inspected"] == sum(map(len, farm.names.values())) and not triaged["complete"]
     assert triaged["inspected"] + len(triaged["failed"]) == TOTAL
 
@@ -121,7 +121,7 @@ def test_results_in_a_file_are_not_made_again_and_one_worker_has_the_same(
     assert results.read_bytes().startswith(kept)
     targets = [json.loads(line)["target"] for line in lines[1:]]
     assert sorted(targets) == sorted([*farm.failing, *(name for some in farm.names.values() for name in some)])
-    assert max(map(len, lines)) < 10_500  # a result, and the name of its target
+    assert max(map(len, lines)) < 10_500  # a result with the name of its target
 
 
 def test_a_core_that_was_cut_off_and_shows_a_deadlock_is_in_its_group_with_a_warning(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_list_on_standard_input(tmp_path: Path) -> None:
 
 
 def test_what_does_not_end_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
-    # A coredumpctl that waits for ever: it opens a pipe to which nobody writes, and another one as long as it is there.
+    # A coredumpctl that waits for ever: it opens a pipe that has no writer, and holds another one while it lives.
     pipe, said = tmp_path / "pipe", tmp_path / "said"
     os.mkfifo(pipe)
     os.mkfifo(said)
@@ -219,7 +219,7 @@ def test_what_does_not_end_is_ended_with_all_that_it_has_started(tmp_path: Path)
 
 
 def test_interrupted_it_gives_what_there_is(tmp_path: Path) -> None:
-    # One target waits for ever, the others do not: once these are in the file, Ctrl-C.
+    # One target waits for ever. Send Ctrl-C once the others are in the file.
     (core,) = next(iter(spread(cores()[:1], [1], tmp_path).values()))
     pipe, results = tmp_path / "pipe", tmp_path / "results"
     os.mkfifo(pipe)

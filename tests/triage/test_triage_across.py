@@ -1,4 +1,4 @@
-"""Who of a job's ranks waits for whom, and where that ends: jobs that were made up."""
+"""The ranks of a job that wait for one another, and the ends of these chains, in invented jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ompd triage`` by workers of Dask and of mpi4py, and on jobs of Open MPI and of MPICH."""
+"""``ompd triage`` with workers of Dask and mpi4py, and on jobs of Open MPI and MPICH."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 @contextmanager
 def job(library: str, count: int, folder: Path) -> Iterator[tuple[int, list[int]]]:
-    """Run the ranks of a job until all but one are in their call; yields the launcher, and their processes."""
+    """Run a job until all ranks but one are in their call. Yield the launcher's process id, and those of the ranks."""
     programs = deb_folder(library) / "usr" / "bin"
     words = ["-n", str(count), str(build(library, "-O0", "laggard")), str(LATE)]
     if library == "mpich":
@@ -113,14 +113,14 @@ def job(library: str, count: int, folder: Path) -> Iterator[tuple[int, list[int]
 
 
 def hook(kind: str, folder: Path, shared: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the script of ``ompd hook``, which is in *folder* and writes to *shared*."""
+    """Run the script of ``ompd hook`` in *folder*; the script writes to *shared*."""
     script = folder / "hook"
     script.write_bytes(run("hook", kind))
     programs = folder / "bin"
     programs.mkdir()
     for name, text in (
         ("ompd", f'exec "{sys.executable}" -m ompd "$@"'),
-        ("srun", 'shift 3; exec bash "$@"'),  # on this host, without its options
+        ("srun", 'shift 3; exec bash "$@"'),  # runs on this host, ignoring its options
     ):
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o700)
@@ -136,7 +136,7 @@ def hook(kind: str, folder: Path, shared: Path, *words: str, **environment: str)
 
 
 def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str, Any]:
-    """Run the script of ``ompd hook`` in a folder of its own, and return what it has found at the later moment."""
+    """Run the script of ``ompd hook`` in its own folder. Return what it found at the later moment."""
     done = hook(kind, folder, folder, *words, **environment)
     assert done.returncode == 0, done.stderr
     (made,) = folder.glob("ompd-hook.*")
@@ -150,7 +150,7 @@ def hooked(kind: str, folder: Path, *words: str, **environment: str) -> dict[str
     return found
 
 
-# Jobs without a process: the scripts only make files.
+# Jobs without processes: the scripts only make files.
 HOOKS = [("pmi", (str(os.getpid()),), {}), ("slurm", (), {"SLURM_JOB_ID": str(os.getpid())})]
 
 
@@ -251,7 +251,7 @@ def _about_the_job(answer: dict[str, Any], count: int) -> None:
     assert [[each["ranks"] for each in row["ranks"]] for row in rows] == [[[LATE]], [others]]
 
 
-# Ranks of MPICH that wait take a whole processor each: there are as few as will do.
+# Each waiting rank of MPICH uses a whole processor, so there are as few as possible.
 @pytest.mark.parametrize(("library", "count"), [("openmpi", RANKS), *([("mpich", 3)] if FULL else [])])
 @pytest.mark.quick()
 def test_a_job_of_mpi_with_a_laggard_is_seen_live_and_by_its_snapshots(

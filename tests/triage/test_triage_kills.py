@@ -1,4 +1,4 @@
-"""``ompd triage`` while what inspects is killed at random: no target is lost, and none is counted twice."""
+"""``ompd triage`` while its processes are killed at random: no target is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.triage import SEED, Farm, make_farm
 TOTAL = 150 if FULL else 20
 pytestmark = [pytest.mark.timeout(3_000)] if FULL else []  # seconds, on a busy machine
 CHILDREN, WORKERS, OF_DASK, ENGINES = (100, 20, 5, 10) if FULL else (4, 1, 0, 1)
-MOST_MS = 80  # that one is left alone before it is killed, if it has not ended by then
+MOST_MS = 80  # that a process may run before it is killed
 KILLED = r"signal 9 ended it, and so it did before|2 workers were lost while they inspected it alone"
 
 
@@ -54,7 +54,7 @@ def children(process_id: int) -> Iterator[int]:
 
 
 def strike(process_id: int, parent: int, milliseconds: int) -> bool:
-    """Kill a process, unless it has ended before or is none of the parent's, and return whether it was killed."""
+    """Kill a process, unless it has already ended or is not a child of the parent. Return whether it was killed."""
     try:
         descriptor = os.pidfd_open(process_id)
     except ProcessLookupError:
@@ -73,7 +73,7 @@ def strike(process_id: int, parent: int, milliseconds: int) -> bool:
 
 
 def in_order(farm: Farm, answer: Mapping[str, Any], results: Path) -> None:
-    """See that each target is in the answer and in the file once: in its group, or under what failed."""
+    """Check that each target is once in the answer and once in the file: in its group, or under the failed ones."""
     lines = [json.loads(line)["target"] for line in results.read_bytes().splitlines()[1:]]
     every = {name for some in farm.names.values() for name in some} | farm.failing.keys()
     assert sorted(lines) == sorted(every)
@@ -125,7 +125,7 @@ def test_a_worker_of_dask_is_killed(farm: Farm, tmp_path: Path) -> None:
 
 
 def _kill_one(cluster: Cluster, chance: Random) -> bool:
-    # One that is inspecting; another one takes its place.
+    # Kill a worker that is inspecting, and start another one in its place.
     number, worker = chance.choice(sorted(cluster.workers.items()))
     if not any(children(worker.pid)) or not strike(worker.pid, os.getpid(), chance.randrange(MOST_MS)):
         return False
@@ -143,7 +143,7 @@ def test_the_engine_is_killed_and_the_next_one_goes_on(farm: Farm, undisturbed: 
             while not results.exists() or results.read_bytes().count(b"\n") < enough:
                 assert process.poll() is None
             process.kill()
-            process.communicate()  # until no worker has the pipe any more
+            process.communicate()  # waits until no worker holds the pipe
         kept = results.read_bytes()
     assert kept.count(b"\n") <= TOTAL
     with started(farm, results) as process:

@@ -1,4 +1,4 @@
-"""``ompd triage`` on threads that run in a loop: in which of its lines they are makes no group."""
+"""``ompd triage`` on threads that run in a loop: their lines within the loop do not split a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.runtimes import RUNTIMES
 from tests.support.why import GNU, LLVM, WHYS, hung
 
 SOURCE = SOURCES / "loops.c"
-# What a line's comment says, and of which loop it is.
+# By the text of a line's comment: the loop of the line.
 PLACES = {
     "one": "loop",
     "another": "loop",
@@ -43,7 +43,7 @@ def line_of(words: str) -> int:
 
 
 def cores(compiler_name: str, level: str) -> dict[str, Path]:
-    """Return a core for each place, which gdb writes when the thread that runs has come to it."""
+    """Return a core for each place, which gdb writes when the running thread gets there."""
     used = compiler(compiler_name)
     library = RUNTIMES[RUNTIME_OF[compiler_name]]
     where = library.file().parent
@@ -93,7 +93,7 @@ def test_lines_of_one_loop_are_one_group(compiler_name: str, level: str) -> None
 
 
 def test_who_waits_in_a_loop_is_where_it_waits() -> None:
-    # Two barriers of one loop: which of them it is, is what is wrong.
+    # Two barriers of one loop: the fault is that threads wait at different ones.
     found = hung(WHYS["barrier_mismatch-loop"], "gcc", GNU)
     assert found.core is not None
     result = inspect(Wanted(str(found.core)), FileOptions(), max_size=1 << 30)
@@ -106,14 +106,14 @@ def test_who_waits_in_a_loop_is_where_it_waits() -> None:
     [
         ({1: [2], 2: [3], 3: []}, {1: None, 2: None, 3: None}),
         ({1: [2], 2: [2, 3], 3: []}, {1: None, 2: {2}, 3: None}),
-        # One in another one, with two ways back to its head.
+        # A loop within another, with two ways back to its head.
         (
             {1: [2], 2: [3], 3: [4, 5], 4: [3], 5: [3, 6], 6: [2, 7], 7: []},
             {1: None, 2: {2, 3, 4, 5, 6}, 3: {3, 4, 5}, 4: {3, 4, 5}, 5: {3, 4, 5}, 6: {2, 3, 4, 5, 6}, 7: None},
         ),
-        # One after another one.
+        # One loop after another.
         ({1: [2], 2: [1, 3], 3: [4], 4: [3, 5], 5: []}, {1: {1, 2}, 2: {1, 2}, 3: {3, 4}, 4: {3, 4}, 5: None}),
-        # A circle with two ways into it is no loop; around it there may be one.
+        # A cycle with two entries is no loop, but there may be a loop around it.
         ({1: [2, 3], 2: [3], 3: [2, 4], 4: []}, {2: None, 3: None}),
         ({1: [2, 3], 2: [3], 3: [2, 4], 4: [1, 5], 5: []}, {2: {1, 2, 3, 4}, 3: {1, 2, 3, 4}, 5: None}),
         ({1: [1]}, {1: {1}}),

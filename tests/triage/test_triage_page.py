@@ -1,4 +1,4 @@
-"""The page of ``ompd triage -o``: whole, safe and readable, whatever the targets are."""
+"""The page of ``ompd triage -o``: it is complete, safe and readable for all targets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def page_of(answer: TriageAnswer) -> Page:
 
 
 def nodes(*parents: int | None, threads: int = 1, targets: int = 1) -> list[TreeNode]:
-    """Return a tree whose nodes have these callers, by their numbers from 1 on."""
+    """Return a tree whose nodes have these callers; nodes are numbered from 1."""
     return [
         TreeNode(number, parent, f"f{number}", "a.c", number, None, targets, (), {"worker": threads}, {})
         for number, parent in enumerate(parents, 1)
@@ -49,7 +49,7 @@ def boxes(drawn: str | None) -> list[tuple[float, ...]]:
     return [tuple(map(float, each)) for each in found]
 
 
-# What is on it
+# Contents
 
 
 def test_all_that_is_known_of_a_job_is_on_its_page() -> None:
@@ -58,7 +58,7 @@ def test_all_that_is_known_of_a_job_is_on_its_page() -> None:
     assert "44 targets, 2 groups, 5 failed" in page.words and "2 NEW, 1 GONE" in page.words
     for row in answer.rows:
         assert row.summary in page.words and row.verdict in page.words and row.id in page.words
-    # All that the text has, whose layout is another.
+    # The page has all words of the text, in another layout.
     for line in describe_triage(answer, verbose=True):
         if "scratch" not in line and not line.startswith(("STACKS", "FAILED", "GONE")):
             assert all(word in page.words for word in re.findall(r"\w{4,}", line)), line
@@ -125,7 +125,7 @@ def test_a_map_has_a_cell_for_each_rank_or_for_as_many_as_have_room(count: int) 
     assert len(cells) == count + 1 or count + 1 > 1200
     wide, high = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', drawn).groups())  # type: ignore[union-attr]
     assert all(x >= 0 and x + width <= wide and y + tall <= high for x, y, width, tall in cells)
-    # The one that is late is seen among however many.
+    # The late rank is visible among any number of ranks.
     assert count == 1 or drawn.count(f">{letter(0)}<") == 1
     assert drawn.count(' root"') == sum(len(end.ranks) for end in answer.jobs[0].ends)
 
@@ -134,7 +134,7 @@ def test_a_rank_that_somebody_made_up_costs_no_more_than_another_one() -> None:
     groups = Groups()
     for rank in (0, 999_999_999):
         groups.add(result(rank, 999_999_999))
-    # A job of which every other rank is there, with as many that are not.
+    # A job with every other rank; the missing half was not inspected.
     call = {"routine": "MPI_Send", "link": "peer", "rank": 3, "world": True}
     for rank in range(0, 2_000, 2):
         groups.add(result(rank, 500_000, job="a", mpi=[{**call, "rank": rank + 1}]))
@@ -175,7 +175,7 @@ def test_pages_of_very_many_targets_are_small() -> None:
     assert len(source.encode()) < 2_000_000 and "and 2998 more" in source
     page = Page(source)
     assert page.faults == [] and "host39/core.2500" in page.words and "[2500]" in page.words
-    # As many groups as targets.
+    # With one group per target.
     groups = Groups()
     for rank in range(900):
         groups.add(result(rank, 900, verdict=f"laggard{rank}"))
@@ -207,7 +207,7 @@ def test_letters_are_those_of_groups_and_each_once() -> None:
     assert len(boxes(drawn)) == 3 and draw_ranks("c", [replace(rows[0], ranks=sets)], (), "m") is None
 
 
-# The command
+# Command
 
 
 def test_the_command_writes_a_page_beside_its_answer(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The right kind for what compilers make of it: programs of ``fixtures/causes`` at each level of optimisation."""
+"""The right kind of verdict for compiled code: programs of ``fixtures/causes`` at each level of optimisation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cause(program: str, folder: Path = CAUSES, **options: object) -> Proof:
     return Proof(program, stuck=None, folder=folder, **{"case": (), **options})  # type: ignore[arg-type]
 
 
-# What is the right kind, and how sure it has to be that the threads never go on.
+# For each program the right kind, and the accepted certainties that its threads are stuck.
 KINDS = (
     (cause("crossed", LIVE), "lock_cycle", ("proven",)),
     (cause("crossed", LIVE, flags=("-fno-inline",)), "lock_cycle", ("proven",)),

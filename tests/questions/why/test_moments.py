@@ -1,4 +1,4 @@
-"""Two moments of one process: what the earlier one adds to the verdicts on the later one."""
+"""Two moments of one process: the earlier one strengthens or weakens the verdicts on the later one."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_a_wakeup_that_was_lost() -> None:
     used = {0: 10, 1: 10}
     verdict = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns=used)
     assert (verdict.kind, verdict.stuck, verdict.explains) == ("lost_wakeup", "likely", (0, 1))
-    # Nobody wakes up while a signal has stopped the process, at one of the moments or at both.
+    # No thread wakes up while a signal has stopped the process, at one of the moments or at both.
     free = Moment(threads=rows, processor_ns=used)
     for before, after in ((False, True), (True, False), (True, True)):
         verdicts, _, _ = concluded(replace(free, is_held=after), (replace(free, is_held=before),), 0.5)
         assert all(row.stuck != "likely" for row in verdicts) and (not after or verdicts[0].kind == "no_stall")
-    # One of them woke up in between.
+    # One thread woke up in between.
     moved = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns={0: 10, 1: 20})
     assert moved.explains == (0,)
 
@@ -76,7 +76,6 @@ def test_what_is_not_known_keeps_no_thread_that_has_moved_since() -> None:
     assert first(*rows, earlier=Moment(threads=rows)).kind == "undecided"
     assert first(*rows, earlier=Moment(threads=(elsewhere[0], *rows[1:]))).kind == "undecided"
     assert first(*rows, earlier=Moment(threads=elsewhere)).kind == "no_stall"
-    # A deadlock that has begun since is one.
-    # Nor is who has only just come there proven to stay.
+    # Threads that have waited since the earlier moment are proven stuck, threads that have just come only likely.
     assert first(*rows[:2], earlier=Moment(threads=rows)).stuck == "proven"
     assert first(*rows[:2], earlier=Moment(threads=elsewhere)).stuck == "likely"

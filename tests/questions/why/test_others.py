@@ -1,4 +1,4 @@
-"""Who else might end a wait than who is recorded to: then it is not proven to last."""
+"""Others than the recorded thread that might end a wait: with one of them, the wait is not proven to last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_task_that_the_owner_of_a_lock_executes_where_it_waits_may_unset_it() 
     verdict = first(*rows, outside, tasks=tasks, unfinished={"region": 2})
     assert (verdict.kind, verdict.stuck) == ("lock_cycle", "likely")
     assert "a task that the lock's owner executes where it waits may let go of the lock" in verdict.unknowns
-    # Nobody is left who might fulfil the event.
+    # No thread is left that might fulfil the event.
     assert first(*rows, tasks=tasks, unfinished={"region": 2}).stuck == "proven"
 
 
@@ -31,7 +31,7 @@ def test_a_member_that_goes_on_may_create_such_a_task() -> None:
     team = (replace(rows[0], team_size=3), replace(rows[1], team_size=3), thread(2, team_size=3))
     assert judged(*team)[:2] == ("lock_cycle", "proven")
     assert judged(*team, makes_tasks=True)[:2] == ("lock_cycle", "likely")
-    # One that is in a region of its own comes back.
+    # A member in a region of its own comes back.
     assert judged(*team[:2], thread(2, parallel="inner"), makes_tasks=True)[:2] == ("lock_cycle", "likely")
     assert judged(*rows, makes_tasks=True)[:2] == ("lock_cycle", "proven")
 
@@ -44,7 +44,7 @@ def test_an_untied_task_may_hold_the_lock_of_the_thread_on_which_it_was() -> Non
     beside = thread(2, parallel="other")
     assert first(*rows, beside, tasks=(*implicit, tied), moves_tasks=True).stuck == "proven"
     assert first(*rows, beside, tasks=(*implicit, untied), moves_tasks=True).stuck == "likely"
-    # It is somewhere, though nothing leads to it.
+    # The task is on some thread, even if no record shows which.
     assert first(*rows, beside, tasks=implicit, moves_tasks=True).stuck == "likely"
     assert first(*rows, beside, tasks=(*implicit, untied)).stuck == "proven"
 

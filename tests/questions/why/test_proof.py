@@ -1,7 +1,7 @@
-"""Who else could end a wait: programs of ``fixtures/proof`` that look stuck and go on, and their twins that are stuck.
+"""Others that could end a wait: programs of ``fixtures/proof`` that look stuck and go on, and stuck twins of these.
 
-Each waits at a moment at which nobody is recorded to set it free. It is asked there as a live process and as a core;
-then it is let go on, and ends well. Nothing may be proven of it, and the twin has to be proven.
+Each program waits at a moment for which no record shows who will free it. There ``why`` is asked about it as a live
+process and as a core. Then the program goes on, and ends well. Nothing may be proven of the program; its twin must be.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tests.support.proof import Proof, asked, at_rest, named, proofs_in
 from tests.support.runs import READY_SECONDS
 from tests.support.why import GNU, OF_COMPILER
 
-# Locks without a recorded owner are proven nothing of: these have one.
+# Nothing is proven of locks without a recorded owner; these locks record one.
 WITH_OWNER = {"KMP_LOCK_KIND": "tas"}
 CPLUSPLUS = ("g++", "clang++")
-NUMBERED = ("-DPASSED", "-no-pie", "-fno-pie")  # addresses of functions are numbers in the code
+NUMBERED = ("-DPASSED", "-no-pie", "-fno-pie")  # with these, addresses of functions are numbers in the code
 AWAKE = {"KMP_BLOCKTIME": "infinite"}  # threads that sleep in a barrier do not wake up for tasks
 
 PROOFS = (
@@ -99,7 +99,7 @@ def test_nothing_is_proven_of_a_program_that_can_go_on(
         proofs = proofs_in(asked(process_id, tmp_path))
         if proof.signal is not None:
             os.kill(process.pid, proof.signal)
-        process.communicate(timeout=READY_SECONDS)  # its standard input ends
+        process.communicate(timeout=READY_SECONDS)  # this closes its standard input
         assert process.returncode == 0
     assert {way: proofs[way] for way in proof.ways} == {way: [] for way in proof.ways}
 

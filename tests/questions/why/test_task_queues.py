@@ -1,4 +1,4 @@
-"""Who may execute a queued task, against a definition thread by thread; and how the graph of many queues grows."""
+"""Threads that may execute a queued task, compared with a definition for single threads; and the graph's growth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TAKES = ("any", "children", "group", "descendants", "tied_descendants")
 def may_run(
     row: ThreadRecord, one: TaskRecord, points: Mapping[int, SchedulingRecord], tasks: Sequence[TaskRecord]
 ) -> bool:
-    """Return whether a thread may execute a queued task where it is."""
+    """Return whether a thread may execute a queued task at its present place."""
     by_id = {each.id: each for each in tasks}
     if row.wait is None or row.wait.kind == "lock":
         return False
@@ -85,7 +85,7 @@ def test_who_may_execute_a_queued_task(part: int) -> None:
         for one in made.tasks or ():
             node = graph.find(f"queue:{one.parallel}:{one.generating}") if one.status == "queued" else None
             if node is None:
-                continue  # nobody waits for it
+                continue  # no thread waits for it
             free = [row for row in made.threads if may_run(row, one, made.points, made.tasks or ())]
             (need,) = graph.needs[node]
             targets = [graph.nodes[each] for each in need.targets]

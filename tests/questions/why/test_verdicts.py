@@ -1,4 +1,4 @@
-"""Verdicts on moments that are written down: what each one demands, and what makes it weaker."""
+"""Verdicts on invented moments: the facts that each verdict needs, and those that weaken it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_iteration_of_a_doacross_loop_is_awaited_from_the_thread_that_execute
     assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "proven", "proven")
     assert verdict.summary.startswith("deadlock: thread 0 (0) waits for iteration 1 of a doacross loop")
     assert judged(one, thread(1, **size)) == ("laggard", "unknown", "proven")
-    # Without a record it is whoever is left, and may be done.
+    # Without a record the executing thread is the one that is left, and the iteration may be done.
     verdict = first(thread(0, doacross(), **size), two)
     assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "likely", "likely")
     assert verdict.unknowns[-1] == "an iteration of a doacross loop: whether it is done is not known"
@@ -94,7 +94,7 @@ def test_members_that_await_an_iteration_execute_later_ones() -> None:
     assert judged(zero, two, thread(1, **size)) == ("laggard", "unknown", "likely")
     # The member that has left the loop has not reported its iteration.
     assert judged(thread(0, at_end, **size), two, thread(1, barrier((2,), 3), **size))[:2] == ("lock_cycle", "proven")
-    # One of another loop may execute it.
+    # A thread in another loop may execute it.
     other = thread(0, awaits(2, loop=0x80), **size)
     assert judged(other, two, thread(1, barrier((0, 2), 3), **size))[0] == "lock_cycle"
     assert judged(other, two, thread(1, **size))[1] == "unknown"
@@ -104,9 +104,9 @@ def test_a_cycle_of_reasoned_holders_is_likely_and_stuck_for_certain_in_a_closed
     held = {0: holds("&a"), 1: holds("&b")}
     rows = thread(0, lock("&b")), thread(1, lock("&a"))
     assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
-    # Who works may release them.
+    # A working thread may release them.
     assert judged(*rows, thread(2), held=held) == ("lock_cycle", "likely", "likely")
-    # So may a thread that the target does not name, or something outside.
+    # So may an unlisted thread, or something outside of the process.
     assert judged(*rows, held=held, has_all_threads=False) == ("lock_cycle", "likely", "likely")
     assert judged(*rows, held=held, outside=("a timer is armed",)) == ("lock_cycle", "likely", "likely")
 
@@ -118,7 +118,7 @@ def test_a_thread_that_a_signal_or_another_thread_may_take_out_of_its_wait_is_no
         verdict = first(*rows, **{how: {1: "somebody may"}})
         assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "likely", "proven")
         assert verdict.unknowns == ("somebody may",)
-    # Nobody cancels a thread if nobody goes on.
+    # No thread cancels another if none goes on.
     assert judged(*rows[:2], cancels={0: "it may be cancelled"})[1] == "proven"
 
 
@@ -132,7 +132,7 @@ def test_who_certainly_holds_a_lock_has_it_though_another_way_may_lead_there() -
     maybe = holds("&a", is_certain=False)
     held = {0: (*maybe, *holds("&a")), 1: (*maybe, *holds("&b"))}
     assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
-    # Of two that may hold it neither has left it behind.
+    # If two threads may hold the lock, neither has left it behind.
     held = {0: maybe, 1: (*maybe, *holds("&b"))}
     assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
 
@@ -150,13 +150,13 @@ def test_a_section_was_left_only_if_nobody_may_stand_in_it() -> None:
     stands = {
         "nowhere": ((), "likely"),
         "in a lock": (holds("x", Kind.LOCK), "likely"),
-        # Without names the runtime's object of a section cannot be compared with the variable of another one.
+        # Without names, the runtime's object of one section cannot be compared with the variable of another.
         "in a section, by its variable": (holds("x", Kind.CRITICAL), "possible"),
         "in a section that is not seen": ((HeldRecord(kind=Kind.CRITICAL),), "possible"),
     }
     for held, confidence in stands.values():
         assert judged(*rows, held={0: held, 1: ()}) == ("lock_abandoned", "proven", confidence)
-    # Where it is known which variable is this one's, or what it is called, another one is another one.
+    # If the section's variable or name is known, another section is recognised as another.
     other: dict[int, tuple[HeldRecord, ...]] = {0: holds("x", Kind.CRITICAL), 1: ()}
     assert judged(*rows, held=other, variables={0x2000: 0x3000}) == ("lock_abandoned", "proven", "likely")
     named = replace(section, symbol="y")
@@ -178,7 +178,7 @@ def test_the_turn_is_that_of_the_only_thread_that_does_not_wait_for_its_own() ->
     assert (verdict.kind, verdict.stuck, verdict.confidence) == ("external_wait", "possible", "likely")
     assert (verdict.roots, verdict.explains) == ((2,), (0, 1, 3))
     assert judged(*rows[:3], thread(3), system=pauses)[0] == "undecided"
-    assert judged(*rows[:3], system=pauses)[0] == "undecided"  # it may be that of the fourth
+    assert judged(*rows[:3], system=pauses)[0] == "undecided"  # the turn may be that of the fourth thread
 
 
 def test_a_region_inside_of_a_critical_section_is_no_orphaned_worksharing() -> None:
@@ -196,16 +196,16 @@ def test_a_thread_that_holds_what_it_waits_for() -> None:
 
 
 def test_a_thread_that_may_be_awake_is_not_stuck_for_certain() -> None:
-    """What is not known to end its wait may have ended it already."""
+    """An unknown event may already have ended the wait of a thread that may be awake."""
     asleep = thread(0, lock("&a")), thread(1, barrier((0,), 2))
     assert judged(*asleep)[1] == "proven"
     for how in ("spinning", None):
         awake = thread(0, lock("&a", how=how)), asleep[1]
         assert judged(*awake)[1] == "possible"
-        # A lock that has it in its queue has not let it go, and what has an owner is not free.
+        # A lock with the thread in its queue has not released it, and a lock with an owner is not free.
         assert judged(*awake, queued=frozenset((0,)))[1] == "proven"
         assert judged(thread(0, lock("&a", 1, how=how)), asleep[1])[1] == "proven"
-    # At a barrier some may be leaving, of which the others do not know yet.
+    # Some threads may be leaving a barrier, and the others do not know yet.
     assert judged(thread(0, barrier(None, how=None)), thread(1, barrier((0,), 2)))[1] == "possible"
 
 
@@ -228,7 +228,7 @@ def test_an_owner_of_which_it_is_not_known_who_it_is_proves_nothing() -> None:
     lost = {"is_owner_alive": "the target has lost threads, or which of them is 7 inside of the process"}
     unknown = SystemWait(owner=7, unavailable=lost, **facts)
     assert judged(*rows, thread(2), system={0: unknown}, how=how)[1] == "possible"
-    # Nor does a number that is some thread's outside of the container.
+    # Nor does a number that is a thread's outside of the container.
     itself = SystemWait(owner=0, unavailable=lost, **facts)
     assert judged(*rows, thread(2), system={0: itself}, how=how)[1] != "proven"
 
@@ -237,14 +237,14 @@ def test_members_that_come_and_go_are_not_lost() -> None:
     region = ParallelRecord("region", "libgomp", 1, 1, 3, None, None, (0, 1, None))
     rows = [thread(n, barrier(None), team_size=3) for n in range(2)]
     assert judged(*rows, regions=(region,), gone={"libgomp": 1}) == ("barrier_absent", "proven", "proven")
-    # One that is awake may be starting the others, or those may have left after the last barrier.
+    # A thread that is awake may be starting the others, or these may have left after the last barrier.
     assert judged(rows[0], thread(1), regions=(region,), gone={"libgomp": 1})[1] != "proven"
-    # A thread that has just been made is not known to the runtime.
+    # The runtime does not know a thread that has just been made.
     assert (
         judged(*rows, thread(7, runtime=None, state=None, parallel=None), regions=(region,), gone={"libgomp": 1})[1]
         != "proven"
     )
-    # The runtime's list of its threads names as many.
+    # The runtime lists as many threads as the process has.
     assert judged(*rows, regions=(region,))[0] != "barrier_absent"
     assert (
         judged(*rows, thread(7, state="idle", runtime=None), regions=(region,), gone={"libgomp": 1})[0] == "undecided"
@@ -259,7 +259,7 @@ def test_an_idle_thread_in_the_code_of_the_program_may_do_anything() -> None:
 
 
 def test_only_a_worker_whose_stack_is_known_is_idle_in_the_pool() -> None:
-    # A thread that has begun or ended a region just now is in no team, too, and may be in a call that looks like sleep.
+    # A thread that has just begun or ended a region is in no team, too, and may be in a call that looks like sleep.
     waits = {1: SystemWait(kind=Kind.SEMAPHORE, object=0x1000, symbol="&asked", is_timed=False, is_shared=False)}
     helper = thread(1, runtime=None, parallel=None, state=None)
     idle = {"state": "idle", "parallel": None}
@@ -275,7 +275,7 @@ def test_only_a_worker_whose_stack_is_known_is_idle_in_the_pool() -> None:
 def test_a_laggard_is_no_hang() -> None:
     rows = [thread(n, barrier((3,))) for n in range(3)]
     assert judged(*rows, thread(3)) == ("laggard", "unknown", "proven")
-    # Threads that wait for many that work are nothing to look at.
+    # Threads that wait for many working threads are no finding.
     assert judged(thread(0, barrier((1, 2, 3))), thread(1), thread(2), thread(3))[0] == "no_stall"
 
 
@@ -310,7 +310,7 @@ def test_members_that_a_fork_did_not_copy() -> None:
     region = ParallelRecord("region", "libgomp", 1, 1, TEAM, None, None, (0, None, None, None))
     row = thread(0, barrier(None), unavailable={"wait.missing": "the team has 4 threads, the process 1"})
     assert judged(row, regions=(region,), gone={"libgomp": 3}, is_fork=True) == ("fork_child", "proven", "proven")
-    # One that spins may be free already: its barrier's word was not compared.
+    # A spinning thread may already be free: its barrier's word was not compared.
     spinning = replace(row, wait=barrier(None, how="spinning"))
     assert judged(spinning, regions=(region,), gone={"libgomp": 3}, is_fork=True)[1:] != ("proven", "proven")
 
@@ -340,7 +340,7 @@ def test_queued_tasks_that_somebody_may_execute_are_no_hang() -> None:
 
 
 def test_a_queued_task_that_somebody_may_execute_may_do_anything() -> None:
-    # A barrier that the whole team has reached, with two tasks left: one in a queue, the other one nowhere to be found.
+    # A barrier that the whole team has reached, with two tasks left: one in a queue, one that was not found.
     rows = [thread(n, barrier((), 2, unfinished_tasks=2), team_size=2) for n in range(2)]
     semaphore = SystemWait(kind=Kind.SEMAPHORE, object=0x80, symbol="&asked", is_timed=False, is_shared=False)
     stranger = ThreadRecord(native_thread_id=9, thread_type="other")
@@ -361,7 +361,7 @@ def test_a_queued_task_that_somebody_may_execute_may_do_anything() -> None:
     ],
 )
 def test_a_task_for_which_nobody_waits_yet_may_do_anything(tasks: tuple[TaskRecord, ...], how: str, stuck: str) -> None:
-    # One thread of a team of two waits for what a task may do that the other one may execute at its barrier.
+    # Thread 0 of a team of two waits for something that a task may do. Thread 1 may execute the task at its barrier.
     semaphore = SystemWait(kind=Kind.SEMAPHORE, object=0x80, symbol="&asked", is_timed=False, is_shared=False)
     rows = thread(0, team_size=2), thread(1, barrier((0,), 2, how=how), team_size=2)
     facts = {"system": {0: semaphore}, "how": {0: "blocked"}, "unfinished": {"region": 1}}
@@ -371,7 +371,7 @@ def test_a_task_for_which_nobody_waits_yet_may_do_anything(tasks: tuple[TaskReco
 
 
 def test_queued_tasks_that_nobody_can_execute() -> None:
-    # The one at a scheduling point executes nothing but children of its own task.
+    # The thread at the scheduling point executes only children of its own task.
     tasks = (
         task("task0", None, 0, "executing", unfinished_children=1),
         task("task1", None, 1, "executing", unfinished_children=1),
@@ -392,7 +392,7 @@ def test_queued_tasks_that_nobody_can_execute() -> None:
 
 @pytest.mark.parametrize("how", ["spinning", "blocked", None])
 def test_a_task_on_no_thread_may_have_been_taken_by_who_is_awake(how: str | None) -> None:
-    # Between the queue and the thread that takes it out, a task is nowhere.
+    # A task that a thread has taken from a queue and not yet begun is in no record.
     tasks = [task(f"task{n}", None, n, "executing") for n in range(2)]
     tasks += [task(f"child{n}", f"task{n}", None, "unknown") for n in range(2)]
     rows = [thread(n, Wait(Kind.TASKWAIT, how=how), team_size=2) for n in range(2)]
@@ -439,7 +439,7 @@ def test_nobody_works() -> None:
 
 
 def test_no_task_waits_for_itself_at_the_end_of_its_own_group() -> None:
-    # libomp records a task that has begun a group as a member of that one.
+    # libomp records a task that has begun a group as a member of this group.
     waiting = thread(0, Wait(Kind.TASKGROUP), task="outer")
     tasks = (task("outer", None, 0, "executing"), task("inner", "outer", 1, "executing"))
     point = SchedulingRecord(
@@ -494,11 +494,11 @@ def test_an_owner_that_a_forked_process_does_not_have_may_be_its_first_thread() 
     found = first(*rows, system=waits, forked=0)
     assert (found.kind, found.stuck) == ("lock_abandoned", "likely")
     assert "fork() made the process" in found.unknowns
-    # The first thread waits for it, too.
+    # The first thread waits for the same mutex, too.
     assert judged(*rows, system={**waits, 0: waits[1]}, forked=0)[1] == "proven"
 
 
-# A task of which nobody records on which thread it is, and the other members of a team that its parent waits in.
+# A task without a record of its thread, and other members of the team in which its parent waits.
 LOOSE = task("child", "task0", None, "executing", unavailable={"thread": "kept only for tools"})
 AT_TASKWAIT = thread(0, Wait(Kind.TASKWAIT, how="spinning"))
 AT_END = [thread(native, barrier((0,), 3, how="spinning")) for native in (2, 3)]
@@ -540,7 +540,7 @@ def test_a_taskwait_whose_tasks_are_complete_goes_on() -> None:
 def test_a_lock_of_the_runtime_is_let_go_by_who_is_awake_inside_of_it() -> None:
     rows = [thread(native, Wait(Kind.INTERNAL_LOCK, object=0x1000, how="blocked")) for native in (0, 1)]
     assert judged(*rows, thread(2, state="overhead")) == ("laggard", "unknown", "likely")
-    # The program's own code does not.
+    # A thread in the program's own code does not release it.
     assert judged(*rows, thread(2)) == ("undecided", "possible", "unknown")
     assert judged(*rows) == ("lock_abandoned", "proven", "possible")
 
@@ -581,7 +581,7 @@ def test_several_causes_are_ranked() -> None:
 
 
 def test_thousands_of_causes_take_no_more_than_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Any thread might release a lock without a recorded owner: then all go on, and that is found out once.
+    # Any thread might release a lock without a recorded owner, and then all go on. This is found out only once.
     monkeypatch.setattr(roots, "_MOST_STEPS", 40_000)
     waits = [Wait(Kind.LOCK, object=16 * n, symbol=f"&lock[{n}]", how="blocked") for n in range(1, 4001)]
     verdicts, _, _ = concluded(Moment(threads=tuple(thread(n, wait) for n, wait in enumerate(waits))))
@@ -610,7 +610,7 @@ def test_an_idle_thread_of_another_pool_waits_for_nobody() -> None:
     idle = {7: condition("&work", pool="the pool of a library")}
     rows = thread(0), thread(1, barrier((0,), 2)), thread(7, **OUTSIDE)
     assert [row.kind for row in concluded(Moment(threads=rows, system=idle))[0]] == ["laggard"]
-    # A thread that joins it does wait.
+    # A thread that joins it does wait for it.
     joins = {**idle, 0: SystemWait(kind=Kind.JOIN, owner=7, is_timed=False, is_shared=False)}
     verdict = first(*rows, system=joins)
     assert (verdict.kind, verdict.roots, verdict.explains) == ("external_wait", (7,), (0, 1))
@@ -623,7 +623,7 @@ def test_threads_beside_openmp_come_last() -> None:
     assert kinds == ["no_stall", "external_wait", "external_wait"]
     sleeps = {**waits, 0: SystemWait(kind=Kind.SLEEP, routine="sleep", is_timed=True)}
     assert first(*rows, system=sleeps).summary == "no thread works: thread 0 (0) is in sleep"
-    # They do count if nothing of OpenMP is at work, if OpenMP waits for them, and if they are a deadlock for certain.
+    # They do count if no OpenMP thread works, if an OpenMP thread waits for them, or if their deadlock is certain.
     assert first(*rows[1:], system=waits).explains == (7,)
     joins = {**waits, 0: SystemWait(kind=Kind.JOIN, owner=8, is_timed=False, is_shared=False)}
     assert first(*rows, system=joins).explains == (0, 8)

@@ -1,4 +1,4 @@
-"""The wait-for graph against a model that tries all orders of events, and its growth."""
+"""The wait-for graph against a model that tries all orders of events, and the growth of its cost."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _random_graph(seed: int) -> WaitGraph:
 
 
 class _World(NamedTuple):
-    # A way in which what is unknown may turn out: who of the unknown nodes goes on; which of those that might meet a
-    # need has to; who of those that might set a node free does.
+    # One choice for all unknowns: the unknown nodes that go on; for each uncertain need, the one target that meets it,
+    # if any; for each node, the rescuers that do free it.
     runs: list[bool]
     needs: list[list[tuple[tuple[int, ...], int] | None]]
     rescues: dict[int, set[int]]
@@ -70,7 +70,7 @@ def _worlds(graph: WaitGraph) -> list[_World]:
 
 
 def _can_go_on(graph: WaitGraph, world: _World) -> set[int]:
-    # All states that any order of events leads to, one node after the other.
+    # All nodes that go on in some order of events; one node goes on at a time.
     runs, needs, rescues = world
     first = frozenset(index for index, value in enumerate(runs) if value)
     seen, waiting, reached = {first}, [first], set(first)
@@ -102,7 +102,7 @@ def test_proofs_hold_in_every_world(part: int) -> None:
         always = set.intersection(*(_can_go_on(graph, world) for world in worlds))
         stuck = graph.stuck(View.OPTIMISTIC)
         assert not stuck & ever, f"graph {seed}: called stuck, and one world sets it free"
-        # Whoever goes on even if all turns out badly does so in every world.
+        # A node that goes on even in the worst case goes on in every world.
         assert graph.released(View.PESSIMISTIC) <= always
         proofs += len(stuck)
     assert proofs > 20
@@ -172,7 +172,7 @@ def test_how_many_are_set_free_is_what_the_whole_graph_has() -> None:
 
 
 def test_a_simulation_takes_no_more_work_than_what_it_sets_free() -> None:
-    # Pairs that wait for each other: each is set free alone.
+    # Pairs of threads that wait for each other; each pair is freed by itself.
     graph, pairs = WaitGraph(), 4_000
     for index in range(2 * pairs):
         graph.add(Node(str(index), Kind.THREAD, str(index)))

@@ -1,4 +1,4 @@
-"""Who is woken up at a barrier to look for tasks is not let go by it."""
+"""A thread that is woken up at a barrier to look for tasks has not passed the barrier."""
 
 from __future__ import annotations
 

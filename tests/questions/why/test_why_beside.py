@@ -1,4 +1,4 @@
-"""``why`` where threads that are not OpenMP's wait beside it: in a pool of another library, or for anything else."""
+"""``why`` with waiting threads that are not OpenMP's: in another library's pool, or for anything else."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_what_waits_beside_openmp_comes_last_and_decides_nothing(pools: Words) -
     first, other = done.json["why"]
     assert done.code == 12
     assert (first["kind"], first["summary"]) == ("no_stall", "nothing hangs: 2 OpenMP threads at work, none waits")
-    # The thread of OpenBLAS is in no verdict at all.
+    # The OpenBLAS thread is in no verdict.
     assert (other["kind"], other["explains"]) == ("external_wait", [pools.thread("other pool")])
     assert pools.thread("OpenBLAS") not in [thread for row in (first, other) for thread in row["roots"]]

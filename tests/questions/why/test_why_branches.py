@@ -1,4 +1,4 @@
-"""The branch in front of a barrier that a member of the team missed, and the variables that it reads."""
+"""The branch before a barrier that a member of the team missed, and the variables that the branch reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.machine import FULL
 from tests.support.products import sample
 from tests.support.why import GNU, LLVM, SOURCES, WHYS, Hung, hung, plain
 
-# What the branch's line has, by the program's name: the text of the line, and the function.
+# By the program's name: the text of the branch's line, and the branch's function.
 PARTED = {
     "barrier_mismatch-branch": ("if (rank != 0) {", "exchange"),
     "barrier_mismatch-loop": ("if (rank == 0) {", "relax"),
@@ -41,8 +41,8 @@ PARTED = {
     "parted-twice": ("if (!rank) {", "meet_by_turns"),
     "locks-branch": ("if (rank /= 0) then", "exchange"),
 }
-# The conditions of programs that take several lines, macros or calls: also the variables on which they depend, and the
-# functions that they call.
+# Conditions that take several lines, macros or calls, also with the variables on which they depend and the functions
+# that they call.
 CONDITIONS = {
     "conditions-lines": ("if (is_ready &&", "over_lines", {"rank"}, ()),
     "conditions-macro": ("if (WANTED(IN_TURN(rank, 1))) {", "by_macro", {"rank"}, ()),
@@ -64,7 +64,7 @@ PRODUCT_OF_CONDITIONS = [
     for compiler, runtime in WHYS[name].pairs()
     for level in LEVELS
 ]
-NUMBERS = frozenset(("rank", "number"))  # variables that are a thread's number
+NUMBERS = frozenset(("rank", "number"))  # variables with a thread's number
 
 
 def first_of(core: Hung) -> VerdictRecord:
@@ -74,14 +74,14 @@ def first_of(core: Hung) -> VerdictRecord:
 
 
 def lines_of(name: str) -> set[int]:
-    """Return the lines of the program's source that are the one of the branch."""
+    """Return the line numbers in the program's source whose text is that of the branch."""
     path = next(path for path in SOURCES.glob(f"{WHYS[name].program}.*"))
     text = (PARTED.get(name) or CONDITIONS[name])[0]
     return {number for number, line in enumerate(path.read_text().splitlines(), 1) if line.strip() == text}
 
 
 def wrong(core: Hung, verdict: VerdictRecord) -> Iterator[str]:
-    """Yield what is said of variables and is not true."""
+    """Yield false statements about variables."""
     numbers = {each["native_thread_id"]: each["thread_num"] for each in core.truth["threads"]}
     for variable in verdict.variables:
         if variable.name not in NUMBERS:
@@ -104,9 +104,9 @@ def test_the_branch_is_that_of_the_source(name: str, compiler: str, runtime: str
     verdict = first_of(core)
     assert list(wrong(core, verdict)) == []
     if level != "-O0" and verdict.branch is None:
-        return  # the function ended by a jump to the barrier, and no frame shows it
+        return  # the function ended by a jump to the barrier, so no frame shows it
     assert verdict.branch is not None
-    if level == "-O0" or name != "parted-inlined":  # there the condition is in a function of its own, inlined, too
+    if level == "-O0" or name != "parted-inlined":  # optimised, its condition is in another inlined function
         assert plain(verdict.branch.function) == PARTED[name][1]
         assert verdict.branch.line in lines_of(name)
     read = {variable.name: variable for variable in verdict.variables if variable.is_read}
@@ -176,8 +176,8 @@ def test_of_a_core_that_is_cut_off_nothing_wrong_is_said(percent: int, tmp_path:
 
 
 def parted(arrived: int, absent: int) -> tuple[VerdictRecord, Hung]:
-    """Return a verdict with the branch that parts two threads of a team, by their numbers, one of which still is in the
-    region, in a function that the other has not called.
+    """Return a verdict with the branch that parts two threads of a team, given by their numbers. One of them is still
+    in the region, in a function that the other has not called.
     """
     core = hung(WHYS["barrier_absent-joins"], "gcc", GNU)
     natives = {each["thread_num"]: each["native_thread_id"] for each in core.truth["threads"]}
@@ -217,7 +217,7 @@ def test_of_many_threads_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
     assert rank.unavailable["arrived"] == "only 2 of 3 threads were looked at"
 
 
-# Branches, against a search by single instructions
+# Branches, compared with a search by single instructions
 
 
 def random_code(choose: random.Random, size: int) -> list[Instruction]:
@@ -234,7 +234,7 @@ def called(found: Instruction) -> Called:
 
 
 def following(code: list[Instruction], at: int) -> list[int]:
-    """Return where an instruction leads."""
+    """Return the places to which an instruction leads."""
     found, ways = code[at], []
     if found.flow == "computed":
         ways.append(ANYWHERE)

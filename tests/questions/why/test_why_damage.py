@@ -1,11 +1,11 @@
-"""``why`` on damaged cores, and without what files say: less is proven than of the whole one, and nothing else.
+"""``why`` on damaged cores, and without some files' contents: it proves less than of the whole core, but nothing else.
 
-A reader cannot know that a word was changed if nothing else says the same. So what is proven of a core of which one bit
-was flipped is proven of the whole one, too, or rests on the very word: evidence, or an object, is where the bit is.
-What is lost is known to be lost: there nothing may be proven that the whole core does not prove. So it is without
-symbols and debug information, which no target needs: there nothing else may even be thought likely.
+A reader cannot know that a word was changed if no other fact contradicts it. So a proof from a core with one flipped
+bit must also be a proof of the whole core, or rest on the very word: the bit is in its evidence, or in an object. Lost
+memory is known to be lost, so without it nothing may be proven that the whole core does not prove. The same holds
+without symbols and debug information, which no target needs: without them, nothing else may even be likely.
 
-A word that is read as an integer and holds another one is no proof either, and no thread that worked is then idle in an
+A word read as an integer that holds another value is no proof either. Then no thread that worked may be idle in an
 answer that is called complete.
 """
 
@@ -38,13 +38,13 @@ from tests.support.runtimes import INTEL
 from tests.support.verdicts import false_proofs
 from tests.support.why import GNU, LLVM, WHYS, Why, hung, named
 
-# For each program. 40,000 words in all were changed once: 4 of them made a thread idle.
+# For each program. Once, 40,000 words were changed in all: 4 of them made a thread idle.
 FLIPS = 30 if FULL else 6
 PAGES = 40 if FULL else 6
 WORDS = 30 if FULL else 8
 WORD, NEAR = 8, 64
 OF_OTHERS = 0.3
-SMALL = 32  # bytes of a read that is for a member of a structure
+SMALL = 32  # bytes of a read for a member of a structure
 PERCENTS = (98, 90, 70, 50, 30, 10)
 CASES = [
     (why, compiler, runtime) for why in WHYS.values() for compiler, runtime in why.pairs() if runtime in (GNU, LLVM)
@@ -54,16 +54,16 @@ WITH_INTEL = sample(
     [(why, *pair) for why in WHYS.values() for pair in why.pairs() if pair[1] in (GNU, LLVM, INTEL)],
     lambda why, compiler, runtime: [why.program, (compiler, runtime)],
 )
-# What is stripped of symbols and debug information: the program, the runtime, or all modules of the process.
+# Files stripped of symbols and debug information: the program's, the runtime's, or those of all modules.
 STRIPPED = ("program", "runtime", "all")
-# What a verdict is where the runtime's debug information is needed to see which task depends on which.
+# The verdict if the runtime's debug information is missing, which shows the dependences of tasks.
 LESS = {"task_dependence_cycle": "lock_cycle"}
 BARE = [(why, *pair, bare) for why in WHYS.values() for pair in why.pairs() for bare in STRIPPED]
 every_case = pytest.mark.parametrize(("why", "compiler", "runtime"), SOME, ids=named)
 
 
 def words_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[WhyAnswer, list[int]]:
-    """Return the answer of the whole core, and the words of data on which it rests."""
+    """Return the answer about the whole core, and the words of data that were read for it."""
     read, words = TargetMemory.read, set()
 
     def noting(self: TargetMemory, address: int, size: int) -> bytes:
@@ -79,7 +79,7 @@ def words_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> tu
 
 
 def integers_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Return the addresses and sizes of the integers and arrays of words on which the answer rests."""
+    """Return the addresses and sizes of the integers and arrays of words that were read for the answer."""
     check, read, found = memory._check_integer, TargetMemory.read, set()
 
     def checking(address: int, size: int) -> None:
@@ -108,7 +108,7 @@ def another(chance: random.Random, old: int, size: int, others: Sequence[int]) -
 
 
 def rests_on(row: VerdictRecord, answer: WhyAnswer, address: int) -> bool:
-    """Return whether a verdict's evidence, or an object for which threads wait, is where a bit is."""
+    """Return whether the changed byte is near a verdict's evidence, or near an object for which threads wait."""
     known = [evidence.address for evidence in row.evidence]
     known += [node.object for node in answer.graph.nodes]
     return any(at is not None and at - NEAR < address < at + NEAR for at in known)
@@ -171,7 +171,7 @@ def test_another_integer_proves_nothing_else(
 
 @pytest.mark.parametrize("of_owner", (True, False), ids=("owner's", "nobody's"))
 def test_a_waiting_thread_whose_number_was_overwritten_holds_nothing(of_owner: bool) -> None:
-    # glibc notes the owner of a mutex by a number that each thread has in its own structure; here it has ended.
+    # glibc notes a mutex's owner by a number that each thread has in its own structure. Here the owner has ended.
     core = Damaged(_core(WHYS["lock_abandoned-mutex"], "gcc", GNU))
     whole = core.answer()
     assert [(row.kind, row.stuck) for row in whole.rows] == [("lock_abandoned", "proven")]
@@ -238,7 +238,7 @@ def test_a_core_that_is_cut_off_proves_nothing_else(why: Why, compiler: str, run
 
 
 class BareFinder(FileFinder):
-    """Finds no separate debug information."""
+    """A finder that finds no separate debug information."""
 
     def debug_file(self, elf: ElfFile, path: str, target_name: str) -> ElfFile | None:
         return None
@@ -256,7 +256,7 @@ def stripped(path: Path) -> Path:
 
 
 def without(core: Path, program: Path, bare: str, sysroot: Path) -> WhyAnswer:
-    """Return the answer for a core whose files are in *sysroot*, some of them stripped."""
+    """Return the answer about a core whose files are in *sysroot*, some of them stripped."""
     with Session.open_core(core) as session:
         names = {Path(module.path) for module in session.process.symbols.modules() if module.path}
     for path in names:
@@ -291,7 +291,7 @@ def test_without_symbols_nothing_else_is_said(why: Why, compiler: str, runtime: 
     try:
         answer = without(_core(why, compiler, runtime), core.executable, bare, tmp_path / "root")
     except OmpdError:
-        # Of a stripped runtime that no table names, as Intel's, nothing is said.
+        # ompd cannot answer for a stripped runtime without a table, as Intel's.
         assert runtime == INTEL and bare != "program"
         return
     assert [(row.kind, row.summary) for row in wrong(answer, whole)] == []

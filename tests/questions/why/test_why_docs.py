@@ -1,4 +1,4 @@
-"""What docs/why.md shows is what `ompd why` prints. Written anew by ``python -m tests.questions.why.test_why_docs``."""
+"""docs/why.md shows the output of `ompd why`. ``python -m tests.questions.why.test_why_docs`` rewrites its examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.demo import OMPD, alike
 from tests.support.why import WHYS, hung
 
 PAGE = CHECKOUT / "docs" / "why.md"
-# The program, its compiler and its runtime, a variable for it (to 1, or to a value); then what is shown of it.
+# The program, its compiler, its runtime, and an environment variable for it (set to 1, or to a value); then the output.
 EXAMPLE = re.compile(
     r"^<!-- (\S+) (\S+) (\S+)(?: ([A-Z_]+(?:=\w+)?))? -->\n(?:```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL
 )
@@ -29,12 +29,12 @@ OF_SEVERAL = {
     "exception",
     "locks",
     "parted",
-}  # programs in other languages, or about other things, which are not called like a verdict
+}  # programs in other languages or on other subjects, which are not named after a verdict
 OF_OTHER_TESTS = {"runtime_unloaded"}  # tests/debugger/targets/test_harmless.py has its program
 
 
 def printed(name: str, compiler: str, runtime: str, variable: str, folder: Path) -> str:
-    """Return what is printed of a program's core, without the line that describes the target."""
+    """Return the output for a program's core, without the line that describes the target."""
     core = folder / "core.1234"
     core.unlink(missing_ok=True)
     key, _, value = variable.partition("=")
@@ -42,7 +42,7 @@ def printed(name: str, compiler: str, runtime: str, variable: str, folder: Path)
     core.symlink_to(hung(WHYS[name], compiler, runtime, environment=environment).core or "")
     words = [str(OMPD), "why", "core.1234"]
     run = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=clean_environment(), check=False)
-    assert run.returncode in (0, 3), run.stderr  # 3: a thread of the team is not there
+    assert run.returncode in (0, 3), run.stderr  # 3: a thread of the team is missing
     return f"$ ompd why core.1234\n{run.stdout.partition(chr(10) * 2)[2]}"
 
 
@@ -79,7 +79,7 @@ def test_the_page_shows_what_is_printed(
 
 
 def write_page() -> None:
-    """Write anew what the page shows."""
+    """Rewrite the page's examples."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
 

@@ -1,7 +1,7 @@
-"""Programs that go on, looked at in whatever state they are: ``why`` proves nothing of them to be stuck.
+"""Programs that go on, at any moment: ``why`` proves nothing of them to be stuck.
 
-30 moments; with ``OMPD_FULL=1`` 1,000, and as many of the programs of the campaign, whose sources are in the folder
-that ``OMPD_PROGRAMS`` names.
+30 moments; with ``OMPD_FULL=1`` 1,000, and as many of the campaign's programs. The folder ``OMPD_PROGRAMS`` has the
+sources of these programs.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from tests.support.why import LLVMS, OF_COMPILER
 
 MOMENTS = 1000 if FULL else 30
 PROGRAMS = os.environ.get("OMPD_PROGRAMS")
-# LLVM's runtime does not have what gcc calls for a detach clause.
+# LLVM's runtime lacks the functions that gcc calls for a detach clause.
 CASES = [
     (program, compiler, runtime, policy)
     for program, compiler in product(("moves", "busy", "serves", "hands_over"), ("gcc", "clang"))
     for runtime in OF_COMPILER[compiler]
-    for policy in (("passive", "active") if FULL else ("passive",))  # which is slow
+    for policy in (("passive", "active") if FULL else ("passive",))  # active is slow
 ]
 CHOSEN = sample(CASES)
 
 
 def proofs(process_id: int, number: int) -> Iterator[str]:
-    """Yield what is said to be proven of a process at this moment: of the process, of a small core of it, or of the
-    process at two moments, in turn.
+    """Yield what is proven at this moment, in turn about the process, about the process at two moments, and about a
+    small core of it.
     """
     for verdict in _verdicts(process_id, number % 3):
         if verdict.stuck == "proven":
@@ -73,18 +73,18 @@ def test_nothing_is_proven_of_a_program_that_moves(program: str, compiler: str, 
     executable = build_live(program, runtime=runtime, compiler_name=compiler, flags=flags)
     is_awake = policy == "active" or program == "serves"
     environment = {"OMP_WAIT_POLICY": policy, **({"KMP_BLOCKTIME": "infinite"} if is_awake else {})}
-    threads = "2" if program == "serves" else "4"  # of more, some are mostly at work
+    threads = "2" if program == "serves" else "4"  # of more threads, most are at work most of the time
     with working(program, threads, executable=executable, env=environment) as worker:
         found = [proof for number in range(-(-MOMENTS // len(CHOSEN))) for proof in proofs(worker.pid, number)]
         assert "rounds" in worker.finish()
     assert found == []
 
 
-# Programs that nobody here wrote
+# Third-party programs
 
 
 def of_a_run(program: Built, folder: Path, moments: int) -> tuple[int, list[str]]:
-    """Run a program of others; return at how many moments it was looked at before it ended, and what was proven."""
+    """Run a third-party program. Return the number of moments looked at before it ended, and the proofs."""
     process = subprocess.Popen(
         program.words,
         cwd=folder,
@@ -99,7 +99,7 @@ def of_a_run(program: Built, folder: Path, moments: int) -> tuple[int, list[str]
     try:
         kinds.await_runtime(process)
         while number < moments and process.poll() is None:
-            with suppress(NoAnswer, TargetGone, BadProcess):  # it has not begun with OpenMP, or has ended
+            with suppress(NoAnswer, TargetGone, BadProcess):  # it has not begun with OpenMP, or it has ended
                 found += proofs(process.pid, number)
                 number += 1
     finally:

@@ -1,4 +1,4 @@
-"""``why`` on a rank of Open MPI or MPICH whose other side does not do its part: the call is named, and who is meant."""
+"""``why`` on a rank of Open MPI or MPICH that waits for another rank: the verdict names the call and the other rank."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ CALLS = {
     "allreduce": ("MPI_Allreduce", "of MPI_COMM_WORLD"),
 }
 LEVELS = ("-O0", "-O2")
-LIBRARIES = ("openmpi", "mpich")  # as the rows of tools.toml
+LIBRARIES = ("openmpi", "mpich")  # named as in tools.toml
 
 
 @contextmanager
 def communicating(library: str, case: str, level: str, folder: Path) -> Iterator[Words]:
-    """Run the two ranks until the first one's thread is in its call and its others sleep.
+    """Run the two ranks until the first rank's thread is in its call and its other threads sleep.
 
-    :raises FileNotFoundError: if they end before
+    :raises FileNotFoundError: if the ranks end before
     """
     programs = deb_folder(library) / "usr" / "bin"
     words = ["-n", "2", str(build(library, level)), case]

@@ -1,4 +1,4 @@
-"""What `ompd why` prints: text in the width of a terminal, JSON, graphviz's language, exit codes."""
+"""The output of `ompd why`: text in the width of a terminal, JSON, Graphviz, and exit codes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def lock(name: str, address: int, owner: int | None) -> Wait:
 
 
 def deadlock(size: int, names: tuple[str, str] = ("&a", "&b")) -> list[ThreadRecord]:
-    """Return a team of which threads 0 and 1 wait for each other's locks, and all others at a barrier for these."""
+    """Return a team whose threads 0 and 1 wait for each other's locks, and all others at a barrier for these two."""
     missing = (FIRST, FIRST + 1)
     waiting = Wait(Kind.BARRIER, arrived=size - 2, expected=size, missing=missing)
     return [
@@ -242,7 +242,7 @@ def test_json_has_the_graph_beside_the_verdicts() -> None:
 
 
 class Dot:
-    """A text in graphviz's language, read strictly: one statement a line."""
+    """A text in Graphviz's language, parsed strictly: one statement a line."""
 
     statement = re.compile(
         r'  (?:  )?(n\d+) \[label="((?:[^"\\]|\\["\\n])*)", shape=\w+(?:, \w+=(?:\d+|"[^"]*"))*\];'
@@ -343,7 +343,7 @@ def test_the_first_verdict_decides_the_exit_code() -> None:
     assert WHY.status_of(WhyAnswer(TARGET, (), (), False, ()), {"exit_code": True}) == 13
 
 
-# The command
+# Command
 
 
 def test_the_command_answers_in_each_form() -> None:
@@ -368,14 +368,14 @@ def test_the_command_answers_in_each_form() -> None:
 def test_a_proof_is_whole_though_facts_that_it_does_not_need_are_unreadable(tmp_path: Path) -> None:
     core = hung(WHYS["fork_child-region"], "gcc", GNU)
     assert core.core is not None
-    # A child without the other threads does not know the arrived ones.
+    # In a child without the other threads, the threads that have arrived are unknown.
     assert CliRunner().invoke(cli, ["threads", str(core.core)]).exit_code == 3
     ran = CliRunner().invoke(cli, ["why", str(core.core), "--json"])
     answer = json.loads(ran.stdout)
     assert (ran.exit_code, answer["complete"]) == (0, True)
     assert (answer["why"][0]["stuck"], answer["why"][0]["confidence"]) == ("proven", "proven")
     assert "who has arrived at its barrier" in ran.stderr
-    # Without the program's file the place is unknown, and of a core that was cut off threads may be.
+    # Without the program's file the place is unknown. A core that was cut off may lack threads.
     small = cut(core.core, tmp_path / "core", core.core.stat().st_size * 99 // 100)
     for words in ([str(core.core), "--exe", "/bin/true"], [str(small)]):
         assert CliRunner().invoke(cli, ["why", *words]).exit_code == 3
@@ -400,7 +400,7 @@ def test_the_lines_are_shown_at_which_threads_wait(tmp_path: Path) -> None:
     )
     answer = json.loads(CliRunner().invoke(cli, ["why", str(core.core), "--json"]).stdout)
     assert {source["line"] for source in answer["why"][0]["sources"]} == {39, 59}
-    # The sources of another place.
+    # Sources in another folder.
     with ompd.open_core(core.core) as session:
         named = session.ask_why().rows[0].sources[0]
     (tmp_path / "hang.c").write_text("// moved\n" + Path(named.path).read_text())

@@ -1,4 +1,4 @@
-"""Programs that hang for a known reason, see ``fixtures/programs/why/why.h``: they are where they say."""
+"""Programs that hang for a known reason, see ``fixtures/programs/why/why.h``: threads are where they say they are."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_threads_block_where_the_program_says(why: Why, compiler: str, runtime: 
         if row.runtime is not None and thread["thread_num"] is not None and why.second is None:
             assert row.thread_num == thread["thread_num"]
         if thread["line"] is not None:
-            # The innermost frame is one of a header in the case of a guard.
+            # For a guard, the innermost frame is in a header.
             assert (thread["function"], thread["line"]) in {
                 (plain(frame.function), frame.line) for frame in frames[native]
             }
-        # No variable is found for gfortran's locks, which are smaller than those that LLVM's runtime has in mind.
+        # gfortran's locks are smaller than the locks that LLVM's runtime expects, and no variable is found for them.
         is_named = runtime == GNU or compiler != "gfortran"
         if row.wait is not None and thread["object"] is not None and is_named:
             assert thread["object"] in str(row.wait.symbol)

@@ -1,6 +1,6 @@
-"""``why`` on programs of Python: children forked after OpenMP was used, and the interpreter lock between its waits.
+"""``why`` on Python programs: children forked after OpenMP was used, and the interpreter lock in a cycle of waits.
 
-The interpreter says who holds its lock from CPython 3.13 on; before, that is reasoned out, and said to be.
+CPython records the holder of its lock from 3.13 on. For earlier releases, the verdict is by reasoning and says so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def extension(name: str = "gil_openmp") -> Path:
 
 
 def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
-    """Return the answer, of a process or of a core that is written of it."""
+    """Return the answer about a process, or about a core written of it."""
     if kind == "live":
         with ompd.attach(process_id, max_stop=LONG) as session:
             return session.ask(question.ask)
@@ -57,7 +57,9 @@ def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
 
 
 def links_of(verdict: VerdictRecord) -> dict[int | None, tuple[str, str | None, str | None]]:
-    """Return for what each thread of the cycle waits, how the next one has that, and in which function it waits."""
+    """Return, by thread of the cycle, the object it waits for, how the next thread holds it, and the waiting
+    function.
+    """
     return {link.thread: (link.object, link.holder, link.where and link.where.function) for link in verdict.cycle}
 
 
@@ -70,7 +72,7 @@ def test_a_thread_of_openmp_waits_for_pythons_lock(release: str, kind: str, tmp_
         until_asleep(process.pid, words.thread("calls back"))
         first = answer_of(process.pid, kind, tmp_path).rows[0]
     main, caller = words.thread("main"), words.thread("calls back")
-    # The team waits for its member, and that one for what the primary thread has.
+    # The team waits for its member, and the member for the lock that the primary thread holds.
     assert (first.kind, first.stuck) == ("lock_cycle", "proven")
     assert set(first.explains) == set(words.said)
     links = links_of(first)
@@ -131,7 +133,7 @@ def _check_holder(verdict: VerdictRecord, holder: str | None, release: str) -> N
 
 @contextmanager
 def with_scikit_learn(case: str, folder: Path) -> Iterator[tuple[int, Words]]:
-    """Run ``scikit_learn.py`` until its child sleeps; yields the parent's number."""
+    """Run ``scikit_learn.py`` until its child sleeps, and yield the parent's number."""
     environment: dict[str, Any] = {"PYTHONPATH": str(wheel_folder("scikit-learn")), "OPENBLAS_NUM_THREADS": "1"}
     script = str(SOURCES / "scikit_learn.py")
     with waiting(Path(sys.executable), folder, script, case, environment=environment) as (process, words):
@@ -152,7 +154,7 @@ def test_a_child_of_a_process_that_used_scikit_learn(case: str, kind: str, tmp_p
     assert (first.roots, first.explains) == ((), (child,))
     assert first.summary == "1 thread waits for threads that fork() did not copy into this process"
     assert any("CyHalfSquaredError" in (frame.function or "") for frame in first.stacks[0].frames)
-    # The parent waits for its child, and says for which one.
+    # The parent waits for its child, and the verdict names the child.
     (only,) = above
     assert (only.kind, only.stuck, only.roots) == ("external_wait", "possible", (parent,))
     assert only.summary.endswith(f" is in waitpid for process {child}")

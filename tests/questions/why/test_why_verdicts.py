@@ -1,6 +1,6 @@
-"""``why`` on programs that hang for a reason which they know themselves, and on programs that do not hang.
+"""``why`` on programs that hang for a reason which they record, and on programs that do not hang.
 
-Of the product of programs, compilers and runtimes a sample, all of it with ``OMPD_FULL=1``.
+A sample of the product of programs, compilers and runtimes; all of it with ``OMPD_FULL=1``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def answer_of(core: Path | None) -> WhyAnswer:
 
 
 def one_of(why: Why) -> tuple[str, str]:
-    """Return a compiler and a runtime for a program, the same in each run, another one for the next program."""
+    """Return a compiler and a runtime for a program: always the same for one program, others for the next."""
     return why.pairs()[[*WHYS].index(why.name) % len(why.pairs())]
 
 
@@ -100,8 +100,8 @@ def test_lldb_gives_the_same_verdict(name: str, version: int, host: Callable[[in
 def test_a_process_that_runs_on_does_not_move(name: str, tmp_path: Path) -> None:
     why = WHYS[name]
     with hanging(why, *one_of(why), folder=tmp_path) as live:
-        with ompd.attach(live.pid, max_stop=10_000) as session:  # a busy machine takes its time
-            # Between two answers it goes on, as far as it can.
+        with ompd.attach(live.pid, max_stop=10_000) as session:  # a busy machine needs more time
+            # The process runs between two answers, as far as its threads can go on.
             answers = [session.ask(question.ask) for _ in range(4)]
         assert differences(live, answers[0]) == []
         for later in answers[1:]:
@@ -126,7 +126,7 @@ def test_a_runtime_without_section_headers_is_read(runtime: str, tmp_path: Path)
         assert differences(live, session.ask(question.ask)) == []
 
 
-# What may still be set free
+# Threads that may still be freed
 
 
 @pytest.mark.parametrize("runtime", [GNU, LLVM])
@@ -151,13 +151,13 @@ def test_who_comes_back_into_the_runtime_need_not_have_its_lock_while_another_is
         assert row.wait is not None and (held.object, held.is_certain) == (row.wait.object, False)
         others = [replace(each, wait=None, state="overhead") if each is not row else row for each in rows]
         assert list(reentered(session, others)) == []
-        # Nor where another one is awake, and may be looking for a task just now.
+        # Nor if another thread is awake, and may just be looking for a task.
         looking = Wait(Kind.TASKWAIT, how="spinning")
         others = [replace(each, wait=looking) if each is not row else row for each in rows]
         assert list(reentered(session, others)) == []
 
 
-# Programs that do not hang: a thread of each sleeps until a signal comes, and the others wait for that, or for it.
+# Programs that do not hang: a thread of each sleeps until a signal comes, and the others wait for it or for the signal.
 HEALTHY = sorted(ALL_PROGRAMS.keys() - {"deadlock", "hang"})
 
 
