@@ -1,4 +1,4 @@
-"""``python -m tests.between CORE`` prints the places of the fields that :mod:`tests.between.stops` reads, as JSON."""
+"""``python -m tests.between CORE`` prints a thread and the layout of fields, as JSON for :mod:`tests.between.stops`."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Campaign:
                 samples += self._snapshot(core, kinds.SNAPSHOT_OF_CORE, folder, files)
                 files[kinds.GCORE] = core
             if sorted(threads_of(process_id)) != threads:
-                raise kinds.Gone  # somebody else killed or resumed it
+                raise kinds.Gone  # the process was killed or resumed from outside
             for sample in samples:
                 found += _counted(sample, threads, "/proc")
         if not kinds.is_gone(process_id) and not kinds.goes_on(process_id):

@@ -67,7 +67,7 @@ class Finds:
     ) -> None:
         """Keep the evidence of a broken law.
 
-        :param moment: what was done to the program, and the number of the moment in the campaign
+        :param moment: the kind of the moment, and its number in the campaign
         :param samples: the answers of that moment
         :param files: cores and snapshots of that moment by kind, the smallest first
         :param by_witness: whether only a witness noticed the broken law

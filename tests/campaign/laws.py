@@ -41,8 +41,8 @@ def broken(
 def broken_together(answers: Mapping[str, Answer]) -> list[str]:
     """Return the laws that the answers of one moment break together.
 
-    Whatever one answer refers to must exist in the others, and no two answers may contradict one another. Missing
-    answers are not compared.
+    An object in one answer must exist in the others, and no two answers may contradict one another. Missing answers are
+    not compared.
     """
     is_whole = all(answer["complete"] for answer in answers.values())
     rows = {command: answer[command] for command, answer in answers.items() if command in answer}

@@ -58,7 +58,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def report(seen: Seen) -> None:
-    """Print a row for each program and runtime, then broken laws, reasons, and what was not done."""
+    """Print a row for each program and runtime, then the broken laws, the reasons, and the missing parts."""
     rows = [_HEADS, *map(cells, merged([seen]))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

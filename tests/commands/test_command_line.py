@@ -181,8 +181,7 @@ main()
 
 @pytest.mark.parametrize("at", [1, 20, 60, 100])
 def test_an_interrupt_where_python_makes_another_exception_of_it(good: Stopped, at: int) -> None:
-    # The interrupt comes while a class is created: in one of the first imported modules, or in one that only answers
-    # need.
+    # The interrupt comes while a class is created, in a module imported first or in one imported for an answer.
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_AT, str(at), str(good.core)], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""``ompd`` alone lists the OpenMP processes."""
+"""``ompd`` without arguments lists the OpenMP processes."""
 
 from __future__ import annotations
 

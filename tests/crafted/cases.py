@@ -61,7 +61,7 @@ class Folder:
         self._used += paths
 
     def give_away(self) -> None:
-        """Give the whole folder to another user, as harmful files belong to somebody else."""
+        """Give the whole folder to another user, because harmful files usually belong to another user."""
         if os.geteuid() == 0 and not self.is_ours:
             for path in (self.path, *self.path.rglob("*")):
                 os.lchown(path, _STRANGER, _STRANGER)

@@ -186,7 +186,7 @@ _PAYLOADS: dict[str, Callable[[], bytes]] = {
 @crafted(asked=("stack --raw", "var counter", "runtimes"), each=_PAYLOADS, code=(0, 1, 3), says="program|counter")
 def an_entry_of_the_cache_that_lies(at: Folder, how: Callable[[], bytes]) -> None:
     """Entries with right sums and of every name that exists, for the file of the program."""
-    at.is_ours = True  # ompd ignores a cache that somebody else could have written
+    at.is_ours = True  # ompd ignores a cache that another user could have written
     strings = b"\0stands_here\0counter\0"
     rows = [(1, 0x1000 + n % 300, 4) for n in range(6_000)]
     run_of(at, module([*debugged(whole()), *symbol_sections(strings, rows)]))

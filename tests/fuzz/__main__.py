@@ -118,7 +118,7 @@ def _child(target: str, seconds: int, seed: str) -> None:
         print("atheris is not installed (pip install -e '.[fuzz]'): cases are not guided by coverage", flush=True)
         _unguided(target, seconds, numbers)
         return
-    for number in range(1024 if target == "crafted" else 64):  # enough for each crafted file
+    for number in range(1024 if target == "crafted" else 64):  # enough for each crafted file, and more
         start = corpus / f"start-{number:02}"
         named = number.to_bytes(2, "little") if target == "crafted" else b""
         if not start.exists():

@@ -861,7 +861,7 @@ def read_stack(data: bytes) -> None:
         if _STACK <= address <= _STACK + len(memory) - size:
             return memory[address - _STACK : address - _STACK + size]
         if address >> 12 in (_CODE >> 12, _BLIND >> 12) and 0 <= size <= 4096:
-            # Each address follows a call, and each ninth one is the code after a signal handler returned.
+            # Every ninth address follows a call, and is where a signal handler returns to.
             around = (b"\xb8\x0f\0\0\0\x0f\x05\xff\xd0" * 460)[address % 9 :]
             return around[:size]
         raise MemoryFault(address, size)

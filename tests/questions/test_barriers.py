@@ -226,7 +226,7 @@ def gathered(pid: int) -> dict[int, tuple[int | None, tuple[int | None, ...] | s
     return found
 
 
-# Laws, which hold whatever the threads are doing
+# Laws, which hold at any moment
 
 
 @pytest.mark.xdist_group("busy")
@@ -255,7 +255,7 @@ def test_what_is_told_while_threads_pass_barriers_fits_together(runtime: str, co
 
 
 def check_laws(rows: Sequence[ThreadRecord]) -> int:
-    """Check what is said of barriers; returns of how many threads it is."""
+    """Check the barriers in an answer. Return the number of threads with a complete one."""
     at: dict[int, tuple[str | None, frozenset[int | None]]] = {}
     for row in rows:
         wait = row.wait

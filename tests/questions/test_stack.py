@@ -1,4 +1,4 @@
-"""``ompd stack``: the choice of stacks and their layout. Other tests, of programs with a truth, check the frames."""
+"""``ompd stack``: which stacks are shown, and how. The programs' own records show whether the stacks are right."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_raw_frames_say_whose_they_are(mode: str) -> None:
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 @pytest.mark.parametrize("mode", ["debug", "tool"])
 def test_frames_belong_to_the_tasks_that_the_runtime_tells(compiler_name: str, mode: str) -> None:
-    # The program noted by OMPT that a task's exit frame is the frame that called its code.
+    # The program noted each task's exit frame by OMPT. It is in the frame that called the task's code.
     program = stopped("task_tree", compiler=compiler_name, mode=mode)
     with Session.open_core(program.core) as session:
         raw = {row.native_thread_id: row for row in stacks.ask(session, raw=True).rows}

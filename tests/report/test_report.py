@@ -1,4 +1,4 @@
-"""``ompd report``: one page that is whole, safe and readable, whatever the target is."""
+"""``ompd report``: its page is complete, safe and readable for every target."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Pages of ``ompd report`` and ``ompd triage`` in a headless browser: light, dark, narrow, printed, and without
-scripts.
+"""Pages of ``ompd report`` and ``ompd triage`` in a headless browser: light, dark, narrow, printed, without scripts.
 
 They run with ``OMPD_FULL=1``, if Chromium, axe-core and pdftoppm are installed (tests/tools.toml). Without a browser,
 tests/report/test_report.py and tests/triage/test_triage_page.py check the text of the pages.

@@ -164,7 +164,7 @@ def test_a_32_bit_core(tmp_path: Path, good: Stopped) -> None:
     core = patched(good.core, tmp_path / "core", put("<B", 4, 1))
     ran = ompd("threads", core)
     assert (ran.code, ran.out) == (1, "") and str(core) in ran.err
-    # Complete cores: an Elf32_Ehdr of machine arm or i386, with one segment of notes at offset 84, behind the end.
+    # Complete cores: an Elf32_Ehdr of machine arm or i386, with one empty segment of notes.
     for machine, fault, way_out in ((40, "arm", "can be read: x86_64, i386"), (3, "names no threads", "copy the core")):
         header = struct.pack("<16sHHIIIIIHHHHHH", b"\x7fELF\1\1\1", 4, machine, 1, 0, 52, 0, 0, 52, 32, 1, 0, 0, 0)
         core.write_bytes(header + struct.pack("<8I", PT_NOTE, 84, 0, 0, 0, 0, 0, 4))

@@ -1,6 +1,4 @@
-"""The commands on every crafted file: each ends with an answer or a sentence, at a cost justified by the file's
-bytes.
-"""
+"""The commands on every crafted file: each ends with an answer or a sentence, at a cost that the bytes justify."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ _HOSTILE = (
     ),
     "memory/a_real_program_with_debug_information_that_lies-ones",
 )
-# Commands that load a library on the user's word would be traced with the library.
+# Commands that load a library on the user's word are left out: the trace would include the library.
 _ALONE = [command.name for command in COMMANDS if command.ompd_library is None]
 _EVERY = (*_ALONE, "snapshot", "stack --raw", "stack --locals")
 

@@ -188,7 +188,7 @@ def test_sizes_have_a_limit(file: Path) -> None:
 
 
 def test_links_of_the_kernel_are_not_followed(file: Path, tmp_path: Path) -> None:
-    # Such a link does not lead where its text says: /proc/PID/root may be another container's, and reads "/".
+    # A kernel link does not lead where its text says: /proc/PID/root may be another container's, and reads "/".
     with file.open("rb") as held:
         for path in (f"/proc/self/root{file}", f"/proc/self/fd/{held.fileno()}", f"/proc/{os.getpid()}/cwd/x"):
             assert "is a link of the kernel's, as into a container" in refusal(path)

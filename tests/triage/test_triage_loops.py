@@ -25,7 +25,7 @@ from tests.support.runtimes import RUNTIMES
 from tests.support.why import GNU, LLVM, WHYS, hung
 
 SOURCE = SOURCES / "loops.c"
-# By the text of a line's comment: the loop of the line.
+# The loop of each line, by the text of the line's comment.
 PLACES = {
     "one": "loop",
     "another": "loop",

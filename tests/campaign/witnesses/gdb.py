@@ -41,7 +41,7 @@ _MADE = re.compile(r"_omp_fn|_omp_cpyfn|omp_outlined|omp_task_|_omp_|omp_(?:redu
 _NAMELESS = re.compile(r"\.?omp_")  # gdb takes clang's names for those of another language, and drops the dot
 _BEGIN = re.compile(r"_start$|__libc_start|@plt$")
 _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
-# Runtime routines between the user's frames and the wait, if they have names. Each tells the kind of wait.
+# Runtime routines between the user's frames and the wait, if they have names. Each shows the kind of wait.
 _BARRIER = re.compile(
     r"barrier|__kmp_(?:join|fork|launch|internal_join)|__kmpc_fork|GOMP_\w*(?:parallel|teams|_end$)|reduce|gomp_thread_start|gomp_team_end|__kmpc_(?:for|single|sections|copyprivate)|__kmpc_dispatch"
 )
@@ -252,7 +252,7 @@ class _Judge:
         outermost = frame.written[-1].function
         if outermost is None or _BEGIN.search(outermost):
             return True
-        # Of two functions made of one construct, ompd shows one. Functions that copy a task's arguments or combine a
+        # ompd shows one of two functions made of one construct. Functions that copy a task's arguments or combine a
         # reduction's values are not shown.
         return all(written.is_made for written in frame.written)
 

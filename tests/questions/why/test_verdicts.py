@@ -178,7 +178,7 @@ def test_the_turn_is_that_of_the_only_thread_that_does_not_wait_for_its_own() ->
     assert (verdict.kind, verdict.stuck, verdict.confidence) == ("external_wait", "possible", "likely")
     assert (verdict.roots, verdict.explains) == ((2,), (0, 1, 3))
     assert judged(*rows[:3], thread(3), system=pauses)[0] == "undecided"
-    assert judged(*rows[:3], system=pauses)[0] == "undecided"  # the turn may be that of the fourth thread
+    assert judged(*rows[:3], system=pauses)[0] == "undecided"  # the turn may be the fourth thread's
 
 
 def test_a_region_inside_of_a_critical_section_is_no_orphaned_worksharing() -> None:

@@ -74,7 +74,7 @@ def first_of(core: Hung) -> VerdictRecord:
 
 
 def lines_of(name: str) -> set[int]:
-    """Return the line numbers in the program's source whose text is that of the branch."""
+    """Return the numbers of the program's source lines that have the branch's text."""
     path = next(path for path in SOURCES.glob(f"{WHYS[name].program}.*"))
     text = (PARTED.get(name) or CONDITIONS[name])[0]
     return {number for number, line in enumerate(path.read_text().splitlines(), 1) if line.strip() == text}

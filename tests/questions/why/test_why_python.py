@@ -57,9 +57,7 @@ def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
 
 
 def links_of(verdict: VerdictRecord) -> dict[int | None, tuple[str, str | None, str | None]]:
-    """Return, by thread of the cycle, the object it waits for, how the next thread holds it, and the waiting
-    function.
-    """
+    """Return, by thread of the cycle, its object, how the next thread holds that, and the waiting function."""
     return {link.thread: (link.object, link.holder, link.where and link.where.function) for link in verdict.cycle}
 
 

@@ -101,7 +101,7 @@ def test_a_process_that_runs_on_does_not_move(name: str, tmp_path: Path) -> None
     why = WHYS[name]
     with hanging(why, *one_of(why), folder=tmp_path) as live:
         with ompd.attach(live.pid, max_stop=10_000) as session:  # a busy machine needs more time
-            # The process runs between two answers, as far as its threads can go on.
+            # Between two answers the process runs on.
             answers = [session.ask(question.ask) for _ in range(4)]
         assert differences(live, answers[0]) == []
         for later in answers[1:]:
