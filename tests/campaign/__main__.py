@@ -30,7 +30,7 @@ CACHE = Path(__file__).parents[2] / ".cache" / "real"
 
 
 def own_programs(runtimes: Sequence[str]) -> Iterator[Built]:
-    """Yield one of the project's own programs on each of *runtimes*. It works until it is ended."""
+    """Yield one of the project's own programs on each of *runtimes*. Each runs until it is ended."""
     for runtime in runtimes:
         try:
             file = build_live("busy", runtime=runtime)

@@ -17,7 +17,7 @@ DIFFERENT: Mapping[str, str] = {
     "target.signal": "a snapshot of a process has SIGSTOP, since LLDB waits for a signal in a core",
     "target.signal_name": "as `target.signal`",
 }
-"""The reason why system frames may differ in ``file``, ``line``, a function's name, and inlined functions."""
+"""The fields in which answers about one moment may differ, each with the reason."""
 LINES = "snapshots leave out the debug information of the C library's own files"
 """The reason why system frames may differ in ``file``, ``line``, the chosen name of a function, and inlined
 functions."""

@@ -65,7 +65,7 @@ def _broken(sample: Sample) -> Iterator[str]:
     for command, answer in sample.answers.items():
         code = sample.code if sample.command != TOGETHER else 0 if answer["complete"] else 3
         yield from laws.broken(command, answer, code, sample.before, sample.after)
-        if command == "why" and sample.kind != OMPT:  # the tool of OMPT does hold all threads
+        if command == "why" and sample.kind != OMPT:  # the OMPT tool really holds all threads
             yield from laws.proven(answer)
         name = "stack" if command == RAW else command
         part = laws.sampled(answer, name, _MOST_ROWS)

@@ -103,7 +103,7 @@ def threads_in_core(core: Path) -> list[int]:
         header = file.read(64)
         (offset,) = struct.unpack_from("<Q", header, 32)
         size, count = struct.unpack_from("<HH", header, 54)
-        if count == 0xFFFF:  # there are more: the first section says how many
+        if count == 0xFFFF:  # there are more headers than this field can count: section header 0 has their number
             file.seek(struct.unpack_from("<Q", header, 40)[0])
             (count,) = struct.unpack_from("<I", file.read(64), 44)
         file.seek(offset)

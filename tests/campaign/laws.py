@@ -268,7 +268,7 @@ def _of_exit(answer: Answer, code: int) -> Iterator[str]:
 
 
 def proven(answer: Answer) -> Iterator[str]:
-    """Return the law that ``why`` breaks if it calls a running program proven to be stuck."""
+    """Return the law that is broken if ``why`` gives a running program as proven to be stuck."""
     for row in answer["why"]:
         if row["stuck"] == "proven":
             yield f"{row['kind']} is said to be stuck for certain: {row['summary']}"

@@ -18,9 +18,9 @@ Check = Callable[[int, str], str | None]
 class Built:
     """A program that is ready to run.
 
-    *compiler* and *level* are those it was built with. *words* is its whole command line, *environment* is added to a
-    clean one. *check* takes the exit status and the output of a run that ended by itself, and returns the fault in its
-    result, None if it is right. *file* is the executable for a core of it.
+    *compiler* and *level* built it. *words* is its whole command line, *environment* is added to a clean environment.
+    *check* takes the exit status and the output of a run that ended by itself, and returns the fault in its result,
+    None if it is right. *file* is the executable for a core of it.
     """
 
     name: str

@@ -37,8 +37,8 @@ class Recipe:
     """A program called *name*. *sources* and *includes* are in the folder whose name begins with *project*.
 
     *arguments* are the program's arguments; ``{folder}`` stands for the project's folder. *check* checks its result.
-    *rejected_by* has patterns of ``compiler.runtime`` that cannot build the program, or for which the program fails
-    through a fault of theirs.
+    *rejected_by* has patterns of ``compiler.runtime``. These pairs cannot build the program, or make it fail by a fault
+    of the compiler or the runtime.
     """
 
     name: str
@@ -84,7 +84,7 @@ def _bots(
 
 _INPUTS = "{folder}/inputs"
 _FLOORPLAN = f"-c -f {_INPUTS}/floorplan/input.20"
-_NO_VLA = ("clang-*",)  # they reject a private array of that kind in an untied task; clang 14's program crashes
+_NO_VLA = ("clang-*",)  # clang rejects private variable-length arrays in untied tasks; clang 14's program crashes
 # The runtime asserts that an untied task that is executed at once is at its first part, and aborts otherwise.
 _NO_UNTIED_IF = ("clang-*.libomp-19",)
 _NO_DEEP = (

@@ -538,6 +538,6 @@ def sections_of(names: Sequence[str], data: bytes) -> list[Section]:
     asked=COMMANDS, each={"ones": b"\xff", "zeros": b"\0", "lebs": b"\x80", "text": b"abc\0"}, code=3, says=NO_RUNTIME
 )
 def sections_of_one_byte(at: Folder, how: bytes) -> None:
-    """Every section holds one or a few bytes again and again, 256 KB in all."""
+    """Every section holds one or a few bytes again and again, 256 KB of them."""
     names = ("info", "abbrev", "line", "str", "ranges", "rnglists", "loc", "loclists", "addr", "aranges", "frame")
     run_of(at, module(sections_of(names, how * (MB // 4 // len(how)))))

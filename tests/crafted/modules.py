@@ -338,7 +338,7 @@ def a_debug_file_that_is_none(at: Folder, how: Callable[[Folder], None]) -> None
 
 @crafted(asked=COMMANDS, each=_OTHERS, code=3, says=NO_RUNTIME)
 def a_supplementary_file_that_is_none(at: Folder, how: Callable[[Folder], None]) -> None:
-    """.gnu_debugaltlink names such a file."""
+    """.gnu_debugaltlink names one of these files, too."""
     how(at)
     name = bytes(at.path / "program.debug")
     link = Section(b".gnu_debugaltlink", name + b"\0" + b"b" * 20)

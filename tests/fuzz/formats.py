@@ -111,7 +111,7 @@ class Form:
         return self.numbers.randrange(max(limit, 1))
 
     def some(self, most: int) -> range:
-        """Return the range of a number of repetitions, up to *most*."""
+        """Return the range for a random number of repetitions, at most *most*."""
         return range(self.below(most + 1))
 
 

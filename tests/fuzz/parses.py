@@ -50,7 +50,7 @@ def kept(path: str) -> Kept:
 
 
 class _Loader:
-    # Stands in for a class of which modules call only two constructors, both class methods.
+    # Replaces a class. Modules call only two of its constructors, both class methods.
 
     def __init__(self, from_elf: Callable[..., Any], from_debug_frame: Callable[..., Any]) -> None:
         self.from_elf, self.from_debug_frame = from_elf, from_debug_frame

@@ -217,7 +217,7 @@ def test_very_deep_stacks_are_cut_in_text(by_libgomp: Path) -> None:
     assert len([f for row in rows_of(by_libgomp).values() for f in row.frames if f.function == "dig"]) == 501
 
 
-# Odd programs: their threads noted which regions they are in, and where these are.
+# Odd programs, whose threads recorded their regions and the places of these regions
 
 
 def _in_turn(few: list[list[Any]], many: list[list[Any]]) -> bool:

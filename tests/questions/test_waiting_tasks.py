@@ -1,4 +1,4 @@
-"""Tasks that no thread may execute yet, in no queue: those that wait for a dependence, and detached ones."""
+"""Tasks that no thread may execute yet, and no queue holds: those that wait for a dependence, and detached ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(session: Inspection, truth: dict[str, Any]) -> None:
     rows = {row.id: row for row in answer.rows if row.kind == "explicit"}
     assert Counter(row.status for row in rows.values()) == {"detached": 2, "waiting": 3}
     assert all(row.thread is None and "thread" not in row.unavailable for row in rows.values())
-    # Each event belongs to one task, and all other tasks wait for the first.
+    # Each event belongs to one task. Two tasks wait for the first of these, and a third task waits for one of the two.
     events = {f"{row.waits_for.event:#x}": row for row in rows.values() if row.waits_for and row.waits_for.event}
     assert sorted(events) == sorted(truth["events"])
     first = events[truth["events"][0]]

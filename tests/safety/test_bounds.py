@@ -134,7 +134,7 @@ def test_every_waiting_task_of_many_is_told() -> None:
     with Session.open_core(core) as session:
         answer = tasks.ask(session)
         assert answer.complete and len(answer.rows) > 20_000
-        # With this margin a hundred thousand tasks are listed, too.
+        # Five times as many tasks, a hundred thousand, need less than half of the allowed reads.
         assert (
             5 * (session.process.memory.max_reads - session.process.memory.reads_left)
             < session.process.memory.max_reads / 2

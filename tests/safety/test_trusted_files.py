@@ -210,7 +210,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch, *, kind: str = "ext4", options: str
 
 
 def test_a_file_system_on_which_nothing_may_run_is_respected(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The copy is in memory, and could run there.
+    # The code would run from a copy in memory, which the mount cannot forbid.
     mounted(monkeypatch, options="rw,nosuid,noexec")
     assert refusal(file) == f"is refused: {file} is on a file system that is mounted noexec"
     assert opened(file, runs=False) == b"sound"

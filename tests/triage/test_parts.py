@@ -287,11 +287,11 @@ def test_two_do_not_write_to_one_file(tmp_path: Path) -> None:
 
 
 class Lost(Exception):
-    """Like another engine's exception for a lost worker."""
+    """Stands for the exception of another engine for a lost worker."""
 
 
 class Chance(Executor):
-    """Workers that answer or are lost, as a function of the target decides."""
+    """Workers that answer or are lost, as *fate* decides for each target."""
 
     def __init__(self, fate: Callable[[str], str]) -> None:
         self._fate, self._waiting, self._is_broken = fate, [], False  # type: ignore[var-annotated]
@@ -376,7 +376,7 @@ def test_a_list_without_end_is_not_held() -> None:
 
 @pytest.mark.quick()
 def test_workers_end_with_the_one_that_started_them() -> None:
-    # In a process that is killed: its workers write to a pipe and hold it open.
+    # A child process starts two workers and is killed. The workers hold the child's end of the pipe open.
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

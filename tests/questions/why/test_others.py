@@ -1,4 +1,4 @@
-"""Others than the recorded thread that might end a wait: with one of them, the wait is not proven to last."""
+"""A wait is not proven to last if a thread other than the recorded one might end it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_member_that_goes_on_may_create_such_a_task() -> None:
     team = (replace(rows[0], team_size=3), replace(rows[1], team_size=3), thread(2, team_size=3))
     assert judged(*team)[:2] == ("lock_cycle", "proven")
     assert judged(*team, makes_tasks=True)[:2] == ("lock_cycle", "likely")
-    # A member in a region of its own comes back.
+    # A member that is in an inner region comes back.
     assert judged(*team[:2], thread(2, parallel="inner"), makes_tasks=True)[:2] == ("lock_cycle", "likely")
     assert judged(*rows, makes_tasks=True)[:2] == ("lock_cycle", "proven")
 

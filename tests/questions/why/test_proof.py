@@ -1,4 +1,4 @@
-"""Others that could end a wait: programs of ``fixtures/proof`` that look stuck and go on, and stuck twins of these.
+"""Waits that something unrecorded can end: programs of ``fixtures/proof`` that look stuck and go on, and stuck twins.
 
 Each program waits at a moment for which no record shows who will free it. There ``why`` is asked about it as a live
 process and as a core. Then the program goes on, and ends well. Nothing may be proven of the program; its twin must be.

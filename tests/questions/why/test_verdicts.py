@@ -104,7 +104,7 @@ def test_a_cycle_of_reasoned_holders_is_likely_and_stuck_for_certain_in_a_closed
     held = {0: holds("&a"), 1: holds("&b")}
     rows = thread(0, lock("&b")), thread(1, lock("&a"))
     assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
-    # A working thread may release them.
+    # A working thread may release the locks.
     assert judged(*rows, thread(2), held=held) == ("lock_cycle", "likely", "likely")
     # So may an unlisted thread, or something outside of the process.
     assert judged(*rows, held=held, has_all_threads=False) == ("lock_cycle", "likely", "likely")
@@ -132,7 +132,7 @@ def test_who_certainly_holds_a_lock_has_it_though_another_way_may_lead_there() -
     maybe = holds("&a", is_certain=False)
     held = {0: (*maybe, *holds("&a")), 1: (*maybe, *holds("&b"))}
     assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
-    # If two threads may hold the lock, neither has left it behind.
+    # Two threads may hold the lock, so neither counts as its holder. That the holder has left it is only possible.
     held = {0: maybe, 1: (*maybe, *holds("&b"))}
     assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
 
@@ -228,7 +228,7 @@ def test_an_owner_of_which_it_is_not_known_who_it_is_proves_nothing() -> None:
     lost = {"is_owner_alive": "the target has lost threads, or which of them is 7 inside of the process"}
     unknown = SystemWait(owner=7, unavailable=lost, **facts)
     assert judged(*rows, thread(2), system={0: unknown}, how=how)[1] == "possible"
-    # Nor does a number that is a thread's outside of the container.
+    # The number of a thread outside of the container proves nothing, either.
     itself = SystemWait(owner=0, unavailable=lost, **facts)
     assert judged(*rows, thread(2), system={0: itself}, how=how)[1] != "proven"
 
@@ -392,7 +392,7 @@ def test_queued_tasks_that_nobody_can_execute() -> None:
 
 @pytest.mark.parametrize("how", ["spinning", "blocked", None])
 def test_a_task_on_no_thread_may_have_been_taken_by_who_is_awake(how: str | None) -> None:
-    # A task that a thread has taken from a queue and not yet begun is in no record.
+    # A task that a thread has taken from a queue and not yet begun is on no thread and in no queue.
     tasks = [task(f"task{n}", None, n, "executing") for n in range(2)]
     tasks += [task(f"child{n}", f"task{n}", None, "unknown") for n in range(2)]
     rows = [thread(n, Wait(Kind.TASKWAIT, how=how), team_size=2) for n in range(2)]
@@ -610,7 +610,7 @@ def test_an_idle_thread_of_another_pool_waits_for_nobody() -> None:
     idle = {7: condition("&work", pool="the pool of a library")}
     rows = thread(0), thread(1, barrier((0,), 2)), thread(7, **OUTSIDE)
     assert [row.kind for row in concluded(Moment(threads=rows, system=idle))[0]] == ["laggard"]
-    # A thread that joins it does wait for it.
+    # A thread that joins the idle thread does wait for it.
     joins = {**idle, 0: SystemWait(kind=Kind.JOIN, owner=7, is_timed=False, is_shared=False)}
     verdict = first(*rows, system=joins)
     assert (verdict.kind, verdict.roots, verdict.explains) == ("external_wait", (7,), (0, 1))
@@ -623,7 +623,7 @@ def test_threads_beside_openmp_come_last() -> None:
     assert kinds == ["no_stall", "external_wait", "external_wait"]
     sleeps = {**waits, 0: SystemWait(kind=Kind.SLEEP, routine="sleep", is_timed=True)}
     assert first(*rows, system=sleeps).summary == "no thread works: thread 0 (0) is in sleep"
-    # They do count if no OpenMP thread works, if an OpenMP thread waits for them, or if their deadlock is certain.
+    # Other threads count if no OpenMP thread works, if an OpenMP thread waits for them, or if they surely deadlock.
     assert first(*rows[1:], system=waits).explains == (7,)
     joins = {**waits, 0: SystemWait(kind=Kind.JOIN, owner=8, is_timed=False, is_shared=False)}
     assert first(*rows, system=joins).explains == (0, 8)

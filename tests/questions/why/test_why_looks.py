@@ -62,7 +62,7 @@ def test_who_has_missed_a_wakeup_is_not_woken_up_by_being_looked_at(tmp_path: Pa
             assert first["place"]["function"] == "want_lock" and not done.json["target"]["stops_ns"]
             assert "so it was not stopped" in done.err
         with pytest.MonkeyPatch.context() as patching, ompd.attach(hung.pid) as session:
-            # A stop ends the hang: their calls are repeated, and see that the lock is free.
+            # A stop ends the hang: the threads repeat their calls, and find the lock free.
             stop_all(patching)
             session.ask_threads()
             wait_until(lambda: not any(Path(f"/proc/{hung.pid}/task/{thread}").exists() for thread in asleep))
