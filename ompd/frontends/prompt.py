@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from ompd.commands.options import OWN
 from ompd.commands.shell.questions import make
 from ompd.commands.table import Command
 from ompd.errors import BadInput
-from ompd.model import Answer, RuntimeRecord
+from ompd.model import Answer, RuntimeRecord, WhyAnswer
 from ompd.records import record
 from ompd.render.words import Indices, clean
 from ompd.session import Session
@@ -168,6 +169,10 @@ def format_reply(command: Command, session: Session, given: Mapping[str, Any], s
     if chosen == TEXT:
         from ompd.render.terminal import make_console
 
+        if isinstance(answer, WhyAnswer):
+            # At a debugger's prompt, commands take no target.
+            rows = (replace(row, next_step=(row.next_step or "").replace(" TARGET", "") or None) for row in answer.rows)
+            answer = replace(answer, rows=tuple(rows))
         file = io.StringIO()
         console = make_console("always" if screen.color else "never", file=file, width=screen.width)
         load(command.printer)(console, answer, unfold="unfold" in given, verbose="verbose" in given, **numbered)

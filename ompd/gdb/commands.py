@@ -11,16 +11,18 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from ompd.commands.table import COMMANDS
 from ompd.frontends import commands as shared
 from ompd.frontends.commands import PromptCommand, TableCommand
-from ompd.gdb.debugger import Gdb
+from ompd.gdb.debugger import Gdb, writable
 from ompd.gdb.frames import add_filter
 from ompd.gdb.functions import add_functions
 from ompd.gdb.names import add_names
 from ompd.gdb.prompts import add_command
 from ompd.gdb.stops import add_stops
 from ompd.gdb.walking import BreakCommand, WalkCommand
+from ompd.render.words import clean
 from ompd.safety.isolation import Isolation
 
 _PREFIX, _LONG_PREFIX = "omp", "ompd"
+_DEFAULT = "threads"  # the command that the prefix alone means
 _SUMMARY = "What an OpenMP program is doing."
 
 
@@ -51,6 +53,13 @@ def _add_prefix(name: str) -> None:
         def __init__(self) -> None:
             self.__doc__ = _SUMMARY
             add(self, name, gdb.COMMAND_DATA, gdb.COMPLETE_NONE, True)
+
+        def invoke(self, argument: str, from_tty: bool) -> None:
+            # gdb calls this for the prefix alone, and for words that are no commands.
+            if argument and not argument.startswith("-"):
+                word = writable(clean(argument.split()[0]))
+                raise gdb.GdbError(f'Undefined {name} command: "{word}".  Try "help {name}".')
+            gdb.execute(f"{name} {_DEFAULT} {argument}".rstrip(), from_tty)
 
     Added()
 

@@ -229,9 +229,22 @@ class Function:
                 continue
             for to, state in self._through(block, self._before[leader].copy()):
                 incoming.setdefault(to, []).append(Edge(leader, state.copy()))
-            if block[-1].flow == "return" and (place := self.at(block[-1].address)) is not None:
+            place = self.at(block[-1].address)
+            if place is not None and block[-1].flow == "return":
                 returns[leader] = place.state
+            elif place is not None and block[-1].flow == "jump" and not self._code.jumps(block[-1]):
+                returns[leader] = self._after_tail_call(place.state.copy(), block[-1])
         return Leaks(self._blocks, incoming, returns).all()
+
+    def _after_tail_call(self, state: State, jump: Instruction) -> State:
+        # The state after a jump to another function, without the objects that this one releases.
+        routine = self._code.called(jump).routine
+        if routine is not None and not routine.begins:
+            value = self.argument(routine, state)
+            for call, held in list(state.held.items()):
+                if held.routine.kind == routine.kind and meets(held.value, value) is not False:
+                    del state.held[call]
+        return state
 
     def call_before(self, address: int) -> int | None:
         """Return the address of the call that ends at *address*, None if no followed way reaches such a call."""

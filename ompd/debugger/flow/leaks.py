@@ -33,7 +33,7 @@ class Leaks:
 
     :param blocks: its blocks by their addresses
     :param incoming: the edges to each block
-    :param returns: the state at each return, by its block
+    :param returns: the state at each return, or after a jump to another function, by its block
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Leaks:
             block = waiting.pop()
             edges = [edge for edge in self._incoming.get(block, ()) if call in edge.state.held]
             certain = [edge for edge in edges if not edge.state.held[call].doubt]
-            if not edges or len(certain) == len(self._incoming[block]):
+            if not edges or len(certain) == len(self._incoming[block]) > 1:
                 yield self._blocks[block][-1].address
                 continue
             for edge in edges:

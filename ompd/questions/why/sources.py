@@ -22,7 +22,9 @@ _MAX_EXCERPTS = 4
 _MAX_LINKS = 4
 _MAX_LEAKS = 4
 _NEAR = 8  # lines of one file that are so near to each other are in one excerpt
-_MAY_LEAK = frozenset((VerdictKind.LOCK_ABANDONED, VerdictKind.LOCK_CYCLE, VerdictKind.SELF_LOCK))
+_MAY_LEAK = frozenset(
+    (VerdictKind.LOCK_ABANDONED, VerdictKind.LOCK_CYCLE, VerdictKind.SELF_LOCK, VerdictKind.UNDECIDED)
+)
 
 
 class _Marked(NamedTuple):
