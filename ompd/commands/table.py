@@ -318,7 +318,7 @@ COMMANDS = (
         example_words="--thread 1",
         options=(
             Option("raw", "All frames of the thread's own stack, each with its owner, task and frame address (CFA)."),
-            Option("fold", "Group threads with equal stacks."),
+            Option("fold", "Group threads with equal stacks in JSON, too. Text groups them unless --all is given."),
             Option(
                 "format",
                 "Print the stacks for flame graphs: folded, a line for each distinct stack, or speedscope's JSON.",

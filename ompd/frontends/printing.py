@@ -9,6 +9,7 @@ from ompd.frontends.selecting import split_options
 from ompd.questions.printing import Printed
 from ompd.records import record
 from ompd.render.words import UNKNOWN, basename, clean
+from ompd.short_names import short_name
 
 _MAX_VALUE = 4000  # characters of a value
 _COPIES = {"global": "one for all threads", "tls": "the thread's own", "cached": "the thread's own"}
@@ -69,7 +70,7 @@ def _notes(found: Printed, thread: int, verbose: bool) -> Iterator[str]:
         yield f"{basename(static.file)}:{static.line}" if static.line is not None else basename(static.file)
     if frame is not None and not found.is_here:
         at = f" {basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
-        yield f"{'of' if found.seen else 'out of sight, of'} #{found.number} {frame.function or '??'}{at}"
+        yield f"{'of' if found.seen else 'out of sight, of'} #{found.number} {short_name(frame.function or '??')}{at}"
         if frame.thread not in (None, thread):
             yield f"on the stack of thread {frame.thread}"
     if row.text is None:

@@ -12,6 +12,7 @@ from ompd.model import StackFrame
 from ompd.questions.walking import WayOut
 from ompd.records import record
 from ompd.render.words import basename, clean
+from ompd.short_names import short_name
 
 
 class Spot(NamedTuple):
@@ -143,4 +144,4 @@ def describe_end(way: WayOut) -> str:
 def place_of(frame: StackFrame) -> str:
     """Return function and line of a frame."""
     at = f" {basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
-    return clean(f"{frame.function or '??'}{at}")
+    return clean(f"{short_name(frame.function or '??')}{at}")

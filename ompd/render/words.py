@@ -20,6 +20,7 @@ from ompd.model import (
 )
 from ompd.model.base import addresses_of
 from ompd.records import record
+from ompd.short_names import short_name
 
 # Thread ids listed for a folded row; further ones are counted.
 LISTED = 4
@@ -147,14 +148,14 @@ class Indices:
 
 
 def format_place(place: Place | RegionFunction | None, *, verbose: bool = False) -> str:
-    """Return a place as ``file.c:12 function``, without the unknown parts."""
+    """Return a place as ``file.c:12 function``, without the unknown parts. *verbose* keeps long names of functions."""
     if place is None:
         return NONE
     words = []
     if place.file is not None and place.line is not None:
         words.append(f"{basename(place.file)}:{place.line}")
     if place.function is not None:
-        words.append(place.function)
+        words.append(place.function if verbose else short_name(place.function))
     if verbose or not words:
         words.append(f"{place.address:#x}" if place.address is not None else UNKNOWN)
     if isinstance(place, Place) and place.calling is not None:

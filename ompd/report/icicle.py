@@ -9,6 +9,7 @@ from ompd.model import StackFrame, StackRecord
 from ompd.render.words import basename, format_count
 from ompd.report import svg
 from ompd.report.states import WORDS, state_of_stack
+from ompd.short_names import short_name
 
 _WIDTH, _HIGH = 860, 19
 _NARROWEST = 0.7  # narrower boxes are not drawn
@@ -73,8 +74,7 @@ def draw_icicle(stacks: Sequence[StackRecord], states: Mapping[int, str], key: s
 def _name(frame: StackFrame) -> tuple[str, str]:
     name = frame.function or (f"{frame.address:#x}" if frame.address is not None else "?")
     line = f"{basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
-    text = f"{name} {line}".rstrip()
-    return svg.shorten(text), svg.shorten(text, 300)
+    return svg.shorten(f"{short_name(name)} {line}".rstrip()), svg.shorten(f"{name} {line}".rstrip(), 300)
 
 
 def _summary(states: Counter[str]) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 import ompd
 from ompd.commands.table import COMMANDS
+from ompd.debugger.files.sources import SUFFIXES
 from tests.crafted.cases import Case, Folder, Ran, Server, run_case
 from tests.crafted.formats import CASES
 from tests.support import FULL, Missing, require
@@ -146,6 +147,8 @@ def _may_be_read(path: str, folder: Path, process: int) -> bool:
     if path.startswith(("/dev/", "/proc/", "/sys/")):
         return False
     usual = ("/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/nsswitch.conf", "/usr/", "/lib/", "/lib64/")
+    if os.path.splitext(path)[1] in SUFFIXES and Path(path).is_file():  # noqa: PTH122
+        return True  # a source file that debug information names
     made = (CACHE.resolve(), *(room.resolve() for room in CACHE.iterdir()))  # by tests: the files of cores
     return path.startswith(usual) or _is_of_python(path) or any(Path(path).is_relative_to(room) for room in made)
 

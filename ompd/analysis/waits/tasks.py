@@ -16,6 +16,7 @@ from ompd.analysis.waits.threads import ThreadNodes
 from ompd.analysis.words import counted
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
 from ompd.model.kinds import EdgeKind, Kind
+from ompd.short_names import short_name
 
 
 class _Ready(NamedTuple):
@@ -332,5 +333,5 @@ def _name(task: TaskRecord) -> str:
     function = task.function
     if function is not None and function.function is not None:
         line = f":{function.line}" if function.line is not None else ""
-        return f"a task of {function.function}{line}"
+        return f"a task of {short_name(function.function)}{line}"
     return f"task {task.id}"

@@ -12,14 +12,14 @@ from ompd.errors import BadFile, MalformedFile, Unavailable
 from ompd.safety.reading import open_paged
 
 _MAX_BYTES = 8 << 20
-# A target may name any file that the user may read. Only files with the suffix of a source file are shown.
-_SUFFIXES = frozenset(
+SUFFIXES = frozenset(
     (
         *(".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".h", ".hh", ".hpp", ".hxx", ".inc", ".ipp", ".tcc", ".cu"),
         *(".f", ".F", ".for", ".f77", ".f90", ".F90", ".f95", ".F95", ".f03", ".F03", ".f08", ".F08"),
         *(".py", ".pyx", ".pxd", ".rs", ".zig", ".d", ".ada", ".adb"),
     )
 )
+"""A target may name any file that the user may read. Only files with these suffixes are shown."""
 _MAX_FOLDERS = 64
 
 
@@ -62,7 +62,7 @@ class Sources:
         return file
 
     def _read(self, name: str, digest: bytes | None, module: str | None) -> SourceFile:
-        if not any(name.endswith(suffix) for suffix in _SUFFIXES):
+        if not any(name.endswith(suffix) for suffix in SUFFIXES):
             raise Unavailable(f"{name} is not called like a source file")
         fault = f"{name}: no such file"
         for path in self._candidates(name):

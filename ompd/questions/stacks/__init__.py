@@ -7,12 +7,12 @@ finds the loops around them. ``reader`` continues a stack on other threads and m
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
+from ompd.analysis.folding import folded
 from ompd.errors import NoAnswer
-from ompd.model import Answer, LocalRecord, StackRecord
+from ompd.model import Answer, StackRecord
 from ompd.questions.facts.answers import answer, begin, each, note_first_thread, readable_runtimes
 from ompd.questions.facts.damage import NO_RUNTIME, is_damaged
 from ompd.questions.facts.openmp_threads import team_order
@@ -63,39 +63,5 @@ def ask(
     chosen = [native for native in reader.chosen(thread) if threads is None or native in threads]
     rows = sorted(each(session, chosen, reader.record), key=team_order)
     if fold:
-        rows = list(_folded(rows))
+        rows = list(folded(rows))
     return answer(session, rows, records(session, problems), problems)
-
-
-def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
-    groups: dict[object, list[StackRecord]] = {}
-    for row in rows:
-        frames = tuple(
-            (f.function, f.file, f.line, f.kind, f.construct, f.inlined, _values(f.locals)) for f in row.frames
-        )
-        # The stack of a failed thread is not grouped with others.
-        failed = row.native_thread_id if row.failed is not False and row.signal is not None else None
-        key = (
-            row.runtime,
-            row.idle,
-            row.level,
-            row.team_size,
-            row.thread_num is None,
-            row.stopped,
-            row.about_to_begin,
-            frames,
-            failed,
-        )
-        groups.setdefault(key, []).append(row)
-    for group in groups.values():
-        first, natives = group[0], tuple(row.native_thread_id for row in group)
-        yield replace(
-            first,
-            threads=natives,
-            thread_nums=tuple(row.thread_num for row in group),
-            ancestors=tuple(row.ancestors[0] for row in group),
-        )
-
-
-def _values(variables: tuple[LocalRecord, ...] | None) -> object:
-    return None if variables is None else tuple((v.name, v.text, v.sharing, v.iteration) for v in variables)

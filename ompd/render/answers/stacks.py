@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ompd.analysis.folding import folded
 from ompd.model import Answer, StackFrame, StackRecord
 from ompd.render.words import UNKNOWN, basename, clean, format_count, format_failure, format_numbers, format_threads
+from ompd.short_names import LONGEST, short_name
 
 _MAX_FRAMES = 100  # frames shown of a deep recursion; a fifth of them are the last frames
-_MAX_NAME = 40  # longer names do not widen the column
+_MAX_NAME = LONGEST  # longer names, as with *verbose*, do not widen the column
 _MAX_VALUE = 200  # characters of a variable's value
 _HOW = {
     "frame-pointer": "guessed from the frame pointer",
@@ -20,12 +22,14 @@ _HOW = {
 def stack_lines(
     answer: Answer[StackRecord], *, unfold: bool = False, verbose: bool = False, most: int = _MAX_FRAMES
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines of ``stack``, each with its style. *unfold* shows all frames of stacks with more than *most*
-    frames.
+    """Yield the lines of ``stack``, each with its style.
+
+    Equal stacks are shown once. *unfold* shows each, with all frames of stacks that have more than *most*. *verbose*
+    shows each, too, and so do stacks with the runtime's frames: they have addresses.
     """
     raw = any(frame.kind == "runtime" for row in answer.rows for frame in row.frames)
     many = len(answer.runtimes) > 1
-    for number, row in enumerate(answer.rows):
+    for number, row in enumerate(answer.rows if unfold or verbose or raw else folded(answer.rows)):
         if number:
             yield "", ""
         yield _heading(row, many), "failed" if format_failure(row) else "head"
@@ -63,7 +67,7 @@ def _frames(row: StackRecord, most: int, whole: bool, verbose: bool, raw: bool) 
     if len(numbered) > most + 1:
         left_out = len(numbered) - most
         numbered = [*numbered[: most - last], *numbered[-last:]]
-    names = {number: _name(frame) for number, frame in numbered}
+    names = {number: _name(frame, verbose) for number, frame in numbered}
     width = min(max(map(len, names.values()), default=0), _MAX_NAME)
     digits = len(str(numbered[-1][0])) if numbered else 1
     thread = row.native_thread_id
@@ -108,10 +112,12 @@ def _locals(frame: StackFrame, indent: str, whole: bool) -> Iterator[tuple[str, 
         yield f"{indent}{clean(variable.name)} = {text}{note}", "" if variable.text is not None else "dim"
 
 
-def _name(frame: StackFrame) -> str:
+def _name(frame: StackFrame, verbose: bool) -> str:
     if frame.signal:
         return "<signal handler called>"
-    return clean(frame.function) if frame.function is not None else _address(frame)
+    if frame.function is None:
+        return _address(frame)
+    return clean(frame.function if verbose else short_name(frame.function))
 
 
 def _address(frame: StackFrame) -> str:

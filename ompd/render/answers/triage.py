@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ompd.model.triage import JobRecord, RankEnd, RankSet, TreeNode, TriageAnswer, TriageFrame, TriageRecord
 from ompd.render.words import clean
+from ompd.short_names import short_name
 
 _NAMES = 3  # targets shown of a group
 _FRAMES = 12
@@ -104,7 +105,7 @@ def _group(row: TriageRecord, *, verbose: bool) -> Iterator[str]:
 
 def format_frame(frame: TriageFrame | TreeNode) -> str:
     """Return a function and the line in it at which threads are."""
-    parts = [clean(frame.function or "?")]
+    parts = [clean(short_name(frame.function or "?"))]
     if frame.file is not None:
         parts.append(_place(frame.file, frame.line))
     if isinstance(frame, TriageFrame) and frame.loop is not None and frame.loop != frame.line:

@@ -12,9 +12,10 @@ from ompd.questions import places
 from ompd.questions.threads.waits import lock_symbol
 from ompd.questions.why.held import place_of_code
 from ompd.session import Session
-from tests.debugger.stacks.test_held import FOLDER
+from tests.support.cache import CHECKOUT
 from tests.support.odd import Odd, core_of
 
+FOLDER = CHECKOUT / "tests" / "held"
 FLAGS = ("-O0", "-O1", "-O2", "-O3")
 MARK = re.compile(r"/\* (leaks|from) (\S+) \*/")
 
