@@ -6,15 +6,17 @@ Whole names are in JSON, and in text with ``--verbose``.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 LONGEST = 48
 """Characters of a short name, at most."""
 _LONGEST_READ = 20_000  # longer names are cut in the middle
-_RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
-_FORTRAN = re.compile(r"__([a-z]\w*?)_MOD_(\w+)$")
-_CYTHON = re.compile(r"__pyx_(?:fuse_\d+)?[a-z]+_(\d.*)$")
-_OPERATOR = re.compile(r"operator(?:\s*(?:<=>|->\*?|<<=?|>>=?|<=?|>=?|\(\)))?")
+# Compiled at first use: most programs have no such names.
+_compiled = cache(re.compile)
+_RUST_HASH = r"::h[0-9a-f]{16}$"
+_FORTRAN = r"__([a-z]\w*?)_MOD_(\w+)$"
+_CYTHON = r"__pyx_(?:fuse_\d+)?[a-z]+_(\d.*)$"
+_OPERATOR = r"operator(?:\s*(?:<=>|->\*?|<<=?|>>=?|<=?|>=?|\(\)))?"
 _CLOSES = {"<": ">", "(": ")"}
 _KEPT = ("(anonymous namespace)", "{lambda(")  # the parameters of a lambda follow
 
@@ -28,9 +30,9 @@ def short_name(name: str) -> str:
     """
     if len(name) > _LONGEST_READ:
         return _cut(name)
-    text = _RUST_HASH.sub("", name)
+    text = _compiled(_RUST_HASH).sub("", name) if "::h" in name else name
     if text.startswith("__"):
-        text = _of_cython(text) or _FORTRAN.sub(r"\1::\2", text)
+        text = _of_cython(text) or _compiled(_FORTRAN).sub(r"\1::\2", text)
     if len(text) <= LONGEST:
         return text
     parts = _parts(text)
@@ -49,7 +51,7 @@ def _parts(name: str) -> list[str]:
     parts, part, depth, at = [], "", 0, 0
     while at < len(name):
         kept = next((each for each in _KEPT if name.startswith(each, at)), None)
-        found = _OPERATOR.match(name, at) if name[at] == "o" else None
+        found = _compiled(_OPERATOR).match(name, at) if name[at] == "o" else None
         if kept is not None or found is not None:
             word = kept or (found[0] if found is not None else "")
             is_lambda = word.endswith("(")
@@ -74,7 +76,7 @@ def _parts(name: str) -> list[str]:
 
 def _of_cython(name: str) -> str | None:
     # Names of packages and modules, each behind its length, and the function, perhaps behind a number.
-    found = _CYTHON.match(name)
+    found = _compiled(_CYTHON).match(name)
     if found is None:
         return None
     rest, packages = found[1], []
