@@ -39,7 +39,8 @@ _T = TypeVar("_T")
 # Deprecated names, which `dir` leaves out.
 _OLD = frozenset(("ask_variable",))
 _QUERIES = re.compile("ask(_[a-z]+)?")
-_PUBLIC = ("close", "process", "runtimes", "snapshot", "wait_until")
+_SHORT = ("diff", "doctor", "icvs", "parallel", "stack", "tasks", "threads", "var", "why")
+_PUBLIC = (*_SHORT, "close", "process", "runtimes", "snapshot", "wait_until")
 
 
 class Inspection(Session):
@@ -158,6 +159,10 @@ class Inspection(Session):
             "var",
             self.ask(lambda session: variables.ask(session, name, format=format, stats=stats, elements=elements)),
         )
+
+    # The names of the commands, for sessions at a prompt.
+    threads, why, parallel, tasks = ask_threads, ask_why, ask_parallel, ask_tasks
+    stack, icvs, diff, doctor, var = ask_stacks, ask_icvs, ask_diff, ask_doctor, ask_var
 
     def ask_variable(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None

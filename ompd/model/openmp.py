@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from html import escape
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from ompd.errors import BadInput
@@ -132,6 +133,10 @@ class Answer(Record, Generic[Row]):
     def __str__(self) -> str:
         """Return the text that the answer's command prints into a pipe; that of ``repr()`` if it is of no command."""
         return texts.formatter(self) if texts.formatter is not None and self.query else repr(self)
+
+    def _repr_html_(self) -> str:
+        # Jupyter shows this text as an answer's value.
+        return f'<pre style="line-height: 1.2">{escape(str(self), quote=False)}</pre>'
 
     def __repr__(self) -> str:
         """Return query, number of rows, target and completeness as readable text."""

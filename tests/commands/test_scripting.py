@@ -124,6 +124,9 @@ def test_answers_and_sessions_say_what_they_are(session: Inspection) -> None:
     core = stopped("hang").core
     assert repr(session.ask_threads()) == f"<Answer threads: 5 rows of ThreadRecord, {core}, complete>"
     assert repr(session) == f"<session on {core}>"
+    assert session.threads() == session.ask_threads()
+    shown = session.why()._repr_html_()
+    assert shown.startswith("<pre") and "waits for &amp;progress_lock" in shown
     with ompd.open_core(core) as other:
         pass
     assert repr(other) == f"<session on {core}, closed>"
@@ -131,7 +134,7 @@ def test_answers_and_sessions_say_what_they_are(session: Inspection) -> None:
 
 def test_a_session_lists_what_is_public(session: Inspection) -> None:
     listed = dir(session)
-    assert {"ask", "ask_threads", "ask_var", "runtimes", "wait_until", "close"} <= set(listed)
+    assert {"ask", "ask_threads", "ask_var", "why", "var", "runtimes", "wait_until", "close"} <= set(listed)
     assert not any(name.startswith("_") for name in listed)
     assert not {"ask_variable", "stop", "target", "begin_stop", "own_runtimes", "shortfalls", "fault"} & set(listed)
     page = (CHECKOUT / "docs" / "api.md").read_text()
