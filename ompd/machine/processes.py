@@ -17,6 +17,7 @@ _PROC = Path("/proc")
 # File names of runtimes, as distributions, wheels and vendors use them. A line of the mappings ends with the file.
 _RUNTIME = re.compile(rb"/(lib(?:gomp|omp|iomp5)(?:-(?!plugin)[^/\s]*)?\.so[.0-9]*)(?: \(deleted\))?$", re.MULTILINE)
 _SECONDS = 0.2
+_MAX_DESCENDANTS = 256
 
 
 @record
@@ -60,6 +61,21 @@ def find_processes(folder: Path = _PROC, seconds: float = _SECONDS) -> tuple[Ope
             program = (place / "exe").readlink().name.removesuffix(" (deleted)")
             rows.append(OpenMpProcess(number, program, runtimes, len(states), states.count("S"), processors))
     return tuple(rows)
+
+
+def openmp_descendants(process_id: int, folder: Path = _PROC) -> tuple[int, ...]:
+    """Return the children of a process, and theirs, that have loaded an OpenMP runtime and that this user may read.
+
+    :param folder: where the kernel shows processes
+    """
+    numbers = [process_id]
+    for number in numbers:
+        with suppress(OSError):  # the process has ended
+            for thread in (folder / str(number) / "task").iterdir():
+                numbers += [int(child) for child in (thread / "children").read_text().split()]
+        if len(numbers) > _MAX_DESCENDANTS:
+            break
+    return tuple(number for number in numbers[1:_MAX_DESCENDANTS] if _runtimes(folder / str(number)))
 
 
 def _numbers(folder: Path) -> Iterator[int]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ompd.model.places import StackRecord as StackRecord
     from ompd.model.places import VariableRecord as VariableRecord
     from ompd.model.places import VariableStats as VariableStats
+    from ompd.model.stalls import ChildRecord as ChildRecord
     from ompd.model.stalls import DifferingVariable as DifferingVariable
     from ompd.model.stalls import Evidence as Evidence
     from ompd.model.stalls import GraphEdge as GraphEdge
@@ -100,6 +101,7 @@ _NAMES = {
         "VariableStats",
     ),
     "ompd.model.stalls": (
+        "ChildRecord",
         "DifferingVariable",
         "Evidence",
         "GraphEdge",

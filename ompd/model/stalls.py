@@ -252,7 +252,25 @@ class GraphRecord(Record):
 
 
 @record
+class ChildRecord(Record):
+    """The first verdict on a child process of a live process, or on a child of a child.
+
+    ``program`` is the name of its program's file. ``kind``, ``stuck`` and ``summary`` are those of the verdict.
+    """
+
+    process_id: int
+    program: str | None
+    kind: VerdictKind
+    stuck: Confidence
+    summary: str
+
+
+@record
 class WhyAnswer(Answer[VerdictRecord]):
-    """The answer of ``why``: verdicts, the first one to read first, and the graph they rest on."""
+    """The answer of ``why``: verdicts, the first one to read first, and the graph they rest on.
+
+    ``children`` are child processes in which threads wait for something else than threads at work.
+    """
 
     graph: GraphRecord = field(default_factory=GraphRecord)
+    children: tuple[ChildRecord, ...] = ()

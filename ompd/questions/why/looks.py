@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.samples import Progress
 from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone
+from ompd.machine.processes import openmp_descendants
+from ompd.model import ChildRecord
+from ompd.model.kinds import VerdictKind
 from ompd.questions.diff import are_one_process
 from ompd.questions.why.collect import collect
 from ompd.session import Session
 
 SAMPLES, INTERVAL = 2, 0.5
 _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
+_MAX_CHILDREN = 8
 
 
 class Look(NamedTuple):
     """The moments of earlier looks at a process, the latest last.
 
     ``seconds`` is the time from the first look to the next one to be taken, None if it is unknown. ``may_stop`` is
-    False if the next look must not stop the process either.
+    False if the next look must not stop the process either. ``children`` are the verdicts on child processes.
     """
 
     moments: tuple[Moment, ...]
     seconds: float | None
     may_stop: bool = True
+    children: tuple[ChildRecord, ...] = ()
 
 
 def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
@@ -58,7 +65,27 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
         except NoAnswer:
             return None  # a process without a runtime needs no second look
         time.sleep(seconds)
-    return Look(tuple(moments), round(time.monotonic() - begin, 2))
+    return Look(tuple(moments), round(time.monotonic() - begin, 2), children=tuple(_children(session)))
+
+
+def _children(session: Session) -> Iterator[ChildRecord]:
+    # A parent that waits for a child in which threads are stuck only shows the call in which it waits.
+    from ompd.questions.why.query import ask
+
+    numbers = openmp_descendants(session.target.process_id or 0)
+    for number in numbers[:_MAX_CHILDREN]:
+        with suppress(OmpdError), Session.attach(number, nonblocking=True) as child:
+            answer = child.ask(ask, may_stop=False)
+            first = answer.rows[0]
+            if first.kind not in (VerdictKind.NO_STALL, VerdictKind.LAGGARD):
+                program = answer.target.executable
+                yield ChildRecord(
+                    process_id=number,
+                    program=PurePosixPath(program).name if program is not None else None,
+                    kind=first.kind,
+                    stuck=first.stuck,
+                    summary=first.summary,
+                )
 
 
 def _look_without_stop(session: Session, seconds: float) -> Look | None:

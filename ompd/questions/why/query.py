@@ -60,7 +60,10 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         warnings = (*warnings, _SPARED)
     if gone is not None:
         verdicts = (gone, *verdicts) if gone.confidence is Confidence.LIKELY else (*verdicts, gone)
-    return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))
+    children = earlier.children if earlier is not None else ()
+    return WhyAnswer(
+        threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges), children
+    )
 
 
 _INTERPRETS = re.compile("_?Py")

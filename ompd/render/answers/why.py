@@ -13,6 +13,7 @@ from ompd.model import (
     StackRecord,
     TargetRecord,
     VerdictRecord,
+    WhyAnswer,
 )
 from ompd.model.kinds import Confidence, EdgeKind, Kind, VerdictKind
 from ompd.render.answers.stacks import stack_lines
@@ -106,6 +107,10 @@ def _verdict(
     yield sentence(verdict.summary), _style(verdict)
     if verdict.others is not None:
         yield sentence(verdict.others), ""
+    children = answer.children if is_first and isinstance(answer, WhyAnswer) else ()
+    for child in children:
+        name = f"{child.process_id} ({clean(child.program)})" if child.program is not None else str(child.process_id)
+        yield sentence(f"child process {name}: {child.summary}; {_SHORT_STUCK[child.stuck]}"), "wait"
     in_full = is_first or whole
     if not in_full and verdict.kind is not VerdictKind.NO_STALL:
         yield _labelled("how sure", _SHORT_STUCK[verdict.stuck]), ""
@@ -113,7 +118,8 @@ def _verdict(
         if verbose or excerpt.lines:
             yield "", ""
             yield from ((f"  {line}".rstrip(), style) for line, style in excerpt_lines(excerpt))
-    steps = list(steps_of(verdict, answer.target, verbose=verbose)) if in_full else []
+    steps = [(_NEXT, f"ompd why {child.process_id}") for child in children]
+    steps += steps_of(verdict, answer.target, verbose=verbose) if in_full else []
     if steps:
         yield "", ""
         yield from ((_labelled(label, text), "" if label == _NEXT else "head") for label, text in steps)

@@ -50,7 +50,7 @@ def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
     """Return the answer about a process, or about a core written of it."""
     if kind == "live":
         with ompd.attach(process_id, max_stop=LONG) as session:
-            return session.ask(question.ask)
+            return session.ask_why()
     write_gcore(process_id, folder / "core")
     with ompd.open_core(folder / "core") as session:
         return question.ask(session)
@@ -147,7 +147,8 @@ def test_a_child_of_a_process_that_used_scikit_learn(case: str, kind: str, tmp_p
         child = words.thread("child")
         first = answer_of(child, kind, tmp_path).rows[0]
         (tmp_path / "core").unlink(missing_ok=True)
-        above = answer_of(parent, kind, tmp_path).rows
+        answer = answer_of(parent, kind, tmp_path)
+        above = answer.rows
     assert (first.kind, first.stuck, first.confidence) == ("fork_child", "proven", "proven")
     assert (first.roots, first.explains) == ((), (child,))
     assert first.summary == "1 thread waits for threads that fork() did not copy into this process"
@@ -156,3 +157,5 @@ def test_a_child_of_a_process_that_used_scikit_learn(case: str, kind: str, tmp_p
     (only,) = above
     assert (only.kind, only.stuck, only.roots) == ("external_wait", "possible", (parent,))
     assert only.summary.endswith(f" is in waitpid for process {child}")
+    told = [(row.process_id, row.kind, row.stuck, row.summary) for row in answer.children]
+    assert told == ([(child, "fork_child", "proven", first.summary)] if kind == "live" else [])
