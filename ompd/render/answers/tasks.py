@@ -29,7 +29,8 @@ def task_lines(answer: Answer[TaskRecord], *, unfold: bool = False, verbose: boo
 def _fold_tasks(
     children: Mapping[str | None, list[TaskRecord]], parent: str | None, unfold: bool
 ) -> list[list[TaskRecord]]:
-    # Tasks without children that differ only in their threads share a row.
+    # Tasks without children share a row if they differ only in their threads, or in the tasks that they wait for, as
+    # in a chain of dependences.
     groups: dict[Any, list[TaskRecord]] = {}
     for number, row in enumerate(children.get(parent, ())):
         alike = (
@@ -41,7 +42,7 @@ def _fold_tasks(
             row.final,
             row.tied,
             row.parallel,
-            row.waits_for and (row.waits_for.kind, row.waits_for.tasks, row.waits_for.dependences),
+            row.waits_for and (row.waits_for.kind, row.waits_for.count, row.waits_for.dependences),
             row.unfinished_children,
             tuple(sorted(row.unavailable)),
         )
@@ -64,7 +65,7 @@ def _task_text(group: Sequence[TaskRecord], children: Sequence[TaskRecord], verb
         words.append(f"thread{'s' if len(threads) > 1 else ''} {format_threads(threads)}")
     elif "thread" in row.unavailable:
         words.append(f"thread {UNKNOWN}")
-    words += [*_waits(row), *_unfinished(row, children)]
+    words += [*_waits(group), *_unfinished(row, children)]
     if len(group) == 1:
         words.append(row.id)
     if verbose and len(group) == 1:
@@ -79,15 +80,17 @@ def _task_text(group: Sequence[TaskRecord], children: Sequence[TaskRecord], verb
 _LISTED = 4
 
 
-def _waits(row: TaskRecord) -> Iterator[str]:
-    wait = row.waits_for
+def _waits(group: Sequence[TaskRecord]) -> Iterator[str]:
+    wait = group[0].waits_for
     if wait is None:
         return
     if wait.kind == "event":
         yield f"its event {wait.event:#x} is not fulfilled" if wait.event is not None else "its event is not fulfilled"
         return
     words = [f"for {wait.count} task{'' if wait.count == 1 else 's'}" if wait.count is not None else "for others"]
-    if wait.tasks:
+    if len({row.waits_for.tasks for row in group if row.waits_for is not None}) > 1:
+        words[0] += " each"
+    elif wait.tasks:
         words[0] += ": " + _listed(wait.tasks)
     if wait.dependences:
         words.append(_listed([_clause(item) for item in wait.dependences]))
