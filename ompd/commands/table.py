@@ -362,9 +362,10 @@ COMMANDS = (
     Command(
         "var",
         "One variable, in every thread.",
-        "Shows value and address of a static, threadprivate or thread-local variable in each thread. NAME may be"
-        " qualified (file.c::x, ns::Class::x, function::x, module::x, /block/member) and select a part (x.member[2],"
-        " *x). Equal values share a row; outliers are marked.",
+        "Shows value and address of a static, threadprivate or thread-local variable in each thread, or of a variable"
+        " of the functions on the threads' stacks, with how constructs share it. NAME may be qualified (file.c::x,"
+        " ns::Class::x, function::x, module::x, /block/member) and select a part (x.member[2], *x). Equal values share"
+        " a row; outliers are marked.",
         "ompd.questions.variables:ask",
         "ompd.render.terminal:print_variable",
         f"{_HEAD}"

@@ -205,14 +205,16 @@ class VariableRecord(Record):
     """A variable, or a part of one, in one thread.
 
     ``mechanism`` is the storage of the threads' copies: ``tls`` (thread-local storage), ``cached`` (copies that the
-    OpenMP runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key), or ``global`` for
-    one address for all threads. ``value`` is a JSON value. It is a string for whole numbers beyond 2**53, for
-    floating-point numbers that do not fit a double, and for addresses, ``NaN`` and ``Infinity``. ``text`` is the value
-    as gdb's ``print`` writes it, None without a value. ``truncated`` is True if the end of an array or string is left
-    out. ``digest`` then distinguishes values with the same beginning; of very large values only the first megabytes
-    count. A thread that has no storage yet has neither ``address`` nor ``value``. ``initialized`` is True if the
-    dynamic initialiser of a C++ variable has run in this thread, None for a variable without one. ``outlier`` marks a
-    value that differs from the values of the other threads. ``ancestors`` are as in :class:`ThreadRecord`.
+    OpenMP runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key), ``global`` for one
+    address for all threads, or ``local`` for a variable of a function. A local one has the ``function`` on the thread's
+    stack, and ``sharing`` as in :class:`LocalRecord`; both are None for others. ``value`` is a JSON value. It is a
+    string for whole numbers beyond 2**53, for floating-point numbers that do not fit a double, and for addresses,
+    ``NaN`` and ``Infinity``. ``text`` is the value as gdb's ``print`` writes it, None without a value. ``truncated`` is
+    True if the end of an array or string is left out. ``digest`` then distinguishes values with the same beginning; of
+    very large values only the first megabytes count. A thread that has no storage yet has neither ``address`` nor
+    ``value``. ``initialized`` is True if the dynamic initialiser of a C++ variable has run in this thread, None for a
+    variable without one. ``outlier`` marks a value that differs from the values of the other threads. ``ancestors`` are
+    as in :class:`ThreadRecord`.
     """
 
     native_thread_id: int | None
@@ -232,6 +234,8 @@ class VariableRecord(Record):
     digest: str | None = None
     initialized: bool | None = None
     outlier: bool = False
+    function: str | None = None
+    sharing: str | None = None
     file: str | None = None
     line: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)

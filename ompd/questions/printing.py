@@ -119,14 +119,14 @@ def _static(session: Session, name: str, thread: int, frame: StackFrame | None) 
     stars = name[: len(name) - len(name.lstrip("* "))]
     if own is not None and "::" not in name and not name.strip().startswith("/"):
         try:
-            row = variables.ask(session, stars + own, thread=thread).rows[0]
+            row = variables.ask(session, stars + own, thread=thread, is_static=True).rows[0]
             if row.mechanism is not None or row.text is not None:
                 return row  # otherwise the file only declares it
         except BadInput:
             raise
         except OmpdError:
             pass  # the file has no variable of that name
-    return variables.ask(session, name, thread=thread).rows[0]
+    return variables.ask(session, name, thread=thread, is_static=True).rows[0]
 
 
 def _not_found(name: str, frame: StackFrame, error: NoAnswer) -> NoAnswer:

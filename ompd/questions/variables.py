@@ -15,6 +15,7 @@ from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NoCall, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
 from ompd.model.places import FORMATS
+from ompd.questions import stacks
 from ompd.questions.facts.answers import answer, begin, each, readable_runtimes
 from ompd.questions.facts.damage import in_what_is_left, is_damaged, leaves_doubt
 from ompd.questions.facts.gathering import Facts, Problems
@@ -51,9 +52,13 @@ def ask(
     stats: bool = False,
     elements: int | None = None,
     thread: int | None = None,
+    is_static: bool = False,
 ) -> VariableAnswer:
     """Return the variable *name* in each thread: OpenMP threads by region and thread number, then idle ones, then
     others.
+
+    If there is no static variable of that name, it is the one of the innermost function on each thread's stack that has
+    such a variable. Threads without such a function have no row.
 
     :param name: its name in the source; ``file.c::x``, ``ns::Class::x``, ``function::x``, ``module::x`` and
         ``/block/member`` qualify it, and ``x.member[2]``, ``*x`` select a part
@@ -61,6 +66,7 @@ def ask(
     :param stats: compute statistics of the values
     :param elements: the most elements of an array, or characters of a string, to show
     :param thread: only in the thread with this native id
+    :param is_static: only static variables
     :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that distinguish them
     :raises BadInput: if it has no such part
     """
@@ -73,9 +79,14 @@ def ask(
     try:
         found = session.process.types.named.find(wanted)
     except (NoAnswer, Unavailable) as error:
-        if isinstance(error, NoAnswer):
-            error = _with_local(session, wanted, error)
-        raise in_what_is_left(session, error) from error
+        is_missing = isinstance(error, NoAnswer) and not is_static
+        local = _of_functions(session, wanted, stats=stats, thread=thread) if is_missing else None
+        if local is None:
+            raise in_what_is_left(session, error) from error
+        if format is not None or elements is not None:
+            fault = f"{wanted.name} is a variable of a function, which has neither --format nor --elements"
+            raise BadInput(fault) from error
+        return local
     reader = session.process.variable_reader(wanted, found, format or "", elements or _ELEMENTS)
     runtimes = _runtimes(session, problems)
     copies = _Copies(session, reader, runtimes)
@@ -94,10 +105,47 @@ def ask(
     )
 
 
-def _with_local(session: Session, wanted: VariableName, error: NoAnswer) -> NoAnswer:
-    # A variable of a function, which another command shows.
-    if wanted.scopes or wanted.block is not None or wanted.is_global:
-        return error
+def _of_functions(session: Session, wanted: VariableName, *, stats: bool, thread: int | None) -> VariableAnswer | None:
+    # The variable of that name in the innermost of each thread's functions that has one, None if no function has one.
+    if wanted.scopes or wanted.block is not None or wanted.is_global or not _is_local(session, wanted.name):
+        return None
+    found = stacks.ask(session, locals=True, part=wanted, thread=thread)
+    rows = []
+    for row in found.rows:
+        named = ((f, v) for f in row.frames if f.kind == "user" for v in f.locals or () if v.name == wanted.name)
+        frame, variable = next(named, (None, None))
+        if frame is None or variable is None:
+            continue
+        rows.append(
+            VariableRecord(
+                native_thread_id=row.native_thread_id,
+                runtime=row.runtime,
+                parallel=row.parallel,
+                thread_num=row.thread_num,
+                team_size=row.team_size,
+                ancestors=row.ancestors[0] if row.ancestors else (),
+                name=wanted.text,
+                module=frame.module or "",
+                type=variable.type,
+                mechanism="local",
+                address=variable.address,
+                value=variable.value,
+                text=variable.text,
+                truncated=variable.truncated,
+                function=frame.function,
+                sharing=variable.sharing,
+                file=frame.file,
+                line=variable.line,
+                unavailable=variable.unavailable,
+            )
+        )
+    rows = _marked(rows)
+    numbers = _stats(rows) if stats else None
+    return VariableAnswer(found.target, found.runtimes, tuple(rows), found.complete, found.warnings, numbers)
+
+
+def _is_local(session: Session, name: str) -> bool:
+    # Whether a function on a stack has a variable of this name.
     process, seen = session.process, set()
     for thread in process.threads.ids():
         for frame in process.stacks.stack(thread).frames:
@@ -105,11 +153,9 @@ def _with_local(session: Session, wanted: VariableName, error: NoAnswer) -> NoAn
                 continue
             seen.add(frame.call_site)
             module = process.symbols.module_at(frame.call_site)
-            if module is None or module.is_system_library or wanted.name not in process.locals.names_at(frame):
-                continue
-            hint = f"a function in the stack of thread {thread} has a local variable {wanted.name}: ompd stack --locals"
-            return NoAnswer(str(error), hint=f"{hint}; {error.hint}" if error.hint else hint)
-    return error
+            if module is not None and not module.is_system_library and name in process.locals.names_at(frame):
+                return True
+    return False
 
 
 def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:

@@ -147,7 +147,8 @@ def print_variable(
     _print_head(console, answer, verbose)
     _print_wrapped(console, [(variables.variable_heading(answer), "")])
     mark = console.color_system is None
-    _print_table(console, variables.variable_table(answer, unfold=unfold, mark=mark, indices=indices))
+    table = variables.variable_table(answer, unfold=unfold, verbose=verbose, mark=mark, indices=indices)
+    _print_table(console, table)
     if answer.stats is not None:
         _print_wrapped(console, [("", ""), *((line, "") for line in variables.stats_lines(answer.stats))])
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))

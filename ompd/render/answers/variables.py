@@ -20,6 +20,7 @@ from ompd.render.words import (
     format_numbers,
     format_threads,
 )
+from ompd.short_names import short_name
 
 _MECHANISMS = {
     "tls": "thread-local (tls)",
@@ -27,6 +28,7 @@ _MECHANISMS = {
     "emutls": "emulated thread-local (emutls)",
     "key": "thread-specific data (key)",
     "global": "one for all threads (global)",
+    "local": "of a function (local)",
 }
 _NO_STORAGE = "no storage allocated yet"
 _MAX_DISTINCT = 10
@@ -51,6 +53,7 @@ def variable_table(
     answer: Answer[VariableRecord],
     *,
     unfold: bool = False,
+    verbose: bool = False,
     mark: bool = True,
     indices: Indices | None = None,
 ) -> Table:
@@ -71,6 +74,9 @@ def variable_table(
         titles = ("RUNTIME", *titles)
     if starred:
         titles = ("", *titles)
+    are_local = any(row.mechanism == "local" for row in answer.rows)
+    if are_local:
+        titles = (*titles, "SHARING", "FUNCTION")
     lines = []
     for rows in groups.values():
         first = rows[0]
@@ -81,6 +87,9 @@ def variable_table(
             cells = (clean(first.runtime or NONE), *cells)
         if starred:
             cells = (_MARK if first.outlier else "", *cells)
+        if are_local:
+            function = first.function if first.function is None or verbose else short_name(first.function)
+            cells = (*cells, clean(first.sharing or NONE), clean(function or UNKNOWN))
         style = "outlier" if first.outlier else "dim" if first.text is None and not first.unavailable else ""
         lines.append(Line(cells, style))
     return Table(titles, tuple(lines))
@@ -90,7 +99,7 @@ def _alike(row: VariableRecord) -> tuple[Any, ...]:
     if row.mechanism == "global":
         return ("global", row.address, row.text, row.digest, tuple(sorted(row.unavailable.items())))
     reasons = tuple(sorted(row.unavailable.items()))
-    team = (row.runtime, row.thread_num is not None, row.team_size)
+    team = (row.runtime, row.thread_num is not None, row.team_size, row.function, row.sharing)
     return (team, row.mechanism, row.text, row.digest, row.address is None, row.initialized, row.outlier, reasons)
 
 
