@@ -1,7 +1,7 @@
 """Compares two moments: matches threads and tasks, and compares states by their general name.
 
-In the same process, threads are matched by the system's ids and tasks by their addresses. Two runs of a program have no
-ids and addresses in common. There a thread is matched by its number in its team, and tasks are only counted.
+In the same process, threads are matched by the system's ids, and tasks by their addresses. Two runs of a program have
+no ids and addresses in common. So their threads are matched by the number in the team, and their tasks only counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Differences:
 
 
 def general_state(state: str | None) -> str | None:
-    """Return the general name of a state, which all runtimes use. Only libomp distinguishes kinds of barriers."""
+    """Return the name of a state that all runtimes use. Only libomp distinguishes kinds of barriers."""
     return "wait_barrier" if state is not None and state.startswith("wait_barrier") else state
 
 
@@ -92,7 +92,7 @@ def _by_native(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) ->
 
 def _by_number(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) -> _Pairs:
     kinds = [{row.runtime for row in rows if row.runtime is not None} for rows in (before, after)]
-    # Two runs may use different runtimes. So runtimes count by name only if a run has several.
+    # Two runs may use different runtimes. So runtimes are matched by name only if one of the runs has several.
     named = any(len(names) > 1 for names in kinds)
     return _matched(before, after, [_number(row, named) for row in before], [_number(row, named) for row in after])
 
@@ -110,7 +110,7 @@ def _matched(
     old_keys: Iterable[Hashable],
     new_keys: Iterable[Hashable],
 ) -> _Pairs:
-    # Rows with the same key are matched in their order. Rows with the key None are not matched.
+    # Yield pairs of rows with the same key, in their order, and each other row with None. The key None matches nothing.
     left: dict[Hashable, list[ThreadRecord]] = defaultdict(list)
     for row, key in zip(before, old_keys, strict=True):
         left[key].append(row)
@@ -162,7 +162,7 @@ def _thread(
 
 
 def _facts(old: ThreadRecord, new: ThreadRecord, unknown: dict[str, str], *, is_same: bool) -> Iterator[FactChange]:
-    # A fact is not compared if one of the rows does not have it.
+    # Yield the facts that differ. A fact that is unknown in one of the rows is noted in *unknown* instead.
     values_before, values_after = _values(old, is_same), _values(new, is_same)
     for name, keys in _FACTS.items():
         reasons = [row.unavailable[key] for row in (old, new) for key in keys if key in row.unavailable]
@@ -177,7 +177,7 @@ def _facts(old: ThreadRecord, new: ThreadRecord, unknown: dict[str, str], *, is_
             yield FactChange(name, before, after)
 
 
-# Each fact, with the keys of the members of a row from which it is made.
+# The fields of a row from which each fact is made, as keys of its ``unavailable``.
 _FACTS: Mapping[str, tuple[str, ...]] = {
     "state": ("state",),
     "team": ("thread_num", "team_size", "level"),
@@ -192,7 +192,7 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
 
 
 def _values(row: ThreadRecord, is_same: bool) -> Mapping[str, Hashable]:
-    # The values of a row's facts. Addresses and native ids can be compared only in the same process.
+    # Return the values of a row's facts. Addresses and native ids are left out unless both rows are of one process.
     wait = row.wait if is_same else None
     return {
         "state": general_state(row.state),

@@ -19,16 +19,16 @@ class Outlook(Enum):
 
     WAITS = "waits"  # the node goes on when its needs are met
     RUNS = "runs"  # the node goes on in any case
-    NEVER = "never"  # the node does not go on, as a thread that has ended
-    UNKNOWN = "unknown"  # something decides that is outside of the process, or could not be read
+    NEVER = "never"  # the node never goes on, for example a thread that has ended
+    UNKNOWN = "unknown"  # it depends on something outside of the process, or on something unreadable
 
 
 class View(Enum):
     """How a solution treats unknowns."""
 
-    OPTIMISTIC = "optimistic"  # each turns out well: a node that is stuck nevertheless is stuck for certain
+    OPTIMISTIC = "optimistic"  # each unknown turns out well: a node stuck in this view is stuck for certain
     REASONED = "reasoned"  # the likely holders are the holders
-    PESSIMISTIC = "pessimistic"  # each turns out badly: an unknown thread never goes on
+    PESSIMISTIC = "pessimistic"  # each unknown turns out badly: an unknown thread never goes on
 
 
 @record
@@ -81,7 +81,7 @@ class Node:
 
 @record
 class Rescue:
-    """Another way in which a node may be set free: if the node ``by`` goes on, it may do what ``reason`` says."""
+    """A way to set a node free without meeting its needs: the node ``by`` goes on. ``reason`` is how this may help."""
 
     by: int
     reason: str
@@ -115,7 +115,7 @@ class WaitGraph:
         return index
 
     def need(self, index: int, need: Need) -> None:
-        """Let a node need something. A need that can never be met makes the node stuck."""
+        """Add a need to a node. If the need can never be met, the node is stuck."""
         self.needs[index].append(need)
 
     def rescue(self, index: int, by: int, reason: str) -> None:
@@ -123,14 +123,14 @@ class WaitGraph:
         self.rescues.setdefault(index, []).append(Rescue(by, reason))
 
     def released(self, view: View, also: Collection[int] = ()) -> set[int]:
-        """Return the nodes that go on.
+        """Return the nodes that go on in *view*.
 
-        :param also: nodes that are assumed to go on
+        :param also: nodes assumed to go on, although their needs may be unmet
         """
         return Release(self, view).also(also)
 
     def stuck(self, view: View, also: Collection[int] = ()) -> set[int]:
-        """Return the nodes that never go on."""
+        """Return the nodes that never go on in *view*, even if the nodes *also* go on."""
         return set(range(len(self.nodes))) - self.released(view, also)
 
 
@@ -177,15 +177,15 @@ class Release:
         return unmet
 
     def also(self, nodes: Collection[int]) -> set[int]:
-        """Return the nodes that go on if the nodes *nodes* do."""
+        """Return all nodes that go on if *nodes* go on."""
         return self.released | set(self.more(nodes) or ())
 
     def more(self, nodes: Iterable[int], *, stop: int | None = None) -> list[int] | None:
-        """Return the nodes that go on only if the nodes *nodes* do, including these.
+        """Return *nodes*, and the nodes that go on only if *nodes* go on. Nodes already released are left out.
 
-        The work grows with the number of these nodes, not with the graph.
+        The work grows with the length of the result, not with the size of the graph.
 
-        :param stop: a node that ends the search; if it goes on, the result is None
+        :param stop: a node that ends the search: the result is None if this node would go on
         """
         found: list[int] = []
         decided: list[int] = []
@@ -199,8 +199,8 @@ class Release:
         return None if is_stopped else found
 
     def _go_on(self, first: Iterable[int], found: list[int], decided: list[int], stop: int | None = None) -> bool:
-        # Add released nodes to *found*, and needs with newly released targets to *decided*. Return False if *stop* was
-        # released.
+        # Release *first* and all nodes that follow. Add these nodes to *found*. Add a need to *decided* once for each
+        # newly released target, so that the caller can undo the count. Return False if *stop* was released.
         released, missing, unmet = self.released, self._missing, self._unmet
         for index in first:
             if index not in released:
@@ -226,14 +226,14 @@ class Release:
         return True
 
     def keep(self, nodes: Iterable[int]) -> list[int]:
-        """Let nodes go on for good, and return all nodes that therefore go on."""
+        """Release *nodes* for good. Return all nodes that this releases, including *nodes*."""
         found: list[int] = []
         self._go_on(nodes, found, [])
         return found
 
 
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield the strongly connected components of a graph (Tarjan). A component comes after all that it can reach.
+    """Yield the strongly connected components of a graph (Tarjan). A component comes after all components it can reach.
 
     :param nodes: the nodes to begin with
     :param successors: the successors of each node, by index
@@ -245,7 +245,7 @@ def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Ite
     for start in nodes:
         if start in order:
             continue
-        # Without recursion, because the target decides how long a chain is.
+        # A loop instead of recursion, because the target program decides how long a chain is.
         work = [(start, iter(successors[start]))]
         order[start] = low[start] = len(order)
         stack.append(start)

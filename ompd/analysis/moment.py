@@ -26,15 +26,15 @@ class Moment:
     held: Mapping[int, tuple[HeldRecord, ...]] = field(default_factory=dict)
     """The constructs in which threads stand, by their code. Only threads that were examined have an entry."""
     variables: Mapping[int, int] = field(default_factory=dict)
-    """The variables of locks whose name is unknown: the variable's address, by the address of the runtime's object.
-    ``held`` then has the runtime's object.
+    """The variables of locks whose name is unknown: the variable's address, by the address that the runtime records.
+    For these locks, ``held`` has the address that the runtime records.
     """
     processor_ns: Mapping[int, int] = field(default_factory=dict)
     """The processor time that each thread has used so far, in nanoseconds."""
     has_all_threads: bool = True
     """Whether the target names all threads of the process."""
     is_fork: bool = False
-    """Whether it is a forked child without the threads of its parent."""
+    """Whether the process is a forked child without the threads of its parent."""
     forked: int | None = None
     """The thread that fork() copied. None unless fork() made the process, and it has executed no program since."""
     is_held: bool = False
@@ -48,8 +48,8 @@ class Moment:
     cancels: Mapping[int, str] = field(default_factory=dict)
     """How another thread may end a thread's wait by cancelling the thread."""
     cancels_regions: frozenset[str] = frozenset()
-    """The runtimes in which a member may end its region, and the region's barriers, by ``cancel``. A runtime is
-    included if this is unknown.
+    """The runtimes with cancellation, or for which it is unknown. There a member of a team may end its region, and the
+    region's barriers, by ``cancel``.
     """
     makes_tasks: bool = False
     """Whether the program's code may create tasks."""
@@ -72,7 +72,7 @@ class Moment:
     may_hold_interpreter: frozenset[int] = frozenset()
     """Threads that may hold Python's interpreter lock by their stacks, if the interpreter records no holder."""
     gone: Mapping[str, int] = field(default_factory=dict)
-    """The number of a runtime's threads that the process does not have. Empty if regions were not read."""
+    """How many threads a runtime lists that the process no longer has. Empty if regions were not read."""
     processors: int | None = None
     """The number of processors that the process may use, None if it is unknown."""
     loss: str | None = None

@@ -25,8 +25,10 @@ class End(Enum):
 
 @record(eq=False)
 class Root:
-    """An end of waits. ``nodes`` are the nodes of a cycle (in order, unless holders are uncertain), or nodes that end
-    waits in the same way. ``threads`` are the nodes of all threads whose waits end there.
+    """An end of waits: a cycle, or nodes that end waits in the same way.
+
+    ``nodes`` are these nodes. Those of a cycle are in order, unless the holder of one of its locks is uncertain.
+    ``threads`` are the nodes of all threads whose waits end at this root.
     """
 
     end: End
@@ -48,11 +50,11 @@ class Solved:
         self.stuck = {view: everything - release.released for view, release in self._releases.items()}
         self.next = [tuple(self._next(index)) for index in range(len(self.graph))]
         self._with_everybody = self._releases[View.REASONED]
-        self._anybody: int | None = None  # how many waiting threads go on if any thread does
+        self._anybody: int | None = None  # how many waiting threads go on once any one thread goes on
         self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck))
 
     def _next(self, index: int) -> Iterable[int]:
-        # A need without a known or likely target has no successors.
+        # Yield the nodes that a node waits for. A need with neither known nor likely targets adds none.
         if self.graph.nodes[index].outlook is not Outlook.WAITS:
             return
         for need in self.graph.needs[index]:
@@ -71,7 +73,7 @@ class Solved:
         return need.reasoned
 
     def confidence(self, indices: Iterable[int]) -> Confidence:
-        """Return how sure it is that all these nodes never go on."""
+        """Return how sure it is that none of the nodes ever goes on."""
         wanted = set(indices)
         if wanted and wanted <= self.stuck[View.OPTIMISTIC]:
             return Confidence.PROVEN
@@ -80,8 +82,9 @@ class Solved:
         return Confidence.POSSIBLE if wanted and wanted <= self.stuck[View.PESSIMISTIC] else Confidence.UNKNOWN
 
     def freed(self, nodes: Iterable[int]) -> int | None:
-        """Return how many waiting threads would go on if the given nodes did, None if earlier calls have used up the
-        limit of work.
+        """Return how many waiting threads would go on if *nodes* went on.
+
+        None if earlier calls have used up the limit of work.
         """
         release, everybody = self._releases[View.REASONED], self.nodes.everybody
         if release.steps + self._with_everybody.steps > _MOST_STEPS:
@@ -90,7 +93,8 @@ class Solved:
         found = release.more(wanted, stop=everybody)
         if found is not None:
             return self._waiting_of(found)
-        # All needs that any thread can meet are met as soon as one thread goes on: that part is always the same.
+        # Needs that any thread can meet are all met as soon as one thread goes on. The nodes that this releases are
+        # always the same, so they are counted once.
         if self._anybody is None:
             self._with_everybody = Release(self.graph, View.REASONED)
             self._anybody = self._waiting_of(self._with_everybody.keep((everybody,)))
@@ -103,9 +107,9 @@ class Solved:
 def _roots(
     graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Mapping[View, Set[int]]
 ) -> list[Root]:
-    # Each component comes after all that it can reach, so their ends are known. A cycle with a way out is also an end
-    # if none of its nodes can go on that way.
-    ends: dict[int, int] = {}  # of each node, as bits
+    # components() yields a component after all components that it can reach, so the ends of those are known already.
+    # A cycle with a way out is an end, too, if all its nodes are stuck all the same.
+    ends: dict[int, int] = {}  # the ends that each node can reach: bit n stands for found[n]
     found: list[tuple[End, tuple[int, ...]]] = []
     merged: dict[tuple[End, str], int] = {}
     for component in components(waiting, successors):
@@ -122,7 +126,7 @@ def _roots(
             found.append((End.CYCLE, tuple(sorted(component)) if is_open else _in_order(component, successors)))
         elif not bits:
             end = _end(graph, component[0], stuck[View.PESSIMISTIC])
-            # Threads that compute share one end, and so do threads in the same call.
+            # Threads that compute share one end. Threads in the same call share one, too.
             key = (end, graph.nodes[component[0]].reason or "" if end is not End.OPEN else str(component[0]))
             place = merged.setdefault(key, len(found))
             if place == len(found):
@@ -145,7 +149,7 @@ def _roots(
 def _end(graph: WaitGraph, index: int, stuck: Set[int]) -> End:
     outlook = graph.nodes[index].outlook
     if outlook is Outlook.WAITS and index not in stuck:
-        return End.RUNS  # all its needs are met, as of a taskwait whose last child is complete
+        return End.RUNS  # all needs of the node are met: for example a taskwait whose last child is complete
     return {
         Outlook.RUNS: End.RUNS,
         Outlook.NEVER: End.ENDED,
@@ -155,7 +159,7 @@ def _end(graph: WaitGraph, index: int, stuck: Set[int]) -> End:
 
 
 def _in_order(component: Sequence[int], successors: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    # The shortest ring through the component that begins at its first node.
+    # Return the shortest cycle in the component that begins at its node with the lowest index.
     inside = set(component)
     start = min(component)
     before: dict[int, int] = {}

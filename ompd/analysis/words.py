@@ -28,7 +28,7 @@ def plural(clause: str) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return ``1 thread``, ``2 threads``."""
+    """Return a count with its noun: ``1 thread``, ``2 threads``."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 

@@ -1,3 +1,5 @@
-"""The meaning of the ends of waits: ``verdicts``, each with its ``chains`` of waits and its ``sentences``. ``samples``
-weighs verdicts by several looks at one process.
+"""Verdicts on the ends of waits.
+
+``verdicts`` makes them, ``chains`` finds the chain of waits of each, and ``sentences`` describes each in a sentence.
+``samples`` compares the verdicts of several looks at one process.
 """

@@ -1,4 +1,4 @@
-"""The way from a waiting thread to where its wait ends, link by link."""
+"""The chain of waits from a waiting thread to its root, link by link."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERBS = {
 
 
 class Chains:
-    """Chains of one solved graph."""
+    """The chains of waits in one solved graph."""
 
     def __init__(self, solved: Solved) -> None:
         self._solved, self._graph, self._nodes = solved, solved.graph, solved.nodes
@@ -34,9 +34,9 @@ class Chains:
             self._waiters.setdefault(target, []).append(thread)
 
     def way(self, root: Root) -> tuple[int, ...]:
-        """Return the nodes on the way to *root*, from a thread that waits for the object with most waiters.
+        """Return the nodes from a waiting thread to *root*. The thread is one at the object with the most waiters.
 
-        For a cycle, return its nodes in order.
+        If the root is a cycle, return the nodes of the cycle in order.
         """
         if root.end is End.CYCLE:
             return root.nodes
@@ -57,7 +57,7 @@ class Chains:
         return tuple(way)
 
     def _towards(self, root: Root) -> dict[int, int]:
-        # Return the next node on a shortest way to the root, for each node from which there is a way.
+        # Return the next node on a shortest path to the root, for each node that has a path.
         before: dict[int, list[int]] = {}
         members = set(root.threads)
         seen = set(members)
@@ -80,7 +80,7 @@ class Chains:
         return towards
 
     def before(self, root: Root) -> int | None:
-        """Return the object in front of the end, None if there is none."""
+        """Return the last object on the way before *root*, None if there is none."""
         way = self.way(root)
         return next((node for node in reversed(way) if node not in self._nodes.rows and node not in root.nodes), None)
 
@@ -97,7 +97,7 @@ class Chains:
         return self._graph.nodes[node].kind is Kind.THREAD
 
     def links(self, root: Root) -> tuple[Link, ...]:
-        """Return the links of the cycle or chain."""
+        """Return the links of the cycle at *root*, or of the chain that ends there."""
         way = self.way(root)
         if root.end is End.CYCLE:
             first = next((place for place, node in enumerate(way) if self._is_thread(node)), 0)
@@ -114,7 +114,7 @@ class Chains:
         return tuple(links)
 
     def _ends(self, root: Root, last: int) -> Iterator[Link]:
-        # Yield one link for each place of threads that do not wait. The place at the end of the way comes first.
+        # Yield links for the threads of the root that do not wait, one for each place. The place of *last* comes first.
         rows = self._nodes.rows
         places: dict[tuple[Place | None, str | None], list[int]] = {}
         for node in dict.fromkeys((last, *root.nodes)):
@@ -173,7 +173,7 @@ class Chains:
                 yield origin, target, need
 
     def evidence(self, root: Root) -> tuple[Evidence, ...]:
-        """Return the evidence for each step of the way, read or reasoned."""
+        """Return the evidence for each step from node to node on the way to *root*. Each is read or reasoned."""
         steps = []
         for origin, target, need in self._steps(root):
             names = self._graph.nodes[origin].name, self._graph.nodes[target].name
@@ -184,7 +184,7 @@ class Chains:
         return tuple(steps)
 
     def open_needs(self, root: Root) -> list[str]:
-        """Return the unknown needs of the nodes on the way, and their rescues."""
+        """Return a text for each unknown need, and for each rescue, of the nodes on the way to *root*."""
         way, graph = self.way(root), self._graph
         needs = (need for node in way for need in graph.needs[node])
         open_ = [need.evidence for need in needs if not need.is_known and need.evidence is not None]
@@ -195,6 +195,6 @@ class Chains:
         rows = [self._nodes.rows[node] for node in self.root_threads(root) if node in self._nodes.rows]
         if all(row.where is None for row in rows):  # these threads have ended, are idle, or are in another process
             rows = [self._nodes.rows[node] for node in self.way(root) if node in self._nodes.rows]
-        # Threads at the end of a region have left the region's code. So the places of other threads come first.
+        # Threads at the end of a region show no place inside of its code. So the places of other threads come first.
         rows.sort(key=lambda row: row.state in ("wait_barrier_implicit_parallel", "wait_barrier_implicit"))
         return next((row.where for row in rows if row.where is not None), None)

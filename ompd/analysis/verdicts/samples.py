@@ -19,9 +19,9 @@ class Progress:
     """The changes from an earlier moment to a later one.
 
     ``moved`` are the native ids of threads that are elsewhere, wait for something else, or are new. ``used_ns`` has the
-    known processor times in between, in nanoseconds. ``asleep_though_free`` are threads that slept at both moments
-    although the word on which they sleep had changed. ``was_held`` means that the process did not run at one of the
-    moments. Then it proves nothing that threads have not moved.
+    processor times used in between, where known, in nanoseconds. ``asleep_though_free`` are the threads that slept at
+    both moments although the futex word of their sleep had changed. ``was_held`` is whether the process was stopped at
+    one of the moments. If so, threads that have not moved prove nothing.
     """
 
     moved: frozenset[int]
@@ -52,8 +52,8 @@ class Progress:
     def over(cls, moments: Sequence[Moment]) -> Progress:
         """Return the changes over several moments of one process, the latest last.
 
-        A thread has moved if it moved between any two of them. It is asleep though free only if it was so between all
-        of them.
+        A thread has moved if it moved between any two successive moments. It is asleep though free only if it was so
+        between all of them.
         """
         steps = [cls.between(earlier, later) for earlier, later in pairwise(moments)]
         asleep = frozenset.intersection(*(step.asleep_though_free for step in steps))
@@ -80,7 +80,7 @@ def _is_free(row: ThreadRecord) -> bool:
 def weighed(
     verdicts: Sequence[VerdictRecord], moment: Moment, progress: Progress, seconds: float | None = None
 ) -> tuple[VerdictRecord, ...]:
-    """Return the verdicts on the later *moment*, weighed by an earlier one.
+    """Return the verdicts on the later *moment*, corrected by the changes since an earlier one.
 
     If threads of a verdict have moved, they are hardly stuck: ``proven`` becomes ``likely``, all else becomes
     ``unknown``. If none has moved or used processor time, ``possible`` becomes ``likely``.
@@ -130,7 +130,7 @@ def _has_passed(verdict: VerdictRecord, progress: Progress) -> bool:
 
 
 def _passing(verdicts: Sequence[VerdictRecord]) -> VerdictRecord:
-    # All threads of these verdicts went on between the moments.
+    # Return the verdict that replaces *verdicts*, of which all threads have gone on between the moments.
     count = len({thread for verdict in verdicts for thread in verdict.explains})
     wait = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'}"
     return VerdictRecord(

@@ -17,12 +17,12 @@ _RAW = frozenset(
 _MOST = 6  # links in one sentence
 _RELATIONS = {Kind.BARRIER: "has not reached", Kind.DOACROSS: "executes", Kind.ORDERED: "comes before"}
 _HAPPENED = "what they wait for has happened"
-# The participle for an object that sets its waiting threads free. A lock is released.
+# What has to happen to an object so that its waiting threads go on, as a participle. Locks are "released".
 _DONE = {Kind.ONCE: "finished", Kind.EVENT: "fulfilled", Kind.CONDITION: "signalled"}
 
 
 class Sentences:
-    """Sentences on one solved graph."""
+    """Makes sentences on the verdicts of one solved graph."""
 
     def __init__(self, solved: Solved) -> None:
         self._solved, self._graph, self._nodes = solved, solved.graph, solved.nodes
@@ -83,11 +83,11 @@ class Sentences:
         return f"{waiting} {names}: what would set them free is not known"
 
     def _is_open(self, root: Root) -> bool:
-        # Which of them holds which is not known.
+        # Return whether a cycle of locks is open: it is unknown which thread of the cycle holds which lock.
         return any(len(need.reasoned) > 1 for node in root.nodes for need in self._graph.needs[node])
 
     def _deadlock(self, links: Sequence[Link]) -> str:
-        # In a cycle of locks, each thread holds the object of the wait before its own.
+        # Links of a cycle are in order: in a cycle of locks, each thread holds the object of the link before its own.
         are_locks = all(link.kind.is_lock and link.kind is not Kind.ORDERED for link in links)
         parts = []
         for number, link in enumerate(links[:_MOST]):
@@ -126,7 +126,7 @@ class Sentences:
         return f"{text} {f'at {target.name}, ' if target.kind.is_place else 'in '}{file}:{where.line}"
 
     def _awaited(self, root: Root) -> int:
-        # The object in front of the end.
+        # Return the object for which threads wait directly before the root. For an open end, this is the root itself.
         if root.end is End.OPEN:
             return root.nodes[0]
         for thread in root.threads:
@@ -140,13 +140,16 @@ class Sentences:
 
     @staticmethod
     def asleep(count: int) -> str:
-        """Return the sentence for threads that sleep though what they wait for has happened."""
+        """Return the sentence for threads that still sleep, although the event that they wait for has happened."""
         if count == 1:
             return "1 thread sleeps although it could go on"
         return f"{counted(count, 'thread')} sleep although they could go on"
 
     def nobody_works(self, nodes: Sequence[int]) -> str:
-        """Return the sentence for threads that all are in calls which end from outside."""
+        """Return the sentence for a program whose threads are all in calls that something outside ends.
+
+        :param nodes: the nodes of these threads
+        """
         names = listed([self._graph.nodes[node].name for node in nodes])
         reasons = list(dict.fromkeys(self._graph.nodes[node].reason or "" for node in nodes))
         what = reasons[0].removeprefix("it is in ") if len(reasons) == 1 else "calls that end from outside"
@@ -173,7 +176,7 @@ class Sentences:
         return f"nothing hangs: {counted(waiting, 'thread')} {verb} for {counted(working, 'thread')} at work"
 
     def what_if(self, root: Root) -> str | None:
-        """Return what would set threads free, None if nothing can be said."""
+        """Return the sentence on how many threads would go on if the root were resolved, None if that is unknown."""
         if root.end is End.CYCLE:
             objects = [node for node in root.nodes if self._graph.nodes[node].kind is not Kind.THREAD]
             if not objects:
@@ -192,7 +195,7 @@ class Sentences:
                 return None
             lock = self._graph.nodes[held[0]]
             return f"if {lock.name} were {_done(lock.kind)}, {freed} of {total} waiting threads go on"
-        # An end of a kind that nobody releases, such as a member of the team that is gone, leaves nothing to say.
+        # _done() is None for objects that no thread releases. So nothing is said about a barrier, for example.
         ends = (self._awaited(root),) if root.end is End.ENDED else root.nodes
         name = listed([self._graph.nodes[node].name for node in ends])
         done = _done(self._graph.nodes[ends[0]].kind) if root.end in (End.ENDED, End.OPEN) else "to go on"
@@ -222,7 +225,7 @@ def doing(link: Link) -> str:
 
 
 def _waits(link: Link) -> str:
-    # In a circle the one thread of it counts, even if others wait for the same lock.
+    # Other threads may wait for the same lock without being in the cycle, so only the thread of the link is named.
     return doing(link) if link.kind.is_place else doing(replace(link, threads=(link.thread or 0,)))
 
 
@@ -245,8 +248,8 @@ def _done(kind: Kind) -> str | None:
 def next_step(kind: VerdictKind, roots: Sequence[int]) -> str:
     """Return the next command to type; ``TARGET`` in it stands for the target.
 
-    :param kind: the verdict's
-    :param roots: the native ids of the threads on which the others depend, of those that the process has
+    :param kind: the kind of the verdict
+    :param roots: the native ids of the threads on which the others depend, without threads that have ended
     """
     if kind.is_about_tasks:
         return "ompd tasks TARGET"

@@ -1,4 +1,4 @@
-"""Judges the ends of waits: one verdict each, the most important first."""
+"""Makes a verdict on each end of waits, the most important verdict first."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ class Verdicts:
         self._sentences = Sentences(solved)
 
     def all(self) -> list[VerdictRecord]:
-        """Return all verdicts: the surest first, then those that explain more threads, and those beside OpenMP last."""
+        """Return all verdicts: the surest first, and among equally sure ones those that explain more threads.
+
+        Verdicts on threads that have nothing to do with OpenMP come last while OpenMP threads have work.
+        """
         found = [(verdict, root) for root in self._solved.roots if (verdict := self._of(root)) is not None]
         is_beside = [self._is_beside(verdict, root) for verdict, root in found]
         order = sorted(range(len(found)), key=lambda n: (is_beside[n], _rank(found[n][0])))
-        # The limit of simulations is for all verdicts together. So the most important verdicts are simulated first.
+        # All verdicts share one limit for the work of simulations. So the most important verdicts are simulated first.
         verdicts = [replace(found[n][0], what_if=self._sentences.what_if(found[n][1])) for n in order]
         if not all(is_beside):
             return verdicts
         return [*(self._asleep_though_free() or [self._lost() or self._nobody_works() or self._no_stall()]), *verdicts]
 
     def _lost(self) -> VerdictRecord | None:
-        # Threads and waits may be missing from a core that was cut off.
+        # Return that nothing can be said about a core that was cut off, because threads and waits may be missing.
         moment = self._nodes.moment
         if moment.loss is None:
             return None
@@ -53,8 +56,8 @@ class Verdicts:
         )
 
     def _is_beside(self, verdict: VerdictRecord, root: Root) -> bool:
-        # While OpenMP threads have work, threads of other pools may wait for work for ever, which is no fault. But a
-        # proven deadlock is one in any case.
+        # Return whether a verdict is beside the point: OpenMP threads have work, and no waiting thread is OpenMP's.
+        # Threads of other pools may wait for work for ever, which is no fault. A proven deadlock always is a fault.
         if verdict.stuck is Confidence.PROVEN and root.end in (End.CYCLE, End.ENDED):
             return False
         return self._is_busy and not any(map(self._nodes.is_of_openmp, root.threads))
@@ -69,8 +72,8 @@ class Verdicts:
         return [n for n in self._nodes.waiting if self._nodes.is_of_openmp(n) or not self._is_busy]
 
     def _nobody_works(self) -> VerdictRecord | None:
-        # No OpenMP thread waits for another one, and all threads at work are in calls that end from outside. An
-        # unreadable thread outside of OpenMP does not change that.
+        # Return the verdict on a program in which no OpenMP thread waits for another one, and all threads at work are
+        # in calls that something outside ends. Unreadable threads outside of OpenMP are ignored.
         rows, nodes, system = self._nodes.rows, self._graph.nodes, self._nodes.moment.system
         unread = self._nodes.moment.unread
         busy = [n for n in rows if not self._nodes.is_idle(n) and n not in self._nodes.waiting]
@@ -96,7 +99,8 @@ class Verdicts:
         return any(row.runtime is not None or "runtime" in row.unavailable for row in self._nodes.rows.values())
 
     def _asleep_though_free(self) -> list[VerdictRecord]:
-        # A thread sleeps although its wait is over, and no other thread runs that could wake it up.
+        # Return the verdict on threads that sleep although their wait is over, if no other thread runs that could wake
+        # them up.
         rows = self._nodes.rows
         free = [n for n, row in rows.items() if row.wait is not None and row.wait.how == "released"]
         running = [n for n in rows if self._graph.nodes[n].outlook in (Outlook.RUNS, Outlook.UNKNOWN)]
@@ -118,7 +122,7 @@ class Verdicts:
 
     def _no_stall(self) -> VerdictRecord:
         is_open = bool(self._unknowns()) and not self._waiting
-        # If waiting threads are stuck in the pessimistic view, the verdict depends on the likely holders.
+        # If a waiting thread is stuck in the pessimistic view, "nothing hangs" depends on the likely holders.
         reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._waiting) else []
         return VerdictRecord(
             kind=VerdictKind.UNDECIDED if is_open else VerdictKind.NO_STALL,
@@ -131,7 +135,7 @@ class Verdicts:
         )
 
     def _reasoned(self) -> list[Need]:
-        # Return the needs whose targets are unknown, but for which there are likely ones.
+        # Return the needs without known targets but with likely ones.
         return [need for needs in self._graph.needs for need in needs if need.reasoned]
 
     def _unknowns(self) -> tuple[str, ...]:
@@ -191,9 +195,9 @@ class Verdicts:
         return kind
 
     def _is_orphaned(self, root: Root) -> bool:
-        # Return whether a thread waits at a barrier inside of code that not all threads of its team execute. If other
-        # threads wait for a lock, this has to be certain: a thread that has left a critical section by a jump may be at
-        # any barrier.
+        # Return whether a thread waits at a barrier inside of code that not all threads of its team execute. If a lock
+        # is part of the root, the code has to be known for certain: a thread that has left a critical section by a jump
+        # seems to be inside, but may be at any barrier.
         needs_certainty = any(self._graph.nodes[node].kind.is_lock for node in root.nodes)
         for node in self._chains.way(root):
             row = self._nodes.rows.get(node)
@@ -204,8 +208,8 @@ class Verdicts:
         return False
 
     def _branch_of_one(self, links: Sequence[Link]) -> str | None:
-        # Return the branch through which only the primary thread comes to the first barrier inside of the region. gcc
-        # makes only such a branch from master and masked.
+        # Return the branch through which only the primary thread reaches a barrier inside of the region. The barrier is
+        # that of the first such link. gcc compiles master and masked to this branch and nothing else.
         for link in links:
             row = self._nodes.rows.get(self._nodes.threads.get(link.thread or 0, -1))
             if row is not None and is_at_barrier_inside(row):
@@ -238,7 +242,7 @@ class Verdicts:
             return VerdictKind.RUNTIME_REENTRY if Kind.INTERNAL_LOCK in objects or in_handler else VerdictKind.SELF_LOCK
         if not {Kind.TASK, Kind.TASKWAIT, Kind.TASKGROUP}.isdisjoint(objects):
             return VerdictKind.TASKWAIT_STARVED
-        # If it is unknown at which barriers the threads wait for their team, there may be another reason.
+        # The threads wait for each other inside of the runtime, but no barrier is known: there may be other reasons.
         if Kind.BARRIER not in objects:
             return VerdictKind.UNDECIDED
         return VerdictKind.BARRIER_MISMATCH if objects.count(Kind.BARRIER) > 1 else VerdictKind.BARRIER_ABSENT
@@ -300,16 +304,17 @@ class Verdicts:
         return Confidence.LIKELY if any(item.source != "runtime" for item in evidence) else Confidence.PROVEN
 
     def _has_left(self, root: Root) -> bool:
-        # Return whether no thread is inside of the critical section. For another lock: whether no waiting thread is at
-        # a place where the lock is held, and all other threads are idle.
+        # Return whether the holder has left the code that the lock protects. For a critical section: no thread's code
+        # shows that it is inside. For another lock: no thread's code holds it, and all threads that do not wait for it
+        # are idle.
         node = self._graph.nodes[root.nodes[0]]
         if self._held is None or node.kind in _NOT_BY_CODE or any(self._may_be(node, held) for held in self._held):
             return False
         return node.kind is Kind.CRITICAL or self._active <= set(root.threads)
 
     def _may_be(self, node: Node, held: HeldRecord) -> bool:
-        # Return whether a held lock may be the object of a node. The runtime's object may differ from the lock's
-        # variable.
+        # Return whether a held lock may be the object of a node. Their addresses may differ, because the runtime may
+        # record another address than that of the lock's variable.
         kind = held.kind.node
         if kind not in _WITH_OBJECTS or (kind is Kind.CRITICAL) is not (node.kind is Kind.CRITICAL):
             return False
@@ -322,7 +327,7 @@ class Verdicts:
 
     @cached_property
     def _symbols(self) -> dict[int, set[str]]:
-        # The names of awaited objects, by address.
+        # The names of the objects for which threads wait, by address.
         found: dict[int, set[str]] = {}
         for row in self._nodes.rows.values():
             if row.wait is not None and row.wait.object is not None and row.wait.symbol is not None:
@@ -331,7 +336,7 @@ class Verdicts:
 
     @cached_property
     def _held(self) -> list[HeldRecord] | None:
-        # All objects that threads hold by their code; None unless they are known for all threads.
+        # All objects that threads hold, as their code shows. None if the code of some thread could not be examined.
         moment = self._nodes.moment
         natives = {row.native_thread_id for row in moment.threads}
         if not moment.has_all_threads or not natives <= moment.held.keys():
@@ -363,8 +368,8 @@ class Verdicts:
 
 
 def _may_be_in_outer(row: ThreadRecord) -> bool:
-    # Return whether a thread's barrier may be no fault. The primary thread of a nested team may stand in a construct of
-    # the enclosing region, and all threads of a team reach the end of its region.
+    # Return whether a barrier inside of a construct for some threads may be right. The primary thread of a nested team
+    # may stand in a construct of the enclosing region. And all threads of a team reach the end of its region.
     is_nested = row.thread_num == 0 and (row.level is None or row.level > 1)
     return is_nested or row.state == "wait_barrier_implicit_parallel"
 

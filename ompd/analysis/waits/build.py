@@ -47,7 +47,7 @@ class _Waits:
             if row.wait is not None:
                 self._wait(index, row, row.wait)
             elif nodes.is_idle(index):
-                # Only another thread can wake it up: one that has work for it, or that ends.
+                # Only another thread can wake up an idle thread: by giving it work, or by ending.
                 graph.need(index, Need((nodes.everybody,), 1, EdgeKind.WAITS_FOR, "derived", "idle in the pool"))
             elif row.runtime is not None and self._is_in_fork(row):
                 nodes.waits_for(index, self._lost(row, "the runtime's own synchronization"))
@@ -60,8 +60,8 @@ class _Waits:
         return self._nodes.moment.system[row.native_thread_id or 0]
 
     def _inside(self, row: ThreadRecord) -> int:
-        # The thread sleeps in the runtime for an unknown reason. Likely it waits for the members of its team that are
-        # elsewhere.
+        # Return the node for the wait of a thread that sleeps in the runtime for an unknown reason. Likely it waits for
+        # the members of its team without a recorded wait.
         nodes = self._nodes
         node = self._graph.add(Node(f"inside:{row.native_thread_id}", Kind.CALL, "its team, inside of the runtime"))
         if not self._graph.needs[node]:
@@ -96,7 +96,7 @@ class _Waits:
             self._nodes.waits_for(index, node)
 
     def _doacross(self, index: int, row: ThreadRecord, wait: Wait) -> None:
-        # Only the thread that executes an iteration reports it as done. This thread is a member of the team.
+        # Only the thread that executes an iteration can report it as done, and that thread is a member of the team.
         nodes, graph = self._nodes, self._graph
         which = wait.symbol or "an iteration"
         key = f"{wait.object:#x}:{which}" if wait.object is not None else str(row.native_thread_id)
@@ -111,7 +111,7 @@ class _Waits:
             source = wait.owner_source or "runtime"
             graph.need(node, Need((nodes.thread(wait.owner),), 1, EdgeKind.HELD_BY, source, why))
         elif len(team) == row.team_size:
-            # A thread at a barrier has left the loop already.
+            # A member at a barrier has left the loop already, so it does not execute the awaited iteration.
             waits = {other: nodes.rows[other].wait for other in team if other != index}
             inside = {other: each for other, each in waits.items() if each is None or each.kind is not Kind.BARRIER}
             if wait.iteration is not None:
@@ -155,7 +155,8 @@ class _Waits:
         self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
 
     def _barrier_of_some(self, row: ThreadRecord, wait: Wait) -> int:
-        # It is unknown which members have arrived. But members that the process does not have will not arrive.
+        # Return the node of a barrier if it is unknown which members have arrived. Members that have ended, or that
+        # fork() did not copy, will never arrive.
         graph = self._graph
         if wait.how == "blocked" and self._lost_members.get(row.parallel or ""):
             return self._lost(row, barrier_name(row))
@@ -180,26 +181,26 @@ class _Waits:
 
     @cached_property
     def _lost_members(self) -> dict[str, int]:
-        # The number of members of each region's team that the process does not have. Empty if it is uncertain.
+        # How many members of a team are missing from the process, by region. Empty if that is uncertain.
         moment = self._nodes.moment
-        # An unreadable thread may be any missing member.
+        # A thread that cannot be read may be one of the missing members.
         is_open = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
         if not moment.has_all_threads or is_open or self._has_newcomers() or self._has_strays():
             return {}
         lost = {region.id: region.threads.count(None) for region in moment.regions or ()}
-        # The runtime's own list must have at least as many threads that are gone.
+        # The runtime's own list of threads must have at least as many threads that have ended as members are missing.
         by_runtime = Counter({region.runtime: 0 for region in moment.regions or ()})
         for region in moment.regions or ():
             by_runtime[region.runtime] += lost[region.id]
         if any(count > moment.gone.get(runtime, 0) for runtime, count in by_runtime.items()):
             return {}
-        # While a member is awake, threads of the team may be starting or ending.
+        # Teams with a member that is awake are left out: it may just be starting or ending threads.
         asleep = {row.native_thread_id for row in moment.threads if self._nodes.is_asleep(row)}
         whole = {r.id for r in moment.regions or () if {t for t in r.threads if t is not None} <= asleep}
         return {region: count for region, count in lost.items() if region in whole}
 
     def _has_strays(self) -> bool:
-        # A thread without a team, or one that no region lists, may be a member whose record is damaged.
+        # Return whether a thread may be a member with a damaged record: it has no runtime, or no region lists it.
         listed = {native for region in self._nodes.moment.regions or () for native in region.threads}
         return any(
             row.runtime is None or (row.parallel is not None and row.native_thread_id not in listed)
@@ -207,7 +208,7 @@ class _Waits:
         )
 
     def _has_newcomers(self) -> bool:
-        # A thread that the runtime does not know yet may become any member.
+        # Return whether a running thread is unknown to the runtimes. It may be about to become a member.
         nodes = self._nodes
         return any(
             row.runtime is None and nodes.graph.nodes[index].outlook is Outlook.RUNS
@@ -255,12 +256,12 @@ class _Waits:
     def _hold(self, node: int, row: ThreadRecord, wait: Wait) -> None:
         graph = self._graph
         if wait.owner_gone is not None:
-            # The lock's owner word names a thread that has ended.
+            # The owner that is recorded in the lock has ended.
             gone = graph.add(
                 Node(f"gone:{wait.object:#x}", Kind.THREAD, "its owner", Outlook.NEVER, reason=wait.owner_gone)
             )
             if any(other.runtime is None for other in self._nodes.rows.values()):
-                # Only a thread's own record identifies it, and this record may be damaged.
+                # A thread that no runtime knows may be the owner: its record, which would show that, may be damaged.
                 reason = "a thread of the process that no runtime knows may be its owner"
                 graph.need(node, self._nodes.unknown(reason, [gone], wait.owner_gone))
             else:
@@ -305,9 +306,8 @@ class _Waits:
 
 
 def _is_beyond(wait: Wait | None, awaited: Wait) -> bool:
-    # Return whether a thread is beyond the awaited iteration. A thread waits for iterations before its own, and
-    # executes its iterations in order. So a thread that waits for an iteration executes neither this nor an earlier one
-    # of the same loop.
+    # Return whether a thread has passed the awaited iteration of the same loop. A thread executes its iterations in
+    # order, and waits only for iterations before its own. So if it waits for iteration n, its own is later than n.
     return (
         wait is not None
         and wait.loop == awaited.loop is not None

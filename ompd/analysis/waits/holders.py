@@ -23,7 +23,7 @@ class Holding:
 
 
 class Holders:
-    """Likely holders at one moment: found by the code in which threads stand, then by elimination."""
+    """The likely holders of objects at one moment, found by the code in which threads stand, or by elimination."""
 
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
@@ -49,7 +49,10 @@ class Holders:
                 self._waiting.setdefault(row.wait.object, set()).add(row.native_thread_id)
 
     def of(self, wait: Wait, kind_of: Kind) -> Holding:
-        """Return the likely holders of the lock of a wait."""
+        """Return the likely holders of the lock for which *wait* waits.
+
+        :param kind_of: the kind of the lock
+        """
         if wait.object is None:
             return Holding((), None)
         found = self._named(_SAME.get(kind_of, kind_of), wait)
@@ -65,9 +68,10 @@ class Holders:
         return self._of_interrupted(wait.object) or self._of_some(wait.object) or self._left_over(wait.object)
 
     def at(self, address: int) -> tuple[Kind, str | None, Holding] | None:
-        """Return the kind of the lock at an address, its name and its likely holders; None if no code shows a lock.
+        """Return the kind, the name and the likely holders of the lock at *address*.
 
-        This is for threads that no runtime knows, such as threads that wait for a lock before their first region.
+        None if no thread's code shows that it holds a lock there. For waiting threads that no runtime knows, for
+        example because they have not reached a parallel region yet.
         """
         for kind, known in self._by_object:
             if known == address:
@@ -92,7 +96,7 @@ class Holders:
         return Holding((), f"{len(chosen)} threads stand in code that holds it")
 
     def _named(self, kind: Kind, wait: Wait) -> dict[int, tuple[str, bool]]:
-        # libomp's object of a lock may differ from the user's variable. Then the name decides.
+        # The address that libomp records for a lock may differ from the user's variable. Then the lock's name decides.
         assert wait.object is not None
         found = self._by_object.get((kind, wait.object))
         if found is not None or wait.symbol is None:
@@ -100,7 +104,8 @@ class Holders:
         return self._by_symbol.get((kind, wait.symbol), {})
 
     def _of_interrupted(self, lock: int) -> Holding | None:
-        # A signal handler waits for the lock. The code that the signal interrupted holds a lock, possibly this one.
+        # Return the thread whose signal handler waits for the lock, if the interrupted code holds this or an unknown
+        # lock.
         for thread in sorted(self._waiting.get(lock, set()) & self._moment.handlers):
             for held in self._moment.held.get(thread, ()):
                 if held.kind.is_passed_on and held.object in (None, lock):
@@ -108,7 +113,7 @@ class Holders:
         return None
 
     def _of_some(self, lock: int) -> Holding | None:
-        # Some threads hold an unidentified lock, possibly this one.
+        # Return the threads that hold an unidentified lock, possibly this one, and do not wait for this one.
         waiting = self._waiting.get(lock, set())
         found = tuple(thread for thread in self._of_unknown if thread not in waiting)
         if not found:
@@ -116,7 +121,8 @@ class Holders:
         return Holding(found, "it holds a lock, and its code does not show which one", "derived")
 
     def _left_over(self, lock: int) -> Holding:
-        # A waiting thread may hold the lock itself, unless its code was followed and shows no lock.
+        # Return the only thread that does not wait for the lock. A waiting thread may hold the lock itself, unless its
+        # code was examined (``held`` has a key for it).
         waiting = self._waiting.get(lock, set())
         if not self._moment.has_all_threads or not waiting <= self._moment.held.keys():
             return Holding((), None)
@@ -132,6 +138,6 @@ class Holders:
 
 
 def _keep(known: dict[int, tuple[str, bool]], thread: int, held: HeldRecord) -> None:
-    # Keep the innermost record of a thread, but prefer a certain one.
+    # Keep the thread's first record, which is the innermost, unless a later one is the first certain one.
     if thread not in known or (held.is_certain and not known[thread][1]):
         known[thread] = held.reason, held.is_certain

@@ -1,4 +1,4 @@
-"""Finds tasks that may release a lock in place of its recorded owner. A wait for such a lock is not proven to last."""
+"""Finds tasks that may release a lock in place of its recorded owner. A wait for such a lock may end after all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDED = ("executing", "suspended", "detached", "complete")  # their code runs, 
 
 
 class Others:
-    """Adds the rescues of locks with a recorded owner: tasks that may release them."""
+    """Adds rescues to locks with a recorded owner: tasks that may release the lock."""
 
     def __init__(self, nodes: ThreadNodes, tasks: TaskNodes) -> None:
         self._nodes, self._tasks = nodes, tasks
@@ -62,7 +62,8 @@ class Others:
             graph.rescue(node, self._any_of("untied", untied), _UNTIED)
 
     def _any_of(self, key: str, tasks: Sequence[TaskRecord]) -> int:
-        # All locks share this node, because there may be as many locks as threads.
+        # Return the node that any of *tasks* releases. All locks share it, because there may be as many locks as
+        # threads.
         graph = self._nodes.graph
         node = graph.add(Node(key, Kind.TASK, "any of some tasks"))
         if not graph.needs[node]:

@@ -31,12 +31,13 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
     node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object, counts=_counts(wait)))
     if is_new:
         if wait.owner is not None and "is_owner_alive" in wait.unavailable:
-            # The noted number of the owner may belong to another thread now.
+            # The owner's recorded id may belong to another thread by now.
             named = [nodes.threads[wait.owner]] if wait.owner in nodes.threads else []
             reason = wait.unavailable["is_owner_alive"]
             copied = nodes.threads.get(nodes.moment.forked) if nodes.moment.forked is not None else None
             if copied is not None and not named and nodes.moment.has_all_threads:
-                # The owner is a thread that only the parent process has, or it is the thread that fork() copied.
+                # This process was forked, and none of its threads has the owner's id. The owner either stayed in the
+                # parent process, or it is the thread that fork() copied, which has a new id here.
                 graph.need(node, Need((nodes.ended(wait.owner),), 1, EdgeKind.HELD_BY, "derived", reason))
                 graph.rescue(node, copied, reason)
                 nodes.waits_for(index, node)
@@ -44,7 +45,8 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
             why = f"{wait.owner} is noted as its owner" if wait.owner_source == "runtime" else reason
             graph.need(node, nodes.unknown(reason, named, why if named else None))
         elif wait.owner is not None:
-            # Only the joined thread itself can end a join, so no task releases it.
+            # Other tasks of the owner's thread may release a lock. A join ends only with the joined thread, so
+            # others.release() is not called for it.
             kind = EdgeKind.HELD_BY if wait.kind is not Kind.JOIN else EdgeKind.WAITS_FOR
             owner = nodes.thread(wait.owner)
             graph.need(node, Need((owner,), 1, kind, wait.owner_source or "runtime"))
@@ -59,8 +61,8 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
 
 
 def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders) -> bool:
-    # No runtime knows the waiting thread, for example before its first region. The lock's holder is a thread whose code
-    # set the lock.
+    # Let a thread that no runtime knows wait for an OpenMP lock, for example before its first region. Likely holders
+    # are the threads whose code set the lock. Return False if no thread's code shows a lock at the address.
     known = holders.at(wait.object) if wait.object is not None else None
     if known is None:
         return False
@@ -88,7 +90,7 @@ def _counts(wait: SystemWait) -> str | None:
 
 
 def system_name(wait: SystemWait) -> str:
-    """Return the name of the object of a wait, as in texts."""
+    """Return the name in texts of the object that is waited for: ``mutex m``, ``a futex``, ``the lock of stdout``."""
     name = wait.kind.noun or wait.routine or wait.system_call or "a call"
     symbol = wait.symbol or ""
     if wait.kind is Kind.FUTEX and (wait.object is None or _WAITERS in symbol):

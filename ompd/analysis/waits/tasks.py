@@ -1,7 +1,7 @@
 """Nodes of tasks: the tasks that have to complete before a thread goes on, and the threads that execute them.
 
-If it is unknown which tasks count, a wait needs only the tasks that count in any case. So a node that is stuck is stuck
-for certain.
+If it is unknown which tasks a wait is for, its node needs only the tasks that it waits for in any case. So a node that
+is stuck in the graph is stuck for certain.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ompd.short_names import short_name
 
 
 class _Ready(NamedTuple):
-    # Threads of a team at scheduling points, as nodes. Those in ``any`` may execute any task, those in ``of_parent``
-    # only children of the task that is the key, and those in ``of_ancestor`` only descendants of this task.
+    # The nodes of a team's threads at scheduling points. Threads in ``any`` may execute any task. The keys of the
+    # other two are ids of tasks: the threads may execute only children of this task, or only descendants of it.
     any: list[int]
     of_parent: dict[str | None, list[int]]
     of_ancestor: dict[str, list[int]]
 
 
 class TaskNodes:
-    """The tasks of one moment. Queued tasks that the same threads may execute share a node."""
+    """Adds the tasks of one moment to a graph. Queued tasks of one parent and region share a node."""
 
     def __init__(self, nodes: ThreadNodes) -> None:
         self._nodes, self._graph = nodes, nodes.graph
@@ -70,14 +70,16 @@ class TaskNodes:
         if kind is Kind.TASKWAIT and task is not None and task.unfinished_children is not None:
             self._all(node, children, task.unfinished_children - len(children), row.parallel)
         elif kind is Kind.TASKGROUP and children:
-            # It is unknown which of these tasks belong to the group, but at least one of them has to complete.
+            # It is unknown which descendants of the waiting task belong to the group. But at least one does, so at
+            # least one has to complete.
             self._graph.need(node, self._any(self._descendants(children)))
         else:
             self._graph.need(node, self._nodes.unknown("which tasks it waits for is not known"))
         return node
 
     def _at(self, node: int, point: SchedulingRecord, row: ThreadRecord) -> None:
-        # libomp counts the task that began a group among the group's tasks. But no task waits for itself.
+        # Let the wait need the tasks that its scheduling point lists. The task that began a group is left out: libomp
+        # counts it among the group's tasks, but no task waits for itself.
         around = self._with_ancestors(row.task)
         known = [self._by_id[task] for task in point.tasks if task in self._by_id and task not in around]
         known = [task for task in known if task.status != "complete"]
@@ -116,7 +118,7 @@ class TaskNodes:
         return len(self._of_regions.get(region, ()))
 
     def of_region(self, node: int, row: ThreadRecord, count: int) -> None:
-        """Let the node of a barrier need the region's tasks, after all threads have reached the barrier.
+        """Let the node of a barrier need the region's tasks. For barriers that all threads have reached.
 
         :param count: the least number of incomplete tasks
         """
@@ -136,9 +138,9 @@ class TaskNodes:
         return Need(targets, 1, EdgeKind.CHILD, "derived", "a task of the group is not complete")
 
     def node(self, task: TaskRecord) -> int:
-        """Return the node of a task that is not complete."""
+        """Return the node of an incomplete task. Adds it, and the nodes that it needs, if the graph lacks them."""
         index = self._add(task)
-        # Without recursion, because the target decides how long a chain of dependences is.
+        # A loop instead of recursion, because the target program decides how long a chain of dependences is.
         while self._new:
             self._needs(*self._new.pop())
         return index
@@ -146,8 +148,8 @@ class TaskNodes:
     def _add(self, task: TaskRecord) -> int:
         graph = self._graph
         if task.status == "queued":
-            # The same threads execute the queued tasks of one team, except for children of a task at a taskwait. So the
-            # tasks of one parent share a node.
+            # A thread at a taskwait executes only children of its task; the other threads execute any task of the
+            # team. So for all queued children of one parent, the same threads come into question.
             key, name = f"queue:{task.parallel}:{task.generating}", "tasks in a queue"
         else:
             key, name = f"task:{task.id}", _name(task)
@@ -183,16 +185,16 @@ class TaskNodes:
             nodes.has_loose_tasks = True
 
     def _loose(self, index: int, region: str | None, evidence: str) -> None:
-        # The task was not found, or its thread is unknown. settle() looks for its likely threads.
+        # Let a node need a task that was not found, or whose thread is unknown. settle() looks for likely threads.
         self._graph.need(index, self._nodes.unknown(evidence))
         if region is not None:
             self._open.setdefault(region, []).append((index, len(self._graph.needs[index]) - 1))
 
     def settle(self) -> None:
-        """Find the likely threads of tasks that were not found. This needs the whole graph.
+        """Find the likely threads of tasks that were not found. To be called when the graph is complete.
 
-        Such a task is below another task on the stack of a team's thread, or a thread is about to take it. Some members
-        of the team go on for certain. If only tasks hold up the other members, the task goes on, too.
+        An unfound task is below another task on the stack of a team's thread, or a thread is about to take it. It
+        likely goes on if some members of the team go on for certain, and if nothing but tasks holds up the others.
         """
         if not self._open:
             return
@@ -210,7 +212,7 @@ class TaskNodes:
                 self._graph.needs[index][number] = replace(need, reasoned=(team,), reasoning=reason)
 
     def _going(self, region: str, going: Set[int]) -> tuple[int, ...]:
-        # Return the members of the team that go on. Empty if something other than tasks holds up a member.
+        # Return the members of the region's team that go on, none if something other than tasks holds up a member.
         nodes = self._nodes
         members = nodes.by_region.get(region, [])
         if not members or len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
@@ -231,7 +233,7 @@ class TaskNodes:
         return tuple(index for index in members if index in going)
 
     def _executors(self, task: TaskRecord) -> Need:
-        # Need any thread of the team that is at a scheduling point, or comes to one.
+        # Return the need for a thread of the team that is at a scheduling point, or comes to one.
         nodes, members = self._nodes, self._nodes.by_region.get(task.parallel, [])
         if not members:
             return nodes.unknown("no thread of the task's team was found")
@@ -240,14 +242,15 @@ class TaskNodes:
             return Need((ready,), 1, EdgeKind.MAY_RUN, "derived")
         if len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
             return nodes.unknown("threads of the task's team are in other regions")
-        # One node stands for the team, because there may be as many queues as threads.
+        # One node stands for the whole team. There may be as many queues as threads, so edges from each queue to each
+        # thread would be too many.
         team = self._graph.add(Node(f"team:{task.parallel}", Kind.TEAM, "a thread of the team"))
         if not self._graph.needs[team]:
             self._graph.need(team, Need(tuple(members), 1, EdgeKind.MAY_RUN, "derived"))
         return Need((team,), 1, EdgeKind.MAY_RUN, "derived")
 
     def _ready_node(self, task: TaskRecord) -> int | None:
-        # Return the node of the threads that may execute a queued task at their present places, None if there are none.
+        # Return the node for the threads that may execute a queued task where they are now, None if there are none.
         count, first = self._free(task)
         if not count:
             return None
@@ -256,7 +259,10 @@ class TaskNodes:
         return self._graph.add(Node(key, Kind.TEAM, name, Outlook.RUNS, self._nodes.rows[first].native_thread_id))
 
     def add_others(self) -> None:
-        """Add the threads that may execute tasks for which no thread waits. Such a task may set other threads free."""
+        """Add the threads that may execute tasks for which no thread waits, because such a task may set threads free.
+
+        Also note whether the thread or the wait of any task is unknown.
+        """
         seen = set()
         for task in self._tasks:
             if task.kind != "explicit" or task.status == "complete":
@@ -276,7 +282,8 @@ class TaskNodes:
         return task.status in ("waiting", "detached")
 
     def _free(self, task: TaskRecord) -> tuple[int, int]:
-        # Return the number of team threads that may execute a queued task at their present places, and the first one.
+        # Return how many threads of the team may execute a queued task where they are now, and the lowest of their
+        # nodes.
         if task.parallel not in self._ready:
             self._ready[task.parallel] = self._ready_in(task.parallel)
         ready, parent = self._ready[task.parallel], task.generating
@@ -288,8 +295,8 @@ class TaskNodes:
         return _counted([ready.any, beside, *self._of_ancestors(ready, parent)])
 
     def _of_ancestors(self, ready: _Ready, parent: str) -> Sequence[Sequence[int]]:
-        # Return the threads that may execute only descendants of their own task, if the task's parent is this task or a
-        # descendant of it.
+        # Some threads may execute only descendants of their own task. Return those whose own task is *parent* or one of
+        # its ancestors: they may execute children of *parent*.
         found: list[Sequence[int]] = []
         seen: set[str] = set()
         around: str | None = parent
@@ -297,7 +304,7 @@ class TaskNodes:
             seen.add(around)
             known = self._by_id.get(around)
             if known is None:
-                return [*ready.of_ancestor.values()]  # the parent's origin is unknown: any of these may
+                return [*ready.of_ancestor.values()]  # not all ancestors are known: any of these threads may
             found.append(ready.of_ancestor.get(around, ()))
             around = known.generating
         return found
@@ -325,7 +332,7 @@ class TaskNodes:
 
 
 def _counted(some: Sequence[Sequence[int]]) -> tuple[int, int]:
-    # Return the number of nodes, and the first one. Each sequence is in ascending order.
+    # Return the number of nodes in all sequences, and the lowest node, 0 without any. Each sequence is ascending.
     return sum(map(len, some)), min((each[0] for each in some if each), default=0)
 
 

@@ -16,10 +16,11 @@ _RELEASED = "what it sleeps on has changed: it is free to go on"
 class ThreadNodes:
     """The threads of a moment as nodes of a graph.
 
-    ``threads`` maps native ids to nodes, ``rows`` these nodes to the threads' records, and ``waiting`` the nodes of
-    waiting threads to the nodes for which they wait. ``has_loose_tasks`` is set if the thread or the wait of a task is
-    unknown: any thread that looks for tasks may just have taken this task. ``everybody`` is a node that is released as
-    soon as any thread goes on. It stands for a thread that is not recorded.
+    Nodes are given as indices into ``graph``. ``threads`` maps a thread's native id to its node. ``rows`` maps this
+    node to the thread's record. ``waiting`` maps the node of a waiting thread to the node for which it waits.
+    ``everybody`` is a node that is released as soon as any thread goes on; needs have it as their target if no record
+    shows which thread can meet them. ``has_loose_tasks`` is whether the thread or the wait of some task is unknown:
+    any thread that looks for tasks may just have taken that task.
     """
 
     def __init__(self, moment: Moment) -> None:
@@ -51,13 +52,14 @@ class ThreadNodes:
                 graph.rescue(index, self.everybody, moment.cancels[native])
 
     def close(self) -> None:
-        """Add the members of ``everybody``, once the graph has all waits.
+        """Add the members of ``everybody``. To be called once the graph has all waits.
 
-        A thread whose wait is unknown may be about to go on, unless it was seen to sleep. A thread that executes tasks
-        while it waits may do anything in these tasks, although its own wait never ends.
+        They include one more node, ``awake``, if any thread may be about to go on. A thread may go on if its wait is
+        unknown, unless it sleeps. It may also go on if it executes tasks while it waits: a task can do anything, even
+        if the wait never ends.
         """
         goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
-        # A doubt does not release ``everybody`` itself. It acts through the nodes that it may set free.
+        # The nodes of doubts are left out: a doubt releases ``everybody`` only through the nodes that it sets free.
         others = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n not in self._doubts)
         members = list(dict.fromkeys((*self._members, *others)))
         if any(self._may_go_on(index) for index in self.rows):
@@ -80,7 +82,7 @@ class ThreadNodes:
         return bool(needs) and all(self.everybody in need.targets for need in needs)
 
     def is_asleep(self, row: ThreadRecord) -> bool:
-        """Return whether a thread sleeps in the kernel on a word that has not changed."""
+        """Return whether a thread sleeps in the kernel on a futex word that has not changed."""
         how = row.wait.how if row.wait is not None else self.moment.how.get(row.native_thread_id or 0)
         return how == "blocked"
 
@@ -94,8 +96,9 @@ class ThreadNodes:
         return self.graph.add(Node("outside", Kind.OUTSIDE, "the outside", Outlook.UNKNOWN, reason=reason))
 
     def doubt(self, index: int, reason: str) -> None:
-        """Let a node go on if an unknown turns out well, for example if a signal comes. Only the optimistic view has
-        this.
+        """Let a node go on if something unknown turns out well, for example if a signal comes.
+
+        This holds in the optimistic view only.
         """
         node = self.graph.add(Node(f"doubt:{reason}", Kind.OUTSIDE, "what is not known", Outlook.UNKNOWN))
         self._doubts.add(node)
@@ -134,23 +137,27 @@ class ThreadNodes:
         return outlook, reason
 
     def is_idle(self, index: int) -> bool:
-        """Return whether the thread with a node waits for work in a pool, OpenMP's or that of another library."""
+        """Return whether the thread of a node waits for work in a pool, of OpenMP or of another library."""
         row = self.rows[index]
         wait = self.moment.system.get(row.native_thread_id or 0)
         return row.state == "idle" or (wait is not None and wait.pool is not None)
 
     def is_of_openmp(self, index: int) -> bool:
-        """Return whether the thread with a node belongs to OpenMP, or may belong to it."""
+        """Return whether the thread of a node belongs to OpenMP, or may belong to it."""
         row = self.rows[index]
         return row.runtime is not None or "runtime" in row.unavailable
 
     def _sleeps(self, native: int | None) -> bool:
-        # The C library may show a wait that the runtime does not record.
+        # Return whether the thread waits by its call of the C library. The runtime may have no record of this wait.
         wait = self.moment.system.get(native or 0)
         return wait is not None and _outlook_of_system(wait)[0] is Outlook.WAITS
 
     def ended(self, native: int | None) -> int:
-        """Return the node of a thread that the process does not have. The thread has ended, unless this is unknown."""
+        """Return the node of a thread that is missing from the process.
+
+        Its outlook is NEVER, because the thread has ended. It is UNKNOWN if the target may lack threads, or if *native*
+        is None.
+        """
         if not self.moment.has_all_threads or native is None:
             reason = "the target does not say which thread it is" if native is None else "the target has no such thread"
             return self.graph.add(
@@ -161,12 +168,17 @@ class ThreadNodes:
         )
 
     def thread(self, native: int | None) -> int:
-        """Return the node of a thread by its native id."""
+        """Return the node of the thread with the native id *native*, as by :meth:`ended` if the process lacks it."""
         found = self.threads.get(native) if native is not None else None
         return found if found is not None else self.ended(native)
 
     def unknown(self, evidence: str, reasoned: Sequence[int] = (), reasoning: str | None = None) -> Need:
-        """Return a need that any thread may meet, but no thread for certain."""
+        """Return a need for which the target thread is unknown: any thread may meet it.
+
+        :param evidence: why the thread is unknown
+        :param reasoned: the nodes that likely meet the need
+        :param reasoning: why they are likely
+        """
         return Need(
             (self.everybody,),
             1,
@@ -185,8 +197,8 @@ class ThreadNodes:
 
 
 def _outlook_in_no_team(row: ThreadRecord) -> tuple[Outlook, str | None]:
-    # The thread is idle in the pool, or is entering or leaving a team, or its record is damaged. Threads in the pool
-    # are workers without code of the program on their stacks.
+    # The thread is idle in the pool, or it is entering or leaving a team, or its record is damaged. It is taken as
+    # idle only if it is a worker without the program's code on its stack.
     if row.where is not None:
         return Outlook.UNKNOWN, "it is in no team by the runtime's records, and in the code of the program"
     if "where" in row.unavailable:
